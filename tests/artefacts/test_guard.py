@@ -88,7 +88,7 @@ MUTANTS = [
     (guard_rules.stripped, "", [], ["-s"]),
     (guard_rules.stripped, "", ["-g"], ["-s"]),
     (guard_rules.branch_protection, "", [NO_PROTECTION], []),
-    (guard_rules.says_its_version, "", ["-DNOTE_FLAGS=\"\""], []),
+    (guard_rules.has_version_note, "", ["-DNOTE_FLAGS=\"\""], []),
 ]  # fmt: skip
 
 

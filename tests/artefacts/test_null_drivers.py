@@ -50,8 +50,8 @@ class NullDriver:
 
     def test_imports_are_few_and_from_libc(self):
         imports = {s.name: s for s in self.library.imports()}
-        touch = imports.pop("cudaguard_touch_v1")
-        self.assertEqual(touch.binding, "WEAK", "without a guard it must be null")
+        attempt = imports.pop("cudaguard_touch_v1")
+        self.assertEqual(attempt.binding, "WEAK", "without a guard it must be null")
         self.assertEqual(set(imports), {"getauxval"} | self.waits)
         self.assertFalse([name for name in imports if name.startswith(("dl", "_dl"))])
 
@@ -167,7 +167,7 @@ class NullDriver:
         self.assertEqual(sorted(names - {s.name for s in self.exports}), [])
 
     def test_note_names_the_version(self):
-        self.assertEqual(guard_rules.says_its_version(guard_rules.GuardFile(self.path)), [])
+        self.assertEqual(guard_rules.has_version_note(guard_rules.GuardFile(self.path)), [])
 
     def test_file_stays_small(self):
         loaded = sum(s.file_size for s in self.library.segments() if s.type == "LOAD")

@@ -7,8 +7,8 @@ import sys
 
 from support import harness
 
-WITNESS = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
-TOUCH_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
+FAKE_GUARD = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
+ATTEMPT_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
 
 CLAIM = """
 import ctypes, sys
@@ -60,41 +60,41 @@ class Alone(harness.Case):
             self.check(program, ["nvmlInit=0", "countRc=0", "count=0", "shutdown=0"])
 
 
-class Touch(harness.Case):
+class Attempts(harness.Case):
     ANSWERS = ["cuDeviceGetCount 3 0", "cuInit(1) 1", "cuInit(0) 100", "cuInit(0) 100",
                "nvmlInit 0", "nvmlInit_v2 0", "nvmlInitWithFlags 0", "nvmlShutdown 0"]
-    TOUCHES = ["touch 1 cuInit program", "touch 1 cuInit program", "touch 1 nvmlInit program",
-               "touch 1 nvmlInit_v2 program", "touch 1 nvmlInitWithFlags program"]
+    ATTEMPTS = ["touch 1 cuInit program", "touch 1 cuInit program", "touch 1 nvmlInit program",
+                "touch 1 nvmlInit_v2 program", "touch 1 nvmlInitWithFlags program"]
 
     def lines(self, way, loader=(), **options):
         result = harness.run(
-            [*loader, TOUCH_PROGRAM, way, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML],
+            [*loader, ATTEMPT_PROGRAM, way, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML],
             world="none", guard=False, **options)
         self.assertEqual(result.rc, 0, str(result))
         self.assertEqual(result.err, "")
-        said = result.out.splitlines()
-        self.assertEqual([line for line in said if not line.startswith("touch")], self.ANSWERS)
-        return [line for line in said if line.startswith("touch")]
+        printed = result.out.splitlines()
+        self.assertEqual([line for line in printed if not line.startswith("touch")], self.ANSWERS)
+        return [line for line in printed if line.startswith("touch")]
 
     def test_attempts_without_a_guard_are_not_reported(self):
         for way in ("dlopen", "dlmopen"):
             self.assertEqual(self.lines(way), [])
 
     def test_each_attempt_is_reported_to_the_guard(self):
-        self.assertEqual(self.lines("dlopen", preload=[WITNESS]), self.TOUCHES)
+        self.assertEqual(self.lines("dlopen", preload=[FAKE_GUARD]), self.ATTEMPTS)
 
     def test_attempts_in_another_namespace_are_reported(self):
         # In that namespace the weak name is unbound, so the null driver finds the guard in the base
         # namespace.
-        self.assertEqual(self.lines("dlmopen", preload=[WITNESS]), self.TOUCHES)
+        self.assertEqual(self.lines("dlmopen", preload=[FAKE_GUARD]), self.ATTEMPTS)
 
     def test_attempts_under_an_explicit_loader_are_reported(self):
         # The kernel's auxiliary vector then describes ld.so, until ld.so corrects it.
         interpreter = "/lib64/ld-linux-x86-64.so.2"
         if not os.path.exists(interpreter):
             interpreter = "/lib/ld-linux-aarch64.so.1"
-        self.assertEqual(self.lines("dlmopen", loader=[interpreter], preload=[WITNESS]),
-                         self.TOUCHES)
+        self.assertEqual(self.lines("dlmopen", loader=[interpreter], preload=[FAKE_GUARD]),
+                         self.ATTEMPTS)
 
 
 class Claim(harness.Case):
@@ -109,21 +109,21 @@ class Claim(harness.Case):
         for null_driver, dev_name in ((harness.NULL_DRIVER_CUDA, "libcuda.so"),
                                   (harness.NULL_DRIVER_NVML, "libnvidia-ml.so")):
             # Control: without the claim, the name leads to no library or to the installed driver.
-            said, _ = self.lines(null_driver, dev_name, "leave", world="none")
-            self.assertEqual(said, [dev_name + " none"])
-            said, _ = self.lines(null_driver, dev_name, "leave", world="fake")
-            self.assertEqual(said, [dev_name + " other"])
+            printed, _ = self.lines(null_driver, dev_name, "leave", world="none")
+            self.assertEqual(printed, [dev_name + " none"])
+            printed, _ = self.lines(null_driver, dev_name, "leave", world="fake")
+            self.assertEqual(printed, [dev_name + " other"])
             for world in ("none", "fake"):
-                said, result = self.lines(null_driver, dev_name, "claim", world=world)
-                self.assertEqual(said, ["claim same", dev_name + " same"])
+                printed, result = self.lines(null_driver, dev_name, "claim", world=world)
+                self.assertEqual(printed, ["claim same", dev_name + " same"])
                 self.assertEqual(result.driver_files, [])
 
     def test_claimed_dev_name_replaces_the_real_drivers(self):
         self.need_real_driver()
         # NVML is left out because Debian has no dev name for it.
-        said, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "leave", world="real")
-        self.assertEqual(said, ["libcuda.so other"])
+        printed, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "leave", world="real")
+        self.assertEqual(printed, ["libcuda.so other"])
         self.assertTrue(result.driver_files)
-        said, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "claim", world="real")
-        self.assertEqual(said, ["claim same", "libcuda.so same"])
+        printed, result = self.lines(harness.NULL_DRIVER_CUDA, "libcuda.so", "claim", world="real")
+        self.assertEqual(printed, ["claim same", "libcuda.so same"])
         self.assertEqual(result.driver_files, [])

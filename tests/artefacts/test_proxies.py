@@ -19,7 +19,7 @@ SHARED_RULES = [
     guard_rules.no_text_relocation, guard_rules.no_unique, guard_rules.stack,
     guard_rules.no_writable_code, guard_rules.no_constructors, guard_rules.bind_now,
     guard_rules.relro, guard_rules.size, guard_rules.stripped,
-    guard_rules.branch_protection, guard_rules.says_its_version,
+    guard_rules.branch_protection, guard_rules.has_version_note,
 ]  # fmt: skip
 # The proxy passes the driver's requests for other variables to getenv. The guard may be missing.
 IMPORTS = guard_rules.IMPORTS | {"getenv", "strchr", "cudaguard_services_v1"}

@@ -31,9 +31,9 @@ static void* open_library(const char* way, const char* path) {
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
   setvbuf(stdout, NULL, _IOLBF, 0);
-  void (*tell)(const void*, const void*) =
+  void (*report_program)(const void*, const void*) =
       (void (*)(const void*, const void*))dlsym(RTLD_DEFAULT, "witness_program");
-  if (tell != NULL) tell(&__executable_start, &etext);
+  if (report_program != NULL) report_program(&__executable_start, &etext);
 
   void* cuda = open_library(argv[1], argv[2]);
   int (*cu_init)(unsigned) = (int (*)(unsigned))get(cuda, "cuInit");

@@ -110,10 +110,10 @@ class Children(box.Case):
                 result = box.run(WORKERS + SEE, policy=policy, allow=allow, **CPU)
                 self.check(result, self.NOTHING, self.NOTHING)
                 self.assertEqual(result.fake_calls, [], result)
-                said = [line for line in box.lines(result) if self.RECIPE in line]
-                self.assertEqual(len({line.split(":")[0] for line in said}), len(said), result)
-                self.assertRegex(said[0], r"CUDAGUARD_CHILDREN needs .*; FORCE_CPU applies")
-                self.assertLessEqual(len(said[0]), 120)
+                lines = [line for line in box.lines(result) if self.RECIPE in line]
+                self.assertEqual(len({line.split(":")[0] for line in lines}), len(lines), result)
+                self.assertRegex(lines[0], r"CUDAGUARD_CHILDREN needs .*; FORCE_CPU applies")
+                self.assertLessEqual(len(lines[0]), 120)
 
     def test_changed_title_makes_no_root(self):
         """Like setproctitle, the root changes its title and so wipes what /proc shows of its

@@ -103,18 +103,18 @@ class Table(box.Case):
                                   if is_refused != refused}, set())
 
     def test_each_call_has_its_documented_outcome(self):
-        looked_at = {name for name, outcome in documented().items() if outcome != "passed on"}
-        self.assertEqual(len(looked_at), 5)
+        checked = {name for name, outcome in documented().items() if outcome != "passed on"}
+        self.assertEqual(len(checked), 5)
         for major in (12, 13):
             for policy in ("VALIDATE", "CLAMP"):
                 with self.subTest(major=major, policy=policy):
                     result, found = self.answers(BAD, major, allow=ALLOW, policy=policy)
                     for call, refused in found.items():
                         name = VERSION.sub("", call.partition(",")[0])
-                        clamped = policy == "CLAMP" and name in looked_at
+                        clamped = policy == "CLAMP" and name in checked
                         self.assertEqual(refused, not clamped, call)
-                    said = re.findall(r": (cu\w+): device 3 does not exist", result.err)
-                    self.assertEqual(sorted(said), sorted(looked_at), result)
+                    reported = re.findall(r": (cu\w+): device 3 does not exist", result.err)
+                    self.assertEqual(sorted(reported), sorted(checked), result)
                     self.assertEqual(result.err.count("device 2 is used instead (policy CLAMP)"),
                                      5 if policy == "CLAMP" else 0, result)
 

@@ -126,14 +126,14 @@ class NoGpu(box.Case):
 
     def test_real_driver_without_a_gpu_is_recorded(self):
         self.need_real_driver()
-        for config, said in (({"CUDAGUARD_POLICY": "VALIDATE"}, 0),
-                             ({"CUDAGUARD_VISIBLE_DEVICES": "0,2"}, 1)):
+        for config, messages in (({"CUDAGUARD_POLICY": "VALIDATE"}, 0),
+                                 ({"CUDAGUARD_VISIBLE_DEVICES": "0,2"}, 1)):
             with self.subTest(**config), tempfile.TemporaryDirectory(prefix="cg-") as directory:
                 path = os.path.join(directory, "report.jsonl")
                 result = harness.run([box.program("open"), "cu.init"], world="real", trace=False,
                                      env={"CUDAGUARD_REPORT": path, **config}, timeout=300)
                 self.assertEqual(result.answers["cu.init"], "100", result)
-                self.assertEqual(len(box.lines(result)), said, result)
-                self.assertEqual(result.err.count('="0,2": this machine shows no GPU'), said)
+                self.assertEqual(len(box.lines(result)), messages, result)
+                self.assertEqual(result.err.count('="0,2": this machine shows no GPU'), messages)
                 with open(path, encoding="utf-8") as stream:
                     self.assertEqual([json.loads(line)["result"] for line in stream], [100])

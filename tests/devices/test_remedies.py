@@ -28,8 +28,8 @@ class Case(box.Case):
 class LateWrite(Case):
     """A program writes CUDA_VISIBLE_DEVICES after CUDA has counted the GPUs for it."""
 
-    def steps(self, written, told="nv.see"):
-        return [told, "setenv=CUDA_VISIBLE_DEVICES=" + written, "cu.see", "rt12.count"]
+    def steps(self, written, first="nv.see"):
+        return [first, "setenv=CUDA_VISIBLE_DEVICES=" + written, "cu.see", "rt12.count"]
 
     def follow(self, line, machine):
         """Starts the program as the message advises. It uses device 0 and does not write the
@@ -47,18 +47,18 @@ class LateWrite(Case):
     def test_advised_list_works(self):
         for machine, written in (("lazy", "2"), ("lazy", "2,5"), ("lazy", "7,0"), ("lazy", "5, 2"),
                                  ("lazy", uuid(3)), ("driver", "0")):
-            for told in ("nv.see", "cu.see"):
-                if told == "cu.see" and written.startswith("GPU-"):
+            for first in ("nv.see", "cu.see"):
+                if first == "cu.see" and written.startswith("GPU-"):
                     continue  # a later test covers this
                 for place in ("variable", "run"):
-                    with self.subTest(machine=machine, written=written, told=told, place=place):
-                        steps = self.steps(written, told)
+                    with self.subTest(machine=machine, written=written, first=first, place=place):
+                        steps = self.steps(written, first)
                         more = {"box": machine, "own": "0,1" if machine == "lazy" else None}
-                        if told == "cu.see":
+                        if first == "cu.see":
                             more["own"] = None
                         result = (box.run(steps, policy="VALIDATE", **more) if place == "variable"
                                   else self.launch(["--policy", "VALIDATE"], steps, **more))
-                        if machine == "driver" and told == "nv.see":
+                        if machine == "driver" and first == "nv.see":
                             # The program knows of one GPU, and the machine has one.
                             self.silent(result)
                             continue

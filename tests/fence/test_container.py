@@ -59,17 +59,17 @@ def for_runtime(profile):
 
 
 def answer(profile, request):
-    """What the profile says to ioctl: its rules read by themselves, as the format defines them."""
-    said = set()
+    """The profile's answer to an ioctl, from its rules alone, as the format defines them."""
+    answers = set()
     for entry in profile["syscalls"]:
         if "ioctl" not in entry["names"]:
             continue
         tests = [(request & test["value"]) == test["valueTwo"] for test in entry.get("args") or []]
         if all(tests):
-            said.add((entry["action"], entry.get("errnoRet")))
-    if len(said) > 1:
-        raise AssertionError("%#x: two answers, %s" % (request, said))
-    return said.pop() if said else (profile["defaultAction"], profile.get("defaultErrnoRet"))
+            answers.add((entry["action"], entry.get("errnoRet")))
+    if len(answers) > 1:
+        raise AssertionError("%#x: two answers, %s" % (request, answers))
+    return answers.pop() if answers else (profile["defaultAction"], profile.get("defaultErrnoRet"))
 
 
 class Script(fence.Case):
@@ -112,7 +112,7 @@ class Script(fence.Case):
         return subprocess.run([command], input=text, capture_output=True, text=True,
                                       check=True).stdout
 
-    def test_nothing_else_is_changed(self):
+    def test_only_the_rules_for_ioctl_change(self):
         before = like_default(["ioctl", "prctl", "read"])
         after = self.changed(before)
         rest = [rule for rule in after["syscalls"] if rule["names"] != ["ioctl"]]
@@ -246,10 +246,10 @@ class Container(fence.Case):
         near = sorted({"%x" % (int(one, 16) ^ 1 << bit)
                        for one in fence.NVIDIA + fence.OTHERS for bit in range(32)})
         words = [fence.program("requests_static"), "/dev/null", *near]
-        said = self.answers(self.run_in(profile, *words))
+        printed = self.answers(self.run_in(profile, *words))
         for one in near:
             refused = answer(profile, int(one, 16))[0] == REFUSE
-            self.assertEqual(said[one] == "ENODEV", refused, one)
+            self.assertEqual(printed[one] == "ENODEV", refused, one)
 
     def test_doctor_inside_reports_the_profile(self):
         done = self.run_in(self.fenced(self.profile()), launcher.LAUNCHER, "doctor")

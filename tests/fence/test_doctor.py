@@ -38,12 +38,12 @@ class Row(doctor.Case):
     def test_doctor_takes_the_fences_answer_for_no_fault(self):
         """Under a fence, the driver's answer is that of the fence."""
         words = ["env", "-i", "LD_LIBRARY_PATH=" + self.sick(), launcher.LAUNCHER, "doctor"]
-        said = "doctor itself is under a fence: cuInit's answer is the fence's"
+        finding = "doctor itself is under a fence: cuInit's answer is the fence's"
         for start in ([], [launcher.LAUNCHER, "run", "--fence", "--"]):
             done = self.unguarded(*harness.sandbox("none"), *start, *words)
-            self.assertEqual((said in done.stdout, done.returncode), (bool(start), 0), done)
+            self.assertEqual((finding in done.stdout, done.returncode), (bool(start), 0), done)
 
-    def test_leaves_no_trace(self):
+    def test_doctor_leaves_itself_unfenced(self):
         """The process that asks is not fenced afterwards, nor has it no_new_privs."""
         log = self.path("log")
         done = self.unguarded("strace", "-f", "-o", log, "-e",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's own libraries, without a GPU, behind the fence and without it.
+"""NVIDIA's own libraries, without a GPU, under the fence and without it.
 
 Where there is no device libcuda ends with one request all the same, to the descriptor -1, which the
 kernel looks at last; where it sees one, it and the other libraries go further."""
@@ -56,7 +56,7 @@ class Driver(driver.Case):
         words = [driver.NODES, CALL_EXPORTS, library, "vk_icdGetInstanceProcAddr",
                  "vk_icdNegotiateLoaderICDInterfaceVersion"]
         self.same_but_refused(*words, expected=[FIRST])
-        # Documented: verify cannot tell them from CUDA.
+        # docs/limits.md: verify takes them for CUDA.
         for options, rc in ([], 1), (["--allow", "call_exports"], 0), (["--fence=off"], 0):
             done, _ = self.traced(launcher.LAUNCHER, "verify", *options, "--", "env", *words)
             self.assertEqual((done.returncode, done.stdout), (rc, "called=2\n"), done)
@@ -78,13 +78,13 @@ class Driver(driver.Case):
     def test_only_programs_that_bypass_the_guard_are_reported_as_such(self):
         """Under `verify` and `run --observe` the launcher stays and reports."""
         entry_point = [ENTRY_POINT, "lib=libcuda.so.1"]
-        for words, told in ((entry_point, "cuInit by entry_point"),
-                            (["env", "-i", *entry_point], "RM_CONTROL")):
+        for words, message in ((entry_point, "cuInit by entry_point"),
+                               (["env", "-i", *entry_point], "RM_CONTROL")):
             for before in (["run", "--fence", "--observe"], ["verify"]):
                 with self.subTest(words, before=before):
                     done, asked = self.traced(launcher.LAUNCHER, *before, "--", *words)
                     self.assertIn("cuInit=100 ", done.stdout)
-                    self.assertIn(told, done.stderr)
+                    self.assertIn(message, done.stderr)
                     self.assertEqual("around the guard" in done.stderr, words[0] == "env", done)
                     requests, answers = driver.requests_of(asked)
                     self.assertEqual((requests, answers),
@@ -104,16 +104,16 @@ class Privileged(fence.Case):
         os.chmod(self.helper, 0o4755)
         self.as_nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
 
-    def said(self, *words):
+    def output(self, *words):
         done = self.unguarded(*words)
         self.assertEqual(done.returncode, 0, done)
         return done.stdout, done.stderr
 
     def test_setuid_program_under_roots_fence_becomes_root(self):
         """Root's fence sets no no_new_privs."""
-        unguarded, _ = self.said(*self.as_nobody, self.helper)
+        unguarded, _ = self.output(*self.as_nobody, self.helper)
         self.assertEqual(unguarded, "uid=65534 euid=0 no_new_privs=0 request=ENOTTY\n")
-        fenced, _ = self.said(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
+        fenced, _ = self.output(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
         self.assertEqual(fenced, "uid=65534 euid=0 no_new_privs=0 request=ENODEV\n")
 
     def test_setuid_program_under_a_users_fence_stays_the_user(self):
@@ -122,7 +122,7 @@ class Privileged(fence.Case):
         run = [*self.as_nobody, self.launcher, "run"]
         expected = "uid=65534 euid=65534 no_new_privs=1 request=ENODEV\n"
         for words in ([self.helper], ["env", "-i", self.helper]):
-            self.assertEqual(self.said(*run, "--fence", "--", *words), (expected, ""))
+            self.assertEqual(self.output(*run, "--fence", "--", *words), (expected, ""))
         # Without a fence it is refused: ld.so would take the guard away.
         done = self.unguarded(*run, "--", self.helper)
         self.refused(done, 125, "setuid")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real frameworks: guarded they print the same with the fence as without it, and nothing comes to
-it; behind `env -i`, where they speak to NVIDIA's driver, they find no GPU and go on."""
+"""Guarded frameworks print the same with the fence as without it, and send no NVIDIA ioctl. Under
+`env -i` they ask NVIDIA's driver, find no GPU and go on."""
 
 import os
 import re

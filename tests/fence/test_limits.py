@@ -37,7 +37,7 @@ for request in sys.argv[3:]:
 
 
 def starts_for_others(listening):
-    """The like of dockerd or systemd: starts the program that it is told, says what it printed."""
+    """Starts the program that a client names, and sends its output, as dockerd and systemd do."""
     with listening.accept()[0] as client, client.makefile("rw", encoding="utf-8") as stream:
         words = stream.readline().split()
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -99,9 +99,8 @@ class Limits(fence.Case):
         self.assertEqual(fenced, dict(unguarded, **{RM_CONTROL: "ENODEV"}))
 
     def test_limit_inherited_descriptors_stay_partly_usable(self):
-        """Requests on them are refused, but for nvidia-uvm's later ones: without UVM_INITIALIZE they
-        are of no use, but whoever has opened the descriptor may have sent that. Reads and maps go
-        on."""
+        """The kernel refuses NVIDIA's ioctls on them, but not those that follow UVM_INITIALIZE. The
+        process that opened the descriptor may have sent UVM_INITIALIZE. Reads and maps work."""
         self.make("device", "bytes")
         with open(self.path("device"), "rb") as device:
             number = device.fileno()
@@ -145,7 +144,7 @@ class Limits(fence.Case):
                     daemon.join()
 
     def test_limit_traceable_launcher_can_be_bypassed(self):
-        """Where it stays to be told. The control: nobody takes its descriptor."""
+        """The launcher stays because of --observe. Control: no process takes its descriptor."""
         words = [sys.executable, "-c", TAKES_THE_ANSWER]
         done = self.start("run", "--fence=require", "--observe", "--", *words)
         if "may not" in done.stderr:

@@ -27,7 +27,7 @@ class Case(fence.Case):
     def fenced(self, *words, **more):
         return self.start(*self.HOW, "--", *words, **more)
 
-    def says(self, done, text):
+    def prints(self, done, text):
         self.assertEqual((done.returncode, done.stdout), (0, text), done)
 
     def same(self, *words, **more):
@@ -43,8 +43,8 @@ class OwnFilters(Case):
     PROGRAM = fence.program("own_filters")
 
     def differ(self, *words, unguarded, fenced):
-        self.says(self.unguarded(self.PROGRAM, *words), unguarded + "\n")
-        self.says(self.fenced(self.PROGRAM, *words), fenced + "\n")
+        self.prints(self.unguarded(self.PROGRAM, *words), unguarded + "\n")
+        self.prints(self.fenced(self.PROGRAM, *words), fenced + "\n")
 
     def test_program_can_install_20_filters_of_its_own(self):
         self.differ("many", 20, unguarded="many=yes request=ENOTTY",
@@ -54,7 +54,7 @@ class OwnFilters(Case):
         self.differ("all", unguarded="all=yes other=ENOTTY request=ENOTTY",
                     fenced="all=yes other=ENODEV request=ENODEV")
 
-    def test_its_own_error_comes_first(self):
+    def test_error_of_the_programs_own_filter_comes_first(self):
         self.differ("refuse", unguarded="refuse=yes request=EACCES",
                     fenced="refuse=yes request=EACCES")
 
@@ -63,8 +63,8 @@ class OwnFilters(Case):
         self.differ("listener", unguarded="listener=yes request=ENOSYS",
                     fenced="listener=yes request=ENODEV")
 
-    def test_limit_strict_mode(self):
-        """Documented: so it is behind any filter."""
+    def test_limit_strict_mode_is_refused(self):
+        """docs/limits.md: the kernel refuses it under any filter."""
         self.differ("strict", unguarded="strict=yes request=ENOTTY",
                     fenced="strict=EINVAL request=ENODEV")
 
@@ -72,8 +72,8 @@ class OwnFilters(Case):
 class Inheritance(Case):
     def test_fence_holds_in_50_threads(self):
         words = [fence.program("threads"), 50]
-        self.says(self.unguarded(*words), "ENOTTY 52\n")
-        self.says(self.fenced(*words), "ENODEV 52\n")
+        self.prints(self.unguarded(*words), "ENOTTY 52\n")
+        self.prints(self.fenced(*words), "ENODEV 52\n")
 
     def test_100_nested_fences_make_one_filter(self):
         # Copies, which every user can execute.
@@ -87,8 +87,8 @@ class Inheritance(Case):
         for user in users:
             done = self.unguarded(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
             privileged = "0" if os.geteuid() == 0 and not user else "1"
-            self.says(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
-                      (privileged, filters + 1, FENCED))
+            self.prints(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
+                        (privileged, filters + 1, FENCED))
 
     def test_children_of_python_are_fenced(self):
         script = self.make("many.py", """import errno, fcntl, multiprocessing, sys
@@ -103,8 +103,8 @@ if __name__ == "__main__":
 """)
         for method in ("fork", "spawn", "forkserver"):
             with self.subTest(method):
-                self.says(self.unguarded(sys.executable, script, method), "['ENOTTY']\n")
-                self.says(self.fenced(sys.executable, script, method), "['ENODEV']\n")
+                self.prints(self.unguarded(sys.executable, script, method), "['ENOTTY']\n")
+                self.prints(self.fenced(sys.executable, script, method), "['ENODEV']\n")
 
 
 class Languages(Case):
@@ -130,8 +130,8 @@ class Sandboxes(Case):
     """The ioctl is made inside each sandbox."""
 
     def sandboxed(self, *words, **more):
-        self.says(self.unguarded(*words, *ASK, **more), UNGUARDED)
-        self.says(self.fenced(*words, *ASK, **more), FENCED)
+        self.prints(self.unguarded(*words, *ASK, **more), UNGUARDED)
+        self.prints(self.fenced(*words, *ASK, **more), FENCED)
 
     def test_program_in_bubblewrap_is_fenced(self):
         self.sandboxed("bwrap", "--dev-bind", "/", "/", "--unshare-all", "--cap-drop", "ALL", "--")
@@ -142,8 +142,8 @@ class Sandboxes(Case):
                  (0x15, 0, 1, 0x5401), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000)]
         path = self.make("filter", b"".join(struct.pack("=HBBI", *step) for step in steps), 0o644)
         words = ["sh", "-c", 'exec bwrap --dev-bind / / --seccomp 3 -- "$@" 3< ' + path, "-", *ASK]
-        self.says(self.unguarded(*words), UNGUARDED.replace("5401 ENOTTY", "5401 EPERM"))
-        self.says(self.fenced(*words), FENCED.replace("5401 ENOTTY", "5401 EPERM"))
+        self.prints(self.unguarded(*words), UNGUARDED.replace("5401 ENOTTY", "5401 EPERM"))
+        self.prints(self.fenced(*words), FENCED.replace("5401 ENOTTY", "5401 EPERM"))
 
     def test_program_under_unshare_is_fenced(self):
         self.sandboxed("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork")
@@ -189,7 +189,7 @@ class Sandboxes(Case):
         log = self.path("log")
         strace = ["strace", "-f", "-qq", "-o", log, "-e", "trace=prctl,seccomp"]
         for before, expected in (([], UNGUARDED), ([launcher.LAUNCHER, *self.HOW, "--"], FENCED)):
-            self.says(server.connect(" ".join(ASK), before=[*before, *strace]), expected)
+            self.prints(server.connect(" ".join(ASK), before=[*before, *strace]), expected)
             with open(log, encoding="utf-8") as lines:
                 self.assertRegex(lines.read(), r"SECCOMP_MODE_FILTER.* = 0\n")
 
@@ -241,7 +241,7 @@ class Debuggers(Case):
         self.assertEqual(self.strace(self.unguarded), [("c020462a", "ENOTTY"), ("5401", "ENOTTY")])
         self.assertEqual(self.strace(self.fenced), [("c020462a", "ENODEV"), ("5401", "ENOTTY")])
 
-    def test_limit_strace_with_a_filter(self):
+    def test_limit_strace_with_a_filter_shows_no_refused_ioctl(self):
         """Documented: the kernel's refusal comes before that filter's stop, so it is not shown."""
         option = "--seccomp-bpf"
         self.assertEqual(self.strace(self.unguarded, option), self.strace(self.unguarded))
@@ -264,13 +264,13 @@ class Identities(Case):
         self.helper = shutil.copy(HELPER, self.path("helper"))
 
     def becomes_root(self, mine, system, command, complaint):
-        def told(*words):
+        def in_namespace(*words):
             return self.unguarded(*self.IN_NAMESPACE, mine, system, *words)
 
         root = "uid=0 euid=0 no_new_privs=0 request=%s\n"
-        self.says(told(*AS_NOBODY, *command), root % "ENOTTY")
-        self.says(told(*self.run_fenced, *AS_NOBODY, *command), root % "ENODEV")
-        done = told(*AS_NOBODY, *self.run_fenced, *command)
+        self.prints(in_namespace(*AS_NOBODY, *command), root % "ENOTTY")
+        self.prints(in_namespace(*self.run_fenced, *AS_NOBODY, *command), root % "ENODEV")
+        done = in_namespace(*AS_NOBODY, *self.run_fenced, *command)
         self.assertEqual((done.returncode, done.stdout), (1, ""), done)
         self.assertIn(complaint, done.stderr)
 
@@ -287,9 +287,9 @@ class Identities(Case):
 
     def test_root_can_become_another_user(self):
         words = ["su", "-s", "/bin/sh", "nobody", "-c", self.helper]
-        told = "uid=65534 euid=65534 no_new_privs=0 request=%s\n"
-        self.says(self.unguarded(*words), told % "ENOTTY")
-        self.says(self.unguarded(*self.run_fenced, *words), told % "ENODEV")
+        printed = "uid=65534 euid=65534 no_new_privs=0 request=%s\n"
+        self.prints(self.unguarded(*words), printed % "ENOTTY")
+        self.prints(self.unguarded(*self.run_fenced, *words), printed % "ENODEV")
 
 
 class ObservedInheritance(Inheritance):

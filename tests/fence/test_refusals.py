@@ -37,7 +37,7 @@ class Words(fence.Case):
                              "add --cpu, or leave --fence out")
                 done = self.start("run", "--fence", "--cpu", "true", env=env)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
-        # verify lets nothing through, whatever the environment says.
+        # verify allows no CUDA, whatever the environment has.
         env = launcher.environment(CUDAGUARD_POLICY="OFF")
         self.assertEqual(self.start("verify", "--fence=require", "true", env=env).returncode, 0)
 
@@ -80,7 +80,7 @@ class Words(fence.Case):
             text = self.unguarded("sh", "-c", done.stdout + "echo $CUDAGUARD_POLICY")
             self.assertEqual((text.stdout, text.stderr), ("FORCE_CPU\n", ""))
         self.assertEqual(self.start("run", "--fence=off", "--print").stdout, plain.stdout)
-        # Behind a fence the shell has it.
+        # Under a fence, the launcher prints the fence's preset.
         for how in ("--fence", "--fence=off"):
             done = self.start("run", "--fence", launcher.LAUNCHER, "run", how, "--print")
             self.assertIn("export CUDAGUARD_PRESETS=fence,", done.stdout)
@@ -103,7 +103,7 @@ class Words(fence.Case):
                       done.stdout)
 
 
-class Look(fence.Case):
+class UnguardedPrograms(fence.Case):
     """The launcher checks a program before the start, under the fence as well."""
 
     def fenced(self, *words, why, before=(), command=launcher.LAUNCHER):

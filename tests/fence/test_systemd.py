@@ -19,7 +19,7 @@ class Systemd(fence.Case):
             harness.skip(self, "no systemd of our own: " + missing)
 
     def systemd_run(self, *words, run=()):
-        """What systemd-run prints, behind `run`."""
+        """Returns what systemd-run prints, started by `run`."""
         words = [*run, "systemd-run", "--user", "--quiet", *words]
         done = self.systemd.run(shlex.join(words) + "\n")
         self.assertEqual(done.returncode, 0, done)
@@ -28,8 +28,8 @@ class Systemd(fence.Case):
     def service(self, *words, run=(), properties=()):
         """What this program prints as a service."""
         output = self.make("output", "", 0o644)
-        told = ("Type=oneshot", "StandardOutput=truncate:" + output, *properties)
-        self.systemd_run(*("--property=" + one for one in told), "--", *words, run=run)
+        settings = ("Type=oneshot", "StandardOutput=truncate:" + output, *properties)
+        self.systemd_run(*("--property=" + one for one in settings), "--", *words, run=run)
         with open(output, encoding="utf-8") as stream:
             return stream.read()
 
@@ -42,9 +42,9 @@ class Systemd(fence.Case):
 
     def test_systemds_own_filter_cannot_replace_the_fence(self):
         """`SystemCallFilter=~ioctl` refuses every ioctl."""
-        said = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
-                                              "SystemCallErrorNumber=EPERM"])
-        self.assertEqual(said, "c020462a EPERM\n5401 EPERM\n")
+        printed = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
+                                                 "SystemCallErrorNumber=EPERM"])
+        self.assertEqual(printed, "c020462a EPERM\n5401 EPERM\n")
 
     def test_limit_service_of_systemd_run_is_not_fenced(self):
         """systemd starts what systemd-run asks for."""

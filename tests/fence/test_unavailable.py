@@ -8,7 +8,7 @@ import re
 from support import fence, harness, launcher
 
 EPERM, EACCES, EINVAL, ENOSYS = "1", "13", "22", "38"
-# What there is -> what is said of it.
+# What the machine has -> what the messages print about it.
 NEVER = {
     "a container's profile": (["seccomp=" + EPERM, "prctl=" + EPERM], "profile, forbids it"),
     "one that knows no such call": (["seccomp=" + ENOSYS, "prctl=" + ENOSYS],
@@ -19,13 +19,13 @@ NEVER = {
     "a kernel without": (["seccomp=" + ENOSYS, "prctl=" + EINVAL],
                          "this kernel has no seccomp filters"),
 }
-# In these the kernel answers by itself, and nobody is told.
+# In these cases the kernel answers by itself, and no listener is asked.
 OTHER_WAYS = {
     "seccomp(2) forbidden": ["seccomp=" + EPERM],
     "seccomp(2) kills, as by systemd's @system-service": ["seccomp=kill"],
     "before Linux 3.17": ["seccomp=" + ENOSYS],
     "before Linux 5.0": ["listener=" + EINVAL],
-    "somebody else listens": ["busy"],
+    "another process listens": ["busy"],
 }
 REQUESTS = [fence.program("requests_static"), "/dev/null", *fence.NVIDIA, *fence.OTHERS]
 STATUS = ["sed", "-n", "s/^NoNewPrivs:[[:space:]]*//p", "/proc/self/status"]
@@ -72,7 +72,7 @@ class Never(Case):
                     self.assertIn(reason, done.stderr)
                     done = self.run_fenced(rules, how, "env", *REQUESTS)
                     self.assertEqual(set(self.answers(done).values()), {"ENOTTY"})
-                    # It is not said to be behind one.
+                    # The presets do not name a fence.
                     done = self.run_fenced(rules, how, "printenv", "CUDAGUARD_PRESETS")
                     self.assertNotIn("fence", done.stdout)
 
@@ -93,7 +93,7 @@ class Never(Case):
             with self.subTest(name):
                 done = self.run_fenced(rules, "--fence", *STATUS)
                 self.assertEqual(done.stdout.strip(), before)
-        # Where that cannot be known before, it is said.
+        # Here the launcher cannot know it, and prints a message.
         done = self.run_fenced(["filter=" + EACCES, "prctl=" + EACCES], "--fence", *STATUS)
         self.assertEqual(done.stdout, "1\n")
         self.assertIn("(no_new_privs is set anyway)", done.stderr)
@@ -111,9 +111,9 @@ class OtherWays(Case):
             for how in (["--fence=require"], ["--fence=require", "--observe"]):
                 with self.subTest(name, how=how):
                     done = self.without(rules, launcher.LAUNCHER, "run", *how, "--", *REQUESTS)
-                    said = self.answers(done)
-                    self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
-                    self.assertEqual({said[one] for one in fence.OTHERS}, {"ENOTTY"})
+                    answers = self.answers(done)
+                    self.assertEqual({answers[one] for one in fence.NVIDIA}, {"ENODEV"})
+                    self.assertEqual({answers[one] for one in fence.OTHERS}, {"ENOTTY"})
 
     def test_emulator_that_answers_enosys_is_not_taken_for_a_fence(self):
         """An emulator answers ENOSYS to what it does not know. A fence without its listener answers
@@ -122,9 +122,9 @@ class OtherWays(Case):
         rules = ["unknown=" + ENOSYS]
         unguarded = self.answers(self.without(rules, *REQUESTS))
         self.assertEqual((unguarded["c020462a"], unguarded["30000001"]), ("ENOSYS", "ENOTTY"))
-        said = self.answers(self.run_fenced(rules, "--fence=require", *REQUESTS))
-        self.assertEqual({said[one] for one in fence.NVIDIA}, {"ENODEV"})
-        self.assertEqual(said["5401"], "ENOTTY")
+        answers = self.answers(self.run_fenced(rules, "--fence=require", *REQUESTS))
+        self.assertEqual({answers[one] for one in fence.NVIDIA}, {"ENODEV"})
+        self.assertEqual(answers["5401"], "ENOTTY")
         done = self.start("run", "--fence", launcher.LAUNCHER, "doctor")
         self.assertIn("fence              already set up", done.stdout)
 
@@ -133,7 +133,7 @@ class OtherWays(Case):
             with self.subTest(name):
                 rows = self.rows(rules)
                 self.assertEqual(rows[0], "available (cudaguard run --fence)")
-                self.assertGreater(len(rows), 1, "why nobody is seen")
+                self.assertGreater(len(rows), 1, "why no process is reported")
 
     def test_control_without_rules_a_fence_is_available(self):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})

@@ -17,7 +17,7 @@ KNOWN = {"TCGETS", "FIONREAD", "SIOCGIFCONF", "FBIOGET_VSCREENINFO", "FBIO_WAITF
 
 class Untouched(fence.Case):
     def both(self, *words):
-        """What these print unguarded and behind the fence."""
+        """Returns what these words print unguarded and under the fence."""
         unguarded, fenced = self.unguarded(*words), self.start("run", "--fence", "--", *words)
         self.assertEqual((unguarded.returncode, fenced.returncode), (0, 0), fenced.stderr)
         return unguarded.stdout, fenced.stdout
@@ -60,9 +60,9 @@ class Untouched(fence.Case):
         self.assertGreater(len(names), 2000)
         numbers = sorted({"%08x" % number for number in names.values()})
         # The control: the model knows NVIDIA's among them.
-        told = self.start(launcher=fence.program("model"), *["which"],
+        done = self.start(launcher=fence.program("model"), *["which"],
                           input="\n".join([*numbers, *fence.NVIDIA]))
-        self.assertEqual(set(told.stdout.split()), set(fence.NVIDIA))
+        self.assertEqual(set(done.stdout.split()), set(fence.NVIDIA))
         unguarded, fenced = self.both(fence.program("requests_static"), "-1", *numbers)
         self.assertEqual(unguarded, fenced)
         self.assertEqual(fenced.count("EBADF"), len(numbers))

@@ -110,7 +110,7 @@ class Held:
                 self.arrived.wait(min(left, 0.5))
             return self.lines.pop(0)
 
-    def say(self, text):
+    def send(self, text):
         try:
             self.process.stdin.write(text + "\n")
             self.process.stdin.flush()
@@ -244,7 +244,7 @@ class Box:
         guard. root: the program's own process id is its CUDAGUARD_ROOT."""
         libraries = list(first) + ([self.guard] if guard else []) + list(preload)
         env = dict(env or {})
-        log = self.scratch_file("witness") if watch else None
+        log = self.scratch_file("recorder") if watch else None
         traced = log if watch and self.watch != "libc" else None
         if watch and not traced:
             libraries.append(self.library("witness"))
@@ -271,7 +271,7 @@ class Box:
         result.rc = process.returncode
         result.out, result.err = (part.decode("utf-8", "replace") for part in (out, err))
         if watch and os.path.exists(log):
-            (read_trace if traced else read_witness)(log, result, cwd)
+            (read_trace if traced else read_recorder)(log, result, cwd)
         return result
 
     def many(self, function, items, jobs=None):
@@ -345,7 +345,7 @@ def read_trace(log, result, cwd):
     result.attempts = seen.exec_attempts
 
 
-def read_witness(log, result, cwd):
+def read_recorder(log, result, cwd):
     del cwd
     with open(log, encoding="utf-8", errors="replace") as stream:
         for line in stream:

@@ -32,7 +32,7 @@ def one_context(box, report):
     words, size = context(box, False, None)
     if size is None:
         for other in ("unguarded", "force-cpu", "validate"):
-            report.not_filled("context." + other, CONTEXT, "NVML tells no memory")
+            report.not_filled("context." + other, CONTEXT, "NVML reports no memory")
         return None
     value = "%.0f MiB; cuInit %s, context %s, %.0f ms" % (
         size, words.get("cuInit"), words.get("context"), int(words.get("contextNs", 0)) / 1e6)
@@ -75,18 +75,18 @@ def workers(box, guarded, env, how, root):
     held = box.hold([box.program("gpu_workers"), "workers=%d" % WORKERS, "how=" + how],
                     guard=guarded, env=env, root=root)
     text = ""
-    held.say("1")
+    held.send("1")
     text += held.line(60) or ""
     before = box.used_memory()
-    held.say("2")
+    held.send("2")
     text += held.line(120) or ""
     after = box.used_memory()
-    held.say("3")
+    held.send("3")
     text += held.end(60)
     words = machine.words_of(text)
-    said = [line for line in held.err().splitlines() if line.startswith("cudaguard[")]
+    messages = [line for line in held.err().splitlines() if line.startswith("cudaguard[")]
     size = grown(before, after) if before and after else None
-    return words, size, said
+    return words, size, messages
 
 
 def all_workers(box, report, one):
@@ -108,9 +108,9 @@ def all_workers(box, report, one):
         if guarded and box.why_no_proxy():
             report.not_filled(name, what, box.why_no_proxy())
             continue
-        words, size, said = workers(box, guarded, env, how, root)
+        words, size, messages = workers(box, guarded, env, how, root)
         value = "%s; %s of %s workers with a context, %s refused; trainer's context %s" % (
-            "memory not told" if size is None else "%.0f MiB" % size, words.get("contexts"),
+            "memory not reported" if size is None else "%.0f MiB" % size, words.get("contexts"),
             words.get("started"), words.get("refused"), words.get("trainer.context"))
         narrow = bool(env) and "CUDAGUARD_CHILDREN" in env
         good = words.get("refused" if narrow else "contexts") == str(WORKERS)
@@ -120,7 +120,7 @@ def all_workers(box, report, one):
             good = good and size <= one * 0.1 * WORKERS
             if sizes.get("unguarded") is not None:
                 value += "; %.0f MiB less than unguarded" % (sizes["unguarded"] - size)
-        report.check(name, what, value, good, {"words": words, "lines": said[:40]})
+        report.check(name, what, value, good, {"words": words, "lines": messages[:40]})
 
 
 def rows(box, report):

@@ -148,7 +148,7 @@ def judge_memory(box, report, held, before):
     name = "entry_points.memory"
     what = "GPU memory and processes while all guarded entry points ran"
     if held is None:
-        report.not_filled(name, what, "NVML tells no memory" if box.gpus else machine.NO_GPU)
+        report.not_filled(name, what, "NVML reports no memory" if box.gpus else machine.NO_GPU)
         return
     words = machine.words_of(held.end())
     grown = max((int(words["high%d" % i]) - int(words["low%d" % i])

@@ -34,17 +34,17 @@ def rows(box, report):
                  asked.rc == 0 and answer.get("gpus") == box.driver.number("count"), asked.short())
     for name, option, what in (("fresh", LIMIT + ",fresh", "the driver is asked"),
                                ("shared", LIMIT, "the same with the answer of the row before")):
-        run, answer, gpus, said = program(box, option, CUDA_DEVICE_ORDER="PCI_BUS_ID")
+        run, answer, gpus, message = program(box, option, CUDA_DEVICE_ORDER="PCI_BUS_ID")
         report.check("health." + name, "run --if-healthy: " + what,
                      "cuInit %s, %d GPUs after %.2f s; %s" % (answer, len(gpus), run.seconds,
-                                                            said or "no message"),
-                     (answer, gpus, said) == ("0", box.driver.listed(), ""), run.short())
+                                                            message or "no message"),
+                     (answer, gpus, message) == ("0", box.driver.listed(), ""), run.short())
     uuid = box.uuids()[-1]
-    run, answer, gpus, said = program(box, LIMIT, "--gpus", "GPU-" + uuid.removeprefix("GPU-"))
+    run, answer, gpus, message = program(box, LIMIT, "--gpus", "GPU-" + uuid.removeprefix("GPU-"))
     report.check("health.list", "run --if-healthy --gpus UUID: this GPU alone",
-                 "cuInit %s, %s; %s" % (answer, gpus, said or "no message"),
-                 (answer, gpus, said) == ("0", [uuid], ""), run.short())
-    run, answer, _, said = program(box, LIMIT, "--gpus", "99")
+                 "cuInit %s, %s; %s" % (answer, gpus, message or "no message"),
+                 (answer, gpus, message) == ("0", [uuid], ""), run.short())
+    run, answer, _, message = program(box, LIMIT, "--gpus", "99")
     report.check("health.missing", "run --if-healthy --gpus 99: the program runs without CUDA",
-                 "cuInit %s; %s" % (answer, said),
-                 answer == "100" and "GPU 99 is not there" in said, run.short())
+                 "cuInit %s; %s" % (answer, message),
+                 answer == "100" and "GPU 99 is not there" in message, run.short())

@@ -5,7 +5,7 @@ CALLS = ("cudaSetDevice", "cudaGetDeviceProperties", "cudaDeviceGetAttribute", "
 WHAT = "index 99, %s, %s"
 
 
-def told(run, calls):
+def answers_of(run, calls):
     return ", ".join("%s %s (last error %s)" % (
         call, run.words.get(call), run.words.get(call + ".last")) for call in calls)
 
@@ -45,7 +45,7 @@ def runtime_rows(box, report):
             run = box.run([box.program(program), "do=index", "index=99"], guard=True,
                           env={"CUDAGUARD_POLICY": policy})
             found = judge(run, policy, kind, calls, len(box.gpus))
-            value = told(run, calls[:1]) + ", then device %s; %d line(s)" % (
+            value = answers_of(run, calls[:1]) + ", then device %s; %d line(s)" % (
                 run.words.get("current"), len(run.lines()))
             if found:
                 value += "; " + "; ".join(found)[:200]
@@ -57,7 +57,7 @@ def runtime_rows(box, report):
             if policy == "CLAMP":
                 report.check("index.%s-%s.negative" % (major, kind),
                              "index -1, cudart %s %s, CLAMP: never clamped" % (major, kind),
-                             told(negative, calls[:1]),
+                             answers_of(negative, calls[:1]),
                              all(negative.words.get(call) == "101" for call in calls),
                              negative.short())
 

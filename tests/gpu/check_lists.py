@@ -137,7 +137,7 @@ def trace(box, argv, env, guard):
 
 def usable(box, report):
     """Returns the programs that work unguarded, with the GPUs that they then show."""
-    found, told = [], []
+    found, reported = [], []
     candidates = programs(box)
     uuids = ",".join(box.uuids())
     for (name, argv, kind, preload), run in zip(candidates, box.many(
@@ -150,9 +150,9 @@ def usable(box, report):
             good, reason = False, "CUDA and NVML list different devices (MIG?)"
         if good:
             found.append((name, argv, kind, preload))
-        elif name.split(",")[0] not in told:
-            told.append(name.split(",")[0])
-            report.not_filled("control." + told[-1].replace(" ", "-"),
+        elif name.split(",")[0] not in reported:
+            reported.append(name.split(",")[0])
+            report.not_filled("control." + reported[-1].replace(" ", "-"),
                               "a program that the lists are tried with, unguarded", reason,
                               run.short())
     # Unguarded, this run saw all GPUs, which the lists below narrow.
@@ -179,14 +179,14 @@ def one_list(box, report, case, chosen):
                 print_trace(program, detail[program])
     about = "refused: no GPU, and a line" if view is None else "%d GPU(s) to see, %d for CUDA" % (
         len(view), len(seen))
-    told = "%d of %d programs agree" % (len(chosen) - len(bad), len(chosen))
+    verdict = "%d of %d programs agree" % (len(chosen) - len(bad), len(chosen))
     if bad:
-        told += "; not: " + "; ".join("%s (%s)" % (p, detail[p]["found"][0]) for p in bad)[:300]
+        verdict += "; not: " + "; ".join("%s (%s)" % (p, detail[p]["found"][0]) for p in bad)[:300]
     given = value if len(value) < 20 else value[:16] + "..."
     if nested is not None:
         given += ', CUDA_VISIBLE_DEVICES="%s"' % (nested if len(nested) < 20 else nested[:12] + "...")
     lines = sorted({line for run in runs for line in run.lines()})[:4]
-    report.check("allow." + name, WHAT % (given, about), told, not bad,
+    report.check("allow." + name, WHAT % (given, about), verdict, not bad,
                  {"failed": detail, "lines": lines})
 
 

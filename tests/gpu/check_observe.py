@@ -10,7 +10,7 @@ CONTEXT = re.compile(r"cuDevicePrimaryCtxRetain|cuCtxCreate")
 CODE = re.compile(r"cuModuleLoad|cuLibraryLoad")
 
 
-def said(box, what, env=None):
+def run_and_read_records(box, what, env=None):
     path = box.scratch_file("report")
     run = box.run([box.program("gpu_driver"), "do=" + what], guard=True, env=dict(env or {}, **{
         "CUDAGUARD_POLICY": "VALIDATE", "CUDAGUARD_LOG": "all", "CUDAGUARD_REPORT": path}))
@@ -21,7 +21,7 @@ def said(box, what, env=None):
 def observe(box, report):
     for key, what, code in (("context", "a process that only holds a context", False),
                             ("kernel", "a process that loads code and runs a kernel", True)):
-        run, records, apis = said(box, key)
+        run, records, apis = run_and_read_records(box, key)
         context, loaded = bool(CONTEXT.search(apis)), bool(CODE.search(apis))
         value = "records: %s" % (" ".join(dict.fromkeys(apis.split())) or "none")
         if run.words.get("context") != "0":
@@ -46,11 +46,11 @@ def fork(box, report):
 
 
 def late_write(box, report):
-    what = "CUDA_VISIBLE_DEVICES=0 written after NVML told the count: one line with the remedy"
+    what = "CUDA_VISIBLE_DEVICES=0 written after NVML reported the count: one line with the remedy"
     argv = [box.program("gpu_driver"), "do=late", "write=0"]
     unguarded = box.run(argv)
     if unguarded.words.get("nvml.countRc") != "0":
-        report.not_filled("observe.late-write", what, "NVML does not tell a count")
+        report.not_filled("observe.late-write", what, "NVML reports no count")
         return
     run = box.run(argv, guard=True, env={"CUDAGUARD_POLICY": "VALIDATE"})
     lines = [line for line in run.lines() if "CUDAGUARD_VISIBLE_DEVICES" in line]

@@ -56,8 +56,8 @@ def record(box, report, value, seen, name, what):
     run = box.run([box.program("gpu_driver")], guard=True, env={
         "CUDAGUARD_VISIBLE_DEVICES": value, "CUDAGUARD_LOG": "all", "CUDAGUARD_REPORT": path})
     records = report_records(path)
-    told = [r for r in records if r.get("event") == "init" or r.get("api") == "cuInit"]
-    text = " ".join(str(r.get("object", "")) for r in told)
+    init_records = [r for r in records if r.get("event") == "init" or r.get("api") == "cuInit"]
+    text = " ".join(str(r.get("object", "")) for r in init_records)
     shown = all(uuid in text for uuid in seen)
     lines = [line for line in run.lines() if "cuInit" in line]
     good = run.listed() == seen and shown and bool(lines)

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static void say(const char* format, ...) {
+static void log_call(const char* format, ...) {
   char line[512];
   const char* path = getenv("CG_TRACE");
   if (path == NULL) return;
@@ -48,34 +48,34 @@ static const char* file_of(void* address) {
 static void print_bytes(const char* name, int device, int answer, const unsigned char* byte) {
   char text[40] = "";
   for (int i = 0; i < 16 && answer == 0; ++i) snprintf(text + 2 * i, 3, "%02x", byte[i]);
-  say("%s(%d) = %d %s\n", name, device, answer, text);
+  log_call("%s(%d) = %d %s\n", name, device, answer, text);
 }
 
 static int (*g_init)(unsigned);
 static int init(unsigned flags) {
   const int answer = g_init(flags);
-  say("cuInit(%u) = %d\n", flags, answer);
+  log_call("cuInit(%u) = %d\n", flags, answer);
   return answer;
 }
 
 static int (*g_version)(int*);
 static int version(int* value) {
   const int answer = g_version(value);
-  say("cuDriverGetVersion = %d %d\n", answer, *value);
+  log_call("cuDriverGetVersion = %d %d\n", answer, *value);
   return answer;
 }
 
 static int (*g_count)(int*);
 static int count(int* value) {
   const int answer = g_count(value);
-  say("cuDeviceGetCount = %d %d\n", answer, *value);
+  log_call("cuDeviceGetCount = %d %d\n", answer, *value);
   return answer;
 }
 
 static int (*g_get)(int*, int);
 static int get(int* device, int index) {
   const int answer = g_get(device, index);
-  say("cuDeviceGet(%d) = %d %d\n", index, answer, *device);
+  log_call("cuDeviceGet(%d) = %d %d\n", index, answer, *device);
   return answer;
 }
 
@@ -96,7 +96,7 @@ static int uuid_v2(void* to, int device) {
 static int (*g_attribute)(int*, int, int);
 static int attribute(int* value, int which, int device) {
   const int answer = g_attribute(value, which, device);
-  if (answer != 0) say("cuDeviceGetAttribute(%d, %d) = %d\n", which, device, answer);
+  if (answer != 0) log_call("cuDeviceGetAttribute(%d, %d) = %d\n", which, device, answer);
   return answer;
 }
 
@@ -104,14 +104,15 @@ static int (*g_table)(const void**, const void*);
 static int table(const void** to, const void* id) {
   const int answer = g_table(to, id);
   const unsigned char* byte = id;
-  say("cuGetExportTable(%02x%02x%02x%02x...) = %d\n", byte[3], byte[2], byte[1], byte[0], answer);
+  log_call("cuGetExportTable(%02x%02x%02x%02x...) = %d\n", byte[3], byte[2], byte[1], byte[0],
+           answer);
   return answer;
 }
 
 static int (*g_retain)(void**, int);
 static int retain(void** context, int device) {
   const int answer = g_retain(context, device);
-  say("cuDevicePrimaryCtxRetain(%d) = %d\n", device, answer);
+  log_call("cuDevicePrimaryCtxRetain(%d) = %d\n", device, answer);
   return answer;
 }
 
@@ -152,7 +153,8 @@ static void* traced(const char* name, void* found) {
 static void print_lookup(const char* name, int asked, int answer, int status, void* found) {
   const char* file = file_of(found);
   if (answer != 0 || found == NULL || strncmp(file, "libcuda.so", 10) != 0) {
-    say("cuGetProcAddress(%s, %d) = %d, status %d, in %s\n", name, asked, answer, status, file);
+    log_call("cuGetProcAddress(%s, %d) = %d, status %d, in %s\n", name, asked, answer, status,
+             file);
   }
 }
 
@@ -178,7 +180,7 @@ static int proc_v2(const char* name, void** function, int asked, uint64_t flags,
 __attribute__((visibility("default"))) void* dlsym(void* handle, const char* name) {
   void* found = real_dlsym(handle, name);
   if (strncmp(name, "cu", 2) != 0 || found == NULL) return found;
-  say("dlsym(%s) in %s\n", name, file_of(found));
+  log_call("dlsym(%s) in %s\n", name, file_of(found));
   if (strcmp(name, "cuGetProcAddress") == 0) {
     memcpy(&g_proc, &found, sizeof found);
     return (void*)proc;

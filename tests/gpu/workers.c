@@ -42,19 +42,19 @@ static int next_step(void) {
 }
 
 // A worker prints its answers and stays until `stay` is closed.
-static void work(int say, int stay) {
+static void work(int report, int stay) {
   char letter;
   const struct answer result = make_context();
-  const ssize_t written = write(say, &result, sizeof result);
+  const ssize_t written = write(report, &result, sizeof result);
   (void)written;
   while (read(stay, &letter, 1) > 0) {
   }
 }
 
-static pid_t spawn_worker(int say, int stay) {
-  char first[16];
+static pid_t spawn_worker(int report, int stay) {
+  char first[24];
   char second[16];
-  snprintf(first, sizeof first, "say=%d", say);
+  snprintf(first, sizeof first, "report=%d", report);
   snprintf(second, sizeof second, "stay=%d", stay);
   char* arguments[] = {g_argv[0], (char*)"worker", first, second, NULL};
   pid_t child = -1;
@@ -65,15 +65,15 @@ int main(int argc, char** argv) {
   g_argc = argc;
   g_argv = argv;
   if (argc > 1 && strcmp(argv[1], "worker") == 0) {
-    work(number("say", 1), number("stay", 0));
+    work(number("report", 1), number("stay", 0));
     return 0;
   }
   const int count = number("workers", 24) > kMostWorkers ? kMostWorkers : number("workers", 24);
   const int forked = is("how", "fork");
-  int say[2];
+  int report[2];
   int stay[2];
   int go[2];
-  if (pipe(say) != 0 || pipe(stay) != 0 || pipe(go) != 0) return 1;
+  if (pipe(report) != 0 || pipe(stay) != 0 || pipe(go) != 0) return 1;
   for (int i = 0; forked && i < count; ++i) {
     if (fork() == 0) {
       char letter;
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
       close(go[1]);
       while (read(go[0], &letter, 1) > 0) {
       }
-      work(say[1], stay[0]);
+      work(report[1], stay[0]);
       _exit(0);
     }
   }
@@ -97,13 +97,13 @@ int main(int argc, char** argv) {
     // If a spawned worker held the writing end, it would wait permanently.
     fcntl(stay[1], F_SETFD, FD_CLOEXEC);
     started = 0;
-    for (int i = 0; i < count; ++i) started += spawn_worker(say[1], stay[0]) > 0;
+    for (int i = 0; i < count; ++i) started += spawn_worker(report[1], stay[0]) > 0;
   }
   int inits = 0;
   int contexts = 0;
   int refused = 0;
   for (int i = 0; i < started; ++i) {
-    if (read(say[0], &result, sizeof result) != (ssize_t)sizeof result) break;
+    if (read(report[0], &result, sizeof result) != (ssize_t)sizeof result) break;
     inits += result.init == 0;
     contexts += result.context == 0;
     refused += result.init == 100;

@@ -15,7 +15,7 @@ class BadInput(guest.Case):
     def worlds(self):
         return ("fake", "real") if harness.have_real_driver() else ("fake",)
 
-    def guarded(self, env, *said, world="fake", steps=("touch", "nvml"), denied=1,
+    def guarded(self, env, *messages, world="fake", steps=("touch", "nvml"), denied=1,
                 line=guest.DENIED % "steps"):
         """One run: guarded, and these lines before the denied ones."""
         result = self.steps(*steps, world=world, env=env)
@@ -23,8 +23,8 @@ class BadInput(guest.Case):
         self.untouched(result)
         lines = guest.lines_of(result.err)
         self.assertEqual(len(lines), result.err.count("\n"), result)
-        self.assertEqual(len(lines), len(said) + denied, result)
-        for text in said:
+        self.assertEqual(len(lines), len(messages) + denied, result)
+        for text in messages:
             self.assertEqual(lines.count(text), 1, (text, lines))
         if denied:
             self.assertIn(line, lines)
@@ -118,8 +118,8 @@ class BadInput(guest.Case):
     # ---------------------------------------------------------
 
     def broken(self, name, make, why):
-        """Both worlds, with the null driver `name` replaced by what make(bytes) returns. `why` is
-        said at the first dlopen of anything, once."""
+        """Both worlds, with the null driver `name` replaced by what make(bytes) returns. The guard
+        prints `why` once, at the first dlopen of any library."""
         lib = self.path("lib")
         for world in self.worlds():
             shutil.rmtree(lib, True)
@@ -132,11 +132,11 @@ class BadInput(guest.Case):
             with open(target, "wb") as stream:
                 stream.write(make(data))
             env = {"LD_PRELOAD": guard}
-            said = "%s %s; %s is refused until cudaguard is installed again" % (
+            message = "%s %s; %s is refused until cudaguard is installed again" % (
                 file, why, "NVML" if "nvidia-ml" in name else "CUDA")
             for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
                 result = self.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
-                self.assertEqual((result.rc, guest.lines_of(result.err)), (0, [said]), result)
+                self.assertEqual((result.rc, guest.lines_of(result.err)), (0, [message]), result)
             silent = self.steps("load:libm.so.6", "touch", "nvml", guard=False, world=world,
                                 env={"CUDAGUARD_LOG": "off", **env})
             self.assertEqual((silent.rc, silent.err), (0, ""), silent)
@@ -145,8 +145,8 @@ class BadInput(guest.Case):
                                 world=world, env=env)
             self.assertEqual(result.rc, 0, result)
             self.untouched(result)
-            self.assertEqual(guest.lines_of(result.err)[0], said, result)
-            self.assertEqual(guest.lines_of(result.err).count(said), 1, result)
+            self.assertEqual(guest.lines_of(result.err)[0], message, result)
+            self.assertEqual(guest.lines_of(result.err).count(message), 1, result)
             key = "cuInit" if name.startswith("libcuda") else "nvmlInit_v2"
             self.assertEqual(result.answers[key], "unavailable", result)
 
@@ -221,7 +221,7 @@ class BadInput(guest.Case):
             b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "is of another version")
 
     def test_driver_in_the_guards_directory_is_refused(self):
-        """Somebody's driver copied over the null driver: it is not used."""
+        """A driver that was copied over the null driver is not used."""
         with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
             other = stream.read()
         self.broken("libcuda.so.1", lambda data: other, "is of another version")

@@ -39,8 +39,9 @@ class Descriptors(guest.Case):
             return stream.read()
 
     def own_files(self, closed, mode, guard=True, env=None):
-        """Runs a program that opens as many files as there are closed descriptors, touches, and
-        writes to them. Returns the descriptors it got and what the files hold then."""
+        """Runs a program that opens as many files as there are closed descriptors, attempts to use
+        CUDA, and writes to the files. Returns the descriptors it got and what the files hold then.
+        """
         for name in os.listdir(self.directory):
             os.unlink(self.path(name))
         steps = ["open:%s:%s" % (self.path("file%d" % n), mode) for n in closed]
@@ -94,7 +95,7 @@ class Descriptors(guest.Case):
                     _, contents = self.own_files(closed, mode, env={"CUDAGUARD_LOG": "off"})
                     self.assertEqual(contents[2], "before\nafter\n")
 
-    def test_report_to_stderr_obeys_too(self):
+    def test_no_record_goes_to_the_programs_own_files(self):
         for closed in self.subsets():
             if self.is_exception(closed, "w"):
                 continue
@@ -124,7 +125,7 @@ class Descriptors(guest.Case):
     def assert_line(self, text, count=1):
         self.assertEqual(guest.lines_of(text).count(guest.DENIED % "steps"), count, text)
 
-    def touch(self, redirections="", **options):
+    def attempt(self, redirections="", **options):
         self.launch(redirections, ["results:" + self.results, "touch"], **options)
 
     def read(self, name):
@@ -132,36 +133,36 @@ class Descriptors(guest.Case):
             return stream.read()
 
     def test_message_goes_to_a_file(self):
-        self.touch("2>" + self.path("err"))
+        self.attempt("2>" + self.path("err"))
         self.assert_line(self.read("err"))
 
     def test_message_goes_to_a_file_after_a_pipe(self):
-        self.touch("2>" + self.path("err"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.attempt("2>" + self.path("err"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.assert_line(self.read("err"))
 
     def test_message_goes_to_a_file_for_both_streams(self):
-        self.touch(">%s 2>&1" % self.path("err"))
+        self.attempt(">%s 2>&1" % self.path("err"))
         self.assert_line(self.read("err"))
 
     def test_message_goes_to_that_file_without_stdin(self):
-        self.touch("<&- >%s 2>&1" % self.path("err"))
+        self.attempt("<&- >%s 2>&1" % self.path("err"))
         self.assert_line(self.read("err"))
 
     def test_messages_are_appended_to_a_file(self):
         for _ in range(2):
-            self.touch(">>%s 2>>%s" % (self.path("out"), self.path("err")))
+            self.attempt(">>%s 2>>%s" % (self.path("out"), self.path("err")))
         self.assert_line(self.read("err"), 2)
 
     def test_message_goes_to_a_pipe(self):
         read_end, write_end = os.pipe()
-        self.touch(stderr=write_end)
+        self.attempt(stderr=write_end)
         os.close(write_end)
         with os.fdopen(read_end, encoding="utf-8") as stream:
             self.assert_line(stream.read())
 
     def test_message_goes_to_a_terminal(self):
         ours, theirs = pty.openpty()
-        self.touch(stdin=theirs, stdout=theirs, stderr=theirs)
+        self.attempt(stdin=theirs, stdout=theirs, stderr=theirs)
         os.close(theirs)
         self.assert_line(os.read(ours, 4096).decode().replace("\r\n", "\n"))
         os.close(ours)
@@ -169,21 +170,21 @@ class Descriptors(guest.Case):
     def test_message_goes_to_the_journal(self):
         """systemd opens /dev/null as descriptor 0 and one stream socket as 1 and 2."""
         ours, theirs = socket.socketpair()
-        self.touch(stdout=theirs, stderr=theirs)
+        self.attempt(stdout=theirs, stderr=theirs)
         theirs.close()
         self.assert_line(ours.recv(4096).decode())
         ours.close()
 
     def test_message_goes_to_a_journal_for_stderr_alone(self):
         ours, theirs = socket.socketpair()
-        self.touch(stderr=theirs)
+        self.attempt(stderr=theirs)
         theirs.close()
         self.assert_line(ours.recv(4096).decode())
         ours.close()
 
     def test_file_that_is_open_for_reading_gets_no_message(self):
         open(self.path("err"), "w", encoding="utf-8").close()
-        self.touch("2<" + self.path("err"))
+        self.attempt("2<" + self.path("err"))
         self.assertEqual(self.read("err"), "")
 
     def test_pipe_without_a_reader_does_not_kill(self):
@@ -191,7 +192,7 @@ class Descriptors(guest.Case):
         read_end, write_end = os.pipe()
         os.close(read_end)
         try:
-            self.touch(stderr=write_end)
+            self.attempt(stderr=write_end)
         except subprocess.CalledProcessError as failed:
             self.fail("killed: %s" % failed)
         finally:
@@ -209,7 +210,7 @@ class Descriptors(guest.Case):
             pass
         os.set_blocking(write_end, True)
         try:
-            self.touch(stderr=write_end)
+            self.attempt(stderr=write_end)
         except subprocess.TimeoutExpired:
             self.fail("waits for the reader of descriptor 2")
         finally:

@@ -52,7 +52,7 @@ class FirstDlopen(guest.Case):
         # Once per process.
         again = self.calls(guest.EMPTY, guest.EMPTY, preload=harness.GUARD)
         self.assertEqual(len(again), len(guarded))
-        # Control: with the dev names, which are made known where somebody may use them.
+        # Control: with the dev names, which ld.so learns if a library may use them.
         named = self.calls("libc.so.6", guest.EMPTY, preload=harness.GUARD)
         self.assertGreater(len(named) - len(unguarded), MOST)
         directory = os.path.dirname(harness.NULL_DRIVER_CUDA)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fork while other threads are inside the loader and inside the guard: no hang, right answers,
-and what a child touches is recorded in the child's own name."""
+and a child's attempt is recorded with the child's own process id."""
 
 import json
 
@@ -37,11 +37,11 @@ class Forks(guest.Case):
         self.assertEqual(len(children), 300)
         self.assertEqual({r["ppid"] for r in children}, {own})
         self.assertTrue(all(r["tid"] == r["pid"] for r in children))
-        # The parent has said it.
+        # Only the parent prints the messages.
         self.assertEqual(sorted(guest.lines_of(result.err)),
                          [guest.DENIED % "forks", guest.NO_GPU % "forks"], result)
 
-    def test_300_forks_that_load(self):
+    def test_children_of_300_forks_that_load_never_reach_the_driver(self):
         """What dies or hangs here does so in ld.so, and more often without the guard (the control
         cannot be asserted: it is chance); no child may get to the driver."""
         result = self.check(300, 100, "load", CUDAGUARD_LOG="off")

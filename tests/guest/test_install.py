@@ -19,7 +19,7 @@ class Install(guest.Case):
         self.guard = harness.copy_install(self.lib)
 
     def guarded(self, preload, *steps, count=1, **options):
-        """Runs the steps (by default a touch of each) with LD_PRELOAD=preload: guarded."""
+        """Runs the steps (by default an attempt of each kind) with LD_PRELOAD=preload: guarded."""
         env = {"LD_PRELOAD": preload, **options.pop("env", {})}
         result = self.steps(*(steps or ("load:libm.so.6", "touch", "nvml", "touch:libcuda.so")),
                             guard=False, env=env, **options)
@@ -47,10 +47,10 @@ class Install(guest.Case):
         for name in DRIVER_NAMES:
             self.assertNotIn(name, os.listdir(lib))
         self.assertEqual(set(os.listdir(lib)), before[lib])
-        # Below cudaguard/ they are there already; ldconfig only looks there if it is told to.
+        # cudaguard/ has these names already. ldconfig looks there only if it is named.
         self.assertEqual(set(os.listdir(inner)), before[inner])
 
-    def test_ldconfig_would_make_one(self):
+    def test_control_ldconfig_links_a_library_with_the_drivers_soname(self):
         """Control: a library with the driver's SONAME does get a link."""
         shutil.copy(harness.NULL_DRIVER_CUDA, os.path.join(self.lib, "other.so"))
         os.rename(os.path.join(self.lib, "other.so"), os.path.join(self.lib, "libother.so.1.2"))
@@ -109,23 +109,23 @@ class Install(guest.Case):
                     self.assertEqual(sum("is missing" in line for line in lines[:len(gone)]),
                                      len(gone), result)
                     for name in gone:
-                        said = "%s is missing; %s is refused until cudaguard is installed again" % (
+                        line = "%s is missing; %s is refused until cudaguard is installed again" % (
                             os.path.join(self.lib, "cudaguard", name),
                             "NVML" if "nvidia-ml" in name else "CUDA")
-                        self.assertEqual(lines.count(said), 1, result)
+                        self.assertEqual(lines.count(line), 1, result)
                     wanted = "unavailable" if "libcuda.so.1" in gone else "100"
                     self.assertEqual(result.answers["cuInit"], wanted, result)
                     wanted = "unavailable" if "libnvidia-ml.so.1" in gone else "0"
                     self.assertEqual(result.answers["nvmlInit_v2"], wanted, result)
 
     def upgraded(self, *command, cwd=None):
-        """A guarded program is running when another file is put over the guard. (exit code, what the
-        program said after that, whether it reached the driver)"""
+        """Replaces the guard's file while a guarded program runs. Returns (exit code, what the
+        program printed after that, whether it reached the driver)."""
         shutil.rmtree(self.lib)
         harness.copy_install(self.lib)
         new = self.path("new", "libcudaguard.so")
         os.makedirs(self.path("new"), exist_ok=True)
-        # Another library, so that whoever still reads it from the file would not get far.
+        # Another library, so that a process that still reads from the file would fail.
         shutil.copy(harness.NULL_DRIVER_NVML, new)
         gate, log = self.path("gate"), self.path("fake.log")
         if not os.path.exists(gate):
@@ -161,7 +161,7 @@ class Install(guest.Case):
                 self.assertRegex(out, r"(?s)load=ok.*cuInit=100.*cuInit=100")
                 self.assertFalse(reached)
 
-    def test_limit_upgrade_by_cp(self):
+    def test_limit_upgrade_by_cp_kills_a_running_program(self):
         """Documented: cp writes into the very file that running programs have mapped."""
         code, out, _ = self.upgraded("cp", self.path("new", "libcudaguard.so"), self.guard)
         self.assertLess(code, 0, out)

@@ -104,7 +104,7 @@ class Lines(Programs):
                     "no CUDA here (FORCE_CPU; asked by %s through ctypes/cffi); "
                     "to allow CUDA: CUDAGUARD_POLICY=OFF%s" % (cell, where)], result)
 
-    def said(self, result):
+    def messages_by_process(self, result):
         """The guard's lines, with the process that each is of."""
         return [match.groups() for match in map(guest.LINE.match, result.err.splitlines()) if match]
 
@@ -177,7 +177,7 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "generated code in jit"], result)
 
     def test_message_names_the_line_that_calls_the_opencl_loader(self):
-        """Behind it are Python's frames."""
+        """The callers of the loader are Python's frames."""
         loader = next((path for path in ("/usr/lib/x86_64-linux-gnu/libOpenCL.so.1",
                                          "/usr/lib/aarch64-linux-gnu/libOpenCL.so.1")
                        if os.path.exists(path)), None)
@@ -192,7 +192,7 @@ class Lines(Programs):
         result.assert_untouched(self)
         self.assertRegex(result.err, r"asked by cl\.py:3 through libOpenCL\.so[\d.]*\); ")
 
-    def test_the_advice_works(self):
+    def test_advice_of_the_message_allows_cuda(self):
         """In front of the program; inside `cudaguard run`, where the presets stay, by run."""
         outer = [os.path.join(harness.BUILD, "bin", "cudaguard"), "run", "--"]
         script = self.script("see.sh", 'echo "CUDA=${CUDA_VISIBLE_DEVICES-unset}"\nexec "$0" touch\n')
@@ -221,11 +221,11 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)
         records = harness.records(report)
         self.assertEqual(len({record["pid"] for record in records}), 3, records)
-        # A parent that has said nothing, or another thing.
+        # The children print the message if the parent printed none, or another one.
         result = self.steps(*FORKS, "touch")
-        said = self.said(result)
-        self.assertEqual(len({pid for pid, _ in said}), 3, result)
-        self.assertEqual([line for _, line in said].count(guest.DENIED % "steps"), 3, result)
+        messages = self.messages_by_process(result)
+        self.assertEqual(len({pid for pid, _ in messages}), 3, result)
+        self.assertEqual([line for _, line in messages].count(guest.DENIED % "steps"), 3, result)
         result = self.steps("nvml", *FORKS)
         self.assertEqual(guest.lines_of(result.err),
                          [guest.NO_GPU % "steps"] + [guest.DENIED % "steps"] * 2, result)
@@ -238,8 +238,8 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err),
                          [bad % "loud", guest.DENIED % "steps"], result)
 
-    def test_the_cause_is_inherited(self):
-        """A forked child is told why, too: OFF would not be the remedy."""
+    def test_message_of_a_forked_child_has_the_inherited_cause(self):
+        """A forked child's message has the cause, too, because OFF would not be the remedy."""
         for env in ({"CUDAGUARD_VISIBLE_DEVICES": ""}, {"CUDAGUARD_VISIBLE_DEVICES": "0,0x"}):
             result = self.steps("load:libm.so.6", "fork", "fork", "touch", "end", "end", env=env)
             line = guest.lines_of(result.err)[-1]
@@ -276,7 +276,7 @@ class Musl(Programs):
             with self.subTest(env=env):
                 result = harness.run(words, world="none", env=env)
                 self.assertEqual((result.rc, result.out), (0, unguarded.out), result)
-                said = guest.lines_of(result.err)
-                self.assertEqual([line.split(": ", 1)[1] for line in said],
+                messages = guest.lines_of(result.err)
+                self.assertEqual([line.split(": ", 1)[1] for line in messages],
                                  ["NVIDIA's driver is not installed; to find the cause: cudaguard doctor"]
                                  * ("CUDAGUARD_VISIBLE_DEVICES" in env), result)

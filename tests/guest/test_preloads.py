@@ -41,9 +41,9 @@ class Preloads(guest.Case):
                     mine = [call for call in calls if call.startswith(tag)]
                     self.assertEqual(mine[0], tag + " dlopen(libm.so.6)")
                     self.assertEqual(mine[-1], tag + " dlopen(libcg-none.so)")
-                    behind = libraries.index(harness.GUARD) < libraries.index(
+                    is_after = libraries.index(harness.GUARD) < libraries.index(
                         FIRST if tag == "first" else SECOND)
-                    name = harness.NULL_DRIVER_CUDA if behind else "libcuda.so.1"
+                    name = harness.NULL_DRIVER_CUDA if is_after else "libcuda.so.1"
                     self.assertEqual(mine[1], "%s dlopen(%s)" % (tag, name))
 
     def test_guard_that_is_preloaded_twice_prints_one_message(self):

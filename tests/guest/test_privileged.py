@@ -90,7 +90,7 @@ class Privileged(guest.Case):
         # Here OFF is obeyed (as the control shows), so the message may name OFF.
         self.assertEqual(guest.lines_of(done.stderr), [guest.DENIED % "steps-plain"])
 
-    def test_environment_is_not_read(self):
+    def test_setuid_program_ignores_cudaguards_variables(self):
         for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_LOG": "off"}, {"CUDAGUARD_LOG": "all"},
                     {"CUDAGUARD_POLICY": "nonsense"}, {"CUDAGUARD_REPORT": self.report},
                     {"CUDAGUARD_REPORT": self.report + ".%p", "CUDAGUARD_POLICY": "OFF"},
@@ -141,7 +141,7 @@ class Privileged(guest.Case):
         self.assertEqual(guest.lines_of(done.stderr),
                          [guest.PRIVILEGED % "pam_asks.so", guest.DENIED % "steps-plain"])
 
-    def test_limit_setuid_without_the_file(self):
+    def test_limit_ld_preload_does_not_guard_setuid_programs(self):
         """Documented: LD_PRELOAD is not for privileged programs; ld.so drops a path without a
         word."""
         done = self.run_as_nobody(self.setuid, "touch", preload=False, LD_PRELOAD=self.guard)

@@ -44,7 +44,7 @@ class Records(guest.Case):
             records.append(record)
         return records
 
-    def test_nothing_that_a_terminal_obeys(self):
+    def test_record_has_no_characters_that_a_terminal_obeys(self):
         """Names in a record: escape sequences by C1, and letters that turn the line's direction."""
         odd = "x\x9b31m\u202ey\u2066z\x1b[0m"
         result = self.steps("touch", "print:" + odd, env={"CUDAGUARD_REPORT": "/dev/stderr"})
@@ -127,7 +127,7 @@ class Records(guest.Case):
 
     def to_a_fifo(self, count, room=None):
         """`count` programs with long arguments whose report is a FIFO with a reader that reads when
-        all are done. Returns what it reads and what they said."""
+        all are done. Returns what it reads and what they printed."""
         path = self.path("fifo")
         os.mkfifo(path)
         reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -137,18 +137,18 @@ class Records(guest.Case):
             [RECORDS, "2", "number-%d" % i, "x" * 14000], stdin=subprocess.DEVNULL,
             env=self.environment(CUDAGUARD_REPORT=path), stdout=subprocess.PIPE,
             stderr=subprocess.PIPE) for i in range(count)]
-        said = [p.communicate(timeout=60) for p in processes]
+        outputs = [p.communicate(timeout=60) for p in processes]
         self.assertEqual({p.returncode for p in processes}, {0})
-        self.assertEqual({out for out, _ in said}, {b"touches=%d\n" % (2 * KINDS)})
+        self.assertEqual({out for out, _ in outputs}, {b"touches=%d\n" % (2 * KINDS)})
         data = b""
-        while chunk := os.read(reader, 1 << 20):  # to its end: nobody has it open for writing
+        while chunk := os.read(reader, 1 << 20):  # to its end: no process has it open for writing
             data += chunk
         os.close(reader)
         os.unlink(path)
         # One thread may ask NVML or OpenCL between another's CUDA attempt and its message.
         others = (guest.NO_GPU % "records", guest.NO_OPENCL % "records")
         return data, [[line for line in guest.lines_of(err.decode()) if line not in others]
-                      for _, err in said]
+                      for _, err in outputs]
 
     def parse_fifo(self, data):
         """Whole lines of JSON, each short enough to stay in one piece among other writers."""
@@ -163,22 +163,23 @@ class Records(guest.Case):
         return records
 
     def test_many_processes_write_whole_records_to_a_fifo(self):
-        data, said = self.to_a_fifo(8, room=1 << 20)
+        data, outputs = self.to_a_fifo(8, room=1 << 20)
         records = self.parse_fifo(data)
         self.assertEqual(len(records), 8 * KINDS)
         self.assertEqual(len({r["pid"] for r in records}), 8)
-        for lines in said:
+        for lines in outputs:
             self.assertEqual(lines, [guest.DENIED % "records"])
 
     def test_full_fifo_is_reported_once(self):
-        data, said = self.to_a_fifo(8, room=PIPE_BUF)
+        data, outputs = self.to_a_fifo(8, room=PIPE_BUF)
         self.assertLess(len(self.parse_fifo(data)), 8 * KINDS)
-        for lines in said:
+        for lines in outputs:
             self.assertEqual(lines.count(guest.DENIED % "records"), 1, lines)
             full = [line for line in lines if "the pipe is full" in line]
             self.assertLessEqual(len(full), 1, lines)
             self.assertEqual(len(lines), 1 + len(full), lines)
-        self.assertTrue(any("the pipe is full" in line for lines in said for line in lines), said)
+        self.assertTrue(any("the pipe is full" in line for lines in outputs for line in lines),
+                        outputs)
 
     def test_control_file_keeps_long_records(self):
         """Control: the same arguments, in a file, are not cut."""

@@ -74,7 +74,7 @@ class Seccomp(guest.Case):
         print("\nadded by the guard: early %s, late %s, for a report %s, under OFF %s" %
               (sorted(early), sorted(late), sorted(report), sorted(off)))
 
-    def test_the_filter_is_strict(self):
+    def test_control_strict_filter_kills_an_unlisted_call(self):
         names = self.needed() - {"mmap"}
         result = self.run_strict("kill-loaded", names, guard=False)
         self.assertEqual(result.rc, 128 + 31, result)  # SIGSYS
@@ -104,7 +104,7 @@ class Seccomp(guest.Case):
     def test_python_frames_add_no_call(self):
         self.assertLessEqual(self.stacked()[1], ADDED | ADDED_FOR_REPORT)
 
-    def test_no_kill_for_python_frames(self):
+    def test_strict_filter_does_not_kill_while_python_frames_are_read(self):
         os.chmod(self.directory, 0o777)
         names, _ = self.stacked()
         control = harness.run([*STACKED, *sorted(names - {"mmap"})], world="none", guard=False,
@@ -137,7 +137,7 @@ class Seccomp(guest.Case):
                 self.assertNotIn("cuInit=0", result.out)
                 result.assert_untouched(self)
 
-    def test_control_reaches_the_fake(self):
+    def test_control_unguarded_program_reaches_the_fake_driver(self):
         names = self.needed() | {"lseek", "fcntl"}
         harness.run([STRICT, "none", *sorted(names)], guard=False,
                     trace=False).assert_reached(self)

@@ -47,9 +47,9 @@ class Semantics(guest.Case):
 
     def test_loading_works_as_without_the_guard(self):
         self.compare(harness.GUARD)
-        touched = harness.run([guest.STEPS, "touch"], trace=False)
-        self.assertEqual(touched.answers, {"cuInit": "100"}, touched)
-        touched.assert_untouched(self)
+        attempted = harness.run([guest.STEPS, "touch"], trace=False)
+        self.assertEqual(attempted.answers, {"cuInit": "100"}, attempted)
+        attempted.assert_untouched(self)
 
     def test_loading_works_without_null_drivers(self):
         # Nothing of a failure of ours may be left for the program to see.
@@ -59,7 +59,7 @@ class Semantics(guest.Case):
         # Silent: that it says so is test_install.py's.
         self.compare(guard, CUDAGUARD_LOG="off")
 
-    def test_null_drivers_that_cannot_be_loaded(self):
+    def test_loading_works_with_unusable_null_drivers(self):
         # ld.so itself complains of them; the program must not find that in dlerror().
         guard = harness.copy_install(self.path("lib"))
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):

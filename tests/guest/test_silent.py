@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that ask for no CUDA cannot tell that the guard is there: same output, same exit
-code, and no system call beyond the mapping that any preloaded library costs."""
+"""Programs that ask for no CUDA do not notice the guard: same output, same exit code, and no system
+call beyond the mapping that any preloaded library costs."""
 
 import collections
 import difflib

@@ -16,7 +16,7 @@ EARLY = {"preinit": guest.binary("early_preinit"), "ifunc": guest.binary("early_
 
 
 class StartEnvironment(guest.Case):
-    def test_load_before_libc_is_ready(self):
+    def test_program_that_loads_before_libc_is_ready_is_guarded(self):
         for name, program in EARLY.items():
             with self.subTest(name):
                 self.assertEqual(harness.run([program], guard=False).answers, REACHED)

@@ -78,7 +78,7 @@ class StartRecord(guest.Case):
             with self.subTest(env):
                 result, records = self.shell("/bin/true", **env)
                 self.assertEqual((result.rc, result.err, records), (0, "", []))
-        # The control: as it is set here; and without the guard nobody writes.
+        # The control: with the variable there are records, and without the guard there are none.
         self.assertEqual(len(self.shell("/bin/true")[1]), 2)
         self.assertEqual(self.shell("/bin/true", guard=False)[1], [])
 
@@ -95,7 +95,7 @@ class StartRecord(guest.Case):
                 # A value that is wrong is complained about where it would be without.
                 self.assertEqual((result.rc, result.err), (0, ""))
 
-    def test_the_record_changes_nothing_else(self):
+    def test_start_record_changes_no_answer(self):
         for policy, steps, reached in (("OFF", ["touch"], True), (None, ["touch"], False),
                                        (None, ["setenv:CUDAGUARD_POLICY=OFF", "touch"], False),
                                        (None, ["fork", "touch", "end", "touch"], False)):
@@ -120,12 +120,12 @@ class StartRecord(guest.Case):
                 self.assertEqual(bool(outcomes[1][-1]), reached, outcomes[1])
 
     def test_failing_report_is_named_at_the_first_attempt(self):
-        """Nothing at the start; the one line about it comes with the first touch, as without."""
+        """The guard prints the one message at the first attempt, also without CUDAGUARD_HELLO."""
         env = {"CUDAGUARD_REPORT": "/no/such/directory/report", "CUDAGUARD_HELLO": "1"}
         self.assertEqual(self.steps("print:x", env=env).err, "")
-        said = guest.lines_of(self.steps("touch", env=env).err)
-        self.assertEqual(len(said), 2, said)
-        self.assertIn("No such file or directory", said[1])
+        messages = guest.lines_of(self.steps("touch", env=env).err)
+        self.assertEqual(len(messages), 2, messages)
+        self.assertIn("No such file or directory", messages[1])
 
     def test_start_record_goes_to_stderr(self):
         result = self.steps("print:x", env={"CUDAGUARD_REPORT": "/dev/stderr",

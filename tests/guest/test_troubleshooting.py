@@ -46,7 +46,7 @@ class Messages(guest.Case):
         subprocess.run(["gcc", self.path(name + ".c"), "-o", self.path(name), *options], check=True)
         return self.path(name)
 
-    def test_headings_are_printed(self):
+    def test_headings_quote_messages_that_are_printed(self):
         self.need("gcc")
         printed = self.printed()
         self.assertEqual(len(headings()), 2)

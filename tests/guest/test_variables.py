@@ -35,7 +35,7 @@ class Variables(guest.Case):
 
     def test_limit_variables_crash_if_the_exports_are_needed(self):
         """Under FORCE_CPU the runtime's names stay, as plug-ins that are linked to it are loaded later;
-        under the policies that let CUDA through, all of them."""
+        under the policies that allow CUDA, all of them."""
         result = harness.run([MAIN, RUNTIME], guard=False)
         self.assertEqual((result.rc, result.answers), (0, {"begin": "0"}), result)
         self.assertEqual(harness.run([MAIN, RUNTIME]).rc, SEGMENTATION_FAULT)

@@ -18,7 +18,7 @@ class Watch(guest.Case):
         result = self.watched("touch", "touch", "nvml", "watch", "touch", "touch", "watch", "nvml",
                               "touches", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2", "cuInit", "nvmlInit_v2"])
-        # The count goes on, and the line is said once.
+        # The count goes on, and the guard prints the message once.
         self.assertEqual([line for line in result.out.splitlines() if "watch" in line or
                           "touches" in line], ["watch=3", "watch=5", "touches=6"])
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])

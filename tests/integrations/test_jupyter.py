@@ -137,14 +137,14 @@ class Jupyter(places.Case):
     def test_words_that_are_not_options_are_refused(self):
         """If a word is not an option of run, or is a program, the script prints one line and
         installs no kernel."""
-        touch = self.path("touched")
+        mark = self.path("touched")
         alone = "options of cudaguard run alone"
         for words, meaning in harness.sample((
                 (["true"], "unrecognized arguments: true"), (["--gpus", "2"], "--gpus 2"),
                 (["--na", "x"], "unrecognized arguments: --na x"), (["--name"], "--name"),
                 (["--sys-prefix"], "not allowed with"),
-                (["--", "--gpus", "0", "true"], alone), (["--", "touch", touch], alone),
-                (["--", "--gpus", "0", "--", "touch", touch], alone), (["--", "--help"], alone),
+                (["--", "--gpus", "0", "true"], alone), (["--", "touch", mark], alone),
+                (["--", "--gpus", "0", "--", "touch", mark], alone), (["--", "--help"], alone),
                 (["--", "--report"], "nothing is installed"),
                 (["--", "--version"], "nothing is installed"),
                 (["--", "--print"], "--print"), (["--", "--strict", "--print"], "--print"),
@@ -160,7 +160,7 @@ class Jupyter(places.Case):
                 self.assertEqual(done.stdout, "", done)
                 self.assertRegex(done.stderr, r"\A(cudaguard: [^\n]*\n)?install-kernel: [^\n]*\n\Z")
                 self.assertIn(meaning, done.stderr.splitlines()[-1])
-                self.assertFalse(os.path.exists(self.path("data")) or os.path.exists(touch), done)
+                self.assertFalse(os.path.exists(self.path("data")) or os.path.exists(mark), done)
 
     @pytest.mark.full
     def test_script_finds_the_launcher_of_its_own_tree(self):

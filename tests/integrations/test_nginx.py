@@ -25,7 +25,7 @@ http {
   server {
     listen unix:%(directory)s/socket;
     location /none { content_by_lua_block { ngx.say("none") } }
-    location /touch { content_by_lua_block {
+    location /attempt { content_by_lua_block {
       local ffi = require("ffi")
       ffi.cdef("int cuInit(unsigned);")
       ngx.say(ffi.load("libcuda.so.1").cuInit(0))
@@ -57,12 +57,12 @@ class Nginx(verified.Case):
         self.words = ["/usr/bin/python3", self.make("serve.py", SCRIPT)]
 
     def test_unguarded_worker_reaches_the_driver(self):
-        unguarded = harness.run([*self.words, "touch"], world="none", guard=False, trace=False,
+        unguarded = harness.run([*self.words, "attempt"], world="none", guard=False, trace=False,
                                 cwd=self.directory, env=box.environment())
         self.assertIn("answer 0", unguarded.out, unguarded)
 
     def test_worker_that_asks_fails(self):
-        result = self.verify([*self.words, "touch"], cwd=self.directory)
+        result = self.verify([*self.words, "attempt"], cwd=self.directory)
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of ", "nginx: worker process")
         self.assertIn("answer 100", result.out)
 

@@ -77,10 +77,10 @@ class Ssh(places.Case):
         forced = self.blocks()[1]
         program = self.make("server", "#!/bin/sh\necho as a server\n%s\n" % " ".join(places.OPEN))
         own = ["-s"]
-        for settings, rc, said in (("", 0, "as a server"), (forced, 0, "as a server")):
+        for settings, rc, printed in (("", 0, "as a server"), (forced, 0, "as a server")):
             answers, _, done = self.ask("Subsystem sftp %s\n" % program + settings, command="sftp",
                                         options=own)
-            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (rc, said), done)
+            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (rc, printed), done)
             self.assertEqual(answers["cuInit"], "100" if settings else "0", done)
         unguarded, refused = (self.ask("Subsystem sftp internal-sftp\n" + settings, command="sftp",
                                        options=own)[2] for settings in ("", forced))

@@ -107,9 +107,9 @@ class Service(Case):
 
     def start(self, *more):
         """Starts the unit; returns what systemd reports about it, and the program's answer."""
-        told = self.systemctl("start demo", "show demo -p Result,ExecMainStatus,ActiveState", *more)
+        unit = self.systemctl("start demo", "show demo -p Result,ExecMainStatus,ActiveState", *more)
         answer = re.findall(r"^cuInit=(\d+)", self.read("out"))
-        return told, answer, self.read("err")
+        return unit, answer, self.read("err")
 
     def edited(self, command=" ".join(places.OPEN)):
         return lambda text: text.replace(EXAMPLE, command)
@@ -121,8 +121,8 @@ class Service(Case):
             with self.subTest(drop_in=name, directory=directory):
                 self.unit()
                 self.drop_in(name, edit, directory)
-                told, answer, err = self.start()
-                self.assertEqual((told["Result"], told["ExecMainStatus"]), ("success", "0"),
+                unit, answer, err = self.start()
+                self.assertEqual((unit["Result"], unit["ExecMainStatus"]), ("success", "0"),
                                  (answer, err))
                 if not name:
                     self.assertEqual((answer, err), (["0"], ""))
@@ -150,8 +150,8 @@ class Service(Case):
                 self.drop_in(name, edit)
                 with open(self.path("units", "demo.service"), "a", encoding="utf-8") as stream:
                     stream.write("EnvironmentFile=%s\n" % path)
-                told, answer, err = self.start()
-                self.assertEqual((told["Result"], answer), ("success", ["100" if guarded else "0"]),
+                unit, answer, err = self.start()
+                self.assertEqual((unit["Result"], answer), ("success", ["100" if guarded else "0"]),
                                  err)
                 self.assertEqual("cuInit\n" in self.read("fake.log"), not guarded)
 
@@ -168,8 +168,8 @@ class Service(Case):
                                    (NAMES[0], self.edited(), ("exit-code", []))):
             self.unit()
             self.drop_in(name, lambda text, edit=edit: edit(text) + hidden)
-            told, answer, err = self.start()
-            self.assertEqual((told["Result"], answer), result, err)
+            unit, answer, err = self.start()
+            self.assertEqual((unit["Result"], answer), result, err)
 
     def test_program_is_the_units_main_process(self):
         """The program is the unit's main process: it may notify, and stop ends it."""
@@ -178,9 +178,9 @@ class Service(Case):
         for name, edit in ((None, None), (NAMES[0], self.edited(command)), (NAMES[1], str)):
             self.unit(command, "notify")
             self.drop_in(name, edit)
-            told = self.start("show demo -p MainPID", "stop demo", "show demo -p Result")[0]
-            self.assertEqual((told["ActiveState"], told["Result"]), ("active", "success"), name)
-            self.assertEqual(self.read("out"), told["MainPID"] + "\n")
+            unit = self.start("show demo -p MainPID", "stop demo", "show demo -p Result")[0]
+            self.assertEqual((unit["ActiveState"], unit["Result"]), ("active", "success"), name)
+            self.assertEqual(self.read("out"), unit["MainPID"] + "\n")
 
     def test_program_that_cannot_be_guarded_fails_the_unit(self):
         """A program that cannot be guarded is not started. The unit fails, and a message gives the
@@ -188,8 +188,8 @@ class Service(Case):
         command = "%s lib=libcuda.so.1" % harness.program("static_entry_point")
         self.unit(command)
         self.drop_in(NAMES[0], self.edited(command))
-        told, answer, err = self.start()
-        self.assertEqual((told["Result"], told["ExecMainStatus"], answer), ("exit-code", "125", []))
+        unit, answer, err = self.start()
+        self.assertEqual((unit["Result"], unit["ExecMainStatus"], answer), ("exit-code", "125", []))
         self.assertIn("static executable", err)
 
     def test_missing_files_prevent_the_start(self):
@@ -201,14 +201,14 @@ class Service(Case):
                 (NAMES[1], lambda text: text[text.index("[Service]"):], None)):
             self.unit()
             self.drop_in(name, edit)
-            told, answer, err = self.start("show demo -p AssertResult")
+            unit, answer, err = self.start("show demo -p AssertResult")
             if result is None:
-                self.assertEqual((told["Result"], answer), ("success", ["0"]))
+                self.assertEqual((unit["Result"], answer), ("success", ["0"]))
                 self.assertIn("cannot be preloaded", err)
                 continue
-            self.assertEqual((told["ActiveState"] == "active", answer, self.read("fake.log")),
+            self.assertEqual((unit["ActiveState"] == "active", answer, self.read("fake.log")),
                              (False, [], ""))
             if result == "assert":
-                self.assertEqual(told["AssertResult"], "no")
+                self.assertEqual(unit["AssertResult"], "no")
             else:
-                self.assertEqual((told["Result"], told["ExecMainStatus"]), (result, "203"))
+                self.assertEqual((unit["Result"], unit["ExecMainStatus"]), (result, "203"))

@@ -108,7 +108,7 @@ struct Run {
     verdict.findings.sites.push_back(one);
     return verdict.findings.sites.back();
   }
-  void touched(size_t site, size_t process, double at) {
+  void attempted(size_t site, size_t process, double at) {
     CallSite& one = verdict.findings.sites[site];
     one.processes.push_back(process);
     one.at.push_back(kStart + at);
@@ -163,17 +163,17 @@ Run training() {
                          {"/home/u/cleanrl/sampler.py", "main", 88},
                          {"/home/u/cleanrl/sampler.py", "<module>", 131}};
   worker.stack.native = native_frames;
-  run.touched(0,
-              run.asked(41240, 41236, "python3 monitor.py --every 5", 3.1, 3.4,
-                        "nvmlInit_v2 by libffi.so.8"),
-              3.4);
-  run.touched(1, run.asked(41236, 41230, main, 0, 4.9, "cuInit by libc10_cuda.so"), 4.9);
+  run.attempted(0,
+                run.asked(41240, 41236, "python3 monitor.py --every 5", 3.1, 3.4,
+                          "nvmlInit_v2 by libffi.so.8"),
+                3.4);
+  run.attempted(1, run.asked(41236, 41230, main, 0, 4.9, "cuInit by libc10_cuda.so"), 4.9);
   for (uint32_t i = 0; i < 64; ++i) {
     const double at = 8.4 + 0.11 * i;
-    run.touched(2,
-                run.asked(41250 + i, 41236, "python3 sampler.py --rank " + std::to_string(i),
-                          6.2 + 0.05 * i, at, "cuInit by libc10_cuda.so"),
-                at);
+    run.attempted(2,
+                  run.asked(41250 + i, 41236, "python3 sampler.py --rank " + std::to_string(i),
+                            6.2 + 0.05 * i, at, "cuInit by libc10_cuda.so"),
+                  at);
   }
   verdict.findings.records = 134;
   verdict.findings.torn = 1;
@@ -191,7 +191,7 @@ Run clean() {
   return run;
 }
 
-/// A C++ program, untouched, that failed; and one frame of each kind that is missing.
+/// A C++ program without an attempt that failed; and one frame of each kind that is missing.
 Run failed() {
   Run run({"./solver", "--mesh", "bracket.msh"}, 0.42);
   run.verdict.status = 11;
@@ -212,7 +212,7 @@ Run allowed() {
   run.site(DriverApi::kCuda, "dlopen", "libprobe.so", "", 1.5).object = "libcuda.so.1";
   run.site(DriverApi::kCuda, "cuInit", "libprobe.so", "", 1.6).denied = false;
   for (size_t i = 0; i < 2; ++i) {
-    run.touched(i, run.asked(13, 12, "probe --all", 1, 1.5, "cuInit by libprobe.so"), 1.5);
+    run.attempted(i, run.asked(13, 12, "probe --all", 1, 1.5, "cuInit by libprobe.so"), 1.5);
   }
   return run;
 }
@@ -229,7 +229,7 @@ Run bypassed() {
   run.site(DriverApi::kCuda, "ioctl", "", "", 0.2).object = "0xc020462a RM_CONTROL";
   run.site(DriverApi::kCuda, "cuInit", "libcudart.so.12", "a.py:1", 0.4);
   run.site(DriverApi::kNvml, "nvmlInit_v2", "libnccl.so.2", "", 0.6);
-  for (size_t i = 0; i < 3; ++i) run.touched(i, process, 1);
+  for (size_t i = 0; i < 3; ++i) run.attempted(i, process, 1);
   return run;
 }
 
@@ -257,7 +257,7 @@ Run forged(uint32_t count) {
     site.stack.python_missing = site.stack.native_missing = bad;
     const size_t process = run.asked(i, i ^ 1, bad, 3, -7, bad);
     verdict.findings.processes[process].job = verdict.findings.processes[process].host = bad;
-    run.touched(i, process, i);
+    run.attempted(i, process, i);
   }
   return run;
 }
@@ -277,8 +277,8 @@ Run large(uint32_t count) {
     const double first = i < 43 ? 1 : 2 + 590.0 * i / count;
     run.seen(i, parent, command, first, i < 43 ? 599 : first + 4);
     if (i % 10 == 0)
-      run.touched(0, run.asked(i, parent, command, first, first + 1, "cuInit by libc10_cuda.so"),
-                  first + 1);
+      run.attempted(0, run.asked(i, parent, command, first, first + 1, "cuInit by libc10_cuda.so"),
+                    first + 1);
   }
   return run;
 }

@@ -82,7 +82,7 @@ class Reports(launcher.Case):
         self.assertEqual(sorted(os.listdir(self.directory)), before, "a file was made for nothing")
 
     def test_check_of_the_report_keeps_a_pipes_reader(self):
-        """The check must not be the end of what somebody reads."""
+        """The check must not end the data that a reader gets."""
         os.mkfifo(self.path("pipe"))
         reader = os.open(self.path("pipe"), os.O_RDONLY | os.O_NONBLOCK)
         self.addCleanup(os.close, reader)

@@ -36,16 +36,16 @@ SHAPES = """
     #include <unistd.h>
     extern char** environ;
     static int (*init)(unsigned);
-    static int touches;
+    static int attempts;
     static void load(void) {
-      if (touches) init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+      if (attempts) init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
     }
     /* Not a tail call: it is the user's frame of every stack. */
-    __attribute__((noinline)) static void ask(void) { if (touches) init(0); __asm__ volatile(""); }
-    static void touch(void) { load(); ask(); }
-    static void touch_in_handler(int number) { (void)number; touch(); }
-    static void* touch_in_thread(void* none) { touch(); return none; }
-    static int touch_in_clone(void* none) { (void)none; touch(); _exit(0); }
+    __attribute__((noinline)) static void ask(void) { if (attempts) init(0); __asm__ volatile(""); }
+    static void attempt(void) { load(); ask(); }
+    static void attempt_in_handler(int number) { (void)number; attempt(); }
+    static void* attempt_in_thread(void* none) { attempt(); return none; }
+    static int attempt_in_clone(void* none) { (void)none; attempt(); _exit(0); }
     static void limit(int which, rlim_t to) {
       struct rlimit one = {to, to};
       setrlimit(which, &one);
@@ -64,68 +64,81 @@ SHAPES = """
       if (pid == 0) { work(); _exit(0); }
       waitpid(pid, NULL, 0);
     }
-    static void clear_and_touch(void) { clearenv(); touch(); }
+    static void clear_and_attempt(void) { clearenv(); attempt(); }
     static ucontext_t here, there;
     static void on_stack(void* stack, size_t size) {
       getcontext(&there);
       there.uc_stack.ss_sp = stack;
       there.uc_stack.ss_size = size;
       there.uc_link = &here;
-      makecontext(&there, touch, 0);
+      makecontext(&there, attempt, 0);
       swapcontext(&here, &there);
     }
     static char inner[1 << 18] __attribute__((aligned(16)));
     #define SHAPE(name) else if (strcmp(words[1], #name) == 0)
     int main(int count, char** words) {
-      touches = strcmp(words[2], "touch") == 0;
+      attempts = strcmp(words[2], "attempt") == 0;
       if (count < 3) return 9;
-      SHAPE(plain) touch();
-      SHAPE(clearenv) clear_and_touch();
-      SHAPE(unsetenv) { unsetenv("CUDAGUARD_REPORT"); unsetenv("CUDAGUARD_HELLO"); touch(); }
-      SHAPE(zeroed) { for (char** one = environ; *one; ++one) memset(*one, 0, strlen(*one)); touch(); }
-      SHAPE(no_environ) { environ = NULL; touch(); }
-      SHAPE(forked_clear) child(clear_and_touch);
-      SHAPE(grandchild) { if (fork() == 0) { setsid(); if (fork() == 0) { usleep(200000); touch(); } _exit(0); } }
-      SHAPE(vfork) { if (vfork() == 0) { touch(); _exit(0); } wait(NULL); }
+      SHAPE(plain) attempt();
+      SHAPE(clearenv) clear_and_attempt();
+      SHAPE(unsetenv) { unsetenv("CUDAGUARD_REPORT"); unsetenv("CUDAGUARD_HELLO"); attempt(); }
+      SHAPE(zeroed) {
+        for (char** one = environ; *one; ++one) memset(*one, 0, strlen(*one));
+        attempt();
+      }
+      SHAPE(no_environ) { environ = NULL; attempt(); }
+      SHAPE(forked_clear) child(clear_and_attempt);
+      SHAPE(grandchild) {
+        if (fork() == 0) {
+          setsid();
+          if (fork() == 0) { usleep(200000); attempt(); }
+          _exit(0);
+        }
+      }
+      SHAPE(vfork) { if (vfork() == 0) { attempt(); _exit(0); } wait(NULL); }
       SHAPE(clone_vm) {
-        clone(touch_in_clone, (char*)malloc(1 << 20) + (1 << 20), CLONE_VM | SIGCHLD, NULL);
+        clone(attempt_in_clone, (char*)malloc(1 << 20) + (1 << 20), CLONE_VM | SIGCHLD, NULL);
         wait(NULL);
       }
-      SHAPE(thread) { pthread_t one; pthread_create(&one, NULL, touch_in_thread, NULL); pthread_join(one, NULL); }
-      SHAPE(handler) { signal(SIGUSR1, touch_in_handler); raise(SIGUSR1); }
+      SHAPE(thread) {
+        pthread_t one;
+        pthread_create(&one, NULL, attempt_in_thread, NULL);
+        pthread_join(one, NULL);
+      }
+      SHAPE(handler) { signal(SIGUSR1, attempt_in_handler); raise(SIGUSR1); }
       SHAPE(alternate_stack) {
         stack_t stack = {.ss_sp = inner, .ss_size = sizeof inner};
         sigaltstack(&stack, NULL);
-        struct sigaction action = {.sa_handler = touch_in_handler, .sa_flags = SA_ONSTACK};
+        struct sigaction action = {.sa_handler = attempt_in_handler, .sa_flags = SA_ONSTACK};
         sigaction(SIGUSR1, &action, NULL);
         raise(SIGUSR1);
       }
       SHAPE(coroutine) on_stack(inner, sizeof inner);
       SHAPE(coroutine_on_heap) on_stack(calloc(1, 200000), 200000);
-      SHAPE(at_exit) atexit(touch);
+      SHAPE(at_exit) atexit(attempt);
       SHAPE(no_files) { load(); limit(RLIMIT_NOFILE, 0); ask(); }
       SHAPE(no_size) { load(); limit(RLIMIT_FSIZE, 0); ask(); }
       SHAPE(no_memory) { load(); limit(RLIMIT_AS, 1 << 20); ask(); }
-      SHAPE(closed) { for (int fd = 0; fd < 100; ++fd) close(fd); touch(); }
+      SHAPE(closed) { for (int fd = 0; fd < 100; ++fd) close(fd); attempt(); }
       SHAPE(chroot) { load(); if (chroot("/proc/self/fdinfo") != 0) return 7; ask(); }
-      SHAPE(nobody) { if (setgid(65534) != 0 || setuid(65534) != 0) return 7; touch(); }
-      SHAPE(not_dumpable) { prctl(PR_SET_DUMPABLE, 0); touch(); }
+      SHAPE(nobody) { if (setgid(65534) != 0 || setuid(65534) != 0) return 7; attempt(); }
+      SHAPE(not_dumpable) { prctl(PR_SET_DUMPABLE, 0); attempt(); }
       SHAPE(refuses_openat) { load(); refuse(SYS_openat, SECCOMP_RET_ERRNO | 1); ask(); }
       SHAPE(kills_write) { load(); refuse(SYS_write, SECCOMP_RET_KILL_PROCESS); ask(); }
       SHAPE(refuses_ioctl) { load(); refuse(SYS_ioctl, SECCOMP_RET_KILL_PROCESS); ask(); }
       SHAPE(refuses_getpid) { load(); refuse(SYS_getpid, SECCOMP_RET_ERRNO | 1); ask(); }
-      SHAPE(killed) { touch(); kill(getpid(), SIGKILL); }
+      SHAPE(killed) { attempt(); kill(getpid(), SIGKILL); }
       SHAPE(timer) {
         struct itimerval every = {{0, 50}, {0, 50}};
         signal(SIGALRM, SIG_IGN);
         struct sigaction action = {.sa_handler = (void (*)(int))abs};
         sigaction(SIGALRM, &action, NULL);
         setitimer(ITIMER_REAL, &every, NULL);
-        touch();
+        attempt();
         setitimer(ITIMER_REAL, &(struct itimerval){}, NULL);
       }
-      SHAPE(new_user) { if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 7; touch(); }
-      SHAPE(new_pids) { if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return 7; child(touch); }
+      SHAPE(new_user) { if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 7; attempt(); }
+      SHAPE(new_pids) { if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return 7; child(attempt); }
       SHAPE(execs_unguarded) {
         char preload[4096] = "LD_PRELOAD=", path[4096] = "LD_LIBRARY_PATH=";
         strncat(preload, getenv("LD_PRELOAD"), 4000);
@@ -161,7 +174,7 @@ class Heard(test_verify_tree.Case):
         self.assertGreater(len(self.shapes), 25)
         for name in self.shapes:
             with self.subTest(name):
-                result, tree = self.shape(name, "touch")
+                result, tree = self.shape(name, "attempt")
                 self.ends(result, 1, ", in 1 of ")
                 self.assertEqual(tree["doubts"], [], result)
                 if name == "refuses_getpid":
@@ -186,7 +199,7 @@ class Heard(test_verify_tree.Case):
         for name in ("timer", "plain"):
             done = self.unguarded(fence.program("without"), "killable=%d" % errno.EINVAL, "--",
                                   *verified.VERIFY, "--json", self.path("older.json"), "--",
-                                  self.program, name, "touch")
+                                  self.program, name, "attempt")
             with open(self.path("older.json"), encoding="utf-8") as stream:
                 tree = json.load(stream)["tree"]
             self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process\n", done.stderr)
@@ -194,7 +207,7 @@ class Heard(test_verify_tree.Case):
 
     def test_both_verifies_report_a_nested_attempt(self):
         """The outer one hears the beacons. The inner one has its file."""
-        for what, rc in (("touch", 1), ("none", 0)):
+        for what, rc in (("attempt", 1), ("none", 0)):
             result, _ = self.tree([*verified.VERIFY, "--", self.program, "clearenv", what])
             self.assertEqual(result.rc, rc, result)
             self.assertEqual(result.err.count("cudaguard: %s: " % ("FAIL" if rc else "PASS")), 2)
@@ -226,7 +239,7 @@ class Heard(test_verify_tree.Case):
 
     def test_proc_of_another_namespace_gives_no_native_stack(self):
         """The stack is not named by the mappings of another process, which has the number there."""
-        result, _ = self.tree([self.program, "plain", "touch"], bwrap=["--unshare-pid"])
+        result, _ = self.tree([self.program, "plain", "attempt"], bwrap=["--unshare-pid"])
         self.assertEqual(result.rc, 1, result)
         self.assertEqual(self.document["touchers"][0]["native_missing"],
                          "/proc is another PID namespace's", result)
@@ -234,11 +247,11 @@ class Heard(test_verify_tree.Case):
     def test_control_without_beacons_verify_misses_an_attempt(self):
         """Unguarded programs reach the driver."""
         for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
-            unguarded = harness.run([self.program, name, "touch"], world="none", guard=False,
+            unguarded = harness.run([self.program, name, "attempt"], world="none", guard=False,
                                     trace=False,
                                     env=box.environment())
             self.assertTrue(unguarded.fake_calls, unguarded)
-        result, tree = self.shape("refuses_openat", "touch", FILE)
+        result, tree = self.shape("refuses_openat", "attempt", FILE)
         self.assertNotEqual(result.rc, 1, result)
         self.assertEqual(tree["by"], "file")
 
@@ -246,7 +259,8 @@ class Heard(test_verify_tree.Case):
         """verify needs no writable TMPDIR, and leaves nothing there if a signal kills it."""
         directory = self.path("temporary")
         os.mkdir(directory, 0o500)
-        done = subprocess.run([*verified.VERIFY, "--", self.program, "killed", "touch"], check=False,
+        done = subprocess.run([*verified.VERIFY, "--", self.program, "killed", "attempt"],
+                              check=False,
                               env=launcher.environment(TMPDIR=directory), capture_output=True, text=True)
         self.assertEqual((done.returncode, os.listdir(directory)), (1, []), done)
         script = "kill -9 $PPID; sleep 0.1"

@@ -68,7 +68,7 @@ class Found(doctor.Case):
         self.assertIn("libcuda.so.1 is cudaguard's null driver (%s): programs find no CUDA device, "
                       "whatever CUDAGUARD_POLICY says; remove its directory from LD_LIBRARY_PATH" %
                       harness.NULL_DRIVER_CUDA, answer.problems[0])
-        # Behind a driver, too.
+        # They are a problem after a driver in the path, too.
         answer = self.doctor(LD_LIBRARY_PATH=BOX + ":" + harness.NULL_DRIVER_DIR)
         self.problem(answer, "libnvidia-opencl.so.1 is cudaguard's null driver")
 
@@ -144,7 +144,7 @@ class Sick(doctor.Case):
         self.assertIn(int(stuck[1]), running(self.probe), "control: it was killed after all")
 
     def test_doctor_does_not_wait_for_the_drivers_child(self):
-        """Which holds the probe's output: nobody waits for it."""
+        """The child holds the probe's output, and doctor does not wait for the child."""
         self.assertEqual(self.ill("leaves a child").problems, [])
         self.assertNotEqual(running(self.probe), [], "control: there was none to wait for")
 
@@ -185,7 +185,7 @@ class Sick(doctor.Case):
         self.problem(self.doctor(LD_LIBRARY_PATH=directory), "libcuda.so.1 does not work: error while "
                      "loading shared libraries: libneeded.so: cannot open shared object file")
 
-    def test_the_probe_cannot_be_started(self):
+    def test_probe_that_cannot_be_started_is_reported(self):
         os.chmod(self.probe, 0o644)
         answer = self.ill("")
         self.assertEqual((answer.code, answer.facts("cuInit")), (0, [
@@ -219,7 +219,7 @@ class Sandboxed(doctor.Case):
                             (more.get("head", ""), code), "-Wl,-soname,libcuda.so.1")
 
     @unittest.skipUnless(os.geteuid() == 0, "for others these calls fail anyway")
-    def test_makes_no_device_node(self):
+    def test_doctor_makes_no_device_node(self):
         """Neither itself nor in what it starts; it loads no kernel module."""
         directory = self.cu_init(
             'if (mknod("/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)) == 0) return 9;\n'
@@ -235,7 +235,7 @@ class Sandboxed(doctor.Case):
         self.assertEqual((code, nodes), (0, ["/dev/nvidiactl"]), out + err)
         self.assertIn("cudaguard-probe init 9 ", out)
 
-    def test_gains_no_rights(self):
+    def test_driver_gains_no_rights_under_doctor(self):
         """Nor does the setuid nvidia-modprobe. Not in the sandbox, which has the same rule."""
         directory = self.cu_init("return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 9;",
                               head="#include <sys/prctl.h>")
@@ -267,7 +267,7 @@ class Sandboxed(doctor.Case):
         self.doctor(LD_LIBRARY_PATH=directory)
         before = set(os.listdir(self.directory))
         for more in ({"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": hangs}, {"LD_AUDIT": audit},
-                     {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("told")},
+                     {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("debug")},
                      {"LD_SHOW_AUXV": "1"}, {"LD_VERBOSE": "1", "LD_WARN": "1"},
                      {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.directory}):
             with self.subTest(**more):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `doctor PROGRAM` says of the libraries that come with a program: the driver,
-names like the guard's, sanitizers. Each verdict is held against what
-the program does with the fake driver."""
+"""What `doctor PROGRAM` reports about the libraries that come with a program: the driver, names
+like the guard's, sanitizers. Each verdict is compared with what the program does with the fake
+driver."""
 
 import os
 import shutil
@@ -120,8 +120,8 @@ class Names(doctor_program.Case):
         self.assertEqual(self.answer([program], "unguarded"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139), "it does not crash")
 
-    def test_variable_that_is_bound_inside(self):
-        """Nobody looks it up by its name, so nothing takes its place."""
+    def test_variable_that_its_library_binds_is_guarded(self):
+        """No code looks the variable up by its name, so the guard does not replace it."""
         library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC", "-Wl,-Bsymbolic")
         program = self.compile("user", MAIN, library)
         self.verdict(program, "yes", [])

@@ -61,7 +61,7 @@ class Kinds(doctor_program.Case):
                                                                                  "preload")],
                              ["0", "0"], words)
 
-    def test_env_that_is_not_followed(self):
+    def test_script_with_an_unknown_env_option_is_guarded_in_part(self):
         script = self.make("script", "#!/usr/bin/env -S --chdir=/ python3\n" + PYTHON % DRIVER)
         self.verdict(script, "in part", ["env_unknown"], env=SYSTEM)
         self.assert_answers([script], "0", "100", "100", env=SYSTEM)

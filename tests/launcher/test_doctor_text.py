@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `doctor PROGRAM` says to people, word for word (golden/doctor_program.txt): within 100
-columns, without colour. All paths are relative ones, so that lines break at the same places
+"""What `doctor PROGRAM` prints without --json, word for word (golden/doctor_program.txt): within
+100 columns, without colour. All paths are relative ones, so that lines break at the same places
 everywhere.
 
 pytest --write-golden rewrites the file."""

@@ -85,7 +85,7 @@ class Environment(launcher.Case):
         self.assertEqual(self.inner(cpu, gpus, "export JAX_PLATFORMS=cuda", CUDA_VISIBLE_DEVICES=""),
                          {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cuda", **option})
 
-    def test_nothing_else_is_changed(self):
+    def test_run_changes_no_other_variable(self):
         given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}
         unguarded = self.unguarded("env", "-0", env=given).stdout.split("\0")
         done = self.start("run", "env", "-0", env=given).stdout.split("\0")

@@ -100,7 +100,7 @@ class Hangs(doctor.Case):
 
     @unittest.skipUnless(os.geteuid() == 0, "to hold another process at its end")
     def test_launcher_does_not_wait_for_a_stuck_process(self):
-        """As in uninterruptible sleep: nobody waits for its end."""
+        """The process is stuck as in uninterruptible sleep, and the launcher does not wait."""
         tracer = self.compile("tracer", TRACER)
         env = launcher.environment(LD_LIBRARY_PATH=self.pipe())
         with subprocess.Popen([launcher.LAUNCHER, "run", harness.program("linked_cuda")], env=env,

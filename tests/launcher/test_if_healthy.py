@@ -128,7 +128,7 @@ class Decision(Case):
         self.on_gpu()
         self.on_gpu(LD_LIBRARY_PATH=BOX)
 
-    def test_no_driver_is_not_healthy(self):
+    def test_missing_driver_is_not_healthy(self):
         self.on_cpu("libcuda.so.1 does not work: error while loading shared libraries: "
                     "libcuda.so.1: cannot open shared object file: No such file or directory",
                     LD_LIBRARY_PATH="")
@@ -278,20 +278,20 @@ class Uninterruptible(Case):
         return ["unshare", "-m", "--propagation", "private", sys.executable, UNANSWERED_FILES,
                 self.path("mounted"), operation, name]
 
-    def test_driver_on_a_file_system_that_does_not_let_it_be_opened(self):
+    def test_driver_whose_file_never_opens_is_abandoned(self):
         self.is_abandoned("while it was loaded", *self.beside("open", "libcuda.so.1"),
                           LD_LIBRARY_PATH=self.path("mounted"))
 
-    def test_driver_on_a_file_system_that_does_not_let_it_be_read(self):
+    def test_driver_whose_file_is_never_read_is_abandoned(self):
         self.is_abandoned("while it was loaded", *self.beside("read", "libcuda.so.1"),
                           LD_LIBRARY_PATH=self.path("mounted"))
 
-    def test_device_node_that_does_not_let_it_be_opened(self):
+    def test_driver_whose_device_node_never_opens_is_abandoned(self):
         node = self.beside("open", "nvidiactl")
         self.is_abandoned("cuInit", *node, CG_SICK="opens the node",
                           bwrap=["--bind", self.path("mounted", "nvidiactl"), "/dev/nvidiactl"])
 
-    def test_frozen_cgroup(self):
+    def test_driver_that_freezes_its_cgroup_is_abandoned(self):
         if not os.path.exists(FREEZER):
             harness.skip(self, "no freezer of cgroup v1")
         group = "%s/cudaguard-test-%d" % (FREEZER, os.getpid())
@@ -345,7 +345,7 @@ class List(Case):
 
 
 class Cache(Case):
-    def test_answer_is_used_again(self):
+    def test_later_launches_use_the_recorded_answer(self):
         for _ in range(3):
             self.on_gpu()
         self.assertEqual(self.number_of_questions(), 1)
@@ -664,7 +664,7 @@ class DoctorGpu(Case):
         self.on_gpu()
         self.assertEqual(self.number_of_questions(), 2)
 
-    def test_takes_no_program(self):
+    def test_doctor_gpu_refuses_a_program(self):
         code, out, err = self.launch("doctor", "--gpu", "sh")
         self.assertEqual((code, out, err), (
             125, "", 'cudaguard: doctor --gpu takes no program, not "sh"\n'))

@@ -139,8 +139,8 @@ class Long(launcher.Case):
         self.assertEqual(done.returncode, 7, done)
         self.assertIn("is a static executable", done.stderr)
 
-    def test_names_of_300_mb(self):
-        """More names than any library has: none is read, and that is said."""
+    def test_program_with_300_mb_of_names_is_not_read_whole(self):
+        """No library has so many names. doctor reads none of them and reports that."""
         program = self.compile("program", OPEN, "-ldl")
         with open(program, "r+b") as stream:
             data = bytearray(stream.read())

@@ -139,8 +139,8 @@ class Completion(launcher.Case):
         # Each is one that its subcommand takes.
         for command, options in offered.items():
             for option in options:
-                said = self.start(command, option, "--no-such-option").stderr
-                self.assertNotIn('unknown option "%s"' % option, said)
+                printed = self.start(command, option, "--no-such-option").stderr
+                self.assertNotIn('unknown option "%s"' % option, printed)
             taken = {option: about for option, _, about, _ in rows(self, command)}
             self.assertEqual(set(options), set(taken) | {"--help"})
             # The words that it offers are those of the help.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `run` says, word for word (golden/messages.txt, programs.txt, privileged.txt), and the
+"""What `run` prints, word for word (golden/messages.txt, programs.txt, privileged.txt), and the
 help. Each is one line, has at most 150 characters if it carries no long value, and has no colour, at a
-terminal neither. Elsewhere: what ld.so itself says (test_refusals), an interpreter that hangs
+terminal neither. Elsewhere: what ld.so itself prints (test_refusals), an interpreter that hangs
 (test_loaders), a system without /proc (tests/roots).
 
 pytest --write-golden rewrites the files."""
@@ -236,7 +236,7 @@ nobody run --report new true
 
 
 class Lines(launcher.Case):
-    """Each command as a shell runs it, what it says and its exit code."""
+    """Each command as a shell runs it, what it prints and its exit code."""
 
     def setUp(self):
         super().setUp()
@@ -275,7 +275,7 @@ class Lines(launcher.Case):
             try:
                 while piece := end.read(65536):
                     text += piece
-            except OSError:  # EIO: nobody writes there any more
+            except OSError:  # EIO: no process writes there any more
                 pass
             process.wait(timeout=120)
         return text.decode().replace("\r\n", "\n")

@@ -82,7 +82,7 @@ class Who(observed.Case):
             self.assertNotIn("cuInit:initialised", result.fake_calls)
 
     def lines(self, options, steps, **env):
-        """What is said before the summary: the run's own choice of lines."""
+        """Returns the lines before the summary, which the options of the run select."""
         words = [launcher.LAUNCHER, "run", "--observe", *options, box.program("open"), *steps]
         return self.summary(harness.run(words, world="none", guard=False, trace=False,
                                         env=box.environment(**env))).before
@@ -99,10 +99,10 @@ class Who(observed.Case):
                 self.assertEqual(self.lines(options + ["--log=off"], steps), "")
                 for log in ("deny", "all"):
                     wanted = [line] if log == "all" or "no CUDA" in line else []
-                    for said in (self.lines(options + ["--log", log], steps),
-                                 self.lines(options, steps, CUDAGUARD_LOG=log)):
-                        self.assertEqual([one for one in wanted if one in said], wanted, said)
-                        self.assertEqual(bool(said), bool(wanted), said)
+                    for printed in (self.lines(options + ["--log", log], steps),
+                                    self.lines(options, steps, CUDAGUARD_LOG=log)):
+                        self.assertEqual([one for one in wanted if one in printed], wanted, printed)
+                        self.assertEqual(bool(printed), bool(wanted), printed)
 
     def test_errors_are_printed_unless_log_is_off(self):
         """The summary does not have these errors."""

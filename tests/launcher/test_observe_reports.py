@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""run --observe: the user's report, the tree's own, lines that nobody of ours has written; and the
-options that go with it."""
+"""run --observe: the user's report, the tree's own report, foreign lines in it, and the options
+that go with it."""
 
 import json
 import os
@@ -57,7 +57,8 @@ class Reports(observed.Case):
         self.assertEqual(json.loads(summary.before)["pid"], observed.pids(result)[""])
 
     def test_failing_report_is_refused_or_reported_once(self):
-        """Known at the start: refused. Later: said once, and the summary is right."""
+        """The launcher refuses a path that cannot work at the start. If the report fails later, the
+        launcher prints one message, and the summary is complete."""
         for report in (self.path("none", "x"), self.directory):
             self.refused(self.start("run", "--observe", "--report", report, "true"), 125, report)
         report = self.path("report")
@@ -85,7 +86,7 @@ class Reports(observed.Case):
                                         "records" % (len(foreign) + 1)])
         self.assertEqual(len(harness.records(copy)), 1)
 
-    def test_records_with_odd_parts(self):
+    def test_usable_parts_of_odd_records_are_used(self):
         """Whole records whose parts are of another kind: what is usable is used."""
         odd = ['{"v":1,"pid":8,"decision":"allow"}',
                '{"v":1,"pid":9,"decision":"allow","event":7,"exe":[],"argv":{"a":1},"caller":{}}',
@@ -182,7 +183,7 @@ class Options(observed.Case):
         binary = self.make("binary", "MZ\0")
         self.refused(self.start("run", "--observe", binary, env=env), 126, "neither an ELF")
         self.refused(self.start("run", "--observe", env=env), 125, "no program")
-        # Only execve itself says it: somebody is writing to the file.
+        # Only execve reports that a process has the file open for writing.
         program = self.compile("busy", "int main(void) { return 4; }")
         self.assertEqual(self.start("run", "--observe", program, env=env).returncode, 4)
         left = sorted(os.listdir(self.directory))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under run --observe: the launcher stays, and whoever has to do with it does not notice: exit
-codes, signals, job control, descriptors; and it waits for the whole tree. Each unguarded first."""
+"""Under run --observe the launcher stays, and its callers see no difference in exit codes, signals,
+job control and descriptors. It waits for the whole tree. Each test runs unguarded first."""
 
 import os
 import shutil
@@ -64,7 +64,7 @@ class Case(launcher.Case):
 
 
 class Killed(Case):
-    def test_limit_directory_of_a_killed_launcher(self):
+    def test_limit_killed_launcher_leaves_its_directory(self):
         """docs/limits.md: KILL leaves it behind, with the records in it; TERM does not."""
         directory = os.environ["TMPDIR"]
         for words in (["verify", "--fence=off"], ["run", "--observe"]):
@@ -242,7 +242,7 @@ class Passed(Case):
                                     preexec_fn=prepare).returncode, 7)
 
     def test_program_is_continued_by_its_process_id(self):
-        """Whoever holds the program by its number lets it go on likewise; nobody wakes us."""
+        """A process that knows only the program's id continues it, not the launcher."""
         process = self.popen(OBSERVE + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
                              start_new_session=True)
         pid = int(process.stdout.readline())
@@ -255,7 +255,7 @@ class Passed(Case):
         program gets the signal once."""
         for send in (os.kill, os.killpg):
             def check(before, send=send):
-                # A group of its own: where nobody could wake it, the system would not stop it.
+                # A group of its own: the kernel stops no group that no process could continue.
                 process, pid = self.counting(before, signal.SIGCONT, preexec_fn=os.setpgrp)
                 send(process.pid, signal.SIGTSTP)
                 self.until(lambda: self.state(pid) == "T" and self.state(process.pid) == "T")

@@ -76,11 +76,11 @@ class Keys(test_terminal.Case):
                "if %r: os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
                "seen = []\n"
                # By write: print is not reentrant.
-               "def say(text): os.write(1, text.encode() + b'\\n')\n"
-               "def note(number, _): seen.append(number); say('int %%d' %% len(seen))\n"
+               "def put(text): os.write(1, text.encode() + b'\\n')\n"
+               "def note(number, _): seen.append(number); put('int %%d' %% len(seen))\n"
                "signal.signal(signal.SIGINT, note)\n"
-               "signal.signal(signal.SIGUSR1, lambda *_: (say('all %%d' %% len(seen)), sys.exit(6)))\n"
-               "say('pid=%%d.' %% os.getpid())\n"
+               "signal.signal(signal.SIGUSR1, lambda *_: (put('all %%d' %% len(seen)), sys.exit(6)))\n"
+               "put('pid=%%d.' %% os.getpid())\n"
                "while True: time.sleep(0.05)\n")
 
     def check(self, own_group):

@@ -171,7 +171,7 @@ class Spared(Case):
             self.refused(done, 125, name, "open for reading only")
 
     def test_file_without_permission_is_refused(self):
-        """A write-protected result, a directory where nothing can be made, a file of nobody."""
+        """A write-protected result, a read-only directory, a file of the user nobody."""
         os.mkdir(self.path("locked"))
         self.assertEqual(self.run_here("verify", "--json", "locked/r.json", "true").returncode, 0)
         os.chmod(self.path("locked", "r.json"), 0o444)
@@ -388,8 +388,8 @@ class Pipes(Case):
 
     def test_pipe_without_a_reader_keeps_the_verdict(self):
         """The verdict stays; without one that fails it is our own error."""
-        touch = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
-        for words, code in ((["true"], 125), (touch, 1)):
+        attempt = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+        for words, code in ((["true"], 125), (attempt, 1)):
             reads, writes = os.pipe()
             os.close(reads)
             name = "/dev/fd/%d" % writes

@@ -191,9 +191,9 @@ class Pages(harness.Case):
             with self.subTest(page=name):
                 self.assertLess(len(self.bytes_of(name)), MOST_LARGEST[name])
         # Only the attempts that the page shows have a stack.
-        touchers = self.parts("worst").loaded()["touchers"]
-        self.assertEqual(len(touchers), 500)
-        self.assertEqual(sum(bool(one["python"]) for one in touchers), 40)
+        sites = self.parts("worst").loaded()["touchers"]
+        self.assertEqual(len(sites), 500)
+        self.assertEqual(sum(bool(one["python"]) for one in sites), 40)
 
     def test_colours_have_enough_contrast(self):
         schemes = colours(source_of("page.css"))

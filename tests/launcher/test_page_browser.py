@@ -27,7 +27,7 @@ REACH_OUT = """[...document.querySelectorAll("main *")].filter(one => !one.close
 TEXT = "document.querySelector('main').textContent"
 ROWS = "[...document.querySelectorAll('.tree .row')].filter(one => one.checkVisibility()).length"
 
-SAYS = {
+TEXTS = {
     "fail": [
         "FAIL ppo.py:159 and envs.py:22 touched CUDA",
         "2 lines asked for CUDA, in 66 of 70 processes; the program ended with exit code 1. First attempt, "
@@ -41,12 +41,12 @@ SAYS = {
         "64 × python3 sampler.py --rank * 41250–41313", "monitor.py:17 not denied",
         "No native stack: no libgcc_s in the process", "--allowmonitor.py",
         "env -i ./render --frames 300 41330 unguarded, has the driver",
-        "has the driver: counts as touched", "2 processes were unguarded. 70 processes seen",
+        "has the driver: counts as a CUDA attempt", "2 processes were unguarded. 70 processes seen",
         "refused: cuInit by libc10_cuda.so", "134 records, 1 cut short"],
     "allowed": ["INCOMPLETE Attempts may be missing", "Incomplete: attempts may be missing.",
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",
                 "In doubt: there is no /proc.", "Not waited for: probe-daemon &lt; (14)",
-                "libprobe.so allowed", ", let through"],
+                "libprobe.so allowed", ", allowed by the guard"],
     "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
                  "Sudo and setuid programs got no more rights under the fence"],
@@ -65,7 +65,7 @@ SAYS = {
     "forged": ["</details><script>alert(1)</script>\"'&<b onclick=x>⟨U+0000⟩⟨U+001B⟩[31m��(⟨U+202E⟩"
                "gpj.exe⏎⟨U+000D⟩⟨U+0009⟩⟨U+0085⟩⟨U+FFFF⟩</style>]]>--><!--😀 http://e.example/"],
 }
-SAYS["forged_report"] = SAYS["worst"] = SAYS["forged"]
+TEXTS["forged_report"] = TEXTS["worst"] = TEXTS["forged"]
 
 
 def without_blanks(text):
@@ -118,7 +118,7 @@ class Seen(harness.DirectoryCase):
                                 name, width, "dark" if dark else "light")))
 
     def test_each_page_shows_its_texts(self):
-        for name, texts in SAYS.items():
+        for name, texts in TEXTS.items():
             self.open(name)
             text = without_blanks(self.browser.value(TEXT))
             for wanted in texts:
@@ -189,7 +189,7 @@ class Seen(harness.DirectoryCase):
                 self.assertLess(self.browser.value("document.querySelectorAll('.row').length"), 3000)
                 self.assertLess(self.browser.value("document.querySelectorAll('*').length"), 60000)
 
-    def test_unfolds_by_key(self):
+    def test_enter_key_unfolds_a_row(self):
         self.open("fail")
         before = self.browser.value(ROWS)
         self.browser.value("document.querySelector('.tree summary').focus()")
@@ -224,8 +224,8 @@ class Seen(harness.DirectoryCase):
         self.make("bad.html", "<main><img src='/none.png'><p style='width:3000px'>wide</p></main>"
                               "<script>document.title = 'ran'; console.log('ran')</script>")
         self.browser.open(self.path("bad.html"), 390)
-        said, asked = self.browser.complaints()
+        messages, asked = self.browser.complaints()
         self.assertEqual(asked, ["file:///none.png"])
-        self.assertTrue(said)
+        self.assertTrue(messages)
         self.assertEqual(self.browser.value("document.title"), "ran")
         self.assertNotEqual(self.browser.value(REACH_OUT), [])

@@ -125,7 +125,7 @@ class Privileged(launcher.Case):
         if os.geteuid() != 0:
             harness.skip(self, "needs root for setuid files and file capabilities")
         self.launcher = self.installed()
-        # Says whether its ld.so was told to distrust the environment.
+        # Prints AT_SECURE: whether its ld.so distrusts the environment.
         self.program = self.compile(
             "secure", "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/auxv.h>\n"
             "int main(void) { printf(\"secure=%lu %s\\n\", getauxval(AT_SECURE), "
@@ -177,7 +177,7 @@ class Privileged(launcher.Case):
         self.assertEqual(done.stdout, "secure=0 preload\n", done)
 
     def test_setuid_program_is_guarded_under_no_new_privs(self):
-        """Where nobody can gain anything, the same file is guarded."""
+        """If the program cannot gain rights, the same file is guarded."""
         os.chmod(self.program, 0o4755)
         done = self.as_nobody("setpriv", "--no-new-privs", self.launcher, "run", self.program)
         self.assertEqual(done.stdout, "secure=0 preload\n", done)

@@ -63,16 +63,16 @@ class Reading(Case):
 
     def test_one_record_makes_one_process_and_one_place(self):
         document = self.json(self.make("r.jsonl", text(line())))
-        (process,), (toucher,) = document["processes"], document["touchers"]
+        (process,), (site,) = document["processes"], document["touchers"]
         self.assertEqual((process["host"], process["pid"], process["uid"], process["command"]),
                          ("node7", 7, 1000, "python3 ppo.py"))
         self.assertEqual((process["job"], process["refused"]),
                          ("systemd:x.service", ["cuInit by libc10_cuda.so"]))
-        self.assertEqual((toucher["line"], toucher["library"], toucher["asked"], toucher["denied"]),
+        self.assertEqual((site["line"], site["library"], site["asked"], site["denied"]),
                          ("ppo.py:159", "libc10_cuda.so", "cuda", True))
-        self.assertEqual(toucher["native"][1],
+        self.assertEqual(site["native"][1],
                          {"module": PACKAGES + "torch/lib/libc10_cuda.so", "offset": 0x1a2b})
-        self.assertEqual((toucher["first"], toucher["processes"]), (recorded.TIME, [0]))
+        self.assertEqual((site["first"], site["processes"]), (recorded.TIME, [0]))
 
     def test_order_of_fields_does_not_matter(self):
         """Who ships records may order their fields, and put others in front."""
@@ -95,7 +95,7 @@ class Reading(Case):
         self.assertEqual((document["torn"], document["not_understood"], document["records"]),
                          (len(cuts), 0, len(cuts)))
         self.assertEqual([process["pid"] for process in document["processes"]], [8])
-        # The last one of a file, and one behind the other, longer than any line.
+        # A torn record at the end of a file, and torn records in a row that exceed any line.
         document = self.json("-", input=first + "\n" + second[:-5])
         self.assertEqual((document["torn"], document["records"]), (1, 1))
         document = self.json("-", input=first[:600] * 3000 + first + "\n" + second + "\n")
@@ -309,12 +309,12 @@ class Shown(observed.Case, Case):
         """`run --observe` prints what `report` prints of the same records."""
         copy = self.path("copy")
         script = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
-        program = self.make("touch.py", script)
+        program = self.make("attempt.py", script)
         result = self.observe(["sh", "-c", "python3 %s; %s nv.init" % (
             program, observed.box.program("open"))], ["--cpu", "--report", copy])
         summary = self.summary(result)
         self.assertEqual(len(summary.order), 2, result)
-        self.assertIn("  asked by touch.py:1 through ctypes/cffi: cuInit", summary.rest)
+        self.assertIn("  asked by attempt.py:1 through ctypes/cffi: cuInit", summary.rest)
         first, _, rest = self.shown(copy).partition("\n")
         self.assertRegex(first, r"^cudaguard: 1 file, 2 records of 2 processes on 1 host, ")
         self.assertEqual(rest, summary.text)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reports.md: its DuckDB queries over a directory of records say what `cudaguard report` says;
-its settings for Vector are TOML that holds together."""
+"""docs/reports.md: its DuckDB queries over a directory of records print what `cudaguard report`
+prints; its settings for Vector are valid TOML."""
 
 import json
 import os

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where --report may point, and who may write there. And what the launcher says by itself: OFF in the
-environment, output that cannot be written, and how --log=off silences it."""
+"""Where --report may point, and which users may write there. Also the launcher's warnings: OFF in
+the environment, output that cannot be written, and how --log=off silences them."""
 
 import os
 
 from support import harness, launcher
 
-TOUCH = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
+ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
 
 def read(path):
@@ -38,13 +38,13 @@ class Reports(launcher.Case):
             if before is not None:
                 self.make(os.path.basename(report), before, 0o644)
             for count in (1, 2):
-                done = self.start("run", "--report", report, "python3", "-c", TOUCH)
+                done = self.start("run", "--report", report, "python3", "-c", ATTEMPT)
                 self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
                 self.assertEqual(read(report).count(b"\n"), count)
 
     def test_report_that_cannot_be_made_prints_a_message(self):
         for path in ("/proc/report", "/sys/report"):
-            done = self.start("run", "--report", path, "python3", "-c", TOUCH)
+            done = self.start("run", "--report", path, "python3", "-c", ATTEMPT)
             self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
             self.assertIn(NOT_RECORDED % ("--report ", path), done.stderr)
 
@@ -75,7 +75,7 @@ class AnothersReport(launcher.Case):
                     ("--report ", ["--report", path], launcher.environment()),
                     ("CUDAGUARD_REPORT=", [], launcher.environment(CUDAGUARD_REPORT=path))):
                 with self.subTest(path=path, name=name):
-                    done = self.as_nobody("run", *options, "sh", "-c", script, TOUCH, env=env)
+                    done = self.as_nobody("run", *options, "sh", "-c", script, ATTEMPT, env=env)
                     self.assertEqual((done.returncode, done.stdout), (0, "100\n100\nunset\n"), done)
                     first, *guards = done.stderr.splitlines()
                     self.assertEqual(first + "\n", NOT_RECORDED % (name, path))
@@ -84,7 +84,7 @@ class AnothersReport(launcher.Case):
 
     def test_the_owner_is_recorded(self):
         """The control."""
-        done = self.start("run", "--report", self.report, "python3", "-c", TOUCH)
+        done = self.start("run", "--report", self.report, "python3", "-c", ATTEMPT)
         self.assertEqual(len(done.stderr.splitlines()), 1, done)
         self.assertEqual(len(harness.records(self.report)), 1)
 
@@ -97,7 +97,7 @@ class AnothersReport(launcher.Case):
         done = self.as_nobody("verify", "--", "true", env=env)
         self.assertEqual(done.returncode, 0, done)
         self.assertIn("PASS: no CUDA use (1 process checked)\n", done.stderr)
-        done = self.as_nobody("run", "--observe", "--cpu", "python3", "-c", TOUCH, env=env)
+        done = self.as_nobody("run", "--observe", "--cpu", "python3", "-c", ATTEMPT, env=env)
         self.assertIn("1 process asked: 1 refused", done.stderr)
         self.assertEqual(done.stderr.count("nothing is recorded"), 1)
 
@@ -108,7 +108,7 @@ class AnothersReport(launcher.Case):
         env = launcher.environment(CUDAGUARD_REPORT=self.path("records", "%h-%u.jsonl"))
         for start in (self.start, self.as_nobody):
             for _ in range(2):
-                done = start("run", "python3", "-c", TOUCH, env=env)
+                done = start("run", "python3", "-c", ATTEMPT, env=env)
                 self.assertEqual(done.returncode, 0, done)
         host = os.uname().nodename
         names = ["%s-0.jsonl" % host, "%s-65534.jsonl" % host]
@@ -119,14 +119,14 @@ class AnothersReport(launcher.Case):
     def test_observe_and_verify_use_the_same_names(self):
         for words in (["verify", "--"], ["run", "--observe", "--cpu"]):
             report = self.path("r-%s-%%h-%%u-%%p" % words[0])
-            self.start(words[0], "--report", report, *words[1:], "python3", "-c", TOUCH)
+            self.start(words[0], "--report", report, *words[1:], "python3", "-c", ATTEMPT)
             names = [name for name in os.listdir(self.directory) if name.startswith("r-" + words[0])]
             self.assertEqual(len(names), 1, names)
             record = [one for one in harness.records(self.path(names[0])) if "api" in one][0]
             self.assertEqual(names[0], "r-%s-%s-0-%d" % (words[0], record["host"], record["pid"]))
 
 
-class Said(launcher.Case):
+class Warnings(launcher.Case):
     def test_off_in_the_environment_prints_a_warning(self):
         env = launcher.environment(CUDAGUARD_POLICY="off")
         done = self.start("run", "true", env=env)
@@ -160,7 +160,7 @@ class Said(launcher.Case):
         for words, code in ((["none"], 127), (["--gpus=x", "true"], 125)):
             self.refused(self.start("run", "--log=off", *words), code)
 
-    def test_output_that_cannot_be_written(self):
+    def test_output_that_cannot_be_written_is_an_error(self):
         for words in (["--help"], ["--version"], ["run", "--print"]):
             for where in (">/dev/full", ">&-"):
                 done = self.unguarded("sh", "-c", '"$0" "$@" ' + where, launcher.LAUNCHER, *words)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where no process can be started, or few descriptors are left, nobody can be asked whether the
-program is linked to the driver. `run` starts it all the same, as if it were, and says so once."""
+"""If no process can be started, or few descriptors are left, `run` cannot find out whether the
+program is linked to the driver. It starts the program as if it were, and prints that once."""
 
 import os
 import re
@@ -12,7 +12,7 @@ from support.doctor_program import ASK, LINKED
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
 WITHOUT = os.path.join(harness.BUILD, "tests", "fence", "without")
 AGAIN = "11"  # EAGAIN, as from a pids cgroup that is full
-USER = "64017"  # nobody else's: RLIMIT_NPROC counts all processes of a user
+USER = "64017"  # no other test uses it: RLIMIT_NPROC counts all processes of a user
 STARTED = ("; it is started as a program that is linked to the driver (--strict refuses)\n")
 PRELOAD = ["sh", "-c", "echo $LD_PRELOAD"]
 

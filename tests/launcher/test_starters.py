@@ -29,10 +29,10 @@ class Starters(observed.Case):
                 root = ["sh", "-c", 'echo "root=$$" >&2; exec "$@"', "sh"]
                 result, *codes = self.answers(RUN + root + starter + TRAINER)
                 self.assertEqual(codes, ["100", "100"], result)
-                said = r"cudaguard\[%d\]: no CUDA here \(--children=cpu, only process %s may use CUDA; "
+                line = r"cudaguard\[%d\]: no CUDA here \(--children=cpu, only process %s may use CUDA; "
                 root = result.err.partition("root=")[2].split("\n")[0]
                 for pid in observed.pids(result).values():
-                    self.assertRegex(result.err, said % (pid, root))
+                    self.assertRegex(result.err, line % (pid, root))
 
     def test_run_after_the_starter_gives_the_trainer_the_gpu(self):
         """The manual has this form. A shell that becomes the trainer gets the GPU, too."""
@@ -47,7 +47,7 @@ class Starters(observed.Case):
 
     def test_summary_names_a_root_that_did_not_ask(self):
         """The summary does so without messages."""
-        said = "  the GPU was reserved for process %d (%s), which did not ask for it"
+        line = "  the GPU was reserved for process %d (%s), which did not ask for it"
         for starter in STARTERS:
             with self.subTest(starter=starter):
                 shown = "echo root=$$ >&2; exec " + '"$@"'
@@ -56,8 +56,8 @@ class Starters(observed.Case):
                 summary = self.summary(result)
                 root = int(summary.before.partition("root=")[2])
                 self.assertEqual(summary.totals, {"processes": 2, "refused": 2}, result)
-                self.assertTrue(summary.rest[0].startswith(said % (root, "sh")), summary.text)
-                # Behind it, and where nobody is refused, there is no such line.
+                self.assertTrue(summary.rest[0].startswith(line % (root, "sh")), summary.text)
+                # There is no such line if run follows the starter and no process is refused.
                 result = self.observe(starter + RUN + TRAINER)
                 self.assertEqual(self.summary(result).rest, [], result)
                 result = self.observe(starter + TRAINER)

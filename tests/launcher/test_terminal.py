@@ -26,17 +26,17 @@ PROGRAM = r"""
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static void say(const char* text) { (void)!write(1, text, strlen(text)); }
+static void print(const char* text) { (void)!write(1, text, strlen(text)); }
 static void size(void) {
   struct winsize now = {0};
   char text[64];
   ioctl(0, TIOCGWINSZ, &now);
   snprintf(text, sizeof text, "size=%dx%d\n", now.ws_row, now.ws_col);
-  say(text);
+  print(text);
 }
 static void caught(int number) {
-  if (number == SIGCONT) say("continued\n");
-  if (number == SIGUSR1) say("usr1\n");
+  if (number == SIGCONT) print("continued\n");
+  if (number == SIGUSR1) print("usr1\n");
   if (number == SIGWINCH) size();
   if (number == SIGHUP) _exit(3);
 }
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
          getpgrp() == getpid(), tcgetpgrp(0) == getpgrp(), tcgetsid(0) == getsid(0));
   fflush(stdout);
   size();
-  say("ready\n");
+  print("ready\n");
   if (strcmp(way, "abort") == 0) abort();
   char line[256];
   while (argc > 1) pause();
@@ -104,7 +104,7 @@ class Terminal:
                 raise AssertionError("%r was awaited; there is %r" % (pattern, self.text))
             try:
                 new = os.read(self.end, 65536)
-            except OSError:  # EIO: nobody has the terminal any more
+            except OSError:  # EIO: no process has the terminal any more
                 new = b""
             if not new:
                 raise AssertionError("%r was awaited; at the end %r" % (pattern, self.text))

@@ -9,7 +9,7 @@ import sys
 from support import harness, launcher, verified
 from support.observed import box
 
-TOUCH = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
+ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
 
 def static_runtime():
@@ -133,8 +133,8 @@ class ReadOnly(verified.Case):
         remedy = ["--tmpfs", "/tmp", *self.READ_ONLY]
         for directory in (harness.BUILD, os.path.dirname(os.path.abspath(harness.LIB))):
             remedy += ["--ro-bind", directory, directory]  # below /tmp, perhaps
-        for asks, rc, said in (("cu.open", 0, "PASS: "), ("cu.init", 1, "    cuInit")):
-            self.ends(self.verify([box.program("open"), asks], ["--fence=off"], bwrap=remedy), rc, said)
+        for asks, rc, line in (("cu.open", 0, "PASS: "), ("cu.init", 1, "    cuInit")):
+            self.ends(self.verify([box.program("open"), asks], ["--fence=off"], bwrap=remedy), rc, line)
 
 
 class Denied(verified.Case):
@@ -151,7 +151,7 @@ class Denied(verified.Case):
                   "\n             nvmlInit")
 
     def test_pass_says_that_nvml_was_asked(self):
-        """Code that asks NVML first may stop there, because it is told of no GPU."""
+        """Code that asks NVML first may stop there, because NVML reports no GPU."""
         note = "  NVML was asked by 1 process: open (not denied); if NVML "
         self.assertIn("checked)\n" + note, self.ends(self.steps(["nv.init"]), 0))
         fails = ["sh", "-c", '"$0" nv.init; exit 3', box.program("open")]
@@ -178,7 +178,7 @@ class Allowed(verified.Case):
     def two(self, *patterns):
         """A trainer that may, and a loader that may not."""
         for name in ("train.py", "load.py"):
-            self.make(name, TOUCH)
+            self.make(name, ATTEMPT)
         options = ["--allow=" + pattern for pattern in patterns]
         return self.verify(["sh", "-c", '"$0" %s; "$0" %s' % (
             self.path("train.py"), self.path("load.py")), sys.executable], options)
@@ -254,11 +254,11 @@ class Ways(verified.Case):
         self.assertIn("cuInit", unguarded.fake_calls)
 
     def test_attempt_of_a_fork_servers_worker_is_found(self):
-        self.make("work.py", "import multiprocessing, ctypes\ndef touch(_):\n    %s\n"
+        self.make("work.py", "import multiprocessing, ctypes\ndef attempt(_):\n    %s\n"
                   "if __name__ == '__main__':\n"
                   "    c = multiprocessing.get_context('forkserver')\n"
-                  "    w = c.Process(target=touch, args=(0,))\n    w.start()\n    w.join()\n"
-                  % TOUCH.split("; ", 1)[1])
+                  "    w = c.Process(target=attempt, args=(0,))\n    w.start()\n    w.join()\n"
+                  % ATTEMPT.split("; ", 1)[1])
         result = self.verify([sys.executable, self.path("work.py")])
         self.one(result, "cuInit by ctypes/cffi")
         self.assertEqual(result.answers["answer"], "100", result)
@@ -278,7 +278,7 @@ class Ways(verified.Case):
         self.assertEqual(block.count("    cuInit by lib"), 20, block)
 
     def test_process_that_reenables_cuda_fails(self):
-        """Somebody in the tree lets CUDA through: it is told, and fails."""
+        """If a process in the tree allows CUDA, verify reports it and fails."""
         result = self.verify([launcher.LAUNCHER, "run", "--gpus", "0", box.program("open"),
                               "cu.init"])
         self.assertEqual(result.rc, 1, result)

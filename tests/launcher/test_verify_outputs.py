@@ -38,7 +38,7 @@ class Case(verified.Case):
         self.make("ppo.py", SOURCE)
 
     def torch(self, **more):
-        """The record of a touch by PyTorch, asked by ppo.py."""
+        """The record of an attempt by PyTorch, asked by ppo.py."""
         library = PACKAGES + "torch/lib/"
         fields = {"command": ("/usr/bin/python3", "ppo.py"),
                   "caller": library + "libcudart.so.12+0x332e1",
@@ -86,7 +86,7 @@ class Block(Case):
         self.same_as_golden("verify.txt", "\n".join(texts))
 
     def test_paths_of_packages_are_shortened(self):
-        """Of the standard library and of packages what tells them apart."""
+        """A path in the standard library or a package keeps the part that distinguishes it."""
         lib = "/root/.pyenv/versions/3.11.7/lib/python3.11/"
         block = self.block(self.torch(python=[
             frame(lib + "site-packages/torch/cuda/__init__.py", 118, "is_available"),
@@ -128,7 +128,7 @@ class Block(Case):
                                       code="latin.py:2"))
         self.assertIn("\n      d?ta = '?[31m'\n", block)
 
-    def test_sources_that_cannot_be_read(self):
+    def test_frame_with_an_unreadable_source_has_its_place_alone(self):
         os.mkfifo(self.path("fifo.py"))
         for file in (self.path("none.py"), self.path("fifo.py"), self.directory, "/dev/zero", "<string>",
                      "", self.path("ppo.py")):
@@ -231,16 +231,16 @@ class Json(Case):
         """The text cuts them."""
         document = self.valid(self.document(self.torch(
             python=[frame(self.path("ppo.py"), 5, "f%d" % n) for n in range(60)])))
-        toucher = document["touchers"][0]
-        self.assertEqual(len(toucher["python"]), 60)
-        self.assertEqual(toucher["python"][59], {
+        site = document["touchers"][0]
+        self.assertEqual(len(site["python"]), 60)
+        self.assertEqual(site["python"][59], {
             "file": self.path("ppo.py"), "line": 5, "function": "f59",
             "source": SOURCE.splitlines()[4].strip()})
-        self.assertEqual((toucher["line"], toucher["library"]), ("ppo.py:5", "libc10_cuda.so"))
-        self.assertEqual([document["processes"][place]["pid"] for place in toucher["forbidden"]], [7])
+        self.assertEqual((site["line"], site["library"]), ("ppo.py:5", "libc10_cuda.so"))
+        self.assertEqual([document["processes"][place]["pid"] for place in site["forbidden"]], [7])
 
     def test_start_and_attempt_make_one_process(self):
-        """Its start record does not say the host, its touch does."""
+        """The start record does not have the host, the record of the attempt does."""
         path = self.path("a.json")
         self.ends(self.steps(["fork=f", "cu.init", "end", "cu.init"], ["--json", path]), 1)
         with open(path, encoding="utf-8") as stream:
@@ -252,8 +252,8 @@ class Json(Case):
         start = verified.record(7, host="", cgroup="", event="start", policy="FORCE_CPU")
         for field in ('"api":"cuInit",', '"decision":"deny",', '"caller":"/lib/libx.so+0x10",'):
             start = start.replace(field, "")
-        touch = verified.record(7)
-        document = self.document(start + touch + start + touch)
+        attempt = verified.record(7)
+        document = self.document(start + attempt + start + attempt)
         asked = [process for process in document["processes"] if process["pid"] == 7]
         self.assertEqual([(one["host"], one["asked"]) for one in asked], [("node7", True)] * 2)
 
@@ -311,30 +311,30 @@ class JUnit(Case):
         self.assertEqual(suites[0].tests, len(cases))
 
     def test_junit_has_one_test_for_each_condition(self):
-        touches, succeeds, guarded = ("no process touches CUDA", "the program succeeds",
-                                      "every process is guarded")
+        no_attempt, succeeds, guarded = ("no process touches CUDA", "the program succeeds",
+                                         "every process is guarded")
         clean = self.suite(["true"], 0)
-        self.assertEqual(clean, {touches: [], succeeds: [], guarded: []})
+        self.assertEqual(clean, {no_attempt: [], succeeds: [], guarded: []})
         failed = self.suite(["sh", "-c", "exit 3"], 2)
         self.assertEqual(failed[succeeds], [("failure", "ended with exit code 3")])
-        self.assertEqual(failed[touches], [])
-        touched = self.suite(verified.WRITES, 1, ["--fence=off"], stdin=self.torch())
-        self.assertEqual(touched[touches][0][0], "failure")
-        self.assertIn("1 line asked for CUDA", touched[touches][0][1])
-        self.assertEqual(touched[succeeds], [])
+        self.assertEqual(failed[no_attempt], [])
+        attempted = self.suite(verified.WRITES, 1, ["--fence=off"], stdin=self.torch())
+        self.assertEqual(attempted[no_attempt][0][0], "failure")
+        self.assertIn("1 line asked for CUDA", attempted[no_attempt][0][1])
+        self.assertEqual(attempted[succeeds], [])
         self.assertIn("no process touches CUDA or NVML",
                       self.suite(["true"], 0, ["--deny=init", "--deny=nvml"]))
 
     def test_long_result_is_not_cut(self):
         """It is whole in the block, where it takes two lines, and here."""
-        said = "processes; the program was killed by signal 31 (Bad"
+        text = "processes; the program was killed by signal 31 (Bad"
         path = self.path("junit.xml")
         result = self.verify(["sh", "-c", 'cat >>"$CUDAGUARD_REPORT"; kill -31 $$'],
                              ["--fence=off", "--deny=init,nvml,opencl", "--junit", path],
                              stdin=self.torch())
-        self.assertIn(said + " system call)", " ".join(self.ends(result, 1).split()))
+        self.assertIn(text + " system call)", " ".join(self.ends(result, 1).split()))
         root = xml.etree.ElementTree.parse(path).getroot()
-        self.assertIn(said + " system call)", next(root.iter("failure")).get("message"))
+        self.assertIn(text + " system call)", next(root.iter("failure")).get("message"))
 
     def test_junit_has_no_control_characters(self):
         """XML 1.0 has no place for them."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify and the whole tree: whoever touches CUDA in it is found, however it was started; who was
-not guarded is listed with the reason; where records may be missing that is said."""
+"""verify finds each process of the tree that asks for CUDA, however it was started. It lists the
+unguarded processes with the reason, and reports if records may be missing."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from support import harness, launcher, verified
 from launcher import test_observe_signals
 from support.observed import box
 
-TOUCH = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
+ATTEMPT = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
 TRACE = ["--trace"]
 FILE = ["--fence=off"]  # without a filter the records come by a file
 # So long that a look from time to time finds it.
@@ -23,7 +23,7 @@ LONG = "1"
 
 class Case(verified.Case):
     def tree(self, words, options=(), **more):
-        """(the result, what verify's JSON says of the tree)"""
+        """Returns (the result, the tree in verify's JSON)."""
         path = self.path("verify.json")
         result = self.verify(words, ["--json", path, *options], **more)
         try:
@@ -44,21 +44,21 @@ class Case(verified.Case):
 class Starts(Case):
     """verify finds every attempt. Without the guard the program reaches the driver."""
 
-    def finds(self, words, touching="1", by=" by "):
+    def finds(self, words, attempting="1", by=" by "):
         unguarded = harness.run(words, world="none", guard=False, trace=False,
                                 env=box.environment())
         self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
         for options in ([], TRACE):
             with self.subTest(options=options):
                 result, tree = self.tree(words, options)
-                block = self.ends(result, 1, ", in " + touching + " of ", "    cuInit" + by)
+                block = self.ends(result, 1, ", in " + attempting + " of ", "    cuInit" + by)
                 wanted = "all_guarded" if options else "none_seen"
                 self.assertEqual((tree["value"], tree["doubts"]), (wanted, []), block)
 
     def test_attempt_of_a_thread_is_found(self):
         self.finds([box.program("open"), "thread=t", "cu.init", "end"])
 
-    def test_thread_that_starts_a_program(self):
+    def test_attempt_of_a_program_that_a_thread_starts_is_found(self):
         self.finds([box.program("open"), "thread=t", "spawn=s", "cu.init", "end", "end"])
 
     def test_attempt_of_a_forked_grandchild_is_found(self):
@@ -71,10 +71,10 @@ class Starts(Case):
     def test_attempt_of_a_fork_servers_worker_is_found(self):
         self.finds(self.python(
             "import ctypes, multiprocessing\n"
-            "def touch():\n    %s\n"
+            "def attempt():\n    %s\n"
             "if __name__ == '__main__':\n"
-            "    worker = multiprocessing.get_context('forkserver').Process(target=touch)\n"
-            "    worker.start()\n    worker.join()\n" % TOUCH), by=" by ctypes/cffi")
+            "    worker = multiprocessing.get_context('forkserver').Process(target=attempt)\n"
+            "    worker.start()\n    worker.join()\n" % ATTEMPT), by=" by ctypes/cffi")
 
     def test_attempt_of_a_daemon_is_found(self):
         """The daemon outlives the program in a session of its own, and its parent has ended."""
@@ -87,7 +87,7 @@ class Starts(Case):
             "        while os.path.exists('/proc/%%d' %% program): time.sleep(0.01)\n"
             "        %s\n"
             "    os._exit(0)\n"
-            "os.wait()\n" % TOUCH), by=" by ctypes/cffi")
+            "os.wait()\n" % ATTEMPT), by=" by ctypes/cffi")
 
     def test_attempt_after_a_threads_vfork_and_exec_is_found(self):
         program = self.compile("execs", """
@@ -173,10 +173,10 @@ class Unguarded(Case):
                 self.assertEqual(result.rc, 1 if driver else 0, result)
                 self.assertIn("\n  tree: 1 process not guarded (", result.err)
                 block = self.ends(result, result.rc, "")
-                said = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
-                self.assertIn(": " + said, " ".join(block.split()))
+                text = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
+                self.assertIn(": " + text, " ".join(block.split()))
 
-    def test_guarded_ones_are_not_listed(self):
+    def test_guarded_processes_are_not_listed(self):
         """The control."""
         for options, value in (([], "none_seen"), (TRACE, "all_guarded")):
             result, tree = self.tree(["sh", "-c", "sleep $0; exec sleep 0", LONG], options)
@@ -239,21 +239,22 @@ class Unguarded(Case):
 
     def test_unguarded_process_with_the_driver_is_a_cuda_attempt(self):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
-        text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % TOUCH
+        text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % ATTEMPT
         self.both(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
 
     def test_unguarded_process_with_nvml_alone_is_no_cuda_attempt(self):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = ("import ctypes, sys, time; ctypes.CDLL('libnvidia-ml.so.1'); %s"
                 "time.sleep(float(sys.argv[1]))")
-        for options, more, rc, said in (
+        for options, more, rc, printed in (
                 ([], "", 0, "; it has NVML\n"),
                 (["--deny=nvml"], "", 1, "; it has NVML, which counts as a CUDA attempt\n"),
-                ([], TOUCH + "; ", 1, "; it has the driver open, which counts as a CUDA attempt\n")):
+                ([], ATTEMPT + "; ", 1,
+                 "; it has the driver open, which counts as a CUDA attempt\n")):
             result, tree = self.tree(["sh", "-c", script, sys.executable, text % more, LONG],
                                      options)
             self.assertEqual(result.rc, rc, result)
-            self.assertIn(said, " ".join(result.err.split()) + "\n")
+            self.assertIn(printed, " ".join(result.err.split()) + "\n")
             self.assertEqual(tree["unguarded"][0]["fails"], rc == 1, result)
 
     def test_guarded_program_that_maps_the_driver_is_not_listed(self):
@@ -358,10 +359,10 @@ class OtherUsers(Case):
 
     def test_records_of_another_user_arrive(self):
         """The user changes by execve or in the middle of a program."""
-        becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + TOUCH
+        becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + ATTEMPT
         drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
         for options in ([], TRACE):
-            for words in (drop + ["/usr/bin/python3", "-c", "import ctypes; " + TOUCH],
+            for words in (drop + ["/usr/bin/python3", "-c", "import ctypes; " + ATTEMPT],
                           ["/usr/bin/python3", "-c", becomes]):
                 done = self.start("verify", *options, "--", *words, launcher=self.command,
                                   env=launcher.environment(TMPDIR="/tmp"))
@@ -420,7 +421,8 @@ class Lost(Case):
             "1 record is damaged" if torn == 1 else "%d records are damaged" % torn], block)
 
     def test_process_that_is_killed_after_its_attempt_is_found(self):
-        result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" % TOUCH))
+        result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" %
+                                         ATTEMPT))
         self.ends(result, 1, ", in 1 of 1 process", "was killed by signal 9")
 
     def full_disk(self, script, *words):
@@ -431,7 +433,7 @@ class Lost(Case):
                          bwrap=["--size", str(4 << 20), "--tmpfs", small])
 
     def test_full_disk_has_room_for_the_records(self):
-        fill = 'dd if=/dev/zero of="$TMPDIR/big" bs=4k 2>"$TMPDIR/said"; cat "$TMPDIR/said"; '
+        fill = 'dd if=/dev/zero of="$TMPDIR/big" bs=4k 2>"$TMPDIR/err"; cat "$TMPDIR/err"; '
         result, tree = self.full_disk(fill + '"$0" cu.init', box.program("open"))
         self.ends(result, 1, ", in 1 of ", "    cuInit by open")
         self.assertEqual(tree["doubts"], [], result)
@@ -461,7 +463,7 @@ class Lost(Case):
                 self.assertEqual(result.rc, 3, result)
                 self.assertRegex(result.err, r"\n  in doubt: /\S+, which holds the records, was\s+"
                                  r"removed\s+or\s+changed\n")
-                # And perhaps that nobody has heard of rm.
+                # There may be a second doubt, because the start record of rm is lost.
                 self.assertRegex(tree["doubts"][0], "^/.*, which holds the records, was removed or changed$")
 
     def test_limit_on_file_sizes_is_a_doubt(self):
@@ -492,7 +494,8 @@ class Lost(Case):
                          ["unguarded processes were not looked for: there is no /proc"], result)
         self.assertEqual(result.rc, 3, result)
         # Who called is not known then.
-        result, tree = self.tree(self.python("import ctypes\n" + TOUCH), bwrap=["--tmpfs", "/proc"])
+        result, tree = self.tree(self.python("import ctypes\n" + ATTEMPT),
+                                 bwrap=["--tmpfs", "/proc"])
         self.assertNotIn("+0x0", self.ends(result, 1, ", in 1 of "))
 
     def test_signal_ends_the_waiting_with_a_result(self):
@@ -537,12 +540,12 @@ class Traced(test_observe_signals.Case):
         return test_observe_signals.Passed.state(pid).upper()  # of a traced one "t"
 
     def test_end_of_the_program_is_reported(self):
-        for words, said in ((["sh", "-c", "exit 7"], "ended with exit code 7"),
-                            (["sh", "-c", "kill -SEGV $$"], "was killed by signal 11"),
-                            (["sh", "-c", "kill -KILL $$"], "was killed by signal 9")):
+        for words, ending in ((["sh", "-c", "exit 7"], "ended with exit code 7"),
+                              (["sh", "-c", "kill -SEGV $$"], "was killed by signal 11"),
+                              (["sh", "-c", "kill -KILL $$"], "was killed by signal 9")):
             done = self.unguarded(*self.VERIFY, *words)
             self.assertEqual(done.returncode, 2, done)
-            self.assertIn("but the program " + said, done.stderr)
+            self.assertIn("but the program " + ending, done.stderr)
 
     def test_program_is_continued_by_its_process_id(self):
         process = self.popen(self.VERIFY + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
@@ -576,7 +579,7 @@ class Traced(test_observe_signals.Case):
         done = self.unguarded(*self.VERIFY, "--", sys.executable, "-c", text)
         self.assertEqual((done.stdout, done.returncode), (unguarded.stdout, 0), done)
 
-    def test_tracer_inside_fails(self):
+    def test_tracer_under_trace_is_refused(self):
         self.assertEqual(self.unguarded("strace", "-qq", "-o", "/dev/null", "true").returncode, 0)
         done = self.unguarded(*self.VERIFY, "strace", "-qq", "-o", "/dev/null", "true")
         self.assertEqual(done.returncode, 2, done)

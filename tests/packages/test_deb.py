@@ -225,12 +225,12 @@ class Rpm(packaged.Case):
         self.need("rpm")
 
     def test_rpm_needs_libc_alone(self):
-        said = packaged.run(["rpm", "-qp", "--requires", self.rpm]).stdout.splitlines()
+        requires = packaged.run(["rpm", "-qp", "--requires", self.rpm]).stdout.splitlines()
         known = re.compile(r"rpmlib\(|libc\.so\.6\(|/s?bin/|rtld\(|$")
-        self.assertEqual([line for line in said if not known.match(line)], [])
-        said = packaged.run(["rpm", "-qp", "--provides", self.rpm]).stdout
-        self.assertNotIn("libcuda.so", said)
-        self.assertNotIn("libnvidia-ml.so", said)
+        self.assertEqual([line for line in requires if not known.match(line)], [])
+        provides = packaged.run(["rpm", "-qp", "--provides", self.rpm]).stdout
+        self.assertNotIn("libcuda.so", provides)
+        self.assertNotIn("libnvidia-ml.so", provides)
 
     def test_rpm_guards_and_is_removed(self):
         """dnf installs it, as README describes, after a package that provides what Fedora's own
@@ -247,16 +247,16 @@ class Rpm(packaged.Case):
         dnf = "dnf -y --disablerepo='*' --releasever=42 "
         command = dnf + "install " + box.put(self.rpm)
         self.assertIn("nothing provides libc.so.6", box.sh(command, ok=False).stdout)
-        said = box.sh(command + " " + box.put(basis)).stdout
-        self.assertNotRegex(said, "(?i)warning|error")
+        printed = box.sh(command + " " + box.put(basis)).stdout
+        self.assertNotRegex(printed, "(?i)warning|error")
         for command in ("LD_PRELOAD=/usr/lib64/libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
             self.assertRegex(box.sh(command).stdout, DENIED)
         box.sh("echo /usr/lib64/libcudaguard.so >/etc/ld.so.preload")
         refused = box.sh(dnf + "remove cudaguard", ok=False)
         self.assertNotEqual(refused.returncode, 0)
         self.assertIn("not removed: /etc/ld.so.preload names /usr/lib64/", refused.stdout)
-        said = box.sh("rm /etc/ld.so.preload; %s remove cudaguard" % dnf).stdout
-        self.assertNotRegex(said, "(?i)warning|error")
+        printed = box.sh("rm /etc/ld.so.preload; %s remove cudaguard" % dnf).stdout
+        self.assertNotRegex(printed, "(?i)warning|error")
         # Debian's rpm keeps its database there.
         notes = ("root/.rpmdb/", "var/lib/rpm/", "var/lib/dnf/")
         self.assertEqual([name for name in box.added() if not name.startswith(notes)], [])

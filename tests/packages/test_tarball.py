@@ -72,8 +72,8 @@ class Tarball(packaged.Case):
         self.ask(guard=False)
         self.ask(launcher, "run", "--")
         self.ask(LD_PRELOAD=os.path.join(self.tree, "lib", "libcudaguard.so"))
-        said = packaged.run([launcher, "--version"]).stdout
-        self.assertEqual(said, "cudaguard %s\n" % packaged.version())
+        printed = packaged.run([launcher, "--version"]).stdout
+        self.assertEqual(printed, "cudaguard %s\n" % packaged.version())
 
     def test_launcher_runs_when_moved_or_linked(self):
         os.rename(self.tree, self.path("moved"))
@@ -133,8 +133,8 @@ class Tarball(packaged.Case):
         env = {**os.environ, "PKG_CONFIG_PATH": os.path.join(lib, "pkgconfig")}
         asked = packaged.run(["pkg-config", "--cflags", "--libs", "cudaguard"], env=env)
         self.assertEqual(asked.returncode, 0, asked.stdout)
-        said = packaged.run(["pkg-config", "--modversion", "cudaguard"], env=env).stdout
-        self.assertEqual(said.strip(), packaged.version())
+        printed = packaged.run(["pkg-config", "--modversion", "cudaguard"], env=env).stdout
+        self.assertEqual(printed.strip(), packaged.version())
         self.write("user.c", PROGRAM)
         flags = asked.stdout.split()
         for linked, wanted in ((flags, GUARDED), (flags[:1], "no guard\n")):
@@ -152,8 +152,8 @@ class Tarball(packaged.Case):
         self.assertEqual(set(packaged.tree(tree)), set(packaged.tree(self.tree)))
         self.need("qemu-aarch64")
         launcher = os.path.join(tree, "bin", "cudaguard")
-        said = packaged.run(["qemu-aarch64", launcher, "--version"]).stdout
-        self.assertEqual(said, "cudaguard %s\n" % packaged.version())
+        printed = packaged.run(["qemu-aarch64", launcher, "--version"]).stdout
+        self.assertEqual(printed, "cudaguard %s\n" % packaged.version())
 
     def unpacked_if_there(self, name):
         packaged.released(self, name, quick=False)
@@ -170,6 +170,6 @@ class Tarball(packaged.Case):
                 machine.sh("tar -xzf %s -C /opt" % file)
                 unguarded = machine.sh('python3 -c "%s"' % packaged.ASK, ok=False)
                 self.assertIn(packaged.NONE, unguarded.stdout)
-                said = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
+                printed = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
                     packaged.TREE, packaged.ASK)).stdout
-                self.assertRegex(said, r"\Acudaguard\[\d+\]: no CUDA here .*\n100\n\Z")
+                self.assertRegex(printed, r"\Acudaguard\[\d+\]: no CUDA here .*\n100\n\Z")

@@ -14,7 +14,7 @@ import pytest
 
 from support import harness, packaged
 
-TOUCH = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
+ATTEMPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 MOST_BYTES = 1500000
 FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
 # If links are missing, another file name or RTLD_DEEPBIND would open these.
@@ -84,10 +84,10 @@ class Case(packaged.Case):
             return result
 
         launcher = prefix + "/bin/cudaguard"
-        unguarded = start(python, "-c", TOUCH)
+        unguarded = start(python, "-c", ATTEMPT)
         unguarded.assert_reached(self)
         self.assertEqual(unguarded.answers["cuInit"], "0", unguarded)
-        guarded = start(launcher, "run", "--", python, "-c", TOUCH)
+        guarded = start(launcher, "run", "--", python, "-c", ATTEMPT)
         guarded.assert_untouched(self)
         self.assertEqual(guarded.answers["cuInit"], "100", guarded)
         self.assertEqual(guarded.err.count("\n"), 1, guarded)
@@ -97,10 +97,10 @@ class Case(packaged.Case):
         self.assertEqual(asked.out.splitlines()[0], "%s %s" % (launcher, library), asked)
         self.assertIn("not loaded in this process", asked.out)
         code = "import cudaguard; print(cudaguard.touches()); %s; print(cudaguard.touches())"
-        counted = harness.run([python, "-c", code % TOUCH], guard=False,
+        counted = harness.run([python, "-c", code % ATTEMPT], guard=False,
                               env={**env, "LD_PRELOAD": library}, cwd="/")
         self.assertEqual(counted.out, "0\ncuInit=100\n1\n", counted)
-        same = start(python, "-m", "cudaguard", "run", "--log=off", "--", python, "-c", TOUCH)
+        same = start(python, "-m", "cudaguard", "run", "--log=off", "--", python, "-c", ATTEMPT)
         self.assertEqual((same.out, same.err, same.rc), ("cuInit=100\n", "", 0), same)
         self.assertEqual(start(python, "-m", "cudaguard", "run", "false").rc, 1)
 
@@ -131,7 +131,7 @@ class Wheel(Case):
         self.guards(venv, python)
         link = self.path("link")  # pipx makes such links
         os.symlink(venv + "/bin/cudaguard", link)
-        result = harness.run([link, "run", "--log=off", "--", python, "-c", TOUCH], guard=False,
+        result = harness.run([link, "run", "--log=off", "--", python, "-c", ATTEMPT], guard=False,
                              trace=False)
         self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
         # Uninstalling removes every file.
@@ -159,7 +159,7 @@ class Wheel(Case):
         uv("tool", "install", "-q", "--python", sys.executable, UV_TOOL_DIR=self.path("tools"),
            UV_TOOL_BIN_DIR=self.path("bin"))
         result = harness.run([self.path("bin", "cudaguard"), "run", "--log=off", "--",
-                              sys.executable, "-c", TOUCH], guard=False, trace=False)
+                              sys.executable, "-c", ATTEMPT], guard=False, trace=False)
         self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
 
     def test_path_with_a_space_is_refused(self):
@@ -199,7 +199,7 @@ class Wheel(Case):
             harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
         target = self.target()
         with open(self.path("test_it.py"), "w", encoding="utf-8") as stream:
-            stream.write("def test_touch():\n    %s\n" % TOUCH)
+            stream.write("def test_attempt():\n    %s\n" % ATTEMPT)
         pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py")
 
         def start(*words):
@@ -281,7 +281,7 @@ class Systems(Case):
                     machine.sh("tar -xf %s -C /usr/local" % machine.put(self.path("target.tar")))
                 else:
                     machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)
-                    said = machine.sh("python3 -c 'import cudaguard as c; print(c.library())'").stdout
-                    self.assertEqual(said, "/usr/local/libexec/libcudaguard.so\n")
-                said = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
-                self.assertEqual(said, "100\n")
+                    path = machine.sh("python3 -c 'import cudaguard as c; print(c.library())'").stdout
+                    self.assertEqual(path, "/usr/local/libexec/libcudaguard.so\n")
+                printed = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
+                self.assertEqual(printed, "100\n")

@@ -11,7 +11,7 @@
 int middle_count(void);
 int (*middle_next(void))(unsigned);
 
-static void say(int (*init)(unsigned)) {
+static void print_init(int (*init)(unsigned)) {
   if (init == NULL) {
     probe_say(1, "cuInit=null\n");
   } else {
@@ -22,7 +22,7 @@ static void say(int (*init)(unsigned)) {
 int main(int argc, char** argv) {
   if (argc < 2) return middle_count();  // keeps the library linked
   if (strcmp(argv[1], "next") == 0) {
-    say(middle_next());
+    print_init(middle_next());
     return 0;
   }
   if (argc < 3) return 2;
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   if (deepbind) {
     ((void (*)(int))dlsym(handle, "plugin_probe"))(1);
   } else {
-    say((int (*)(unsigned))dlsym(handle, "cuInit"));
+    print_init((int (*)(unsigned))dlsym(handle, "cuInit"));
   }
   return 0;
 }

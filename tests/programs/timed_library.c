@@ -8,7 +8,7 @@ __attribute__((constructor)) static void enter(void) { timed_probe("library-cons
 
 __attribute__((destructor)) static void leave(void) { timed_probe("library-destructor"); }
 
-__attribute__((constructor)) static void enter_behind(void) {
+__attribute__((constructor)) static void enter_after(void) {
   const char* when = getenv("CG_WHEN");
   if (when == NULL || strcmp(when, "own-next") != 0) return;
   void* (*next_dlopen)(const char*, int) = (void* (*)(const char*, int))dlsym(RTLD_NEXT, "dlopen");

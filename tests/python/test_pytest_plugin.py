@@ -14,7 +14,7 @@ PACKAGES = os.path.join(harness.SOURCE, "shim", "python")
 PLUGIN = ("-p", "cudaguard.pytest_plugin", "--cudaguard")
 HOW = ((), ("-n", "1")) if harness.FULL else ((),)
 COMMAND = "cudaguard run -- pytest --cudaguard"
-TOUCH = 'ctypes.CDLL("libcuda.so.1").cuInit(0)'
+ATTEMPT = 'ctypes.CDLL("libcuda.so.1").cuInit(0)'
 NVML = 'ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2()'
 
 CHILD = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
@@ -24,21 +24,21 @@ import ctypes, os, subprocess, sys, threading, pytest
 
 CHILD = "@CHILD@"
 
-def touch():
-    @TOUCH@
+def attempt():
+    @ATTEMPT@
 
 @pytest.fixture
 def gpu():
-    touch()
+    attempt()
 
 @pytest.fixture
 def late():
     yield
-    touch()
+    attempt()
 
 def test_clean(): pass
-def test_first(): touch()
-def test_again(): touch()
+def test_first(): attempt()
+def test_again(): attempt()
 def test_between(): pass
 def test_nvml(): @NVML@
 def test_child(): subprocess.run([sys.executable, "-c", CHILD], check=True)
@@ -48,37 +48,37 @@ def test_grandchild():
 def test_fork():
     child = os.fork()
     if child == 0:
-        touch()
+        attempt()
         os._exit(0)
     os.waitpid(child, 0)
 
 def test_thread():
-    thread = threading.Thread(target=touch)
+    thread = threading.Thread(target=attempt)
     thread.start()
     thread.join()
 
 @pytest.mark.cudaguard_allow
-def test_allowed(): touch()
+def test_allowed(): attempt()
 
 @pytest.mark.cudaguard_allow
 def test_allowed_child(): subprocess.run([sys.executable, "-c", CHILD], check=True)
 
 @pytest.mark.xfail
 def test_expected():
-    touch()
+    attempt()
     assert False
 
 def test_skips():
-    touch()
+    attempt()
     pytest.skip("no GPU")
 
 def test_setup(gpu): pass
 def test_teardown(late): pass
 
 def test_fails():
-    touch()
+    attempt()
     assert False, "its own reason"
-""".replace("@CHILD@", CHILD).replace("@TOUCH@", TOUCH).replace("@NVML@", NVML)
+""".replace("@CHILD@", CHILD).replace("@ATTEMPT@", ATTEMPT).replace("@NVML@", NVML)
 ASKED = {"first", "again", "child", "grandchild", "fork", "thread", "expected", "skips", "fails"}
 ERRORS = {"setup", "teardown"}
 PASS = {"clean", "between", "nvml", "allowed", "allowed_child"}
@@ -139,16 +139,16 @@ class Plugin(harness.DirectoryCase):
         self.assertEqual(result.rc, 1, result)
         self.assertEqual(self.outcomes(result), {"passed": PASS, "failure": ASKED, "error": ERRORS},
                          result)
-        line = 1 + SUITE.split("\n").index("    " + TOUCH)
+        line = 1 + SUITE.split("\n").index("    " + ATTEMPT)
         for name in ASKED - {"fails"} | ERRORS:
-            said = result.cases[name][1]
+            text = result.cases[name][1]
             where = "<string>:1" if "child" in name else "test_all.py:%d" % line
-            self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, said)
-            self.assertEqual("in process " in said, name in ("child", "grandchild", "fork"), said)
+            self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, text)
+            self.assertEqual("in process " in text, name in ("child", "grandchild", "fork"), text)
         # The report has the user's line and its callers, but not the code that runs the test.
-        self.assertIn("(cuInit)\n  > test_all.py:%d in touch\n        %s\n    test_all.py:%d in "
-                      "test_first\n____" % (line, TOUCH, 1 + SUITE.split("\n").index(
-                          "def test_first(): touch()")), result.out)
+        self.assertIn("(cuInit)\n  > test_all.py:%d in attempt\n        %s\n    test_all.py:%d in "
+                      "test_first\n____" % (line, ATTEMPT, 1 + SUITE.split("\n").index(
+                          "def test_first(): attempt()")), result.out)
         # The message is the test's own failure. A section of the report says that it asked.
         self.assertIn("its own reason", result.cases["fails"][1])
         self.assertRegex(result.out, r"-+ cudaguard -+\nCUDA was asked for by ")
@@ -164,7 +164,7 @@ class Plugin(harness.DirectoryCase):
     def test_second_attempt_names_its_own_line(self):
         """If a second test of a process asks, the message names its own line."""
         self.make("test_lines.py", "import ctypes\n\ndef test_2():\n    %s\n\ndef test_3(): %s\n" % (
-            TOUCH, TOUCH))
+            ATTEMPT, ATTEMPT))
         result = self.pytest()
         self.assertIn("by test_lines.py:4 through", result.cases["2"][1], result)
         self.assertIn("by test_lines.py:6 through", result.cases["3"][1], result)
@@ -196,17 +196,17 @@ class Plugin(harness.DirectoryCase):
         """Workers of multiprocessing find the test's report in their environment."""
         self.make("test_pools.py", """
             import ctypes, multiprocessing, pytest
-            def touch(_): return %s
+            def attempt(_): return %s
             @pytest.mark.parametrize("way", ["fork", "spawn", "forkserver"])
             def test_pool(way):
                 with multiprocessing.get_context(way).Pool(2) as pool:
-                    assert pool.map(touch, [1, 2]) == [100, 100]
-            """ % TOUCH)
+                    assert pool.map(attempt, [1, 2]) == [100, 100]
+            """ % ATTEMPT)
         result = self.pytest()
         for way in ("fork", "spawn", "forkserver"):
-            outcome, said = result.cases["pool[%s]" % way]
+            outcome, text = result.cases["pool[%s]" % way]
             self.assertEqual(outcome, "failure", result)
-            self.assertRegex(said, r"by test_pools\.py:3 through ctypes/cffi \(cuInit\) in process \d+: ")
+            self.assertRegex(text, r"by test_pools\.py:3 through ctypes/cffi \(cuInit\) in process \d+: ")
 
     def test_deny_option_selects_what_fails(self):
         self.make("test_two.py", """
@@ -216,7 +216,7 @@ class Plugin(harness.DirectoryCase):
             def test_opencl():
                 try: ctypes.CDLL("libnvidia-opencl.so.1")
                 except OSError: pass
-            """ % (TOUCH, NVML))
+            """ % (ATTEMPT, NVML))
         for words, failed in harness.sample((
                 ([], {"cuda"}), (["nvml"], {"nvml"}), (["opencl", "nvml"], {"opencl", "nvml"}),
                 (["init,nvml"], {"cuda", "nvml"})), 2):
@@ -229,12 +229,12 @@ class Plugin(harness.DirectoryCase):
                       result.err)
 
     def test_allow_option_permits_code(self):
-        self.make("other.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
         self.make("test_two.py", """
             import ctypes
             def test_cuda(): %s
             def test_import(): import other
-            """ % TOUCH)
+            """ % ATTEMPT)
         for pattern, failed in (("line:test_two.py:3", {"import"}), ("line:other.py:2", {"cuda"}),
                                 ("module:other", {"cuda"}), ("lib:ctypes*", None),
                                 ("lib:libc10*", {"cuda", "import"})):
@@ -251,26 +251,26 @@ class Plugin(harness.DirectoryCase):
         self.make("test_marked.py", """
             import ctypes, os, pytest, subprocess, sys
             CHILD = "%s"
-            def touch(): %s
-            def test_other(): touch()
+            def attempt(): %s
+            def test_other(): attempt()
             @pytest.mark.no_cuda
             def test_clean(): pass
             @pytest.mark.no_cuda
-            def test_asks(): touch()
+            def test_asks(): attempt()
             @pytest.mark.no_cuda
             def test_child(): subprocess.run([sys.executable, "-c", CHILD])
             @pytest.mark.no_cuda
             def test_nvml(): %s
             @pytest.mark.no_cuda
             class TestClass:
-                def test_in_class(self): touch()
+                def test_in_class(self): attempt()
                 @pytest.mark.cudaguard_allow
-                def test_may(self): touch()
+                def test_may(self): attempt()
             @pytest.mark.skip
             @pytest.mark.no_cuda
             def test_skipped(): pass
-            def test_last(): touch()
-            """ % (CHILD, TOUCH, NVML))
+            def test_last(): attempt()
+            """ % (CHILD, ATTEMPT, NVML))
         result = self.pytest(*how, *arguments, "--strict-markers", plugin=PLUGIN[:2], **options)
         self.assertEqual((result.rc, self.outcomes(result)),
                          (1, {**outcomes, "skipped": {"skipped"}}), result)
@@ -278,7 +278,7 @@ class Plugin(harness.DirectoryCase):
 
     def test_marked_test_that_asks_fails(self):
         """A marked test fails if it asks. Tests without the marker are unchanged."""
-        self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("conftest.py", "import ctypes\n%s\n" % ATTEMPT)
         for how in HOW:
             result = self.check_marked(how, {
                 "passed": {"other", "clean", "nvml", "may", "last"},
@@ -299,7 +299,7 @@ class Plugin(harness.DirectoryCase):
     def test_marked_test_passes_its_records_on(self):
         report = self.path("report")
         self.make("test_all.py", "import ctypes, pytest\ndef test_1(): %s\n"
-                  "@pytest.mark.no_cuda\ndef test_2(): %s\n" % (TOUCH, TOUCH))
+                  "@pytest.mark.no_cuda\ndef test_2(): %s\n" % (ATTEMPT, ATTEMPT))
         self.pytest(plugin=PLUGIN[:2], env={"CUDAGUARD_REPORT": report})
         self.assertEqual([record["code"] for record in harness.records(report)],
                          ["test_all.py:2", "test_all.py:4"])
@@ -338,7 +338,7 @@ class Plugin(harness.DirectoryCase):
             def test_fails(cudaguard_attempts):
                 %s
                 assert not cudaguard_attempts
-            """ % (TOUCH, TOUCH, TOUCH, NVML, CHILD, TOUCH))
+            """ % (ATTEMPT, ATTEMPT, ATTEMPT, NVML, CHILD, ATTEMPT))
         for how in HOW:
             result = self.pytest(*how, plugin=PLUGIN[:2])
             self.assertEqual(self.outcomes(result), {
@@ -366,17 +366,17 @@ class Plugin(harness.DirectoryCase):
             def test_may(): %s
             @pytest.mark.no_cuda
             def test_may_not(): %s
-            """ % (TOUCH, TOUCH))
+            """ % (ATTEMPT, ATTEMPT))
         result = self.pytest()
         self.assertEqual(self.outcomes(result), {"passed": {"may"}, "failure": {"may_not"}}, result)
 
     def test_import_that_asks_is_an_error(self):
         """A module that asks when it is imported is an error, once. All tests run."""
-        self.make("other.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
         self.make("test_asks.py", "import other\ndef test_1(): pass\n")
         self.make("test_asks_no_more.py", "import other\ndef test_2(): pass\n")
         self.make("test_may.py", "import ctypes, pytest\npytestmark = pytest.mark.cudaguard_allow\n"
-                  "%s\ndef test_3(): pass\n" % TOUCH)
+                  "%s\ndef test_3(): pass\n" % ATTEMPT)
         for arguments in ((), ("-n", "2")):
             result = self.pytest(*arguments)
             self.assertEqual((result.rc, self.outcomes(result)),
@@ -388,10 +388,10 @@ class Plugin(harness.DirectoryCase):
 
     def test_other_collection_errors_stop_pytest_as_usual(self):
         """pytest stops as usual, and -x stops at an import that asks, too."""
-        self.make("test_asks.py", "import ctypes\n%s\ndef test_asks(): pass\n" % TOUCH)
+        self.make("test_asks.py", "import ctypes\n%s\ndef test_asks(): pass\n" % ATTEMPT)
         self.make("test_good.py", "def test_good(): pass\n")
         self.assertEqual(self.pytest("-x").cases.get("good"), None)
-        self.make("test_broken.py", "import ctypes\n%s\nassert False, 'its own'\n" % TOUCH)
+        self.make("test_broken.py", "import ctypes\n%s\nassert False, 'its own'\n" % ATTEMPT)
         result = self.pytest()
         self.assertEqual(result.rc, 2, result)
         self.assertIn("Interrupted: 1 error during collection", result.out)
@@ -399,7 +399,7 @@ class Plugin(harness.DirectoryCase):
         self.assertNotIn("good", result.cases)
 
     def test_conftest_that_asks_is_reported(self):
-        self.make("conftest.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("conftest.py", "import ctypes\n%s\n" % ATTEMPT)
         self.make("test_good.py", "def test_good(): pass\n")
         for arguments in HOW:
             result = self.pytest(*arguments)
@@ -408,7 +408,7 @@ class Plugin(harness.DirectoryCase):
 
     def test_attempts_before_the_plugin_are_reported(self):
         """An earlier plug-in has asked: the line is unknown, but the attempt is not ignored."""
-        self.make("early.py", "import ctypes\n%s\n" % TOUCH)
+        self.make("early.py", "import ctypes\n%s\n" % ATTEMPT)
         self.make("test_good.py", "def test_good(): pass\n")
         result = self.pytest(plugin=("-p", "early", *PLUGIN),
                              env={"PYTHONPATH": PACKAGES + ":" + self.directory})
@@ -440,7 +440,7 @@ class Plugin(harness.DirectoryCase):
             def test_own(): %s
             def test_child():
                 subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"])
-            """ % TOUCH)
+            """ % ATTEMPT)
         for arguments in HOW:
             report = self.path("report")
             result = self.pytest(*arguments, env={"CUDAGUARD_REPORT": report})
@@ -449,7 +449,7 @@ class Plugin(harness.DirectoryCase):
             os.unlink(report)
 
     def test_temporary_files_are_removed(self):
-        self.make("test_all.py", "import ctypes\ndef test_own(): %s\n" % TOUCH)
+        self.make("test_all.py", "import ctypes\ndef test_own(): %s\n" % ATTEMPT)
         os.mkdir(self.path("tmp"))
         self.pytest("-n", "1", "--basetemp", self.path("base"), env={"TMPDIR": self.path("tmp")})
         self.assertEqual(os.listdir(self.path("tmp")), [])

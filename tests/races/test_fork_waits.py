@@ -51,7 +51,7 @@ class ForkWaits(harness.Case):
         with racing.library_directory(proxies("slow")) as guard:
             self.check(20, guard)
 
-    def test_control_no_word_of_the_guard_without_it(self):
+    def test_control_unguarded_children_wait_on_no_word_of_the_guard(self):
         """Control: the program itself is right. ld.so decides how many children finish."""
         self.assertEqual(self.ours(self.forks(5, None)[1]), [])
 

@@ -164,8 +164,8 @@ class Graph:
     def __str__(self):
         return "\n".join(
             [str(node) for node in self.nodes] +
-            ["preloaded %s the guard: %s" % ("behind" if behind else "in front of", node.name)
-             for behind, nodes in self.preload.items() for node in nodes] +
+            ["preloaded %s the guard: %s" % ("after" if is_after else "before", node.name)
+             for is_after, nodes in self.preload.items() for node in nodes] +
             ["LD_BIND_NOW"] * self.now +
             ["dlopen %s (%s)%s" % (node.name, flags, " by path" * by_path)
              for flags, node, by_path in self.opens])

@@ -14,7 +14,7 @@ try:
 except ImportError:
     yaml = None
 
-TOUCH = "python3 -c 'import ctypes; ctypes.CDLL(\"libcuda.so.1\").cuInit(0)'"
+ATTEMPT = "python3 -c 'import ctypes; ctypes.CDLL(\"libcuda.so.1\").cuInit(0)'"
 NVML = "python3 -c 'import ctypes; ctypes.CDLL(\"libnvidia-ml.so.1\").nvmlInit_v2()'"
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
@@ -63,34 +63,34 @@ class Action(harness.DirectoryCase):
             if result.rc != 0:
                 break
         with open(outputs, encoding="utf-8") as stream:
-            said = dict(line.split("=", 1) for line in stream.read().splitlines())
-        return result.rc, out, calls, said
+            action_outputs = dict(line.split("=", 1) for line in stream.read().splitlines())
+        return result.rc, out, calls, action_outputs
 
     def test_result_follows_verifys_verdict(self):
-        for command, rc, word in (("python3 -c 'import json'", 0, "clean"), (TOUCH, 1, "touched"),
-                                  (TOUCH + "; exit 3", 1, "touched"), ("exit 3", 2, "failed"),
+        for command, rc, word in (("python3 -c 'import json'", 0, "clean"), (ATTEMPT, 1, "touched"),
+                                  (ATTEMPT + "; exit 3", 1, "touched"), ("exit 3", 2, "failed"),
                                   (NVML, 0, "clean"),
                                   ("true\nif [ -n \"$BASH\" ]; then exit 4; fi", 2, "failed")):
             with self.subTest(command):
-                code, out, calls, said = self.run_action(command=command)
-                self.assertEqual((code, said, calls), (rc, {"result": word}, []), out)
+                code, out, calls, action_outputs = self.run_action(command=command)
+                self.assertEqual((code, action_outputs, calls), (rc, {"result": word}, []), out)
                 self.assertIn("FAIL" if rc else "PASS", out)
 
     def test_control_command_alone_reaches_the_driver(self):
         """Control: the command alone reaches the driver."""
-        harness.run(["bash", "-c", TOUCH], guard=False, trace=False).assert_reached(self)
+        harness.run(["bash", "-c", ATTEMPT], guard=False, trace=False).assert_reached(self)
 
     def test_inputs_become_verifys_options(self):
-        code, out, _, _ = self.run_action(command=TOUCH, junit="a b.xml", html="page.html")
+        code, out, _, _ = self.run_action(command=ATTEMPT, junit="a b.xml", html="page.html")
         self.assertEqual(code, 1, out)
         self.assertIsNotNone(xml.etree.ElementTree.parse(self.path("a b.xml")).find(".//failure"))
         self.assertTrue(os.path.getsize(self.path("page.html")))
-        self.assertEqual(self.run_action(command=TOUCH, deny="nvml")[0], 0)
+        self.assertEqual(self.run_action(command=ATTEMPT, deny="nvml")[0], 0)
         self.assertEqual(self.run_action(command=NVML, deny="nvml,init")[0], 1)
-        self.assertEqual(self.run_action(command=TOUCH, allow="nobody\n*ctypes*\n")[0], 0)
-        self.assertEqual(self.run_action(command=TOUCH, allow="nobody")[0], 1)
-        code, out, _, said = self.run_action(command="true", deny="everything")
-        self.assertEqual((code, said), (125, {"result": "error"}), out)
+        self.assertEqual(self.run_action(command=ATTEMPT, allow="nobody\n*ctypes*\n")[0], 0)
+        self.assertEqual(self.run_action(command=ATTEMPT, allow="nobody")[0], 1)
+        code, out, _, action_outputs = self.run_action(command="true", deny="everything")
+        self.assertEqual((code, action_outputs), (125, {"result": "error"}), out)
 
     def test_inputs_are_not_executed(self):
         mark = self.path("mark")

@@ -140,7 +140,7 @@ class Installed(harness.DirectoryCase):
 
 
 class Control(unittest.TestCase):
-    def test_anchors_are_githubs(self):
+    def test_anchors_equal_those_of_github(self):
         page = "# A `b`: [c d](e)\n## it's, here_2 - so\n## A `b`: c d\n```sh\n# none\n```\n"
         self.assertEqual(anchors(page), ["a-b-c-d", "its-here_2---so", "a-b-c-d-1"])
 

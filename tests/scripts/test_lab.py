@@ -227,7 +227,7 @@ class Judgement(unittest.TestCase):
         ("verify", "verify", {"verdict": "none", "verify_exit": 125}),
     )
 
-    def test_good_ways_pass(self):
+    def test_row_whose_ways_are_all_good_passes(self):
         self.assertEqual(programs.judge(ROW, good_ways()), ("passed", None))
 
     def test_a_program_that_asks_for_nothing_passes(self):
@@ -250,7 +250,7 @@ class Judgement(unittest.TestCase):
     def test_each_check_has_a_fault_above(self):
         self.assertEqual({check for check, _, _ in self.FAULTS}, set(programs.CHECKS))
 
-    def test_faults_of_a_program_that_asks_for_nothing(self):
+    def test_program_that_asks_for_nothing_fails_with_each_fault(self):
         row = dataclasses.replace(ROW, asks=False)
         for name, change in (("unguarded", {"opens": 2}),
                              ("run", {"messages": [["no GPU to see", "script.py:2"]]}),

@@ -48,14 +48,14 @@ class Readers(unittest.TestCase):
             "test.test_x.Test.test_one": "skipped", "test.test_x.Test.test_two": "ok",
             "test_os": "failed", "test_tk": "skipped", "test_asyncio.test_events": "ok"})
 
-    def test_automake(self):
+    def test_automake_reader_gives_the_result_of_each_test(self):
         self.assertEqual(
             results_of.automake("PASS: tests/a.sh\nFAIL: tests/b.sh\nSKIP: c.pl\nXFAIL: d\n"
                                 "# PASS:  2\nERROR: e\n"),
             {"tests/a.sh": "ok", "tests/b.sh": "failed", "c.pl": "skipped", "d": "ok",
              "e": "failed"})
 
-    def test_pytest(self):
+    def test_pytest_reader_gives_the_result_of_each_test(self):
         text = ("test/a.py::T::test_x[1-2 3] PASSED          [  1%]\n"
                 "test/a.py::test_y SKIPPED (no GPU)          [ 50%]\n"
                 "test/a.py::test_z FAILED                    [100%]\nFAILED test/a.py::test_z\n")
@@ -63,31 +63,31 @@ class Readers(unittest.TestCase):
                          {"test/a.py::T::test_x[1-2 3]": "ok", "test/a.py::test_y": "skipped",
                           "test/a.py::test_z": "failed"})
 
-    def test_perl(self):
+    def test_perl_reader_gives_the_result_of_each_file(self):
         self.assertEqual(
             results_of.perl("t/base/cond ....................... ok\nop/a.t ... skipped\n"
                             "t/io/b ..... FAILED at test 3\nt/io/c .... # Failed\n"),
             {"t/base/cond": "ok", "op/a.t": "skipped", "t/io/b": "failed", "t/io/c": "failed"})
 
-    def test_sqlite(self):
+    def test_sqlite_reader_gives_the_result_of_each_test(self):
         text = ("a-1.1... Ok\na-1.2...\n! a-1.2 expected: [1]\n! a-1.2 got:      [2]\n"
                 "a-1.3... Omitted\n")
         self.assertEqual(results_of.sqlite(text),
                          {"a-1.1": "ok", "a-1.2": "failed", "a-1.3": "skipped"})
 
-    def test_zsh(self):
+    def test_zsh_reader_gives_the_result_of_each_file(self):
         text = ("./A01grammar.ztst: starting.\n./A01grammar.ztst: all tests successful.\n"
                 "./B01cd.ztst: starting.\n./B01cd.ztst: test failed.\n"
                 "./V08zpty.ztst: skipped (no zpty)\n")
         self.assertEqual(results_of.zsh(text), {"A01grammar.ztst": "ok", "B01cd.ztst": "failed",
                                                 "V08zpty.ztst": "skipped"})
 
-    def test_openssh(self):
+    def test_openssh_reader_gives_the_result_of_each_test(self):
         self.assertEqual(results_of.openssh("run test connect.sh ...\nok simple connect\n"
                                             "failed sftp chroot\nSKIPPED: no sudo\n"),
                          {"simple connect": "ok", "sftp chroot": "failed", "no sudo": "skipped"})
 
-    def test_differences(self):
+    def test_test_whose_output_differs_is_failed(self):
         text = ("=== run-alias\nwarning: none\n=== run-array\n3c3\n< a\n---\n> b\n"
                 "=== run-x\n12,13d11\n")
         self.assertEqual(results_of.differences(text),
@@ -95,7 +95,7 @@ class Readers(unittest.TestCase):
 
 
 class Comparison(unittest.TestCase):
-    def test_flaky_and_differing_tests_are_told_apart(self):
+    def test_flaky_and_differing_tests_are_distinguished(self):
         unguarded = {"same": "ok", "flaky": "ok", "differs": "ok", "gone": "ok"}
         guarded = {"same": "ok", "flaky": "failed", "differs": "failed", "more": "ok"}
         again = {"same": "ok", "flaky": "failed", "differs": "ok", "gone": "ok"}

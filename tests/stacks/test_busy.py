@@ -17,7 +17,7 @@ def rows(record):
 
 
 class Busy(harness.DirectoryCase):
-    def touch(self, path, times, *words):
+    def run_busy(self, path, times, *words):
         """Returns what the program printed and the records."""
         report = self.path("report.jsonl")
         result = harness.run([path, "-W", "ignore", BUSY, str(times), *words], trace=False,
@@ -45,7 +45,7 @@ class Busy(harness.DirectoryCase):
         self.on_pythons(2, self.one_after_the_other)
 
     def one_after_the_other(self, path):
-        (seen,), records = self.touch(path, TIMES)
+        (seen,), records = self.run_busy(path, TIMES)
         self.assertEqual((len(seen), len(records)), (TIMES, TIMES))
         self.none_wrong(zip(records, seen))
 
@@ -55,7 +55,7 @@ class Busy(harness.DirectoryCase):
         self.on_pythons(2, self.threads_at_once, since=(3, 8))  # get_native_id needs 3.8
 
     def threads_at_once(self, path):
-        (stacks,), records = self.touch(path, TIMES, "threads")
+        (stacks,), records = self.run_busy(path, TIMES, "threads")
         self.assertGreater(len(records), TIMES // 8)  # two threads may share a turn
         self.assertGreater(len({record["tid"] for record in records}), 1)
         lacking = [record["python_missing"] for record in records if "python" not in record]
@@ -73,12 +73,12 @@ class Busy(harness.DirectoryCase):
 
     def forked_children(self, path):
         times = TIMES // 5
-        said, records = self.touch(path, times, "forks")
+        printed, records = self.run_busy(path, times, "forks")
         by_process = {record["pid"]: record for record in records}
-        self.assertEqual((len(said), len(by_process)), (times, times))
-        self.none_wrong((by_process[pid], seen) for pid, seen in said)
+        self.assertEqual((len(printed), len(by_process)), (times, times))
+        self.none_wrong((by_process[pid], seen) for pid, seen in printed)
 
     def test_control_detects_a_wrong_row(self):
         """Each call has a different stack, so a wrong row cannot go unnoticed."""
-        (seen,), _ = self.touch(HERE["system"], TIMES)
+        (seen,), _ = self.run_busy(HERE["system"], TIMES)
         self.assertGreater(len({json.dumps(stack) for stack in seen}), TIMES * 0.6)

@@ -35,9 +35,9 @@ class Callers(harness.DirectoryCase):
                                   world="none", guard=False, trace=False)
         self.assertEqual(self.result.rc, 1, self.result)
         with open(document, encoding="utf-8") as stream:
-            touchers = [one for one in json.load(stream)["touchers"] if one["fails"]]
+            sites = [one for one in json.load(stream)["touchers"] if one["fails"]]
         found = {}
-        for one in touchers:
+        for one in sites:
             self.assertEqual(one["python"], [], self.result)
             self.assertTrue(one["python_missing"], self.result)
             frame = one["native"][0]
@@ -108,5 +108,5 @@ class Callers(harness.DirectoryCase):
                             ((program("plain"),), "plain")):
             with self.subTest(words=words):
                 result = harness.run(words, trace=False)
-                said = re.findall(r"no CUDA here \(FORCE_CPU; asked by ([^;)]+)\)", result.err)
-                self.assertEqual(said, [name], result)
+                callers = re.findall(r"no CUDA here \(FORCE_CPU; asked by ([^;)]+)\)", result.err)
+                self.assertEqual(callers, [name], result)

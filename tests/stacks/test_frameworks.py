@@ -65,19 +65,19 @@ class Case(harness.DirectoryCase):
         self.assertEqual((result.rc, document["verdict"]), (0, "pass"), result)
         self.assertIn("cudaguard: PASS: ", result.err)
 
-    def touched(self, *words, code=(1,)):
+    def sites(self, *words, code=(1,)):
         """Returns the failing processes of a program that has to fail."""
         result, document = self.verify(*words)
         self.assertIn(result.rc, code, result)
         self.assertIn("cudaguard: FAIL: ", result.err)
-        touchers = [one for one in document["touchers"] if one["fails"]]
-        self.assertTrue(touchers, result)
+        sites = [one for one in document["touchers"] if one["fails"]]
+        self.assertTrue(sites, result)
         self.result = result
-        return touchers
+        return sites
 
-    def names_line(self, touchers, file, line, source):
+    def names_line(self, sites, file, line, source):
         """Fails unless each process names the user's own line with its text."""
-        for one in touchers:
+        for one in sites:
             self.assertEqual(one["line"], "%s:%d" % (os.path.basename(file), line), self.result)
             texts = {row["line"]: row["source"] for row in one["python"] if row["file"] == file}
             self.assertEqual(texts[line], source, self.result)
@@ -92,7 +92,7 @@ class Case(harness.DirectoryCase):
         with open(program, "w", encoding="utf-8") as stream:
             stream.write("import %s\n\n%s\n" % (name, asks))
         self.control(program)
-        self.names_line(self.touched(program), program, 3, asks)
+        self.names_line(self.sites(program), program, 3, asks)
 
     def source_line(self, path, has):
         with open(path, encoding="utf-8") as stream:
@@ -110,17 +110,17 @@ class Torch(Case):
         self.both("torch", "torch.cuda.is_available()")
 
     def test_use_in_python_c_names_line_1_of_the_command(self):
-        touchers = self.touched("-c", "import torch; torch.cuda.is_available()")
-        for one in touchers:
+        sites = self.sites("-c", "import torch; torch.cuda.is_available()")
+        for one in sites:
             self.assertEqual(one["line"], "<string>:1", self.result)
             self.assertEqual(one["python"][0]["function"], "is_available", self.result)
-        self.assertIn("libc10_cuda.so", [one["library"] for one in touchers], self.result)
+        self.assertIn("libc10_cuda.so", [one["library"] for one in sites], self.result)
 
     def test_device_line_is_named(self):
         """CleanRL chooses its device on this line, which a program of our own copies."""
         program = os.path.join(PROGRAMS, "device_line.py")
         self.control(program)
-        self.names_line(self.touched(program), program, *self.source_line(program, "is_available"))
+        self.names_line(self.sites(program), program, *self.source_line(program, "is_available"))
 
 
 @pytest.mark.full
@@ -174,25 +174,25 @@ class Scenarios(Case):
         with open(self.path("gym.py"), "w", encoding="utf-8") as stream:
             stream.write("import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
         self.control(program)
-        touchers = self.touched(program, "--total-timesteps", "512")
-        self.names_line(touchers, program, *self.source_line(program, "device = torch.device("))
+        sites = self.sites(program, "--total-timesteps", "512")
+        self.names_line(sites, program, *self.source_line(program, "device = torch.device("))
 
     def test_yolov5_select_device_line_is_named(self):
         program = os.path.join(PROGRAMS, "yolo_device.py")
         self.control(program)
-        touchers = self.touched(program)
-        self.names_line(touchers, program, *self.source_line(program, 'select_device("")'))
-        for one in touchers:
+        sites = self.sites(program)
+        self.names_line(sites, program, *self.source_line(program, 'select_device("")'))
+        for one in sites:
             self.assertIn("select_device", [row["function"] for row in one["python"]], self.result)
 
     def test_torchrl_worker_lines_are_named(self):
         """TorchRL's workers ask when they import tensordict, whatever their task is."""
         program = os.path.join(PROGRAMS, "torchrl_workers.py")
         self.control(program)
-        touchers = self.touched(program)
-        workers = {place for one in touchers for place in one["processes"]}
+        sites = self.sites(program)
+        workers = {place for one in sites for place in one["processes"]}
         self.assertGreaterEqual(len(workers), 3, self.result)
         directory = os.path.join(self.packages(), "tensordict") + os.sep
-        for one in touchers:
+        for one in sites:
             self.assertTrue([row for row in one["python"] if row["file"].startswith(directory) and
                              row["function"] == "<module>"], self.result)

@@ -59,12 +59,12 @@ class Case(harness.DirectoryCase):
                              env={**interpreters.ENVIRONMENT, **(more or {}),
                                   "CUDAGUARD_REPORT": report})
         self.assertEqual(result.rc, 0, result)
-        said = {}
+        printed = {}
         for line in result.out.splitlines():
             case, pid, seen = json.loads(line)
-            said[case] = pid, seen
+            printed[case] = pid, seen
         self.result = result
-        return said, [one for one in harness.records(report) if one.get("api") == "cuInit"]
+        return printed, [one for one in harness.records(report) if one.get("api") == "cuInit"]
 
 
 class Pythons(Case):
@@ -76,13 +76,13 @@ class Pythons(Case):
         for name in ("all",) + ALONE if facts.readable() or harness.FULL else ALONE[:1]:
             if name in lacks:
                 continue
-            said, records = self.cases(path, name)
-            self.assertTrue(said, self.result)
+            printed, records = self.cases(path, name)
+            self.assertTrue(printed, self.result)
             if name == "function":
-                self.says_line(facts, *said[name][1][0][:2])
+                self.check_message(facts, *printed[name][1][0][:2])
             by_process = {record["pid"]: record for record in records}
             self.assertEqual(len(by_process), len(records), "a process has several records")
-            for case, (pid, seen) in said.items():
+            for case, (pid, seen) in printed.items():
                 if case in lacks:
                     continue
                 with self.subTest(case=case):
@@ -105,7 +105,7 @@ class Pythons(Case):
         else:
             self.assertEqual(got, want)
 
-    def says_line(self, facts, file, line):
+    def check_message(self, facts, file, line):
         """Checks the message on stderr: it names the user's line, or the program if the stack
         cannot be read."""
         asked = "%s:%d through ctypes/cffi" % (os.path.basename(file), line)
@@ -128,8 +128,8 @@ class Cffi(Case):
         path = HERE["system"]
         if subprocess.run([path, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
             harness.skip(self, "python3-cffi is not installed")
-        said, (record,) = self.cases(path, "by_cffi")
-        self.assertEqual(rows(record), expected(said["by_cffi"][1]))
+        printed, (record,) = self.cases(path, "by_cffi")
+        self.assertEqual(rows(record), expected(printed["by_cffi"][1]))
         self.assertIn("through ctypes/cffi", self.result.err)
 
 
@@ -240,8 +240,8 @@ class Extension(Case):
             for case in ("extension_held", "extension_released") if directory else ():
                 with self.subTest(python=name, case=case):
                     tried += 1
-                    said, (record,) = self.cases(path, case, more={"CG_EXTENSION": directory})
-                    self.assertEqual(rows(record), expected(said[case][1]))
+                    printed, (record,) = self.cases(path, case, more={"CG_EXTENSION": directory})
+                    self.assertEqual(rows(record), expected(printed[case][1]))
         if not tried:
             self.skipTest("no interpreter here has its headers")
 

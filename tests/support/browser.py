@@ -78,12 +78,12 @@ class Browser:
     def complaints(self):
         """Returns the browser's console messages and every address other than its own that the page
         requested."""
-        said = [event for event in self.events
-                if event["method"] in ("Log.entryAdded", "Runtime.consoleAPICalled",
-                                       "Runtime.exceptionThrown")]
+        messages = [event for event in self.events
+                    if event["method"] in ("Log.entryAdded", "Runtime.consoleAPICalled",
+                                           "Runtime.exceptionThrown")]
         asked = [event["params"]["request"]["url"] for event in self.events
                  if event["method"] == "Network.requestWillBeSent"]
-        return said, asked[1:]
+        return messages, asked[1:]
 
     def value(self, expression):
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)

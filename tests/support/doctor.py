@@ -71,7 +71,7 @@ class Case(launcher.Case):
             with open(mark + ".err", encoding="utf-8", errors="replace") as err:
                 return done.returncode, out.read(), err.read(), done.stdout.split()
 
-    def said(self, *words, command=launcher.LAUNCHER, world="none", user=None, **env):
+    def run_doctor(self, *words, command=launcher.LAUNCHER, world="none", user=None, **env):
         """Runs doctor with these words; returns (code, stdout, the nodes in /dev after the run).
 
         env: variables on top of a clean environment. user: runs a copy of the launcher, because
@@ -87,7 +87,7 @@ class Case(launcher.Case):
         return code, out, nodes
 
     def doctor(self, *program, **more):
-        code, out, nodes = self.said("--json", "-", *program, **more)
+        code, out, nodes = self.run_doctor("--json", "-", *program, **more)
         answer = Answer(code, json.loads(out), nodes)
         self.assertEqual(answer.document["exit_code"], code)
         if not program:
@@ -125,7 +125,7 @@ class Case(launcher.Case):
         """Compares the text, word for word, for an installation below the test's own directory.
         Each sentence is joined to one line, because the line breaks depend on the length of paths.
         """
-        _, text, _ = self.said(command=self.installed("golden"), **more)
+        _, text, _ = self.run_doctor(command=self.installed("golden"), **more)
         for line in text.splitlines()[1:]:
             # A long path cannot be wrapped, so it must be alone on its line.
             value = line.strip("- ") if line.startswith("  ") else line[19:]

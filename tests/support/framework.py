@@ -60,28 +60,28 @@ class Case(harness.Case):
                         "control: the unguarded program opens no device\n%s" % unguarded)
         return unguarded
 
-    def guarded(self, argv, world, env=None, touches=True, linked=False):
+    def guarded(self, argv, world, env=None, attempts=True, linked=False):
         """Runs it guarded with the report on; returns the result without the guard's own lines.
 
-        result.touched: the processes that the report names.
+        result.attempted: the processes that the report names.
         """
         with tempfile.TemporaryDirectory(prefix="cg-") as directory:
             os.chmod(directory, 0o777)
             report = os.path.join(directory, "report.jsonl")
             result = self.run_program(argv, world, True, dict(env or {}, CUDAGUARD_REPORT=report))
             records = harness.records(report)
-        result.touched = {record["pid"] for record in records}
+        result.attempted = {record["pid"] for record in records}
         result.assert_untouched(self, linked)
-        said = OUR_LINE.findall(result.err)
-        spoke = {int(pid) for pid, _ in said}
+        messages = OUR_LINE.findall(result.err)
+        spoke = {int(pid) for pid, _ in messages}
         # Each process prints the message once. A forked child prints none if its parent has printed
         # it.
-        self.assertEqual(len(said), len(set(said)), str(result))
-        forked = {record["pid"] for record in records if record["ppid"] in result.touched}
-        self.assertLessEqual(result.touched - forked, spoke,
-                             "no line for a process that touched\n%s" % result)
-        self.assertLessEqual(spoke, result.touched, str(result))
-        self.assertEqual(bool(spoke), touches, str(result))
+        self.assertEqual(len(messages), len(set(messages)), str(result))
+        forked = {record["pid"] for record in records if record["ppid"] in result.attempted}
+        self.assertLessEqual(result.attempted - forked, spoke,
+                             "no line for a process that asked\n%s" % result)
+        self.assertLessEqual(spoke, result.attempted, str(result))
+        self.assertEqual(bool(spoke), attempts, str(result))
         result.err = OUR_LINE.sub("", result.err)
         return result
 

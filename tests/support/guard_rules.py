@@ -234,11 +234,11 @@ def branch_protection(elf):
     return found
 
 
-def says_its_version(elf):
+def has_version_note(elf):
     notes = [elf.bytes[s.offset:s.offset + s.file_size] for s in elf.kind("NOTE")]
     return [] if any(version_note() in note for note in notes) else ["no note says its version"]
 
 
 RULES = [needed, imports, no_libdl_import, glibc_floor, exports, soname, no_run_path, no_tls,
          no_text_relocation, no_unique, stack, no_writable_code, one_constructor, bind_now,
-         nodelete, relro, size, stripped, branch_protection, says_its_version]  # fmt: skip
+         nodelete, relro, size, stripped, branch_protection, has_version_note]  # fmt: skip

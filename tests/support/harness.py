@@ -191,7 +191,7 @@ class Result:
     def assert_untouched(self, case, linked=False):
         found = self.broken(linked)
         if found:
-            case.fail("the guard let the program through:\n  %s\n%s" % ("\n  ".join(found), self))
+            case.fail("the program reached the driver:\n  %s\n%s" % ("\n  ".join(found), self))
 
     def assert_reached(self, case):
         if not self.reached_driver():

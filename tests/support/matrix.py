@@ -76,7 +76,7 @@ class Row:
     cwd: str = None
     mounts: tuple = ()  # directories on which this world's driver directory is mounted
     # Whether the guard prints one message for each process that touched CUDA. None allows both.
-    says: bool = True
+    prints: bool = True
     same_as_unguarded: str = None  # the guarded output equals the unguarded one in this world
     check: object = None  # check(result, world) -> list of complaints
     limit: bool = False  # a documented limit: the guarded program does reach the driver
@@ -183,22 +183,22 @@ def judge_answers(row, result):
 def judge_words(row, result):
     """Fails unless the guard prints one message for each process that touched CUDA, or two if NVML
     came first, and stderr has nothing else."""
-    said = []
+    messages = []
     found = []
     for line in result.err.splitlines():
         match = OUR_LINE.match(line)
         if match:
-            said.append((match[1], match[2]))
+            messages.append((match[1], match[2]))
         elif not re.search(row.err, line):
             found.append("printed: " + line)
-    if len(said) != len(set(said)):
+    if len(messages) != len(set(messages)):
         found.append("the same line of ours twice from one process")
-    if any((pid, "CUDA here") in said[:place] for place, (pid, what) in enumerate(said)):
-        found.append("a line of ours behind the one about CUDA")
-    if row.says and row.guard and not said:
-        found.append("the guard said nothing")
-    if row.says is False and said:
-        found.append("the guard spoke")
+    if any((pid, "CUDA here") in messages[:place] for place, (pid, what) in enumerate(messages)):
+        found.append("a line of ours after the one about CUDA")
+    if row.prints and row.guard and not messages:
+        found.append("the guard printed no message")
+    if row.prints is False and messages:
+        found.append("the guard printed a message")
     return found
 
 

@@ -94,9 +94,9 @@ class Machine:
              directory, lower], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         case.addCleanup(self.stop)
-        said = self.process.stdout.readline()
-        if said != "ready\n":
-            harness.skip(case, "no overlay of %s: %s" % (lower, said.strip()))
+        line = self.process.stdout.readline()
+        if line != "ready\n":
+            harness.skip(case, "no overlay of %s: %s" % (lower, line.strip()))
         self.lower, self.upper = lower, os.path.join(directory, "up")
         self.root = os.path.join(directory, "root")
         # unshare has forked process 1 of the machine.
@@ -145,9 +145,9 @@ class Machine:
     def added(self):
         """Returns the files added since the start, without the records of apt and dpkg."""
         notes = r"(tmp|var/cache|var/log|var/lib/(apt|dpkg/(?!info)))/"
-        said = run(["nsenter", "-t", self.init, "--mount", "find", self.upper, "!", "-type", "d",
-                    "!", "-type", "c", "-printf", r"%P\n"])
-        return sorted(name for name in said.stdout.splitlines() if not re.match(notes, name) and
+        found = run(["nsenter", "-t", self.init, "--mount", "find", self.upper, "!", "-type", "d",
+                     "!", "-type", "c", "-printf", r"%P\n"])
+        return sorted(name for name in found.stdout.splitlines() if not re.match(notes, name) and
                       not os.path.lexists(os.path.join(self.lower, name)))
 
 

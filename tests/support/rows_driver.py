@@ -41,9 +41,9 @@ ROWS.append(Row("linked.null_driver-first", "linked; the null driver before the 
                 ["{programs}/linked_cuda", "plt"], PLT, guard=False, preload=NULL_DRIVER + (GUARD,)))
 ROWS.append(Row("linked.null_driver-alone", "linked; no guard, the null driver on LD_LIBRARY_PATH, no driver",
                 ["{programs}/linked_cuda", "plt"], PLT, worlds=("none",), guard=False,
-                guarded_env={"LD_LIBRARY_PATH": "{null_driver}"}, says=False))
+                guarded_env={"LD_LIBRARY_PATH": "{null_driver}"}, prints=False))
 ROWS.append(Row("linked.no-driver", "linked; the guard alone, no driver: ld.so's own message",
-                ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, says=False,
+                ["{programs}/linked_cuda", "plt"], worlds=("none",), lines=0, rc=127, prints=False,
                 err="error while loading shared libraries: libcuda.so.1: cannot open shared"))
 ROWS.append(Row("linked.bind-now", "linked; LD_BIND_NOW, the guard alone",
                 ["{programs}/linked_cuda", "plt"], LINKED, worlds=DRIVEN, linked=True,
@@ -63,7 +63,7 @@ for key, about, arguments, expect in (
     env = {"CG_NAMES": "libcuda.so.1"}
     ROWS.append(Row("linked.middle-%s-null_driver" % key, about + "; guard and null driver preloaded",
                     [MIDDLE] + arguments, expect, preload=NULL_DRIVER, env=env,
-                    says=None if key == "next" else True))
+                    prints=None if key == "next" else True))
     ROWS.append(Row("limit.middle-" + key, about + "; the guard alone", [MIDDLE] + arguments,
                     worlds=DRIVEN, limit=True, env=env))
 
@@ -86,13 +86,15 @@ ROWS += [
         mounts=COPY),
     Row("dlopen.compat-path", "a compat directory on LD_LIBRARY_PATH", [ENTRY_POINT, "lib=libcuda.so.1"], CUDA,
         mounts=COPY, env={"LD_LIBRARY_PATH": "{copy}"}),
-    Row("dlopen.rpath", "a copy behind DT_RPATH", ["{programs}/entry_point_rpath", "lib=libcuda.so.1"], CUDA,
+    Row("dlopen.rpath", "a copy found by DT_RPATH",
+        ["{programs}/entry_point_rpath", "lib=libcuda.so.1"], CUDA,
         mounts=COPY),
-    Row("dlopen.rpath-dev", "a copy behind DT_RPATH, dev name",
+    Row("dlopen.rpath-dev", "a copy found by DT_RPATH, dev name",
         ["{programs}/entry_point_rpath", "lib=libcuda.so"], CUDA, mounts=COPY),
-    Row("dlopen.runpath", "a copy behind DT_RUNPATH", ["{programs}/entry_point_runpath", "lib=libcuda.so.1"],
+    Row("dlopen.runpath", "a copy found by DT_RUNPATH",
+        ["{programs}/entry_point_runpath", "lib=libcuda.so.1"],
         CUDA, mounts=COPY),
-    Row("dlopen.runpath-dev", "a copy behind DT_RUNPATH, dev name",
+    Row("dlopen.runpath-dev", "a copy found by DT_RUNPATH, dev name",
         ["{programs}/entry_point_runpath", "lib=libcuda.so"], CUDA, mounts=COPY),
     Row("dlopen.all-names", "every name, one after the other",
         [ENTRY_POINT, "lib=libcuda.so,libcuda.so.1,{driver}/libcuda.so.1,{versioned}"], CUDA, lines=4),
@@ -169,7 +171,7 @@ for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):
                         [ENTRY_POINT, "plugin={programs}/%s.so" % name, "flags=" + flags], CUDA))
 
 ROWS += [
-    Row("plugin.rpath", "a plug-in linked to libcuda with a copy behind its DT_RPATH",
+    Row("plugin.rpath", "a plug-in linked to libcuda with a copy found by its DT_RPATH",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_rpath.so"], CUDA, mounts=COPY),
     Row("plugin.rpath-deepbind", "the same with RTLD_DEEPBIND",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_rpath.so", "flags=now,deepbind"], CUDA,

@@ -37,7 +37,7 @@ ROWS += [
                 "{programs}/alternatives/nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu"}),
     Row("opencl.deepbind", "an RTLD_DEEPBIND plug-in that is linked to the OpenCL loader",
         [ENTRY_POINT, "plugin={programs}/plugin_opencl.so", "flags=now,deepbind"], {"nvidia": "0"},
-        says=None, needs=("{programs}/plugin_opencl.so", ICD), driver_files=OPENCL,
+        prints=None, needs=("{programs}/plugin_opencl.so", ICD), driver_files=OPENCL,
         why="Debian's packages ocl-icd-libopencl1, nvidia-opencl-icd"),
     Row("opencl.plugin", "a plug-in that is linked to the OpenCL loader",
         [ENTRY_POINT, "plugin={programs}/plugin_opencl.so"], {"nvidia": "0"},
@@ -54,10 +54,10 @@ for when, about in (("thread", "from a thread"), ("signal", "from a signal handl
                     ("daemon", "from a daemon")):
     # A daemon has no stderr, so the guard prints nothing.
     ROWS.append(Row("when." + when, about, [ENTRY_POINT, "lib=libcuda.so.1", "when=" + when], CUDA,
-                    says=when != "daemon"))
+                    prints=when != "daemon"))
     ROWS.append(Row("when.%s-absolute" % when, about + ", by path",
                     [ENTRY_POINT, "lib={driver}/libcuda.so.1", "when=" + when], CUDA,
-                    says=when != "daemon"))
+                    prints=when != "daemon"))
 for when in ("preinit", "library-constructor", "constructor", "destructor", "library-destructor"):
     for key, library in (("soname", "libcuda.so.1"), ("absolute", "{driver}/libcuda.so.1")):
         ROWS.append(Row("when.%s-%s" % (when, key), when.replace("-", "'s ").replace("preinit",
@@ -70,7 +70,7 @@ ROWS += [
         CUDA, env={"CG_WHEN": "preinit-raw"}, unguarded=("real",)),
     Row("when.nvml-constructor", "NVML from a library's constructor", ["{programs}/timed"], NVML,
         env={"CG_WHEN": "library-constructor", "CG_TIMED_LIB": "libnvidia-ml.so.1"}),
-    Row("when.preload-behind", "the constructor of a library preloaded behind the guard",
+    Row("when.preload-after", "the constructor of a library preloaded after the guard",
         ["true"], CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,)),
     Row("when.preload-before", "the constructor of a library preloaded before the guard", ["true"],
         CUDA, env={"CG_WHEN": "library-constructor"}, own_preload=(LIBRARY,), guard_last=True),
@@ -95,10 +95,10 @@ for number, name in enumerate((
         ROWS.append(Row("decoy.%s-%d" % (way, number + 1), "decoy " + name,
                         [ENTRY_POINT, "plugin=" + argument], {"cudnnCreate": "4711", "cuFunny": "4712"},
                         unguarded=(), same_as_unguarded="none", worlds=("none", "fake"), env=env,
-                        says=False))
+                        prints=False))
 ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFunny",
                 ["{programs}/own_names"], {"cuFunny": "4712", "byName": "4712", "variable": "4713"},
-                unguarded=(), same_as_unguarded="none", says=False))
+                unguarded=(), same_as_unguarded="none", prints=False))
 
 # Rows of entry points that the design does not block. If one of these changes, docs/limits.md must
 # change, too.
@@ -116,7 +116,8 @@ ROWS += [
         mounts=("{copy}",)),
     # ld.so does not search the directory of Debian's versioned file, but it searches the fake's
     # directory.
-    Row("limit.libc-versioned", "the driver's full version, as a bare name, given to libc's own dlopen",
+    Row("limit.libc-versioned",
+        "the driver's full version, as a name without a path, given to libc's own dlopen",
         [ENTRY_POINT, "lib=libcuda.so.599.01",
          "via=libc.so.6"], worlds=("fake",), unguarded=("fake",), limit=True),
     Row("limit.libm-devname", "the dev name given to a dlopen taken from the handle of any library",
@@ -135,7 +136,8 @@ ROWS += [
     Row("limit.renamed", "the driver's file under a name of its own",
         [ENTRY_POINT,
          "lib={programs}/renamed/vendor.so"], worlds=("fake",), unguarded=("fake",), limit=True),
-    Row("limit.behind", "libc's dlopen, by a library preloaded behind the guard, before any other",
+    Row("limit.preload-after",
+        "libc's dlopen, by a library preloaded after the guard, before any other",
         ["true"], worlds=DRIVEN, limit=True, env={"CG_WHEN": "own-next"}, own_preload=(LIBRARY,)),
     Row("limit.setuid", "a privileged program (AT_SECURE)",
         ["{source}/tests/entry_points/privileged", ENTRY_POINT, "lib={driver}/libcuda.so.1"],

@@ -25,14 +25,14 @@ for version in ("old", "new"):
                 ["{programs}/entry_point_own", ABSOLUTE], CUDA, env=hook),
             Row("versions.%s-own-dlmopen" % key, about + "from a dlmopen of the program's own",
                 ["{programs}/entry_point_own", ABSOLUTE, "space=new"], CUDA, env=hook),
-            Row("versions.%s-front" % key, about + "from a hook preloaded in front of the guard",
+            Row("versions.%s-before" % key, about + "from a hook preloaded before the guard",
                 [ENTRY_POINT, ABSOLUTE], CUDA, env=hook, own_preload=HOOK, guard_last=True),
-            Row("versions.%s-front-dlmopen" % key, about + "from such a hook of dlmopen",
+            Row("versions.%s-before-dlmopen" % key, about + "from such a hook of dlmopen",
                 [ENTRY_POINT, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK, guard_last=True),
             # From that hook, RTLD_DEFAULT finds the guard, which must not call the hook again.
-            Row("versions.%s-behind" % key, about + "from a hook preloaded behind the guard",
+            Row("versions.%s-after" % key, about + "from a hook preloaded after the guard",
                 [ENTRY_POINT, ABSOLUTE], CUDA, env=hook, own_preload=HOOK),
-            Row("versions.%s-behind-dlmopen" % key, about + "from such a hook of dlmopen",
+            Row("versions.%s-after-dlmopen" % key, about + "from such a hook of dlmopen",
                 [ENTRY_POINT, ABSOLUTE, "space=new"], CUDA, env=hook, own_preload=HOOK),
         ]
     ROWS += [
@@ -43,7 +43,7 @@ for version in ("old", "new"):
             env={"CG_VERSION": version, "CG_NAMES": "{driver}/libcuda.so.1"}),
         # As with dlsym, RTLD_NEXT from a library after the guard finds libc's dlopen, and no
         # library was opened before.
-        Row("limit.behind-" + version, "dlvsym(RTLD_NEXT) from a library behind the guard",
+        Row("limit.preload-after-" + version, "dlvsym(RTLD_NEXT) from a library after the guard",
             ["{programs}/entry_point_linked", "via=next", "version=" + version], worlds=DRIVEN,
             limit=True),
     ]

@@ -167,7 +167,7 @@ TEST(Config, Children_RootsNamespaceMustMatch) {
   EXPECT_FALSE(is_child(root, {.pid = 1, .pid_namespace = "pid:[4026531836]"}));
   EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = "pid:[4026531837]"}));
   EXPECT_TRUE(is_child(root, {.pid = 2, .pid_namespace = "pid:[4026531836]"}));
-  EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = {}})) << "nobody can tell";
+  EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
 }
 
 TEST(Config, Children_WithoutARootAllAreRestricted) {

@@ -555,9 +555,9 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
                   .stack = stack.get()};
   const auto by = [&] {
     write_denied(line(7), {7, {}, {}, attempt});
-    const std::string said = take();
-    const size_t start = said.find("asked by ");
-    return said.substr(start, said.find(");") - start);
+    const std::string printed = take();
+    const size_t start = printed.find("asked by ");
+    return printed.substr(start, printed.find(");") - start);
   };
   EXPECT_EQ(by(), "asked by ppo.py:159 through libc10_cuda.so");
   attempt.caller.module = "/usr/lib/libffi.so.8";
@@ -594,9 +594,9 @@ TEST_F(Message, Denied_NamesTheProgramIfALibraryForwardsTheCall) {
     write_denied(
         line(7),
         {7, {}, {}, {.api = "cuInit", .program = "./train\0-x\0"sv, .caller = {module, 16}}});
-    const std::string said = take();
-    const size_t start = said.find("asked by ");
-    return said.substr(start, said.find(");") - start);
+    const std::string printed = take();
+    const size_t start = printed.find("asked by ");
+    return printed.substr(start, printed.find(");") - start);
   };
   EXPECT_EQ(by("/opt/libcudart.so.12"), "asked by libcudart.so.12 in train");
   EXPECT_EQ(by("/opt/libfoo.so"), "asked by libfoo.so");

@@ -325,7 +325,7 @@ TEST(Unwind, DeepStackIsCut) {
   EXPECT_STREQ(stack.cut, "the stack is deeper");
 }
 
-TEST(Unwind, CircleEndsTheStack) {
+TEST(Unwind, CycleEndsTheStack) {
   MadeUpProcess process;
   process.add_function(0x13000, 0x100, {0x0e, 0, 0x90, 0});
   process.put_word(kStack, 0x13010);

@@ -27,7 +27,7 @@ extern char** environ;
 static __thread const char* g_label = "";
 static char g_self[4096];
 
-static void say(const char* name, const char* text) {
+static void print_value(const char* name, const char* text) {
   char line[kMostText + 256];
   const int size =
       snprintf(line, sizeof line, "%s%s%s=%s\n", g_label, *g_label == '\0' ? "" : ".", name, text);
@@ -39,7 +39,7 @@ static void print_status(const char* name, int status) {
   char text[32];
   snprintf(text, sizeof text, "%d",
            WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-  say(name, text);
+  print_value(name, text);
 }
 
 // Plug-ins in this program's directory take these steps.
@@ -67,7 +67,7 @@ static void load_plugin(struct plugin* plugin) {
   snprintf(slash + 1, 64, "%s", plugin->file);
   void* handle = dlopen(path, RTLD_NOW | plugin->mode);
   if (handle == NULL) {
-    say("plugin", dlerror());
+    print_value("plugin", dlerror());
   } else {
     plugin->step = (step_function)dlsym(handle, plugin->function);
   }
@@ -112,7 +112,7 @@ static void print_maps(void) {
     snprintf(last, sizeof last, "%s", path);
   }
   if (maps != NULL) fclose(maps);
-  say("maps", out.text);
+  print_value("maps", out.text);
 }
 
 // Holds up to eight opened libraries. Each is opened as often as lib.open requests it.
@@ -149,7 +149,7 @@ static int library_step(const char* name, const char* value) {
   } else {
     return 0;
   }
-  say(name, text);
+  print_value(name, text);
   return 1;
 }
 
@@ -183,11 +183,11 @@ static int general_step(const char* name, const char* value) {
     setenv(value, number, 1);
   } else if (strcmp(name, "getenv") == 0) {
     const char* found = getenv(value);
-    say(value, found == NULL ? "(unset)" : found);
+    print_value(value, found == NULL ? "(unset)" : found);
   } else if (strcmp(name, "pid") == 0) {
     char number[32];
     snprintf(number, sizeof number, "%d", (int)getpid());
-    say("pid", number);
+    print_value("pid", number);
   } else if (strcmp(name, "title") == 0) {
     wipe_title();
   } else if (strcmp(name, "maps") == 0) {
@@ -280,10 +280,10 @@ static int take_steps(char** step, char** last) {
     if (!driver_step(name, value, &out) && !nvml_step(name, value, &out) &&
         !runtime_step(name, value, &out) && !plugin_step(name, value, &out) &&
         !around_step(name, value, &out)) {
-      say("unknown", *step);
+      print_value("unknown", *step);
       return 2;
     }
-    say(name, out.text);
+    print_value(name, out.text);
   }
   return 0;
 }

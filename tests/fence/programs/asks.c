@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // asks STEP...: speaks to NVIDIA's driver, to a file of another kind.
-//   ask          RM_CONTROL, and says what it answers: "4711 ENODEV"
+//   ask          RM_CONTROL, and prints the answer: "4711 ENODEV"
 //   thread       the same from a thread: its process's number, as always
 //   loop=N       N times
 //   sizes=N      N sizes of it, as versions of the driver have them
@@ -29,7 +29,7 @@ static int ask(unsigned long request) {
   return ioctl(file, request, NULL) == 0 ? 0 : errno;
 }
 
-static void* say(void* unused) {
+static void* print_answer(void* unused) {
   printf("%d %s\n", (int)getpid(), strerrorname_np(ask(RM_CONTROL)));
   fflush(stdout);
   return unused;
@@ -60,10 +60,10 @@ int main(int count, char** words) {
   for (int i = 1; i < count; ++i) {
     const char* step = words[i];
     if (strcmp(step, "ask") == 0) {
-      say(NULL);
+      print_answer(NULL);
     } else if (strcmp(step, "thread") == 0) {
       pthread_t thread;
-      if (pthread_create(&thread, NULL, say, NULL) != 0) return 3;
+      if (pthread_create(&thread, NULL, print_answer, NULL) != 0) return 3;
       pthread_join(thread, NULL);
     } else if (strncmp(step, "loop=", 5) == 0) {
       for (int n = number(step); n > 0; --n) {

@@ -12,7 +12,7 @@ static long call(long number, long first, long second, long third) {
   return answer;
 }
 
-static void say(const char* text) {
+static void print(const char* text) {
   long length = 0;
   while (text[length] != 0) ++length;
   call(kWrite, 1, (long)text, length);
@@ -30,11 +30,11 @@ __attribute__((used)) void begin(long* stack) {
   const long file = call(kOpen, (long)words[1], kReadWrite, 0);
   for (long i = 2; i < stack[0]; ++i) {
     const long answer = call(kIoctl, file, (long)from_hex(words[i]), 0);
-    say(words[i]);
-    say(answer == 0     ? " 0\n"
-        : answer == -25 ? " ENOTTY\n"
-        : answer == -19 ? " ENODEV\n"
-                        : " other\n");
+    print(words[i]);
+    print(answer == 0     ? " 0\n"
+          : answer == -25 ? " ENOTTY\n"
+          : answer == -19 ? " ENODEV\n"
+                          : " other\n");
   }
   call(kExit, 0, 0, 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wants to be told of a system call of its own, as container runtimes do (SECCOMP_RET_USER_NOTIF):
-// "listens", or the error.
+// Installs a listener for a system call of its own, as container runtimes do
+// (SECCOMP_RET_USER_NOTIF). Prints "listens", or the error.
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

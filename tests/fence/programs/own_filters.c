@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that uses seccomp for itself: what it is told, and what one of NVIDIA's requests
-// answers then.
+// A program that uses seccomp for itself. Prints the result of its calls, and then the answer to
+// one of NVIDIA's requests.
 //   many N     N filters that let everything pass
 //   all        one for all of its threads (SECCOMP_FILTER_FLAG_TSYNC)
 //   refuse     one that answers EACCES to every ioctl
@@ -53,7 +53,7 @@ static void* other_thread(void* unused) {
   return NULL;
 }
 
-static void told(const char* what, int result) {
+static void print_result(const char* what, int result) {
   printf("%s=%s ", what, result >= 0 ? "yes" : strerrorname_np(errno));
 }
 
@@ -64,22 +64,22 @@ int main(int count, char** words) {
   if (strcmp(what, "many") == 0) {
     int result = 0;
     for (int i = 0; i < atoi(words[2]) && result == 0; ++i) result = put_up(SECCOMP_RET_ALLOW, 0);
-    told(what, result);
+    print_result(what, result);
   } else if (strcmp(what, "all") == 0) {
     pthread_t thread;
     pthread_barrier_init(&g_barrier, NULL, 2);
     pthread_create(&thread, NULL, other_thread, NULL);
     pthread_barrier_wait(&g_barrier);
-    told(what, put_up(SECCOMP_RET_ALLOW, SECCOMP_FILTER_FLAG_TSYNC));
+    print_result(what, put_up(SECCOMP_RET_ALLOW, SECCOMP_FILTER_FLAG_TSYNC));
     pthread_barrier_wait(&g_barrier);
     pthread_join(thread, NULL);
     printf("other=%s ", g_other_thread);
   } else if (strcmp(what, "refuse") == 0) {
-    told(what, put_up(SECCOMP_RET_ERRNO | EACCES, 0));
+    print_result(what, put_up(SECCOMP_RET_ERRNO | EACCES, 0));
   } else if (strcmp(what, "listener") == 0) {
-    // Nobody reads from it: what it is asked is closed with it, and answered ENOSYS.
+    // No process reads from it. After close(), the kernel answers ENOSYS.
     const int file = put_up(SECCOMP_RET_USER_NOTIF, SECCOMP_FILTER_FLAG_NEW_LISTENER);
-    told(what, file);
+    print_result(what, file);
     if (file >= 0) close(file);
   } else {
     // In a child, which may do no more than leave.
@@ -93,7 +93,7 @@ int main(int count, char** words) {
     int error = 0;
     read(ends[0], &error, sizeof error);
     errno = error;
-    told(what, error == 0 ? 0 : -1);
+    print_result(what, error == 0 ? 0 : -1);
   }
   printf("request=%s\n", ask());
   return 0;

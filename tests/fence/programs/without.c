@@ -12,7 +12,7 @@
 //   clone     clone(2), by which fork(3) starts a process
 //   wait4     wait4(2)
 //   readv     process_vm_readv(2)
-// "busy": somebody else has the one listener that there can be.
+// "busy": another process has the only listener that there can be.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>

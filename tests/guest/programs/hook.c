@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Another preloaded library that hooks dlopen, dlmopen and cuInit's neighbours as tools do: it
-// counts and goes on to the next definition. HOOK_TAG tells two of them apart.
+// counts and goes on to the next definition. HOOK_TAG distinguishes two of them.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

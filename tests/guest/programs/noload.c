@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// noload [STEP...]: "?NAME" asks for a library with RTLD_NOLOAD, "NAME" loads it; says what it got.
+// noload [STEP...]: "?NAME" asks for a library with RTLD_NOLOAD, "NAME" loads it. Prints
+// what it got.
 #include <dlfcn.h>
 #include <stdio.h>
 

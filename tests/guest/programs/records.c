@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Touches everything there is to touch, in THREADS threads at once. argv: THREADS, more is ignored.
+// Makes an attempt of each kind in THREADS threads at once. argv: THREADS, more is ignored.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 static pthread_barrier_t g_start;
 
-static void* touch_all(void* unused) {
+static void* attempt_all(void* unused) {
   static const char* const kInits[][2] = {{"libcuda.so.1", "cuInit"},
                                           {"libnvidia-ml.so.1", "nvmlInit"},
                                           {"libnvidia-ml.so.1", "nvmlInit_v2"},
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   pthread_t threads[64];
   if (count > 64) return 2;
   pthread_barrier_init(&g_start, NULL, (unsigned)count);
-  for (int i = 0; i < count; ++i) pthread_create(&threads[i], NULL, touch_all, NULL);
+  for (int i = 0; i < count; ++i) pthread_create(&threads[i], NULL, attempt_all, NULL);
   for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
   int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
   printf("touches=%d\n", touches ? touches() : -1);

@@ -5,8 +5,8 @@
 //   touch:NAME         the same with the library NAME
 //   load:NAME          dlopen(NAME) alone
 //   grab, libc:NAME    get hold of libc's own dlopen; touch:NAME by it
-//   touches            what cudaguard_touches() says
-//   watch, watch:PATH  what cudaguard_watch(NULL), cudaguard_watch(PATH) says
+//   touches            what cudaguard_touches() returns
+//   watch, watch:PATH  what cudaguard_watch(NULL), cudaguard_watch(PATH) returns
 //   fork, end          what lies between is done in a child that is waited for
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
 //   memory:KIB         that much more address space from now on; "max": as much as allowed
@@ -34,7 +34,7 @@ typedef void* (*open_function)(const char*, int);
 static int g_results = 1;
 static open_function g_libc_dlopen;
 
-__attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
+__attribute__((format(printf, 1, 2))) static void print_line(const char* format, ...) {
   char text[4096];
   va_list arguments;
   va_start(arguments, format);
@@ -43,23 +43,23 @@ __attribute__((format(printf, 1, 2))) static void say(const char* format, ...) {
   if (length > 0 && write(g_results, text, (size_t)length) != length) _exit(90);
 }
 
-static void touch_by(open_function open_it, const char* key, const char* library,
-                     const char* function) {
+static void attempt_by(open_function open_it, const char* key, const char* library,
+                       const char* function) {
   void* handle = open_it(library, RTLD_NOW);
   if (handle == NULL) {
-    say("%s=unavailable\n", key);
+    print_line("%s=unavailable\n", key);
     return;
   }
   int (*call)(unsigned) = (int (*)(unsigned))dlsym(handle, function);
   if (call == NULL) {
-    say("%s=no-symbol\n", key);
+    print_line("%s=no-symbol\n", key);
     return;
   }
-  say("%s=%d\n", key, call(0));
+  print_line("%s=%d\n", key, call(0));
 }
 
-static void touch(const char* key, const char* library, const char* function) {
-  touch_by(dlopen, key, library, function);
+static void attempt(const char* key, const char* library, const char* function) {
+  attempt_by(dlopen, key, library, function);
 }
 
 static void grab(void) {
@@ -104,23 +104,23 @@ static const char* after(const char* step, const char* prefix) {
 static void one(char* step) {
   const char* rest;
   if (strcmp(step, "touch") == 0) {
-    touch("cuInit", "libcuda.so.1", "cuInit");
+    attempt("cuInit", "libcuda.so.1", "cuInit");
   } else if (strcmp(step, "nvml") == 0) {
-    touch("nvmlInit_v2", "libnvidia-ml.so.1", "nvmlInit_v2");
+    attempt("nvmlInit_v2", "libnvidia-ml.so.1", "nvmlInit_v2");
   } else if ((rest = after(step, "touch:"))) {
-    touch("cuInit", rest, "cuInit");
+    attempt("cuInit", rest, "cuInit");
   } else if ((rest = after(step, "load:"))) {
-    say("load=%s\n", dlopen(rest, RTLD_LAZY) ? "ok" : "failed");
+    print_line("load=%s\n", dlopen(rest, RTLD_LAZY) ? "ok" : "failed");
   } else if (strcmp(step, "grab") == 0) {
     grab();
   } else if ((rest = after(step, "libc:"))) {
-    touch_by(g_libc_dlopen, "cuInit", rest, "cuInit");
+    attempt_by(g_libc_dlopen, "cuInit", rest, "cuInit");
   } else if (strcmp(step, "touches") == 0) {
     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
-    say("touches=%d\n", touches ? touches() : -1);
+    print_line("touches=%d\n", touches ? touches() : -1);
   } else if (strcmp(step, "watch") == 0 || (rest = after(step, "watch:")) != NULL) {
     int (*watch)(const char*) = (int (*)(const char*))dlsym(RTLD_DEFAULT, "cudaguard_watch");
-    say("watch=%d\n", watch ? watch(step[5] == ':' ? step + 6 : NULL) : -2);
+    print_line("watch=%d\n", watch ? watch(step[5] == ':' ? step + 6 : NULL) : -2);
   } else if ((rest = after(step, "setenv:"))) {
     if (putenv((char*)rest) != 0) exit(91);
   } else if ((rest = after(step, "unsetenv:"))) {
@@ -134,7 +134,7 @@ static void one(char* step) {
   } else if ((rest = after(step, "close:"))) {
     close(atoi(rest));
   } else if ((rest = after(step, "print:"))) {
-    say("%s\n", rest);
+    print_line("%s\n", rest);
   } else if ((rest = after(step, "open:"))) {
     char* letters = strrchr(step, ':');
     *letters++ = '\0';
@@ -148,7 +148,7 @@ static void one(char* step) {
     if (g_results < 0) exit(95);
     close(file);
   } else {
-    say("unknown step: %s\n", step);
+    print_line("unknown step: %s\n", step);
     exit(96);
   }
 }
@@ -165,8 +165,8 @@ static char** run(char** step) {
       exit(0);
     }
     int status = 0;
-    if (waitpid(child, &status, 0) != child || status != 0) say("child-status=%d\n", status);
-    say("child=%d\n", (int)child);
+    if (waitpid(child, &status, 0) != child || status != 0) print_line("child-status=%d\n", status);
+    print_line("child=%d\n", (int)child);
     for (int depth = 0; step[1] != NULL; ++step) {
       if (strcmp(step[1], "fork") == 0) ++depth;
       if (strcmp(step[1], "end") == 0 && depth-- == 0) {

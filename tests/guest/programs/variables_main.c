@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// variables_main LIBRARY: loads it and says what its plugin_begin returns. -DLINKED: is linked to
+// variables_main LIBRARY: loads it and prints what its plugin_begin returns. -DLINKED: is linked to
 // it; -DIMPORTS: is bound to cuInit at its start, if there is one.
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Many threads make the first call of a process and print the answer that each of them got.
-//   racers THREADS DOORS    thread i uses entry point i of DOORS, which is repeated:
+//   racers THREADS ENTRY_POINTS    thread i uses entry point i of ENTRY_POINTS, repeated:
 //     o  the driver by dlopen and dlsym      p  the same through cuGetProcAddress_v2
 //     n  NVML by dlopen and dlsym            r  the runtime that this program is linked to
 //     l  the driver that it is linked to     m  NVML that it is linked to (both with LINKED)

@@ -70,7 +70,7 @@ def generator(both, depth):
             yield call(0)
 
 
-class Touches:
+class Attempts:
     def __init__(self, times):
         self.times = times
         self.watch = ctypes.CDLL(None).cudaguard_watch
@@ -100,7 +100,7 @@ class Touches:
         worker.start()
         worker.join()
         self.run(1)  # the same in the main thread
-        say(seen)
+        print_json(seen)
 
     def from_threads(self):
         stacks = {}
@@ -124,7 +124,7 @@ class Touches:
             each.start()
         for each in threads:
             each.join()
-        say(stacks)
+        print_json(stacks)
 
     def from_children(self):
         for _ in range(self.times):
@@ -132,23 +132,23 @@ class Touches:
             if pid == 0:
                 for call in self.both[0]:
                     call(0)
-                say([os.getpid(), seen[0]])
+                print_json([os.getpid(), seen[0]])
                 os._exit(0)
             if os.waitpid(pid, 0)[1] != 0:
                 os._exit(1)
 
 
-def say(what):
+def print_json(what):
     os.write(1, (json.dumps(what) + "\n").encode())
 
 
 def main():
     sys.setswitchinterval(1e-5)
-    touches = Touches(int(sys.argv[1]))
+    attempts = Attempts(int(sys.argv[1]))
     others = [threading.Thread(target=each) for each in (collect, collect, execute, look)]
     for each in others:
         each.start()
-    touches.run_all(sys.argv[2] if len(sys.argv) > 2 else "")
+    attempts.run_all(sys.argv[2] if len(sys.argv) > 2 else "")
     end.set()
     for each in others:
         each.join()

@@ -568,14 +568,14 @@ def forked_in_thread(calls):
         if pid == 0:
             for call in calls.both:
                 call(0)
-            say("forked_in_thread")
+            print_rows("forked_in_thread")
             os._exit(0)
         os.waitpid(pid, 0)
 
     worker = threading.Thread(target=run)
     worker.start()
     worker.join()
-    return "said"
+    return "printed"
 
 
 @case
@@ -618,10 +618,10 @@ def at_exit(calls):
     def last():
         for call in calls.both:
             call(0)
-        say("at_exit")
+        print_rows("at_exit")
 
     atexit.register(last)
-    return "said"
+    return "printed"
 
 
 @alone
@@ -640,7 +640,7 @@ def finalizing(calls):
     def run():
         for call, more in ((note, ()), (calls.helper.call_when, words)):
             if more:
-                say("finalizing")
+                print_rows("finalizing")
             call(calls.address, *more)
 
     words = ctypes.byref(go), ctypes.byref(state)
@@ -649,7 +649,7 @@ def finalizing(calls):
     while state.value == 0:
         time.sleep(0.001)
     sys.modules["cg_last"] = Last()
-    return "said"
+    return "printed"
 
 
 @alone
@@ -674,22 +674,22 @@ for call in (note, ctypes.CDLL("libcuda.so.1").cuInit):
         problem = interpreters.exec(made, code)
         if problem is not None:
             os.write(2, str(problem.formatted).encode())
-            return "said"
+            return "printed"
     else:
         import _xxsubinterpreters as interpreters
         # In 3.12, ctypes cannot be loaded if the subinterpreter has another GIL.
         options = {"isolated": False} if sys.version_info >= (3, 12) else {}
         interpreters.run_string(interpreters.create(**options), code)
-    return "said"
+    return "printed"
 
 
-def say(name):
+def print_rows(name):
     os.write(1, (json.dumps([name, os.getpid(), seen]) + "\n").encode())
 
 
 def run(name, function, calls):
-    if function(calls) != "said":
-        say(name)
+    if function(calls) != "printed":
+        print_rows(name)
 
 
 def main():

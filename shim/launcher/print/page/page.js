@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the JSON document that is in the page: verify's, or the one that page.cpp writes of records.
+// Draws the JSON document that is in the page. verify has written it, or page.cpp from records.
 // Anyone can forge a record, so every text of the document becomes a text node and nothing else.
 "use strict";
 {
   const CARDS = 40; // places with attempts
   const CALLS = 20; // of one place
   const FRAMES = 64; // of one stack
-  const FOLDED_FRAMES = 5; // so many frames in a row that are not the user's code are folded
+  const FOLDED_FRAMES = 5; // this many consecutive frames of libraries are folded
   const TABLE_ROWS = 100;
   const RANGES = 8; // of process ids in one cell
-  const TREE_ROWS = 300; // that can be seen at once
-  const FOLDED_ROWS = 600; // that can be unfolded, all together
-  const GROUP_ROWS = 64; // of these in one group
-  const PLAIN_ROWS = 24; // children of one process that neither attempted anything nor are unguarded
-  const ALIKE = 3; // so many siblings that look alike become one row
+  const TREE_ROWS = 300; // rows that are visible at first
+  const FOLDED_ROWS = 600; // rows that the user can unfold in the whole tree
+  const GROUP_ROWS = 64; // rows that the user can unfold in one group
+  const PLAIN_ROWS = 24; // guarded children without an attempt, for each process
+  const ALIKE = 3; // this many siblings that look alike become one row
   const MARK_SLOTS = 200; // in one row
   const CHIPS = 8; // in one row
   const TREE_OF_RECORDS = 500; // processes of records that are drawn as a tree
@@ -28,8 +28,8 @@
 
   // --- Elements ----------------------------------------------------------------------------------
 
-  // A text as it can be read: a character that has no width or turns the direction becomes its
-  // number, as in ⟨U+202E⟩.
+  // Returns the text in a readable form. A character that has no width or changes the direction
+  // becomes its number, as in ⟨U+202E⟩.
   function readable(text, most = 300) {
     const cut = text.length > most;
     if (cut) text = text.slice(0, most).replace(/[\ud800-\udbff]$/, "") + "…";
@@ -48,8 +48,8 @@
     return element;
   }
 
-  // make("p.note", …): an element with this class. An object in front of the children has its
-  // attributes.
+  // make("p.note", …) returns an element with this class. If the first child is a plain object, it
+  // has the attributes.
   function make(name, ...children) {
     const [tag, ...classes] = name.split(".");
     const element = document.createElement(tag);
@@ -99,7 +99,7 @@
     return new Date(Math.min(seconds, LAST_YEAR) * 1000).toISOString().slice(0, 19).replace("T", " ");
   }
 
-  // "3, 7–12 and 4 more".
+  // Returns numbers as ranges, for example "3, 7–12 and 4 more".
   function rangesOf(numbers) {
     numbers = [...numbers].sort((a, b) => a - b);
     const parts = [];
@@ -125,13 +125,13 @@
   function baseName(path) {
     return path.slice(path.lastIndexOf("/") + 1);
   }
-  // The path, with its last part on its own.
+  // Returns the directory of a path as an element, and its last part.
   function pathOf(path) {
     const directory = path.slice(0, path.length - baseName(path).length);
     return [directory === "" ? null : make("span.directory", directory), baseName(path)];
   }
 
-  // --- What the document says --------------------------------------------------------------------
+  // --- The data of the document ------------------------------------------------------------------
 
   const isIoctl = (call) => call.api === "ioctl";
   const isFailing = (attempt) => isVerdict && attempt.fails;
@@ -141,15 +141,15 @@
       || "unknown";
   const namesOf = (words) => words.map((word) => NAMES[word]);
 
-  // Places with their calls, in the order of the page: those that fail the run, and the most
-  // frequent ones, first.
+  // The places with their calls, in the order of the page. For verify, the places that fail the run
+  // come first; for records, the most frequent ones.
   const attempts = data.places.map((place) =>
     ({ ...place, calls: place.touchers.map((i) => data.touchers[i]) }));
   if (isVerdict) attempts.sort((a, b) => b.fails - a.fails);
   else attempts.sort((a, b) => b.processes.length - a.processes.length);
   const cards = attempts.slice(0, CARDS);
 
-  // Rows of processes that look alike, each with what `key` tells apart.
+  // Groups processes that look alike and have the same `key` into rows.
   function rowsOf(list, key) {
     const rows = new Map();
     for (const process of list) {
@@ -165,7 +165,7 @@
     return [...rows.values()];
   }
   const valuesOf = (row, field) => new Set(row.list.map((one) => one[field] ?? ""));
-  // Process ids of several hosts say nothing.
+  // Process ids of several hosts have no common meaning.
   const pidsOf = (row) =>
     valuesOf(row, "host").size > 1 ? "" : rangesOf(row.list.map((one) => one.pid));
   function oneOrMany(values, word) {
@@ -249,11 +249,11 @@
     make("ol.frames", shown), leftOut(frames.length - shown.length, "more frame"));
   }
 
-  function whose(attempt) {
+  function processesOf(attempt) {
     const listed = attempt.processes.filter((i) => i < processes.length).map((i) => processes[i]);
     const rows = rowsOf(listed, () => "");
     const title = `In ${counted(attempt.processes.length, "process")}`;
-    const list = make("ul.whose", rows.slice(0, TABLE_ROWS).map((row) =>
+    const list = make("ul.commands", rows.slice(0, TABLE_ROWS).map((row) =>
       make("li", alike(row.command, row.list.length), " ", make("span.pid", pidsOf(row)))));
     return [rows.length > 3 ? make("details", make("summary", title), list) : [make("h4", title), list],
       leftOut(rows.length - TABLE_ROWS, "more command"),
@@ -266,7 +266,7 @@
     if (isFailing(attempt)) return make("strong.tag.fail", "not allowed");
     const refused = attempt.calls.every((one) => one.denied);
     const kind = refused ? "strong.tag" : "strong.tag.warn";
-    if (!isVerdict) return make(kind, refused ? "refused" : "let through");
+    if (!isVerdict) return make(kind, refused ? "refused" : "allowed");
     return make(kind, isDenied(attempt) ? "allowed" : "not denied");
   }
 
@@ -276,7 +276,7 @@
     }
     return [code(call.api + (call.object === null ? "" : `("${call.object}")`)),
       call.library !== "" && [" from ", code(call.library)],
-      call.denied ? ", refused" : ", let through"];
+      call.denied ? ", refused" : ", allowed by the guard"];
   }
   const whenOf = (attempt) => isVerdict ? `${duration(attempt.first - start)} after the start`
     : `at ${dateOf(attempt.first)} UTC`;
@@ -299,7 +299,7 @@
       make("h3", make("span.chip", i + 1), " ", nameOf(attempt)), " ", verdictOf(attempt),
       calls.map((call, n) => make("p", callOf(call), n === 0 && first)),
       leftOut(attempt.calls.length - calls.length, "more call"),
-      stacksOf(calls), whose(attempt));
+      stacksOf(calls), processesOf(attempt));
   }
 
   function attemptSection() {
@@ -332,7 +332,7 @@
       nodes.set(pid, one);
       if (ppid !== 0) one.ppid = ppid;
       if (command !== "") one.command = command;
-      lived(one, first ?? 0, last ?? 0);
+      extendLifetime(one, first ?? 0, last ?? 0);
       return one;
     };
     if (isVerdict) {
@@ -362,13 +362,13 @@
     return nodes;
   }
 
-  function lived(node, from, to) {
+  function extendLifetime(node, from, to) {
     if (from > 0) node.first = node.first > 0 ? Math.min(node.first, from) : from;
     node.last = Math.max(node.last, from, to);
   }
 
-  // Hangs each process below its parent and returns the roots. Parents are known by their numbers,
-  // which anyone can forge: a circle hangs from its first process.
+  // Attaches each process to its parent and returns the roots. Anyone can forge a parent's process
+  // id, so there may be a cycle. The first process of a cycle becomes a root.
   function linked(nodes) {
     const order = [...nodes.values()].sort((a, b) => a.first - b.first || a.pid - b.pid);
     const children = new Map(order.map((one) => [one, []]));
@@ -379,29 +379,29 @@
       else roots.push(one);
     }
     const taken = new Set(roots);
-    const fromAbove = [...roots];
+    const topDown = [...roots];
     for (let done = 0, next = 0; done < order.length; ++done) {
-      if (done === fromAbove.length) { // only circles are left
+      if (done === topDown.length) { // only cycles are left
         while (taken.has(order[next])) ++next;
         taken.add(order[next]);
         roots.push(order[next]);
-        fromAbove.push(order[next]);
+        topDown.push(order[next]);
       }
-      for (const child of children.get(fromAbove[done])) {
+      for (const child of children.get(topDown[done])) {
         if (taken.has(child)) continue;
         taken.add(child);
-        fromAbove[done].children.push(child);
-        fromAbove.push(child);
+        topDown[done].children.push(child);
+        topDown.push(child);
       }
     }
     const kinds = new Map();
-    for (const one of fromAbove.reverse()) lookAt(one, kinds);
+    for (const one of topDown.reverse()) summarise(one, kinds);
     return roots;
   }
 
-  // Counts what is below a process and gives it a `kind`, the same for all that look alike with
-  // what is below them. Its children have been looked at.
-  function lookAt(node, kinds) {
+  // Counts the descendants of a process and gives it a `kind`. Processes that look alike, as do
+  // their descendants, have the same kind. The caller has summarised the children before.
+  function summarise(node, kinds) {
     node.notable = node.guard === "not" || node.attempts.length > 0;
     const below = new Set();
     for (const child of node.children) {
@@ -434,18 +434,18 @@
     }
     function axis(step) {
       const lane = make("span.lane");
-      for (let i = 0; i * step <= all * 0.88; ++i) { // a tick at the end would reach out
+      for (let i = 0; i * step <= all * 0.88; ++i) { // a tick at the end would exceed the page
         const at = i * step;
         const text = i === 0 ? "0" : at < 1 || at > 59.5 ? duration(at) : `${Math.round(at)} s`;
         lane.append(styled(make("span", text), { left: percent(at / all) }));
       }
-      return make("div.row.axis", { "aria-hidden": "true" }, make("span.who"), make("span.took"), lane);
+      return make("div.row.axis", { "aria-hidden": "true" }, make("span.name"), make("span.duration"), lane);
     }
 
     function chips(node, links) {
       const numbers = [...new Set(node.attempts.map((one) => one.number))].sort((a, b) => a - b)
         .filter((number) => number < cards.length).slice(0, CHIPS);
-      // In a summary, which is a button, they are no links.
+      // A summary is a button, so its chips are no links.
       return numbers.map((number) => links
         ? make("a.chip", { href: `#t${number + 1}`, "aria-label": `attempt ${number + 1}` }, number + 1)
         : make("span.chip", number + 1));
@@ -466,13 +466,13 @@
     }
     function row(node, count, depth, tag) {
       return styled(make(`${tag}.row${count > 1 ? ".many" : ""}`,
-        make("span.who", count > 1 && make("span.count", `${grouped(count)} ×`),
+        make("span.name", count > 1 && make("span.count", `${grouped(count)} ×`),
           code(node.command || "unknown"), count === 1 && make("span.pid", node.pid),
           count > 1 && node.below > 0 && make("span.pid", "with children"),
           node.driver ? make("strong.tag.fail", "unguarded, has the driver")
             : node.guard === "not" && make("strong.tag.warn", "unguarded"),
           chips(node, count === 1)),
-        make("span.took", node.last > node.first && duration(node.last - node.first)),
+        make("span.duration", node.last > node.first && duration(node.last - node.first)),
         make("span.lane", { "aria-hidden": "true" }, node.first > 0 && bar(node), marks(node))),
       { "--d": Math.min(depth, 9) });
     }
@@ -492,7 +492,7 @@
       }
       for (const node of group) {
         all.command = inCommon(all.command, node.command);
-        lived(all, node.first, node.last);
+        extendLifetime(all, node.first, node.last);
       }
       const summary = row(all, group.length, depth, "summary");
       const outside = rows;
@@ -502,12 +502,12 @@
       folded = rows;
       rows = outside;
       return make("li", make("details", summary,
-        make("ul", members, rest_of(group.slice(shown.length), depth + 1))));
+        make("ul", members, restOf(group.slice(shown.length), depth + 1))));
     }
-    function rest_of(group, depth) {
+    function restOf(group, depth) {
       const count = group.reduce((sum, node) => sum + 1 + node.below, 0);
       return count > 0 && make("li.left", styled(make("div.row",
-        make("span.who", `and ${counted(count, "more process")}, not shown`)), { "--d": Math.min(depth, 9) }));
+        make("span.name", `and ${counted(count, "more process")}, not shown`)), { "--d": Math.min(depth, 9) }));
     }
     function list(siblings, depth) {
       const groups = new Map();
@@ -527,7 +527,7 @@
           items.push(group.length < ALIKE ? group.map((node) => one(node, depth)) : many(group, depth));
         }
       }
-      return make("ul", items, rest_of(left, depth));
+      return make("ul", items, restOf(left, depth));
     }
 
     const step = ticks();
@@ -586,7 +586,7 @@
     const rows = tree.unguarded.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(code(one.command)),
       make("td.number", one.pid), make("td", one.reason, one.has_driver && [" ",
         make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
-          one.fails ? ": counts as touched" : ", allowed")])));
+          one.fails ? ": counts as a CUDA attempt" : ", allowed")])));
     const part = section("Coverage",
       make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen. ", tree.traced
           ? ["cudaguard checked every exec (", code("--trace"), ")."]

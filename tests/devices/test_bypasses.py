@@ -18,7 +18,7 @@ class Copy:
     """The guard and its libraries in a separate directory, where a test may break them."""
 
     def __init__(self, case):
-        self.directory = tempfile.mkdtemp(prefix="cg-around-")
+        self.directory = tempfile.mkdtemp(prefix="cg-bypass-")
         case.addCleanup(shutil.rmtree, self.directory)
         self.guard = harness.copy_install(os.path.join(self.directory, "lib"))
 
@@ -131,7 +131,7 @@ class Paths(box.Case):
         """/etc/alternatives/nvidia--libcuda.so.1-x86_64-linux-gnu is the link to which the usual
         name links. If the driver is bound early, it keeps to the list, but the proxy's answers show
         which way the call took."""
-        directory = tempfile.mkdtemp(prefix="cg-around-")
+        directory = tempfile.mkdtemp(prefix="cg-bypass-")
         self.addCleanup(shutil.rmtree, directory)
         link = os.path.join(directory, "nvidia--libcuda.so.1-x86_64-linux-gnu")
         os.symlink(os.path.join(harness.FAKES, "lazy", "libcuda.so.1"), link)
@@ -299,8 +299,8 @@ class Versions(box.Case):
             for version in ("old", "new"):
                 more = {"CG_HOOK": where, "CG_HOOK_VERSION": version}
                 for about, name, preload in (
-                        ("in front", "open", (self.HOOK, harness.GUARD)),
-                        ("behind", "open", (harness.GUARD, self.HOOK)),
+                        ("before", "open", (self.HOOK, harness.GUARD)),
+                        ("after", "open", (harness.GUARD, self.HOOK)),
                         ("the program's own", "open_own", (harness.GUARD,))):
                     with self.subTest(hook=about, **more):
                         unguarded = [path for path in preload if path != harness.GUARD]

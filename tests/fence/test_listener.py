@@ -26,7 +26,7 @@ REQUEST = "\n  around the guard\n    asked    ioctl " + RM_CONTROL + " to NVIDIA
 NOT_KNOWN = "ioctls that the fence refuses are not reported: "
 ANOTHER = NOT_KNOWN + "this command is already under a fence"
 NOBODY = 65534
-TOUCHES = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+ATTEMPT = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
 PATIENCE = 60  # seconds, then something hangs
 
 
@@ -36,19 +36,19 @@ class Case(fence.Case):
         self.document = None
 
     def verify(self, *words, options=(), rc=1, **more):
-        """(done, what it says: {object: {numbers of processes}})"""
+        """Returns (done, what it reports: {object: {process ids}})."""
         path = self.path("verify.json")
         done = self.start("verify", "--json", path, *options, "--", *words, **more)
         self.assertEqual(done.returncode, rc, done)
         with open(path, encoding="utf-8") as stream:
             self.document = json.load(stream)
         processes = self.document["processes"]
-        told = {}
+        reported = {}
         for one in self.document["touchers"]:
             if one["api"] == "ioctl":
-                numbers = told.setdefault(one["object"], set())
+                numbers = reported.setdefault(one["object"], set())
                 numbers.update(processes[number]["pid"] for number in one["processes"])
-        return done, told
+        return done, reported
 
     def asked(self, done, answer="ENODEV"):
         """The numbers of the processes that were answered so; none was otherwise."""
@@ -70,30 +70,30 @@ class Case(fence.Case):
             jsonschema.Draft202012Validator(json.load(stream)).validate(document)
 
 
-class Told(Case):
+class Outputs(Case):
     """Each kind of output reports the process in its own words."""
 
     def test_verify_reports_the_process_and_its_ioctl(self):
         """The control: other ioctls are no CUDA attempt, and without a fence verify reports
         nothing."""
-        done, told = self.verify(ASKS, "ask")
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done, reported = self.verify(ASKS, "ask")
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process" + REQUEST +
                       "    process  asks_static ask (%d)\n" % next(iter(self.asked(done))),
                       done.stderr)
         self.assertIn(": it is a static executable\n", done.stderr)
         requests = [fence.program("requests_static"), "/dev/null", *fence.OTHERS]
         self.assertEqual(self.verify(*requests, rc=0)[1], {})
-        done, told = self.verify(ASKS, "ask", options=["--fence=off"], rc=0)
-        self.assertEqual((told, self.document["tree"]["doubts"]), ({}, []))
+        done, reported = self.verify(ASKS, "ask", options=["--fence=off"], rc=0)
+        self.assertEqual((reported, self.document["tree"]["doubts"]), ({}, []))
         self.asked(done, "ENOTTY")
 
     def test_each_nvidia_ioctl_is_reported_by_its_name(self):
         requests = [fence.program("requests_static"), "/dev/null", *fence.NVIDIA]
-        done, told = self.verify(*requests)
-        self.assertEqual([int(name.split()[0], 16) for name in told],
+        done, reported = self.verify(*requests)
+        self.assertEqual([int(name.split()[0], 16) for name in reported],
                          [int(one, 16) for one in fence.NVIDIA], done)
-        self.assertEqual([name.split()[1] for name in told],
+        self.assertEqual([name.split()[1] for name in reported],
                          ["RM_CONTROL", "SYS_PARAMS", "CHECK_VERSION_STR", "CARD_INFO",
                           "UVM_INITIALIZE"])
 
@@ -135,8 +135,8 @@ class Told(Case):
         self.assertIn("no process was seen to ask", done.stderr)
 
     def test_allow_and_deny_apply_to_ioctls(self):
-        done, told = self.verify(ASKS, "ask", options=["--allow", "asks_*"], rc=0)
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done, reported = self.verify(ASKS, "ask", options=["--allow", "asks_*"], rc=0)
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         self.assertIn("PASS: no CUDA use except in 1 allowed process (1 process checked)\n"
                       "  allowed: around the guard\n    asked    ioctl ",
                       done.stderr)
@@ -157,36 +157,36 @@ class Told(Case):
                             for name in ("libnvidia-ml.so.1", "libnvidia-ml.so.2", "libother.so"))
         unguarded = ["env", "-i", LOADS]
         by_nvml = RM_CONTROL + " (NVML)"
-        done, told = self.verify(*unguarded, nvml, rc=0)
-        self.assertEqual(set(told), {by_nvml})
+        done, reported = self.verify(*unguarded, nvml, rc=0)
+        self.assertEqual(set(reported), {by_nvml})
         self.assertIn("\n  NVML was asked by 1 process: around the guard (not denied); ", done.stderr)
         self.verify(*unguarded, nvml, options=["--deny=nvml"])
-        done, told = self.verify(*unguarded, nvml, other)
-        self.assertEqual(set(told), {by_nvml, RM_CONTROL})
-        _, told = self.verify(*unguarded, "map=" + self.path("libnvidia-ml.so.1"), other)
-        self.assertEqual(set(told), {RM_CONTROL})
-        _, told = self.verify(*unguarded, uvm)
-        self.assertFalse([one for one in told if "NVML" in one], told)
+        done, reported = self.verify(*unguarded, nvml, other)
+        self.assertEqual(set(reported), {by_nvml, RM_CONTROL})
+        _, reported = self.verify(*unguarded, "map=" + self.path("libnvidia-ml.so.1"), other)
+        self.assertEqual(set(reported), {RM_CONTROL})
+        _, reported = self.verify(*unguarded, uvm)
+        self.assertFalse([one for one in reported if "NVML" in one], reported)
 
 
 class Programs(Case):
     """The kind of process makes no difference."""
 
     def test_ioctls_of_several_threads_make_one_record(self):
-        done, told = self.verify(ASKS, "thread", "thread", "ask")
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done, reported = self.verify(ASKS, "thread", "thread", "ask")
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         self.assertEqual(self.document["records"]["read"], 1)
 
     def test_each_program_of_a_process_is_reported(self):
-        """Each is told; the number stays."""
-        done, told = self.verify(ASKS, "ask", "exec", "ask")
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        """The process id stays the same, and each program is reported."""
+        done, reported = self.verify(ASKS, "ask", "exec", "ask")
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         self.assertEqual(self.document["records"]["read"], 2, done)
 
     def test_repeated_ioctl_makes_one_record(self):
         """The record is that of the first ioctl, and of the first size of a number."""
-        _, told = self.verify(ASKS, "loop=%d" % (100000 if harness.FULL else 3000))
-        self.assertEqual(set(told), {RM_CONTROL})
+        _, reported = self.verify(ASKS, "loop=%d" % (100000 if harness.FULL else 3000))
+        self.assertEqual(set(reported), {RM_CONTROL})
         self.assertEqual(self.document["records"]["read"], 1)
         self.verify(ASKS, "sizes=2000")
         self.assertEqual(self.document["records"]["read"], 1)
@@ -197,9 +197,9 @@ class Programs(Case):
         script = 'i=0; while [ $i -lt %d ]; do env -i "$0" ask & i=$((i+1)); done; wait' % count
         for options in ([], ["--trace"]):
             with self.subTest(options=options):
-                done, told = self.verify("sh", "-c", script, ASKS, options=options)
+                done, reported = self.verify("sh", "-c", script, ASKS, options=options)
                 pids = self.asked(done)
-                self.assertEqual((len(pids), told), (count, {RM_CONTROL: pids}))
+                self.assertEqual((len(pids), reported), (count, {RM_CONTROL: pids}))
                 self.assertIn(", in {:,} of ".format(count), done.stderr)
                 unguarded = {one["pid"] for one in self.document["tree"]["unguarded"]}
                 self.assertLessEqual(pids, unguarded)
@@ -234,8 +234,8 @@ class Programs(Case):
             self.assertEqual(self.unguarded(*words).stdout, "c020462a ENOTTY\n")
         except OSError:
             self.skipTest("no i386 programs here")
-        done, told = self.verify(*words)
-        self.assertEqual((done.stdout, set(told)), ("c020462a ENODEV\n", {RM_CONTROL}))
+        done, reported = self.verify(*words)
+        self.assertEqual((done.stdout, set(reported)), ("c020462a ENODEV\n", {RM_CONTROL}))
 
     def test_ioctl_of_another_user_is_reported(self):
         if os.geteuid() != 0:
@@ -244,14 +244,14 @@ class Programs(Case):
         program = shutil.copy(ASKS, self.path("asks_static"))
         report = self.path("report")
         words = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", program]
-        done, told = self.verify(*words, "ask", options=["--report", report])
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done, reported = self.verify(*words, "ask", options=["--report", report])
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         record = [one for one in harness.records(report) if one.get("api")][0]
         self.assertEqual((record["uid"], record["exe"]), (NOBODY, program))
 
     def test_proc_of_another_namespace_names_no_wrong_process(self):
-        """Where /proc has other numbers than the launcher is told, nobody is taken for the process
-        that has this number there. The control: with the right /proc the program is named."""
+        """If /proc has other process ids than the kernel reports, the launcher names no process by
+        such an id. The control: with the right /proc it names the program."""
         self.need("unshare")
         last = "/proc/sys/kernel/ns_last_pid"
         unshare = ["unshare", *([] if os.geteuid() == 0 else ["-Ur"]), "-pf"]
@@ -294,21 +294,21 @@ class Programs(Case):
                     self.assertTrue(0 < lines < 200, lines)
 
 
-class Around(Case):
+class OtherListeners(Case):
     """Another launcher gets the kernel's notifications, or no process gets them."""
 
     def test_only_the_outermost_launcher_reports(self):
         """The inner launchers print that they get no notifications."""
         def words(*inner):
             return [launcher.LAUNCHER, *inner, "--", ASKS, "ask"]
-        done, told = self.verify(*words("run", "--fence"))
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
-        done, told = self.verify(*words("verify"))
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done, reported = self.verify(*words("run", "--fence"))
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
+        done, reported = self.verify(*words("verify"))
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         self.assertIn(ANOTHER, " ".join(done.stderr.split()))
         self.assertIn("PASS", done.stderr)  # the inner one's
-        done, told = self.verify(*words("verify"), options=["--trace"])
-        self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+        done, reported = self.verify(*words("verify"), options=["--trace"])
+        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         done = self.start("run", "--fence", "--", *words("verify"))
         self.asked(done)
         self.assertIn(ANOTHER, " ".join(done.stderr.split()))
@@ -322,9 +322,9 @@ class Around(Case):
         since then only until the launcher has read the notification."""
         for rules in ([], ["killable=%d" % errno.EINVAL]):
             before = [fence.program("without"), *rules, "--", launcher.LAUNCHER]
-            _, told = self.verify(ASKS, "timer", "loop=5000", before=before)
+            _, reported = self.verify(ASKS, "timer", "loop=5000", before=before)
             self.assertEqual(self.document["program"]["exit_code"], 0)
-            self.assertEqual((set(told), self.document["records"]["read"]), ({RM_CONTROL}, 1))
+            self.assertEqual((set(reported), self.document["records"]["read"]), ({RM_CONTROL}, 1))
             self.assertEqual(self.document["tree"]["doubts"], [])
 
     def test_fence_holds_if_the_kernel_sends_no_notifications(self):
@@ -337,10 +337,11 @@ class Around(Case):
                            "the kernel says: Too many open files")):
             with self.subTest(rule):
                 before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
-                done, told = self.verify(ASKS, "ask", rc=0, before=before)
+                done, reported = self.verify(ASKS, "ask", rc=0, before=before)
                 self.asked(done)
                 tree = self.document["tree"]
-                self.assertEqual((told, tree["by"], tree["why_unheard"]), ({}, "file", NOT_KNOWN + why))
+                self.assertEqual((reported, tree["by"], tree["why_unheard"]),
+                                 ({}, "file", NOT_KNOWN + why))
                 self.assertIn("the records came by a file, which a program can lose; " + NOT_KNOWN + why,
                               " ".join(done.stderr.split()))
                 done = self.start("run", "--fence", "--observe", "--", ASKS, "ask", before=before)
@@ -350,9 +351,9 @@ class Around(Case):
     def test_launcher_that_cannot_receive_blocks_no_process(self):
         """The launcher closes its listener, so that no process waits. The result is not PASS."""
         before = [fence.program("without"), "receive=%d" % errno.EINVAL, "--", launcher.LAUNCHER]
-        done, told = self.verify(ASKS, "ask", "ask", rc=3, before=before)
+        done, reported = self.verify(ASKS, "ask", "ask", rc=3, before=before)
         self.asked(done, "ENOSYS")
-        self.assertEqual((told, self.document["tree"]["doubts"]),
+        self.assertEqual((reported, self.document["tree"]["doubts"]),
                          ({}, ["some records were not received or not written"]))
 
     def test_process_that_is_killed_meanwhile_counts_once(self):
@@ -362,8 +363,8 @@ class Around(Case):
                               ("valid=%d" % errno.EINVAL, "asks_static thread ask")):
             with self.subTest(rule):
                 before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
-                done, told = self.verify(ASKS, "thread", "ask", before=before)
-                self.assertEqual(told, {RM_CONTROL: self.asked(done)})
+                done, reported = self.verify(ASKS, "thread", "ask", before=before)
+                self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
                 self.assertEqual([one["command"] for one in self.document["processes"]], [command])
                 self.assertEqual(self.document["records"]["read"], 1)
                 self.assertEqual(self.document["tree"]["doubts"], [])
@@ -374,13 +375,13 @@ class Around(Case):
         """There is no other message. A CUDA attempt that the guard sees still counts."""
         denied = ["seccomp=%d" % errno.EPERM, "prctl=%d" % errno.EPERM]
         before = [fence.program("without"), *denied, "--", launcher.LAUNCHER]
-        done, told = self.verify(ASKS, "ask", rc=0, before=before)
+        done, reported = self.verify(ASKS, "ask", rc=0, before=before)
         self.asked(done, "ENOTTY")
         why = ("processes that bypass the guard are not reported: the fence cannot be set up: another "
                "seccomp filter, or a container's profile, forbids it")
-        self.assertEqual((told, self.document["tree"]["why_unheard"]), ({}, why))
+        self.assertEqual((reported, self.document["tree"]["why_unheard"]), ({}, why))
         self.assertNotIn("--fence", done.stderr)
-        self.verify(*TOUCHES, before=before)
+        self.verify(*ATTEMPT, before=before)
         done = self.unguarded(*before, "verify", "--fence=require", "--", ASKS, "ask")
         self.refused(done, 125, "--fence=require: the fence cannot be set up: ")
 
@@ -460,7 +461,7 @@ class Gone(Case):
         """An ioctl that waits already gets ENOSYS, and so does a later one. A launcher inside takes
         that for a fence, too."""
         script = ('{ "$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out";'
-                  ' "$2" run --policy OFF -- true 2>"$1/said"; } & echo $! >"$1/shell";'
+                  ' "$2" run --policy OFF -- true 2>"$1/err"; } & echo $! >"$1/shell";'
                   ' until pgrep -P $! >"$1/child"; do sleep 0.01; done; wait')
         process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
@@ -473,18 +474,18 @@ class Gone(Case):
         self.until(lambda: self.file("out"), "an answer")
         self.make("later", "")
         self.until(lambda: self.file("out") == "%d ENOSYS\n" % child * 2, "another one")
-        self.until(lambda: "already under a fence" in self.file("said"), "what it says")
+        self.until(lambda: "already under a fence" in self.file("err"), "the message")
 
     def test_process_killed_in_a_storm_is_reported_once(self):
-        """Who was told of, and is killed while it asks again, is no other process, nor a doubt."""
+        """A reported process that dies while it asks again is no second process, nor a doubt."""
         count = 500 if harness.FULL else 50
         script = ('i=0; while [ $i -lt %d ]; do "$0" ask loop=2000000000 >"$1" & '
                   'read -r line <"$1"; kill -KILL $!; wait $!; echo "$line"; i=$((i+1)); '
                   'done' % count)
         os.mkfifo(self.path("pipe"))
-        done, told = self.verify("sh", "-c", script, ASKS, self.path("pipe"))
+        done, reported = self.verify("sh", "-c", script, ASKS, self.path("pipe"))
         pids = self.asked(done)
-        self.assertEqual((len(pids), told), (count, {RM_CONTROL: pids}))
+        self.assertEqual((len(pids), reported), (count, {RM_CONTROL: pids}))
         self.assertEqual(len(self.document["processes"]), count + 1)  # the shell
         self.assertEqual(self.document["tree"]["doubts"], [])
 
@@ -495,11 +496,11 @@ class Gone(Case):
         self.need("setpriv")
         as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
         words = [*(as_nobody if os.getuid() == 0 else []), self.installed(), "verify"]
-        for option, code, said in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
-                                   ("--fence=off", 3, False)):
+        for option, code, is_printed in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
+                                         ("--fence=off", 3, False)):
             done = self.unguarded(*words, option, "--", "sh", "-c", "exit %d" % code)
             self.assertEqual(done.returncode, 2 if code else 0, done)
-            self.assertEqual(row in done.stderr, said, done)
+            self.assertEqual(row in done.stderr, is_printed, done)
 
     def test_nvidias_libraries_accept_enosys_after_a_kill(self):
         """They take ENOSYS for what it is: no device, an error, no hang."""
