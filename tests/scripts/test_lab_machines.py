@@ -54,6 +54,13 @@ class Kernels(unittest.TestCase):
         self.assertEqual(rows["linux-5.0"].tests, kernels.REPORTING)
         self.assertEqual(rows["linux-5.0"].kernel, "5.0.0-65-generic")
 
+    def test_rows_name_tests_that_exist(self):
+        for word in kernels.OLDER + kernels.REPORTING:
+            path, *names = word.replace("--deselect=", "tests/").split("::")
+            text = pathlib.Path(settings.SOURCE, path).read_text()
+            for name in names:
+                self.assertRegex(text, rf"(class|def) {name}\(", word)
+
     def test_summary_of_pytest_gives_the_tests_that_passed(self):
         summary = "3 failed, 47 passed, 1 skipped, 3 warnings in 289.02s (0:04:49)"
         self.assertEqual(kernels.SUMMARY.search(summary).groups(), ("47", "289.02"))
