@@ -15,7 +15,7 @@ class BadInput(guest.Case):
     def worlds(self):
         return ("fake", "real") if harness.have_real_driver() else ("fake",)
 
-    def guarded(self, env, *messages, world="fake", steps=("touch", "nvml"), denied=1,
+    def guarded(self, env, *messages, world="fake", steps=("ask", "nvml"), denied=1,
                 line=guest.DENIED % "steps"):
         """One run: guarded, and these lines before the denied ones."""
         result = self.steps(*steps, world=world, env=env)
@@ -31,17 +31,17 @@ class BadInput(guest.Case):
         return result
 
     def off(self, env, *steps):
-        result = self.steps(*(steps or ("touch",)), env=env)
+        result = self.steps(*(steps or ("ask",)), env=env)
         result.assert_reached(self)
         self.assertEqual(result.err, "", result)
         return result
 
     def test_control_driver_is_reached_without_the_guard(self):
-        self.steps("touch", guard=False).assert_reached(self)
+        self.steps("ask", guard=False).assert_reached(self)
 
     def test_variables_are_read_despite_the_programs_own_environ(self):
         """The variables are read where libc keeps them."""
-        argv = [guest.binary("steps_own_environ"), "touch"]
+        argv = [guest.binary("steps_own_environ"), "ask"]
         harness.run(argv, guard=False).assert_reached(self)
         harness.run(argv, env={"CUDAGUARD_POLICY": "OFF"}).assert_reached(self)
         result = harness.run(argv, env={"CUDAGUARD_POLICY": "x"})
@@ -137,11 +137,11 @@ class BadInput(guest.Case):
             for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
                 result = self.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
                 self.assertEqual((result.rc, guest.lines_of(result.err)), (0, [message]), result)
-            silent = self.steps("load:libm.so.6", "touch", "nvml", guard=False, world=world,
+            silent = self.steps("load:libm.so.6", "ask", "nvml", guard=False, world=world,
                                 env={"CUDAGUARD_LOG": "off", **env})
             self.assertEqual((silent.rc, silent.err), (0, ""), silent)
             self.untouched(silent)
-            result = self.steps("load:libm.so.6", "touch", "touch:libcuda.so", "nvml", guard=False,
+            result = self.steps("load:libm.so.6", "ask", "ask:libcuda.so", "nvml", guard=False,
                                 world=world, env=env)
             self.assertEqual(result.rc, 0, result)
             self.untouched(result)

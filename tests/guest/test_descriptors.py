@@ -47,7 +47,7 @@ class Descriptors(guest.Case):
         steps = ["open:%s:%s" % (self.path("file%d" % n), mode) for n in closed]
         # Only now: the results need a descriptor too.
         steps += ["results:" + self.results]
-        steps += ["put:%d:before\n" % n for n in closed] + ["touch", "nvml"]
+        steps += ["put:%d:before\n" % n for n in closed] + ["ask", "nvml"]
         steps += ["put:%d:after\n" % n for n in closed] + ["touches"]
         out = self.launch(" ".join("%d>&-" % n for n in closed), steps, guard=guard, env=env or {})
         contents = {}
@@ -126,7 +126,7 @@ class Descriptors(guest.Case):
         self.assertEqual(guest.lines_of(text).count(guest.DENIED % "steps"), count, text)
 
     def attempt(self, redirections="", **options):
-        self.launch(redirections, ["results:" + self.results, "touch"], **options)
+        self.launch(redirections, ["results:" + self.results, "ask"], **options)
 
     def read(self, name):
         with open(self.path(name), encoding="utf-8", newline="") as stream:
@@ -302,15 +302,15 @@ class NeverKills(guest.Case):
         for env in ({}, {"CUDAGUARD_LOG": "all"}, {"CUDAGUARD_REPORT": "/dev/stderr"},
                     {"CUDAGUARD_REPORT": self.path("report")}):
             with self.subTest(env):
-                code = self.same_as_unguarded("touch", "nvml", make_stderr=self.file, wrap=wrap,
+                code = self.same_as_unguarded("ask", "nvml", make_stderr=self.file, wrap=wrap,
                                               env=env)
                 self.assertEqual((code, os.path.getsize(self.path("err"))), (0, 0))
         # The limit is one, and the program's own signals are still its own.
-        code = self.same_as_unguarded("touch", "put:2:x", make_stderr=self.file, wrap=wrap)
+        code = self.same_as_unguarded("ask", "put:2:x", make_stderr=self.file, wrap=wrap)
         self.assertEqual(code, -signal.SIGXFSZ)
         # Without the limit the line does land there.
         with self.file() as stderr:
-            self.ask("touch", stderr=stderr)
+            self.ask("ask", stderr=stderr)
         with open(self.path("err"), encoding="utf-8") as stream:
             self.assertRegex(stream.read(), OUR_LINE)
 
@@ -319,14 +319,14 @@ class NeverKills(guest.Case):
         for env in ({}, {"CUDAGUARD_REPORT": "/dev/stderr"}):
             with self.subTest(env):
                 options = {"wrap": wrap, "env": env}
-                code = self.same_as_unguarded(*before, "touch", make_stderr=self.no_reader,
+                code = self.same_as_unguarded(*before, "ask", make_stderr=self.no_reader,
                                               **options)
                 self.assertEqual(code, 0)
-                code = self.same_as_unguarded(*before, "touch", make_stderr=self.full, **options)
+                code = self.same_as_unguarded(*before, "ask", make_stderr=self.full, **options)
                 self.assertEqual(code, 0)
-                self.assertRegex(self.with_room(*before, "touch", **options), OUR_LINE)
+                self.assertRegex(self.with_room(*before, "ask", **options), OUR_LINE)
         # SIGPIPE is what the program itself would get.
-        code = self.same_as_unguarded(*before, "touch", "put:2:x", make_stderr=self.no_reader,
+        code = self.same_as_unguarded(*before, "ask", "put:2:x", make_stderr=self.no_reader,
                                       wrap=wrap)
         self.assertEqual(code, -signal.SIGPIPE)
 

@@ -53,7 +53,7 @@ class Forks(guest.Case):
 
     def test_child_and_grandchild_make_records_of_their_own(self):
         report = self.path("report")
-        result = self.steps("touch", "fork", "touches", "touch", "fork", "touches", "touch", "end",
+        result = self.steps("ask", "fork", "touches", "ask", "fork", "touches", "ask", "end",
                             "touches", "end", "touches", env={"CUDAGUARD_REPORT": report})
         result.assert_untouched(self)
         counts = [line for line in result.out.splitlines() if line.startswith("touches=")]
@@ -65,8 +65,8 @@ class Forks(guest.Case):
     def in_child(self, before, changes, guard=True):
         """What a forked child gets whose parent changes the variable before the fork."""
         env = {"CUDAGUARD_POLICY": before} if before else {}
-        result = self.steps("load:libm.so.6", *changes, "fork", "touch", "fork", "touch", "end", "end",
-                            "touch", env=env, guard=guard)
+        result = self.steps("load:libm.so.6", *changes, "fork", "ask", "fork", "ask", "end", "end",
+                            "ask", env=env, guard=guard)
         self.assertEqual((result.rc, "child-status" in result.out), (0, False), result)
         return result, [line for line in result.out.splitlines() if line.startswith("cuInit=")]
 

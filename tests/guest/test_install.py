@@ -21,7 +21,7 @@ class Install(guest.Case):
     def guarded(self, preload, *steps, count=1, **options):
         """Runs the steps (by default an attempt of each kind) with LD_PRELOAD=preload: guarded."""
         env = {"LD_PRELOAD": preload, **options.pop("env", {})}
-        result = self.steps(*(steps or ("load:libm.so.6", "touch", "nvml", "touch:libcuda.so")),
+        result = self.steps(*(steps or ("load:libm.so.6", "ask", "nvml", "ask:libcuda.so")),
                             guard=False, env=env, **options)
         self.assertEqual(result.rc, 0, result)
         self.assertEqual(result.answers.get("cuInit"), "100", result)
@@ -31,7 +31,7 @@ class Install(guest.Case):
         return result
 
     def test_control_driver_is_reached_without_the_guard(self):
-        self.steps("touch", guard=False).assert_reached(self)
+        self.steps("ask", guard=False).assert_reached(self)
 
     def test_ldconfig_makes_no_driver_link(self):
         done = subprocess.run(["cmake", "--install", harness.BUILD, "--prefix", self.path("i")],
@@ -65,15 +65,15 @@ class Install(guest.Case):
                 self.guarded(preload, cwd=cwd)
 
     def test_chdir_before_the_first_attempt_changes_nothing(self):
-        self.guarded("prefix/lib/libcudaguard.so", "chdir:/", "load:libm.so.6", "touch", "nvml",
+        self.guarded("prefix/lib/libcudaguard.so", "chdir:/", "load:libm.so.6", "ask", "nvml",
                      cwd=self.directory)
-        self.guarded(self.guard, "chdir:/", "touch")
+        self.guarded(self.guard, "chdir:/", "ask")
         # To a place where the same relative path names a driver.
         trap = self.path("trap", "prefix", "lib", "cudaguard")
         os.makedirs(trap)
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             shutil.copy(os.path.join(harness.FAKE_DRIVER, name), trap)
-        self.guarded("prefix/lib/libcudaguard.so", "chdir:" + self.path("trap"), "touch", "nvml",
+        self.guarded("prefix/lib/libcudaguard.so", "chdir:" + self.path("trap"), "ask", "nvml",
                      cwd=self.directory)
 
     def test_symbolic_link_to_the_guard_guards(self):
@@ -100,7 +100,7 @@ class Install(guest.Case):
                     harness.copy_install(self.lib)
                     for name in gone:
                         os.unlink(os.path.join(self.lib, "cudaguard", name))
-                    result = self.steps("load:libm.so.6", "touch", "touch:libcuda.so", "nvml",
+                    result = self.steps("load:libm.so.6", "ask", "ask:libcuda.so", "nvml",
                                         guard=False, world=real, env={"LD_PRELOAD": self.guard})
                     self.assertEqual(result.rc, 0, result)
                     self.untouched(result)
@@ -132,8 +132,8 @@ class Install(guest.Case):
             os.mkfifo(gate)
         env = harness.child_environment("fake", False, {"LD_PRELOAD": self.guard}, (), log)
         process = subprocess.Popen(
-            [guest.STEPS, "touch", "print:ready", "open:%s:r" % gate, "load:libm.so.6", "touch",
-             "touch:libcuda.so"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [guest.STEPS, "ask", "print:ready", "open:%s:r" % gate, "load:libm.so.6", "ask",
+             "ask:libcuda.so"], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, text=True)
         self.addCleanup(process.kill)
         self.assertEqual(process.stdout.readline(), "cuInit=100\n")
@@ -191,7 +191,7 @@ class Install(guest.Case):
     def test_file_name_that_is_not_found_leaves_the_program_unguarded(self):
         """The exit code is 0, and ld.so prints one line. docs/troubleshooting.md names this trap
         first."""
-        result = self.steps("touch", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
+        result = self.steps("ask", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
         self.assertEqual(result.rc, 0, result)
         result.assert_reached(self)
         self.assertIn(NOT_FOUND % "libcudaguard-none.so", result.err)

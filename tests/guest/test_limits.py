@@ -14,18 +14,18 @@ class Limits(guest.Case):
         for words in (["env", "-i"], ["env", "-u", "LD_PRELOAD"]):
             with self.subTest(words):
                 result = harness.run(["sh", "-c", " ".join(
-                    [*words, *keep, 'CG_FAKE_LOG="$CG_FAKE_LOG"', guest.STEPS, "touch"])])
+                    [*words, *keep, 'CG_FAKE_LOG="$CG_FAKE_LOG"', guest.STEPS, "ask"])])
                 result.assert_reached(self)
                 self.assertEqual(result.err, "", result)
         # The same without the scrubbing is guarded.
-        result = harness.run(["sh", "-c", "env X=1 " + guest.STEPS + " touch"])
+        result = harness.run(["sh", "-c", "env X=1 " + guest.STEPS + " ask"])
         self.assertEqual(result.answers["cuInit"], "100")
         result.assert_untouched(self)
 
     def test_limit_static_program_is_not_guarded(self):
         program = guest.binary("steps_static")
         # glibc's static dlopen reads LD_LIBRARY_PATH, not LD_PRELOAD.
-        result = harness.run([program, "touch"])
+        result = harness.run([program, "ask"])
         self.assertEqual(result.answers.get("cuInit"), "0", result)
         result.assert_reached(self)
         self.assertEqual(result.err, "", result)
@@ -38,7 +38,7 @@ class Limits(guest.Case):
         self.assertEqual((result.out, result.err), ("none\n", ""))
 
     def test_program_reaches_the_driver_under_off(self):
-        result = self.steps("touch", "nvml", "touches", env={"CUDAGUARD_POLICY": "OFF"})
+        result = self.steps("ask", "nvml", "touches", env={"CUDAGUARD_POLICY": "OFF"})
         result.assert_reached(self)
         self.assertEqual(result.answers, {"cuInit": "0", "nvmlInit_v2": "0", "touches": "0"})
         self.assertEqual(result.err, "")

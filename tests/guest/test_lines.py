@@ -11,7 +11,7 @@ SCRIPT = """import ctypes, sys
 for name, call in (("libnvidia-ml.so.1", "nvmlInit_v2"), ("libcuda.so.1", "cuInit")):
     print(call, getattr(ctypes.CDLL(name), call)(0), sep="=")
 """
-FORKS = ("fork", "touch", "end", "fork", "nvml", "touch", "end")
+FORKS = ("fork", "ask", "end", "fork", "nvml", "ask", "end")
 # A call in memory that belongs to no file.
 GENERATES = """#define _GNU_SOURCE
 #include <dlfcn.h>
@@ -109,7 +109,7 @@ class Lines(Programs):
         return [match.groups() for match in map(guest.LINE.match, result.err.splitlines()) if match]
 
     def test_control_driver_is_reached_without_the_guard(self):
-        result = self.steps("nvml", "touch", "fork", "touch", "end", guard=False)
+        result = self.steps("nvml", "ask", "fork", "ask", "end", guard=False)
         result.assert_reached(self)
         # NVML's entry points call each other.
         calls = ["nvmlInit_v2", "nvmlInitWithFlags", "cuInit"]
@@ -121,13 +121,13 @@ class Lines(Programs):
         """NVML, OpenCL and CUDA each have a message; the first two none after CUDA's."""
         cuda, nvml, opencl = (line % "steps" for line in
                               (guest.DENIED, guest.NO_GPU, guest.NO_OPENCL))
-        for steps, lines in ((["nvml", "touch", "nvml", "touch"], [nvml, cuda]),
-                             (["touch", "nvml", "touch"], [cuda]), (["nvml", "nvml"], [nvml]),
-                             (["nvml", "load:libnvidia-opencl.so.1", "touch"],
+        for steps, lines in ((["nvml", "ask", "nvml", "ask"], [nvml, cuda]),
+                             (["ask", "nvml", "ask"], [cuda]), (["nvml", "nvml"], [nvml]),
+                             (["nvml", "load:libnvidia-opencl.so.1", "ask"],
                               [nvml, opencl, cuda]),
                              (["load:libnvidia-opencl.so.1", "load:libnvidia-opencl.so.1", "nvml",
-                               "touch"], [opencl, nvml, cuda]),
-                             (["touch", "load:libnvidia-opencl.so.1"], [cuda])):
+                               "ask"], [opencl, nvml, cuda]),
+                             (["ask", "load:libnvidia-opencl.so.1"], [cuda])):
             with self.subTest(steps=steps):
                 result = self.steps(*steps)
                 result.assert_untouched(self)
@@ -195,10 +195,10 @@ class Lines(Programs):
     def test_advice_of_the_message_allows_cuda(self):
         """In front of the program; inside `cudaguard run`, where the presets stay, by run."""
         outer = [os.path.join(harness.BUILD, "bin", "cudaguard"), "run", "--"]
-        script = self.script("see.sh", 'echo "CUDA=${CUDA_VISIBLE_DEVICES-unset}"\nexec "$0" touch\n')
+        script = self.script("see.sh", 'echo "CUDA=${CUDA_VISIBLE_DEVICES-unset}"\nexec "$0" ask\n')
         inner = ["sh", "-c", open(script, encoding="utf-8").read(), guest.STEPS]
         for argv, advice, lifted in (
-                ([guest.STEPS, "touch"], "CUDAGUARD_POLICY=OFF", None),
+                ([guest.STEPS, "ask"], "CUDAGUARD_POLICY=OFF", None),
                 (outer + inner, "cudaguard run --policy OFF", outer[:2] + ["--policy", "OFF", "--"])):
             guarded = harness.run(argv, guard=lifted is None, trace=False)
             self.assertIn("; to allow CUDA: %s\n" % advice, guarded.err, guarded)
@@ -217,12 +217,12 @@ class Lines(Programs):
     def test_forked_child_does_not_repeat_its_parents_message(self):
         """The guard writes the child's record all the same."""
         report = self.path("report")
-        result = self.steps("touch", *FORKS, "touch", env={"CUDAGUARD_REPORT": report})
+        result = self.steps("ask", *FORKS, "ask", env={"CUDAGUARD_REPORT": report})
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)
         records = harness.records(report)
         self.assertEqual(len({record["pid"] for record in records}), 3, records)
         # The children print the message if the parent printed none, or another one.
-        result = self.steps(*FORKS, "touch")
+        result = self.steps(*FORKS, "ask")
         messages = self.messages_by_process(result)
         self.assertEqual(len({pid for pid, _ in messages}), 3, result)
         self.assertEqual([line for _, line in messages].count(guest.DENIED % "steps"), 3, result)
@@ -233,15 +233,15 @@ class Lines(Programs):
     def test_forked_child_does_not_repeat_complaints(self):
         """The parent's are not repeated, and the child's own value is not read."""
         bad = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, error, deny, all); deny applies'
-        result = self.steps("touch", "fork", "touch", "end", "setenv:CUDAGUARD_LOG=quiet", "fork",
-                            "touch", "end", env={"CUDAGUARD_LOG": "loud"})
+        result = self.steps("ask", "fork", "ask", "end", "setenv:CUDAGUARD_LOG=quiet", "fork",
+                            "ask", "end", env={"CUDAGUARD_LOG": "loud"})
         self.assertEqual(guest.lines_of(result.err),
                          [bad % "loud", guest.DENIED % "steps"], result)
 
     def test_message_of_a_forked_child_has_the_inherited_cause(self):
         """A forked child's message has the cause, too, because OFF would not be the remedy."""
         for env in ({"CUDAGUARD_VISIBLE_DEVICES": ""}, {"CUDAGUARD_VISIBLE_DEVICES": "0,0x"}):
-            result = self.steps("load:libm.so.6", "fork", "fork", "touch", "end", "end", env=env)
+            result = self.steps("load:libm.so.6", "fork", "fork", "ask", "end", "end", env=env)
             line = guest.lines_of(result.err)[-1]
             self.assertRegex(line, r"no CUDA here \(CUDAGUARD_VISIBLE_DEVICES .*; asked by steps\)$")
 

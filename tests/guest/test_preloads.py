@@ -11,7 +11,7 @@ SECOND = guest.binary("hook_second.so")
 
 class Preloads(guest.Case):
     def order(self, *libraries):
-        result = harness.run([guest.STEPS, "load:libm.so.6", "touch", "nvml", "touch:libcuda.so",
+        result = harness.run([guest.STEPS, "load:libm.so.6", "ask", "nvml", "ask:libcuda.so",
                               "load:libcg-none.so"], guard=False, preload=libraries,
                              env={"CG_HOOK_LOG": "1"})
         lines = result.out.splitlines()

@@ -71,17 +71,17 @@ class Privileged(guest.Case):
     def test_control_setuid_program_reaches_the_driver_without_the_file(self):
         """The setuid program does get its privilege. An ordinary program obeys OFF under the same
         file."""
-        done = self.run_as_nobody(self.setuid, "touch", "results:" + self.path("made-by-root"),
+        done = self.run_as_nobody(self.setuid, "ask", "results:" + self.path("made-by-root"),
                                   preload=False)
         self.assertEqual(done.stdout, "cuInit=0\n", done)
         self.assertIn("cuInit", self.fake_calls())
         self.assertEqual(os.stat(self.path("made-by-root")).st_uid, 0)
-        done = self.run_as_nobody(self.plain, "touch", CUDAGUARD_POLICY="OFF")
+        done = self.run_as_nobody(self.plain, "ask", CUDAGUARD_POLICY="OFF")
         self.assertEqual(done.stdout, "cuInit=0\n", done)
         self.assertIn("cuInit", self.fake_calls())
 
     def test_ordinary_program_reads_its_environment(self):
-        done = self.run_as_nobody(self.plain, "touch", CUDAGUARD_REPORT=self.report,
+        done = self.run_as_nobody(self.plain, "ask", CUDAGUARD_REPORT=self.report,
                                   CUDAGUARD_HELLO="1")
         self.assertEqual(done.stdout, "cuInit=100\n", done)
         self.assertEqual(self.fake_calls(), [])
@@ -96,9 +96,9 @@ class Privileged(guest.Case):
                     {"CUDAGUARD_REPORT": self.report + ".%p", "CUDAGUARD_POLICY": "OFF"},
                     {"CUDAGUARD_REPORT": self.report, "CUDAGUARD_HELLO": "1"}):
             with self.subTest(env):
-                done = self.run_as_nobody(self.setuid, "load:libm.so.6", "touch", "nvml",
-                                          "touch:libcuda.so",
-                                          "touch:" + os.path.join(self.driver, "libcuda.so.1"), **env)
+                done = self.run_as_nobody(self.setuid, "load:libm.so.6", "ask", "nvml",
+                                          "ask:libcuda.so",
+                                          "ask:" + os.path.join(self.driver, "libcuda.so.1"), **env)
                 self.assertEqual(done.stdout, "load=ok\ncuInit=100\nnvmlInit_v2=0\ncuInit=100\n"
                                  "cuInit=100\n", done)
                 self.assertEqual(self.fake_calls(), [])
@@ -108,8 +108,8 @@ class Privileged(guest.Case):
                 self.assertEqual(sorted(os.listdir(self.path("open"))), [])
 
     def test_forked_child_of_a_setuid_program_reads_no_variable(self):
-        done = self.run_as_nobody(self.setuid, "touch", "fork", "setenv:CUDAGUARD_POLICY=OFF",
-                                  "setenv:CUDAGUARD_REPORT=" + self.report, "touch", "end")
+        done = self.run_as_nobody(self.setuid, "ask", "fork", "setenv:CUDAGUARD_POLICY=OFF",
+                                  "setenv:CUDAGUARD_REPORT=" + self.report, "ask", "end")
         self.assertEqual(done.stdout.count("cuInit=100"), 2, done)
         self.assertEqual(self.fake_calls(), [])
         self.assertFalse(os.path.exists(self.report))
@@ -131,7 +131,7 @@ class Privileged(guest.Case):
         self.write_etc("pam.d/sudo", "account required %s\nsession required pam_permit.so\n" % module)
         self.write_etc("sudoers", 'ALL ALL=(ALL) NOPASSWD: ALL\nDefaults env_keep += "CG_FAKE_LOG"\n',
                        0o440)
-        command = (shutil.which("sudo"), "-n", self.plain, "touch")
+        command = (shutil.which("sudo"), "-n", self.plain, "ask")
         done = self.run_as_nobody(*command, preload=False)
         self.assertEqual(done.stdout, "cuInit=0\ncuInit=0\n", done)
         self.assertEqual(self.fake_calls().count("cuInit"), 2)
@@ -144,19 +144,19 @@ class Privileged(guest.Case):
     def test_limit_ld_preload_does_not_guard_setuid_programs(self):
         """Documented: LD_PRELOAD is not for privileged programs; ld.so drops a path without a
         word."""
-        done = self.run_as_nobody(self.setuid, "touch", preload=False, LD_PRELOAD=self.guard)
+        done = self.run_as_nobody(self.setuid, "ask", preload=False, LD_PRELOAD=self.guard)
         self.assertEqual((done.stdout, done.stderr), ("cuInit=0\n", ""), done)
         self.assertIn("cuInit", self.fake_calls())
-        done = self.run_as_nobody(self.plain, "touch", preload=False, LD_PRELOAD=self.guard)
+        done = self.run_as_nobody(self.plain, "ask", preload=False, LD_PRELOAD=self.guard)
         self.assertEqual(done.stdout, "cuInit=100\n", done)
 
     def test_limit_ld_so_ignores_a_file_name_for_setuid_programs(self):
         """Documented: at each start, ld.so prints that it ignores the file name."""
         os.symlink(self.guard, os.path.join(self.driver, "libcudaguard.so"))
-        done = self.run_as_nobody(self.setuid, "touch", preload=False, LD_PRELOAD="libcudaguard.so")
+        done = self.run_as_nobody(self.setuid, "ask", preload=False, LD_PRELOAD="libcudaguard.so")
         self.assertEqual((done.stdout, done.stderr), ("cuInit=0\n", IGNORED), done)
         self.assertIn("cuInit", self.fake_calls())
         # Where the same name is found, for an ordinary program.
-        done = self.run_as_nobody(self.plain, "touch", preload=False, LD_PRELOAD="libcudaguard.so")
+        done = self.run_as_nobody(self.plain, "ask", preload=False, LD_PRELOAD="libcudaguard.so")
         self.assertEqual(done.stdout, "cuInit=100\n", done)
         self.assertNotIn(IGNORED, done.stderr)

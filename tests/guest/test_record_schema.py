@@ -40,7 +40,7 @@ class RecordSchema(guest.Case):
         return records
 
     def denied(self):
-        return self.reported([guest.STEPS, "touch", "nvml", "load:libnvidia-opencl.so.1",
+        return self.reported([guest.STEPS, "ask", "nvml", "load:libnvidia-opencl.so.1",
                               "load:/x/libnvidia-opencl.so\n+0x"], CUDAGUARD_HELLO="1",
                              SLURM_JOB_ID="7")
 
@@ -69,17 +69,17 @@ class RecordSchema(guest.Case):
 
     def test_record_names_the_fields_that_were_cut(self):
         for words in (["print:" + "x" * 100000], ["print:" + "\x01" * 20000] * 3):
-            records = self.reported([guest.STEPS, *words, "touch"], CUDAGUARD_HELLO="1")
+            records = self.reported([guest.STEPS, *words, "ask"], CUDAGUARD_HELLO="1")
             self.assertEqual([record["cut"] for record in records], [["argv"]] * 2)
 
     def test_records_without_proc_follow_the_schema(self):
         """An empty directory replaces /proc."""
         report = self.path("report")
-        harness.run([guest.STEPS, "touch"], trace=False, bwrap=["--tmpfs", "/proc"],
+        harness.run([guest.STEPS, "ask"], trace=False, bwrap=["--tmpfs", "/proc"],
                     env={"CUDAGUARD_REPORT": report, "CUDAGUARD_HELLO": "1"})
         records = harness.records(report)
         # A process's first moment has its arguments without it.
-        self.assertEqual([record["argv"] for record in records], [[guest.STEPS, "touch"], []])
+        self.assertEqual([record["argv"] for record in records], [[guest.STEPS, "ask"], []])
         for record in records:
             self.assertEqual([record[key] for key in ("uid", "host", "exe", "cgroup")],
                              [os.geteuid(), "", "", ""])

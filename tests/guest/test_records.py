@@ -47,7 +47,7 @@ class Records(guest.Case):
     def test_record_has_no_characters_that_a_terminal_obeys(self):
         """Names in a record: escape sequences by C1, and letters that turn the line's direction."""
         odd = "x\x9b31m\u202ey\u2066z\x1b[0m"
-        result = self.steps("touch", "print:" + odd, env={"CUDAGUARD_REPORT": "/dev/stderr"})
+        result = self.steps("ask", "print:" + odd, env={"CUDAGUARD_REPORT": "/dev/stderr"})
         record = json.loads(result.err.splitlines()[-1])
         self.assertEqual(record["argv"][-1], "print:" + odd, result)
         self.assertEqual(sorted(set(odd) & set(result.err)), sorted(set("x31my[z0")), result)

@@ -47,7 +47,7 @@ class Semantics(guest.Case):
 
     def test_loading_works_as_without_the_guard(self):
         self.compare(harness.GUARD)
-        attempted = harness.run([guest.STEPS, "touch"], trace=False)
+        attempted = harness.run([guest.STEPS, "ask"], trace=False)
         self.assertEqual(attempted.answers, {"cuInit": "100"}, attempted)
         attempted.assert_untouched(self)
 

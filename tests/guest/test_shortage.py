@@ -40,22 +40,22 @@ class Shortage(guest.Case):
         result.assert_untouched(self)
 
     def test_driver_after_many_failures_gets_the_null_driver(self):
-        result = self.steps("nofile:3", *["load:libm.so.6", "touch"] * 20, "grab", "nofile:max",
+        result = self.steps("nofile:3", *["load:libm.so.6", "ask"] * 20, "grab", "nofile:max",
                             "load:libm.so.6", "libc:libcuda.so.1")
         self.assertEqual(self.values(result), ["unavailable"] * 20 + ["100"], result)
         result.assert_untouched(self)
 
     def test_driver_is_refused_during_the_shortage(self):
-        result = self.steps(*SHORT, "touch", "touch:libcuda.so", "nofile:max", "touch")
+        result = self.steps(*SHORT, "ask", "ask:libcuda.so", "nofile:max", "ask")
         self.assertEqual(self.values(result), ["unavailable", "unavailable", "100"], result)
         result.assert_untouched(self)
 
     def test_mapped_driver_is_refused_during_the_shortage(self):
         """In a program that is linked to the driver, ld.so needs no descriptor to answer."""
-        steps = [LINKED, *SHORT, "touch"]
+        steps = [LINKED, *SHORT, "ask"]
         unguarded = harness.run(steps, guard=False)
         self.assertEqual(self.values(unguarded), ["0"], unguarded)
-        result = harness.run(steps + ["nofile:max", "touch"])
+        result = harness.run(steps + ["nofile:max", "ask"])
         self.assertEqual(self.values(result), ["unavailable", "100"], result)
         result.assert_untouched(self, linked=True)
 
@@ -74,6 +74,6 @@ class Shortage(guest.Case):
                 self.assertEqual(self.values(result), ["100"], result)
                 self.assertEqual(self.values(result, "nvmlInit_v2"), ["0"], result)
                 result.assert_untouched(self)
-                result = self.steps("memory:%d" % kib, "touch", "memory:max", "touch")
+                result = self.steps("memory:%d" % kib, "ask", "memory:max", "ask")
                 self.assertEqual(self.values(result)[-1], "100", result)
                 result.assert_untouched(self)

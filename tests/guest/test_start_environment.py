@@ -55,8 +55,8 @@ class StartEnvironment(guest.Case):
 
     def test_program_does_not_lift_the_policy_before_its_first_load(self):
         lift = ["setenv:CUDAGUARD_POLICY=OFF", "setenv:CUDAGUARD_LOG=off"]
-        self.steps(*lift, "touch", guard=False).assert_reached(self)
-        for steps in ([*lift, "touch"], [*lift, "fork", "touch", "end"]):
+        self.steps(*lift, "ask", guard=False).assert_reached(self)
+        for steps in ([*lift, "ask"], [*lift, "fork", "ask", "end"]):
             with self.subTest(steps):
                 result = self.steps(*steps)
                 result.assert_untouched(self)

@@ -38,7 +38,7 @@ class StartRecord(guest.Case):
         with open("/proc/self/cgroup", encoding="utf-8") as stream:
             groups = [line.split(":", 2)[2] for line in stream.read().splitlines()]
         for job in ("1234", None):
-            _, records = self.shell('"$1" touch', SLURM_JOB_ID=job)
+            _, records = self.shell('"$1" ask', SLURM_JOB_ID=job)
             self.assertEqual([record.get("event") for record in records], ["start", "start", None])
             for record in records:
                 self.assertEqual(record["uid"], os.geteuid())
@@ -96,9 +96,9 @@ class StartRecord(guest.Case):
                 self.assertEqual((result.rc, result.err), (0, ""))
 
     def test_start_record_changes_no_answer(self):
-        for policy, steps, reached in (("OFF", ["touch"], True), (None, ["touch"], False),
-                                       (None, ["setenv:CUDAGUARD_POLICY=OFF", "touch"], False),
-                                       (None, ["fork", "touch", "end", "touch"], False)):
+        for policy, steps, reached in (("OFF", ["ask"], True), (None, ["ask"], False),
+                                       (None, ["setenv:CUDAGUARD_POLICY=OFF", "ask"], False),
+                                       (None, ["fork", "ask", "end", "ask"], False)):
             with self.subTest(policy=policy, steps=steps):
                 outcomes = []
                 for hello in (None, "1"):
@@ -123,7 +123,7 @@ class StartRecord(guest.Case):
         """The guard prints the one message at the first attempt, also without CUDAGUARD_HELLO."""
         env = {"CUDAGUARD_REPORT": "/no/such/directory/report", "CUDAGUARD_HELLO": "1"}
         self.assertEqual(self.steps("print:x", env=env).err, "")
-        messages = guest.lines_of(self.steps("touch", env=env).err)
+        messages = guest.lines_of(self.steps("ask", env=env).err)
         self.assertEqual(len(messages), 2, messages)
         self.assertIn("No such file or directory", messages[1])
 

@@ -32,7 +32,7 @@ def pattern(text):
 class Messages(guest.Case):
     def printed(self):
         """What is printed in each of these cases."""
-        missing = self.steps("touch", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
+        missing = self.steps("ask", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
         table = self.compiled("libtable.so", "int (*cuInit)(unsigned); int use(void) "
                               "{ return cuInit != 0; }\n", "-shared", "-fPIC")
         user = self.compiled("user", "int use(void); int main(void) { return use(); }\n", table)

@@ -16,9 +16,9 @@ LIST = dict(box.environment(allow="5,2"), LD_LIBRARY_PATH=os.path.join(harness.F
 # What runs, its world and variables, and an answer of it: unguarded and guarded.
 PROGRAMS = [
     # A handle of libc: the one that makes the dev names known, by the run path.
-    ([guest.STEPS, "load:libc.so.6", "touch", "nvml"], "fake", {}, "cuInit=0", "cuInit=100"),
-    ([guest.STEPS, "fork", "touch", "end", "touch"], "fake", {}, "cuInit=0", "cuInit=100"),
-    ([guest.binary("steps_linked"), "touch"], "fake", {}, "cuInit=0", "cuInit=100"),
+    ([guest.STEPS, "load:libc.so.6", "ask", "nvml"], "fake", {}, "cuInit=0", "cuInit=100"),
+    ([guest.STEPS, "fork", "ask", "end", "ask"], "fake", {}, "cuInit=0", "cuInit=100"),
+    ([guest.binary("steps_linked"), "ask"], "fake", {}, "cuInit=0", "cuInit=100"),
     ([box.program("open"), *SEES], "none", LIST, "cu.see=0:0:8:", "cu.see=0:0:2:"),
     ([box.program("cuda"), *SEES], "none", LIST, "cu.see=0:0:8:", "cu.see=0:0:2:"),
 ]
@@ -63,6 +63,6 @@ class Memcheck(guest.Case):
             self.assertEqual(content.count(RUN_PATH), 1)
             with open(path, "wb") as stream:
                 stream.write(content.replace(RUN_PATH, b"$ORIGIN".ljust(len(RUN_PATH), b"\0")))
-        result = self.memcheck([guest.STEPS, "load:libc.so.6", "touch"], guard)
+        result = self.memcheck([guest.STEPS, "load:libc.so.6", "ask"], guard)
         self.assertEqual(result.rc, 99, result)
         self.assertIn("Invalid read", result.err, result)

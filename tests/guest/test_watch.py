@@ -15,7 +15,7 @@ class Watch(guest.Case):
 
     def test_watch_makes_new_records_and_no_second_message(self):
         report = self.path("report")
-        result = self.watched("touch", "touch", "nvml", "watch", "touch", "touch", "watch", "nvml",
+        result = self.watched("ask", "ask", "nvml", "watch", "ask", "ask", "watch", "nvml",
                               "touches", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2", "cuInit", "nvmlInit_v2"])
         # The count goes on, and the guard prints the message once.
@@ -27,17 +27,17 @@ class Watch(guest.Case):
     def test_control_without_watch_each_kind_has_one_record(self):
         """Without the guard the program reaches the driver."""
         report = self.path("report")
-        self.watched("touch", "touch", "nvml", "touch", "nvml", CUDAGUARD_REPORT=report)
+        self.watched("ask", "ask", "nvml", "ask", "nvml", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2"])
-        unguarded = self.steps("watch", "touch", guard=False)
+        unguarded = self.steps("watch", "ask", guard=False)
         self.assertEqual(unguarded.answers["watch"], "-2", unguarded)
         unguarded.assert_reached(self)
 
     def test_watch_can_name_another_file(self):
         for env in ({}, {"CUDAGUARD_REPORT": self.path("first")}):
             second, third = self.path("second"), self.path("third.%d" % len(env))
-            self.watched("touch", "watch:" + second, "touch", "watch", "touch", "watch:" + third,
-                         "fork", "touch", "end", "touch", "watch:" + "x" * 5000, "touch", **env)
+            self.watched("ask", "watch:" + second, "ask", "watch", "ask", "watch:" + third,
+                         "fork", "ask", "end", "ask", "watch:" + "x" * 5000, "ask", **env)
             # A forked child writes to the same file.
             self.assertEqual(self.apis(third), ["cuInit", "cuInit"])
         self.assertEqual(self.apis(self.path("first")), ["cuInit"])
@@ -46,7 +46,7 @@ class Watch(guest.Case):
     def test_watch_does_nothing_if_the_policy_allows_cuda(self):
         for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"}):
             report = self.path("report")
-            result = self.watched("watch:" + report, "touch", **env)
+            result = self.watched("watch:" + report, "ask", **env)
             self.assertEqual(result.answers["watch"], "-1", result)
             self.assertEqual(self.apis(report), [])
             result.assert_reached(self)

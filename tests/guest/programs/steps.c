@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Does what its arguments say, one after the other, and prints key=value for what it found.
 //
-//   touch, nvml        load the driver (NVML) and call cuInit(0) (nvmlInit_v2)
-//   touch:NAME         the same with the library NAME
+//   ask, nvml          load the driver (NVML) and call cuInit(0) (nvmlInit_v2)
+//   ask:NAME           the same with the library NAME
 //   load:NAME          dlopen(NAME) alone
-//   grab, libc:NAME    get hold of libc's own dlopen; touch:NAME by it
+//   grab, libc:NAME    get hold of libc's own dlopen; ask:NAME by it
 //   touches            what cudaguard_touches() returns
 //   watch, watch:PATH  what cudaguard_watch(NULL), cudaguard_watch(PATH) returns
 //   fork, end          what lies between is done in a child that is waited for
@@ -103,11 +103,11 @@ static const char* after(const char* step, const char* prefix) {
 
 static void one(char* step) {
   const char* rest;
-  if (strcmp(step, "touch") == 0) {
+  if (strcmp(step, "ask") == 0) {
     attempt("cuInit", "libcuda.so.1", "cuInit");
   } else if (strcmp(step, "nvml") == 0) {
     attempt("nvmlInit_v2", "libnvidia-ml.so.1", "nvmlInit_v2");
-  } else if ((rest = after(step, "touch:"))) {
+  } else if ((rest = after(step, "ask:"))) {
     attempt("cuInit", rest, "cuInit");
   } else if ((rest = after(step, "load:"))) {
     print_line("load=%s\n", dlopen(rest, RTLD_LAZY) ? "ok" : "failed");
