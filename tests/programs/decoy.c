@@ -19,6 +19,6 @@ int cuFunny(void) { return 4712; }
 int cudaFunny(void) { return 4713; }
 void plugin_probe(int out) {
   void* handle = NULL;
-  probe_say(out, "decoy=%s cudnnCreate=%d cuFunny=%d cudaFunny=%d variable=%d\n", DECOY_NAME,
-            cudnnCreate(&handle), cuFunny(), cudaFunny(), cuInitialised);
+  probe_print(out, "decoy=%s cudnnCreate=%d cuFunny=%d cudaFunny=%d variable=%d\n", DECOY_NAME,
+              cudnnCreate(&handle), cuFunny(), cudaFunny(), cuInitialised);
 }

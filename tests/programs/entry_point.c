@@ -95,26 +95,26 @@ static void probe_proc(proc_function proc) {
   void* function = (void*)1;
   int status = -7;
   int answer = proc("cuNoSuchFunctionEver", &function, 13000, 0, &status);
-  probe_say(g_out, "unknownRc=%d unknownPtr=%s unknownStatus=%d ", answer,
-            function == NULL ? "null" : "set", status);
+  probe_print(g_out, "unknownRc=%d unknownPtr=%s unknownStatus=%d ", answer,
+              function == NULL ? "null" : "set", status);
   function = (void*)1;
   status = -7;
   answer = proc("", &function, 13000, 0, &status);
-  probe_say(g_out, "emptyRc=%d emptyPtr=%s emptyStatus=%d ", answer,
-            function == NULL ? "null" : "set", status);
+  probe_print(g_out, "emptyRc=%d emptyPtr=%s emptyStatus=%d ", answer,
+              function == NULL ? "null" : "set", status);
   function = (void*)1;
   answer = proc("cuNoSuchFunctionEver", &function, 13000, 0, NULL);
-  probe_say(g_out, "nostatusRc=%d nostatusPtr=%s ", answer, function == NULL ? "null" : "set");
+  probe_print(g_out, "nostatusRc=%d nostatusPtr=%s ", answer, function == NULL ? "null" : "set");
   function = (void*)1;
   status = -7;
   answer = proc("cuMemAllocAsync", &function, 2000, 0, &status);
-  probe_say(g_out, "lowRc=%d lowPtr=%s lowStatus=%d ", answer, function == NULL ? "null" : "set",
-            status);
+  probe_print(g_out, "lowRc=%d lowPtr=%s lowStatus=%d ", answer, function == NULL ? "null" : "set",
+              status);
   function = NULL;
   status = -7;
   answer = proc("cuMemAllocAsync", &function, 11020, 0, &status);
-  probe_say(g_out, "knownRc=%d knownPtr=%s knownStatus=%d ", answer,
-            function == NULL ? "null" : "set", status);
+  probe_print(g_out, "knownRc=%d knownPtr=%s knownStatus=%d ", answer,
+              function == NULL ? "null" : "set", status);
 }
 
 static void probe(void* handle) {
@@ -134,7 +134,7 @@ static void probe(void* handle) {
       void* chained = NULL;
       int status = -7;
       proc("cuGetProcAddress", &chained, 12000, 0, &status);
-      probe_say(g_out, "chainStatus=%d ", status);
+      probe_print(g_out, "chainStatus=%d ", status);
       proc = (proc_function)chained;
     }
     probe_proc(proc);
@@ -152,7 +152,7 @@ static void go(void) {
   for (char* name; (name = strsep(&rest, ",")) != NULL;) {
     void* handle = open_library(name);
     if (handle == NULL) {
-      probe_say(g_out, "open=null error=%s\n", probe_word(dlerror()));
+      probe_print(g_out, "open=null error=%s\n", probe_word(dlerror()));
       continue;
     }
     if (plugin == NULL) {

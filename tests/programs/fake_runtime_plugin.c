@@ -19,8 +19,8 @@ void plugin_probe(int out) {
   const int count_answer = cudaGetDeviceCount(&count);
   const int set_answer = cudaSetDevice(3);
   const int wait_answer = cudaDeviceSynchronize();
-  probe_say(out, "runtime=%d count=%d:%d set=%d wait=%d\n", version, count_answer, count,
-            set_answer, wait_answer);
+  probe_print(out, "runtime=%d count=%d:%d set=%d wait=%d\n", version, count_answer, count,
+              set_answer, wait_answer);
 }
 
 // This call is in tail position, so its return address is in the caller of this plug-in.

@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     const int count_answer = cudaGetDeviceCount(&count);
     const int set_answer = cudaSetDevice(3);
     const int wait_answer = cudaDeviceSynchronize();
-    probe_say(1, "program=%d:%d:%d:%d\n", count_answer, count, set_answer, wait_answer);
+    probe_print(1, "program=%d:%d:%d:%d\n", count_answer, count, set_answer, wait_answer);
     call(1);
   }
   return 0;

@@ -28,7 +28,7 @@ static void* find_by_proc1(void* context, const char* name) {
 static void probe_opened(const char* name) {
   void* handle = dlopen(name, RTLD_NOW);
   if (handle == NULL) {
-    probe_say(1, "open=null error=%s\n", dlerror());
+    probe_print(1, "open=null error=%s\n", dlerror());
     return;
   }
   probe_cuda(1, find_by_dlsym, handle);
@@ -58,8 +58,8 @@ int main(int argc, char** argv) {
     const int version_answer = cuDriverGetVersion(&version);
     int count = -7;
     const int count_answer = cuDeviceGetCount(&count);
-    probe_say(1, "cuInit=%d cuInit1=%d versionRc=%d version=%d countRc=%d count=%d\n", answer,
-              answer_flags, version_answer, version, count_answer, count);
+    probe_print(1, "cuInit=%d cuInit1=%d versionRc=%d version=%d countRc=%d count=%d\n", answer,
+                answer_flags, version_answer, version, count_answer, count);
   }
   return 0;
 }

@@ -13,9 +13,9 @@ int (*middle_next(void))(unsigned);
 
 static void print_init(int (*init)(unsigned)) {
   if (init == NULL) {
-    probe_say(1, "cuInit=null\n");
+    probe_print(1, "cuInit=null\n");
   } else {
-    probe_say(1, "cuInit=%d\n", init(0));
+    probe_print(1, "cuInit=%d\n", init(0));
   }
 }
 
@@ -29,7 +29,7 @@ int main(int argc, char** argv) {
   const int deepbind = strcmp(argv[1], "deepbind") == 0;
   void* handle = dlopen(argv[2], RTLD_NOW | (deepbind ? RTLD_DEEPBIND : 0));
   if (handle == NULL) {
-    probe_say(1, "open=null error=%s\n", dlerror());
+    probe_print(1, "open=null error=%s\n", dlerror());
     return 1;
   }
   if (deepbind) {

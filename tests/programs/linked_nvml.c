@@ -11,7 +11,7 @@ int main(int argc, char** argv) {
   if (strcmp(way, "dlopen") == 0 || strcmp(way, "devname") == 0) {
     void* handle = dlopen(way[1] == 'l' ? "libnvidia-ml.so.1" : "libnvidia-ml.so", RTLD_NOW);
     if (handle == NULL) {
-      probe_say(1, "open=null error=%s\n", dlerror());
+      probe_print(1, "open=null error=%s\n", dlerror());
     } else {
       probe_nvml(1, find_by_dlsym, handle);
     }
@@ -30,10 +30,10 @@ int main(int argc, char** argv) {
     unsigned count_old = 77;
     nvmlDeviceGetCount(&count_old);
     const int shutdown_answer = nvmlShutdown();
-    probe_say(1,
-              "nvmlInit=%d nvmlInitOld=%d nvmlInitWithFlags=%d countRc=%d count=%u countOld=%u "
-              "shutdown=%d\n",
-              answer, answer_old, answer_flags, count_answer, count, count_old, shutdown_answer);
+    probe_print(1,
+                "nvmlInit=%d nvmlInitOld=%d nvmlInitWithFlags=%d countRc=%d count=%u countOld=%u "
+                "shutdown=%d\n",
+                answer, answer_old, answer_flags, count_answer, count, count_old, shutdown_answer);
   }
   return 0;
 }

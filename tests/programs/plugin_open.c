@@ -23,7 +23,7 @@ void plugin_probe(int out) {
   for (char* name; (name = strsep(&rest, ":")) != NULL;) {
     void* handle = open_it(name, RTLD_NOW);
     if (handle == NULL) {
-      probe_say(out, "open=null error=%s\n", probe_word(dlerror()));
+      probe_print(out, "open=null error=%s\n", probe_word(dlerror()));
       continue;
     }
     if (strstr(name, "nvidia-ml") != NULL) {

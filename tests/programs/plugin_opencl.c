@@ -17,5 +17,5 @@ void plugin_probe(int out) {
     clGetPlatformInfo(platforms[i], kVendor, sizeof vendor, vendor, NULL);
     nvidia += strstr(vendor, "NVIDIA") != NULL;
   }
-  probe_say(out, "answer=%d platforms=%u nvidia=%d\n", answer, count, nvidia);
+  probe_print(out, "answer=%d platforms=%u nvidia=%d\n", answer, count, nvidia);
 }

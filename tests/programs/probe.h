@@ -17,8 +17,8 @@
 
 typedef void* (*probe_finder)(void* context, const char* name);
 
-__attribute__((unused, format(printf, 2, 3))) static void probe_say(int file, const char* format,
-                                                                    ...) {
+__attribute__((unused, format(printf, 2, 3))) static void probe_print(int file, const char* format,
+                                                                      ...) {
   char line[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -40,7 +40,7 @@ __attribute__((unused)) static void probe_cuda(int file, probe_finder find, void
       (int (*)(const void**, const void*))find(context, "cuGetExportTable");
   if (init == NULL || get_version == NULL || get_count == NULL || get_name == NULL ||
       get_table == NULL) {
-    probe_say(file, "cuInit=%s\n", init == NULL ? "null" : "partial");
+    probe_print(file, "cuInit=%s\n", init == NULL ? "null" : "partial");
     return;
   }
   const int answer = init(0);
@@ -54,11 +54,11 @@ __attribute__((unused)) static void probe_cuda(int file, probe_finder find, void
   const void* table = NULL;
   const int table_answer = get_table(&table, "0123456789abcdef");
   const int known = find(context, "cuNoSuchFunctionEver") != NULL;
-  probe_say(file,
-            "cuInit=%d cuInit1=%d versionRc=%d version=%d countRc=%d count=%d name=%s export=%d "
-            "table=%s unknown=%s\n",
-            answer, answer_flags, version_answer, version, count_answer, count, probe_word(name),
-            table_answer, table == NULL ? "null" : "set", known ? "found" : "null");
+  probe_print(file,
+              "cuInit=%d cuInit1=%d versionRc=%d version=%d countRc=%d count=%d name=%s export=%d "
+              "table=%s unknown=%s\n",
+              answer, answer_flags, version_answer, version, count_answer, count, probe_word(name),
+              table_answer, table == NULL ? "null" : "set", known ? "found" : "null");
 }
 
 __attribute__((unused)) static void probe_nvml(int file, probe_finder find, void* context) {
@@ -76,7 +76,7 @@ __attribute__((unused)) static void probe_nvml(int file, probe_finder find, void
   if (init == NULL || init_old == NULL || init_flags == NULL || get_count == NULL ||
       get_count_old == NULL || by_index == NULL || by_uuid == NULL || error_text == NULL ||
       shutdown_nvml == NULL) {
-    probe_say(file, "nvmlInit=%s\n", init == NULL ? "null" : "partial");
+    probe_print(file, "nvmlInit=%s\n", init == NULL ? "null" : "partial");
     return;
   }
   const int answer = init();
@@ -91,11 +91,11 @@ __attribute__((unused)) static void probe_nvml(int file, probe_finder find, void
   const int uuid_answer = by_uuid("GPU-12345678-1234-1234-1234-123456789abc", &device);
   const char* text = error_text(2);
   const int known = find(context, "nvmlNoSuchFunctionEver") != NULL;
-  probe_say(file,
-            "nvmlInit=%d nvmlInitOld=%d nvmlInitWithFlags=%d countRc=%d count=%u countOld=%u "
-            "byIndex=%d byUuid=%d shutdown=%d unknown=%s text=%.7s\n",
-            answer, answer_old, answer_flags, count_answer, count, count_old, index_answer,
-            uuid_answer, shutdown_nvml(), known ? "found" : "null", probe_word(text));
+  probe_print(file,
+              "nvmlInit=%d nvmlInitOld=%d nvmlInitWithFlags=%d countRc=%d count=%u countOld=%u "
+              "byIndex=%d byUuid=%d shutdown=%d unknown=%s text=%.7s\n",
+              answer, answer_old, answer_flags, count_answer, count, count_old, index_answer,
+              uuid_answer, shutdown_nvml(), known ? "found" : "null", probe_word(text));
 }
 
 // NOLINTEND(modernize-use-nullptr,cert-dcl50-cpp)

@@ -11,8 +11,8 @@ extern "C" __attribute__((visibility("default"))) void plugin_probe(int out) {
   const cudaError_t count_answer = cudaGetDeviceCount(&count);
   const cudaError_t set_answer = cudaSetDevice(0);
   const cudaError_t wait_answer = cudaDeviceSynchronize();
-  probe_say(out, "runtime=%d count=%d:%d set=%d wait=%d built=%d\n", version, count_answer, count,
-            set_answer, wait_answer, CUDART_VERSION);
+  probe_print(out, "runtime=%d count=%d:%d set=%d wait=%d built=%d\n", version, count_answer, count,
+              set_answer, wait_answer, CUDART_VERSION);
 }
 
 // This call is in tail position, so its return address is in the caller of this plug-in.

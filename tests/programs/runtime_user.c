@@ -32,7 +32,7 @@ __attribute__((constructor)) static void ask_on_load(void) {
 
 EXPORT void plugin_probe(int out);
 void plugin_probe(int out) {
-  probe_say(out, "onLoad=%d:%d:%d:%d\n", g_answers[0], g_count, g_answers[1], g_answers[2]);
+  probe_print(out, "onLoad=%d:%d:%d:%d\n", g_answers[0], g_count, g_answers[1], g_answers[2]);
 }
 #else
 EXPORT void NAME(use_runtime_, MAJOR)(int out);
@@ -41,6 +41,6 @@ void NAME(use_runtime_, MAJOR)(int out) {
   const int count_answer = cudaGetDeviceCount(&count);
   const int set_answer = cudaSetDevice(3);
   const int wait_answer = cudaDeviceSynchronize();
-  probe_say(out, "user%d=%d:%d:%d:%d\n", MAJOR, count_answer, count, set_answer, wait_answer);
+  probe_print(out, "user%d=%d:%d:%d:%d\n", MAJOR, count_answer, count, set_answer, wait_answer);
 }
 #endif

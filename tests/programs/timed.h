@@ -13,7 +13,7 @@ static inline void* timed_find(void* context, const char* name) { return dlsym(c
 static inline void timed_open(const char* name) {
   void* handle = dlopen(name, RTLD_NOW);
   if (handle == NULL) {
-    probe_say(1, "open=null error=%s\n", dlerror());
+    probe_print(1, "open=null error=%s\n", dlerror());
   } else if (strstr(name, "nvidia-ml") != NULL) {
     probe_nvml(1, timed_find, handle);
   } else {

@@ -15,7 +15,7 @@ __attribute__((constructor)) static void enter_after(void) {
   const char* name = getenv("CG_TIMED_LIB");
   void* handle = next_dlopen(name != NULL ? name : "libcuda.so.1", RTLD_NOW);
   if (handle == NULL) {
-    probe_say(1, "open=null error=%s\n", dlerror());
+    probe_print(1, "open=null error=%s\n", dlerror());
   } else {
     probe_cuda(1, timed_find, handle);
   }

@@ -11,7 +11,7 @@ int main(void) {
   cuDriverGetVersion(&version);
   int (*by_proc)(unsigned) = NULL;
   const int proc_answer = cuGetProcAddress_v2("cuInit", (void**)&by_proc, 13000, 0, NULL);
-  probe_say(1, "cuInit=%d countRc=%d count=%d version=%d procRc=%d procInit=%d\n", answer,
-            count_answer, count, version, proc_answer, by_proc == NULL ? -1 : by_proc(0));
+  probe_print(1, "cuInit=%d countRc=%d count=%d version=%d procRc=%d procInit=%d\n", answer,
+              count_answer, count, version, proc_answer, by_proc == NULL ? -1 : by_proc(0));
   return 0;
 }

@@ -15,7 +15,7 @@ typedef int (*tail_function)(int*);
 
 static void* load(const char* path) {
   void* handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (handle == NULL) probe_say(1, "open=null error=%s\n", dlerror());
+  if (handle == NULL) probe_print(1, "open=null error=%s\n", dlerror());
   return handle;
 }
 
@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
       if (handle == NULL) return 1;
       struct link_map* map = NULL;
       dlinfo(handle, RTLD_DI_LINKMAP, &map);
-      probe_say(2, "sameAddress=%d\n", last == (void*)map->l_addr);
+      probe_print(2, "sameAddress=%d\n", last == (void*)map->l_addr);
       last = (void*)map->l_addr;
       call(handle);
       dlclose(handle);
@@ -51,7 +51,7 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 4; ++i) {
       int count = -7;
       const int answer = ((tail_function)dlsym(handles[i % 2], "plugin_tail"))(&count);
-      probe_say(1, "tail=%d:%d\n", answer, count);
+      probe_print(1, "tail=%d:%d\n", answer, count);
     }
   } else if (strcmp(argv[1], "threads") == 0) {
     pthread_t threads[8];

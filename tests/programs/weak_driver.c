@@ -19,26 +19,26 @@ __attribute__((weak)) int nvmlShutdown(void);
 __attribute__((weak)) int nvmlDeviceGetCount_v2(unsigned* count);
 __attribute__((weak)) int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device);
 
-#define ASK(function, ...)                                   \
-  do {                                                       \
-    if (function == NULL) {                                  \
-      probe_say(1, #function "=null ");                      \
-    } else {                                                 \
-      probe_say(1, #function "=%d ", function(__VA_ARGS__)); \
-    }                                                        \
+#define ASK(function, ...)                                     \
+  do {                                                         \
+    if (function == NULL) {                                    \
+      probe_print(1, #function "=null ");                      \
+    } else {                                                   \
+      probe_print(1, #function "=%d ", function(__VA_ARGS__)); \
+    }                                                          \
   } while (0)
 
 static void ask_loaded(const char* library, const char* name) {
   void* handle = dlopen(library, RTLD_NOW);
   int (*init)(unsigned) = handle == NULL ? NULL : (int (*)(unsigned))dlsym(handle, name);
-  probe_say(1, "loaded.%s=%d ", name, init == NULL ? -1 : init(0));
+  probe_print(1, "loaded.%s=%d ", name, init == NULL ? -1 : init(0));
 }
 
 static int print_ours(struct dl_phdr_info* object, size_t size, void* data) {
   (void)size;
   (void)data;
   const char* file = strrchr(object->dlpi_name, '/');
-  if (strstr(object->dlpi_name, "/cudaguard/lib") != NULL) probe_say(1, "%s,", file + 1);
+  if (strstr(object->dlpi_name, "/cudaguard/lib") != NULL) probe_print(1, "%s,", file + 1);
   return 0;
 }
 
@@ -51,7 +51,7 @@ int main(void) {
   ASK(cuInit, 0);
   ASK(cuDeviceGet, &number, 0);
   ASK(cuGetProcAddress, "cuInit", &function, 12000, 0);
-  probe_say(1, "function=%s ", function == NULL ? "null" : "set");
+  probe_print(1, "function=%s ", function == NULL ? "null" : "set");
   ASK(cuGetProcAddress_v2, "cuInit", &function, 12000, 0, &status);
   ASK(nvmlInit);
   ASK(nvmlInit_v2);
@@ -61,8 +61,8 @@ int main(void) {
   ASK(nvmlShutdown);
   ask_loaded("libcuda.so.1", "cuInit");
   ask_loaded("libnvidia-ml.so.1", "nvmlInit_v2");
-  probe_say(1, "ours=");
+  probe_print(1, "ours=");
   dl_iterate_phdr(print_ours, NULL);
-  probe_say(1, "\n");
+  probe_print(1, "\n");
   return 0;
 }

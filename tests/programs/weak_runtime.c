@@ -6,8 +6,8 @@ __attribute__((weak)) int cudaSetDevice(int device);
 __attribute__((weak)) int cudaMalloc(void** memory, size_t size);
 
 int main(void) {
-  probe_say(1, "cudaSetDevice=%s cudaMalloc=%s ", cudaSetDevice != NULL ? "set" : "null",
-            cudaMalloc != NULL ? "set" : "null");
-  probe_say(1, "answer=%d\n", cudaSetDevice != NULL ? cudaSetDevice(0) : -1);
+  probe_print(1, "cudaSetDevice=%s cudaMalloc=%s ", cudaSetDevice != NULL ? "set" : "null",
+              cudaMalloc != NULL ? "set" : "null");
+  probe_print(1, "answer=%d\n", cudaSetDevice != NULL ? cudaSetDevice(0) : -1);
   return 0;
 }
