@@ -8,7 +8,7 @@ import sys
 from support import harness
 
 FAKE_GUARD = os.path.join(harness.BUILD, "tests", "artefacts", "libcudaguard.so")
-ATTEMPT_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "touch_program")
+ATTEMPT_PROGRAM = os.path.join(harness.BUILD, "tests", "artefacts", "attempts")
 
 CLAIM = """
 import ctypes, sys
