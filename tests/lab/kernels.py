@@ -99,7 +99,8 @@ def run(lab, row):
              "skipped": re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE)}
     failed = re.findall(r"^(?:FAILED|ERROR) (.*)", done.stdout, re.MULTILINE)
     if failed or done.returncode != 0:
-        return {"outcome": "failed", "reason": "; ".join(failed) or done.stdout[-2000:], **facts}
+        return {"outcome": "failed", "reason": "; ".join(failed), "output": done.stdout[-8000:],
+                **facts}
     return {"outcome": "passed", **facts}
 
 
