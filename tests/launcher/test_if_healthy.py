@@ -128,6 +128,14 @@ class Decision(Case):
         self.on_gpu()
         self.on_gpu(LD_LIBRARY_PATH=BOX)
 
+    def test_children_option_holds_if_the_driver_is_healthy(self):
+        show = ["--", "sh", "-c", 'echo "$CUDAGUARD_POLICY ${CUDAGUARD_CHILDREN-unset}"']
+        for sick, policies in (("", "VALIDATE FORCE_CPU\n"), ("fails", "FORCE_CPU unset\n")):
+            with self.subTest(sick=sick):
+                code, out, err = self.launch("run", "--if-healthy=1,fresh", "--children=cpu", *show,
+                                             CG_SICK=sick)
+                self.assertEqual((code, out), (0, policies), err)
+
     def test_missing_driver_is_not_healthy(self):
         self.on_cpu("libcuda.so.1 does not work: error while loading shared libraries: "
                     "libcuda.so.1: cannot open shared object file: No such file or directory",
