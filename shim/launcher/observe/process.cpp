@@ -37,6 +37,9 @@ constexpr size_t kMostNames = 4;
 constexpr size_t kMostArguments = 32768;
 constexpr size_t kMostCgroup = 8192;
 constexpr size_t kMostEnvironment = size_t{8} << 20;
+/// The kernel reports a call before the calling thread sleeps. It sleeps within so many looks, one
+/// each millisecond.
+constexpr int kMostLooks = 100;
 
 std::string path_of(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
@@ -255,8 +258,14 @@ Identity identify(pid_t thread) {
 std::optional<Registers> waiting_at(pid_t thread) {
   // "16 0x3 0xc020462a 0x0 0x0 0x0 0x0 0x7ffd6c1e9a08 0x7f31b2f0c2ad": the system call's number,
   // its arguments, the stack pointer and the program counter.
+  const std::string path = path_of(thread, "syscall");
   std::string text;
-  read_file(path_of(thread, "syscall"), text, 4096);
+  read_file(path, text, 4096);
+  for (int i = 1; i < kMostLooks && text.starts_with("running"); ++i) {
+    usleep(1000);
+    text.clear();
+    read_file(path, text, 4096);
+  }
   std::istringstream words(text);
   std::string word;
   uint64_t values[9] = {};

@@ -56,7 +56,8 @@ Identity identify(pid_t thread);
 /// may belong to another PID namespace, in which the same ids mean other processes.
 bool has_own_numbers();
 
-/// The stack pointer and the program counter of a thread that waits in a system call.
+/// The stack pointer and the program counter of a thread that waits in a system call, or will do so
+/// within 0.1 s.
 std::optional<Registers> waiting_at(pid_t thread);
 
 /// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is

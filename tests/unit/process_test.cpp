@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/process.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+
+namespace cudaguard::launcher {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+/// A child process that uses a processor for this long, and waits in pause() afterwards.
+class BusyChild {
+ public:
+  explicit BusyChild(milliseconds time) : pid_(fork()) {
+    if (pid_ != 0) return;
+    for (const auto end = steady_clock::now() + time; steady_clock::now() < end;) {
+    }
+    for (;;) pause();
+  }
+  ~BusyChild() {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  BusyChild(const BusyChild&) = delete;
+  BusyChild& operator=(const BusyChild&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+ private:
+  const pid_t pid_;
+};
+
+/// The kernel reports a call to the launcher before the calling thread has gone to sleep.
+TEST(WaitingThread, HasRegistersEvenIfItGoesToSleepOnlyNow) {
+  const BusyChild child(milliseconds{5});
+  EXPECT_TRUE(waiting_at(child.pid()));
+}
+
+TEST(WaitingThread, ThreadThatRunsOnHasNoRegisters) {
+  const BusyChild child(milliseconds{60'000});
+  EXPECT_FALSE(waiting_at(child.pid()));
+}
+
+}  // namespace
+}  // namespace cudaguard::launcher
