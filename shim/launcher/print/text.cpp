@@ -2,6 +2,7 @@
 #include "policy/text.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string_view>
@@ -59,13 +60,13 @@ struct Alike {
 /// In the order of each row's first process.
 std::vector<Alike> alike_processes(const Findings& findings) {
   std::vector<Alike> rows;
-  std::map<std::string, size_t> places;
+  std::map<std::array<std::string, 3>, size_t> places;
   for (const ObservedProcess& process : findings.processes) {
     if (!process.asked()) continue;
     std::string command = printable(process.command, kMostCommand);
     std::string facts = facts_of(process);
-    const std::string key = command + '\n' + facts + '\n' + process.visible_devices;
-    const auto [place, is_new] = places.try_emplace(key, rows.size());
+    const auto [place, is_new] =
+        places.try_emplace({command, facts, process.visible_devices}, rows.size());
     if (is_new) rows.push_back({std::move(command), std::move(facts), {}, {}});
     rows[place->second].pids.push_back(process.pid);
     rows[place->second].hosts.insert(process.host);
@@ -197,7 +198,8 @@ std::string cell(std::string text, size_t width) {
 }
 
 std::string words_of(const std::set<DriverApi>& asked) {
-  std::vector<std::string> words;
+  std::vector<std::string_view> words;
+  words.reserve(asked.size());
   for (const DriverApi one : asked) words.emplace_back(word_of(one));
   return joined(words, " ");
 }

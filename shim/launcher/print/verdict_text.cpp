@@ -319,6 +319,7 @@ std::string what_touched(const Verdict& verdict) {
 
 std::string denied_names(const std::set<DriverApi>& denied) {
   std::vector<std::string_view> names;
+  names.reserve(denied.size());
   for (const DriverApi one : denied) names.emplace_back(name_of(one));
   return joined(names, " or ");
 }
