@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The install tree, and every way of naming the guard in it."""
 
+import errno
 import os
 import shutil
 import subprocess
+import time
 
 from support import guest, harness
 
@@ -141,8 +143,17 @@ class Install(guest.Case):
         subprocess.run(command, check=True, timeout=60, cwd=cwd, stdout=subprocess.DEVNULL)
         with open(new, "rb") as one, open(self.guard, "rb") as other:
             self.assertEqual(one.read() if os.path.exists(new) else b"", other.read())
-        with open(gate, "wb"):
-            out = process.communicate(timeout=60)[0]
+        # A program that has crashed never opens the gate, and open() would wait for it for ever.
+        writer = None
+        while writer is None and process.poll() is None:
+            try:
+                writer = os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError as error:
+                self.assertEqual(error.errno, errno.ENXIO)  # the program has not opened it yet
+                time.sleep(0.01)
+        out = process.communicate(timeout=60)[0]
+        if writer is not None:
+            os.close(writer)
         return process.returncode, out, os.path.exists(log)
 
     def test_upgrade_keeps_a_running_program_guarded(self):
