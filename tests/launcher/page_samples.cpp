@@ -93,7 +93,7 @@ struct Run {
     process.last = kStart + at;
     process.policy = "FORCE_CPU";
     process.only_start = false;
-    process.refused.push_back(refused);
+    process.refused.push_back(std::make_shared<const std::string>(refused));
     verdict.findings.processes.push_back(process);
     return verdict.findings.processes.size() - 1;
   }
@@ -360,7 +360,8 @@ Findings cluster(uint32_t count) {
       process.contexts = {0};
       process.worked = true;
     } else {
-      process.refused.push_back(apis[kind] + " by " + findings.sites[kind].library);
+      process.refused.push_back(
+          std::make_shared<const std::string>(apis[kind] + " by " + findings.sites[kind].library));
     }
     findings.sites[kind].processes.push_back(findings.processes.size());
     findings.sites[kind].at.push_back(process.first);

@@ -46,8 +46,8 @@ std::string text_of(const ObservedProcess& process) {
   if (process.found_none) text += "none ";
   if (process.failed) text += "failed ";
   for (const int device : process.contexts) text += "context " + std::to_string(device) + " ";
-  for (const std::string& one : process.tried) text += "tried " + one + " ";
-  for (const std::string& one : process.refused) text += "refused " + one + " ";
+  for (const SharedText& one : process.tried) text += "tried " + *one + " ";
+  for (const SharedText& one : process.refused) text += "refused " + *one + " ";
   return text;
 }
 
@@ -204,10 +204,19 @@ TEST(Records, ListHasEachTextOnceAndIsCut) {
     const std::string api(i < 2 ? 300 : 1, static_cast<char>('a' + i / 2));
     records.add(record_of({}, R"("decision":"deny","library":"b","api":")" + api + "\"}"));
   }
-  const std::vector<std::string>& refused = records.findings().processes[0].refused;
+  const std::vector<SharedText>& refused = records.findings().processes[0].refused;
   ASSERT_EQ(refused.size(), 16u);
-  EXPECT_EQ(refused[0], std::string(256, 'a'));
-  EXPECT_EQ(refused[15], "p by b");
+  EXPECT_EQ(*refused[0], std::string(256, 'a'));
+  EXPECT_EQ(*refused[15], "p by b");
+}
+
+TEST(Records, ProcessesShareTheTextsOfEqualRecords) {
+  Records records;
+  records.add(record_of({.pid = 7}));
+  records.add(record_of({.pid = 8}));
+  const auto& processes = records.findings().processes;
+  ASSERT_EQ(processes.size(), 2u);
+  EXPECT_EQ(processes[0].refused[0].get(), processes[1].refused[0].get());
 }
 
 TEST(Records, CallSiteHasTheFactsOfTheCall) {

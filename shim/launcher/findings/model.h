@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -86,6 +87,9 @@ struct Place {
 
 inline constexpr uint32_t kNoUid = UINT32_MAX;  ///< unknown
 
+/// One copy serves all processes with the same text.
+using SharedText = std::shared_ptr<const std::string>;
+
 struct ObservedProcess {
   // The identity of the process.
   std::string host;
@@ -103,16 +107,16 @@ struct ObservedProcess {
   std::string policy;  ///< from its start record; empty: there was none
   // Facts from its records.
   bool initialised = false;
-  std::string by;                    ///< the file that called cuInit, without its directories
-  std::string visible_devices;       ///< the list of devices that the driver got; empty: no list
-  std::set<int> contexts;            ///< devices
-  bool worked = false;               ///< loaded code
-  bool nvml = false;                 ///< was allowed to use NVML
-  bool found_none = false;           ///< asked the driver, which reported no GPU
-  bool failed = false;               ///< asked the driver, which reported an error
-  std::vector<std::string> tried;    ///< for these two: "found no GPU by libx.so", each once
-  std::vector<std::string> refused;  ///< "cuInit by libx.so", each once
-  bool only_start = true;            ///< has no record but its start record
+  std::string by;                   ///< the file that called cuInit, without its directories
+  std::string visible_devices;      ///< the list of devices that the driver got; empty: no list
+  std::set<int> contexts;           ///< devices
+  bool worked = false;              ///< loaded code
+  bool nvml = false;                ///< was allowed to use NVML
+  bool found_none = false;          ///< asked the driver, which reported no GPU
+  bool failed = false;              ///< asked the driver, which reported an error
+  std::vector<SharedText> tried;    ///< for these two: "found no GPU by libx.so", each once
+  std::vector<SharedText> refused;  ///< "cuInit by libx.so", each once
+  bool only_start = true;           ///< has no record but its start record
   bool asked() const { return !only_start; }
 };
 

@@ -49,8 +49,9 @@ bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
 }
 
-void add_once(std::vector<std::string>& list, const std::string& text) {
-  const bool is_known = std::find(list.begin(), list.end(), text) != list.end();
+void add_once(std::vector<SharedText>& list, const SharedText& text) {
+  const bool is_known =
+      std::any_of(list.begin(), list.end(), [&](const SharedText& one) { return *one == *text; });
   if (!is_known && list.size() < kMostTexts) list.push_back(text);
 }
 
@@ -188,7 +189,7 @@ void Records::note_sick(const WriterFields& writer, const CallFields& call) {
   ++one.programs;
 }
 
-void Records::note(const CallFields& call, const std::string& text, ObservedProcess& process) {
+void Records::note(const CallFields& call, const SharedText& text, ObservedProcess& process) {
   if (call.decision == "deny") {
     add_once(process.refused, text);
   } else if (has_failed(call)) {
@@ -214,7 +215,7 @@ void Records::note(const CallFields& call, const std::string& text, ObservedProc
 
 void Records::understand(Rest& rest) {
   rest.known = true;
-  rest.text = head(text_of(rest.call), kMostText);
+  rest.text = std::make_shared<const std::string>(head(text_of(rest.call), kMostText));
   if (is_attempt(rest.call)) rest.site = site_of(rest.call);
 }
 

@@ -102,7 +102,7 @@ class Records {
   struct Rest {
     CallFields call;
     bool known = false;  ///< the next two members are set
-    std::string text;    ///< the text about a call that was refused or failed
+    SharedText text;     ///< the text about a call that was refused or failed
     size_t site = 0;
   };
   struct HashOfBytes : std::hash<std::string_view> {
@@ -114,7 +114,7 @@ class Records {
   };
 
   void note_sick(const WriterFields& writer, const CallFields& call);
-  void note(const CallFields& call, const std::string& text, ObservedProcess& process);
+  void note(const CallFields& call, const SharedText& text, ObservedProcess& process);
   Kind add_one(std::string_view text, const Take& take);
   Kind apply(WriterFields& writer, Rest& rest);
   uint64_t since() const { return sender_ == nullptr ? 0 : sender_->since; }

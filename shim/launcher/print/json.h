@@ -30,6 +30,7 @@ class Json {
   /// The text may have any bytes. Each byte that is not UTF-8 becomes U+FFFD.
   Json& value(std::string_view text);
   Json& value(const char* text) { return value(std::string_view(text)); }
+  Json& value(const SharedText& text) { return value(*text); }
   Json& value(bool flag) { return after(writer_.Bool(flag)); }
   /// Writes null if the number is infinite or NaN.
   Json& value(double number);

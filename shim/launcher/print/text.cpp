@@ -24,9 +24,9 @@ constexpr size_t kMostNumbers = 800;     ///< characters of process ids below a 
 constexpr size_t kTime = 16;             ///< "2026-11-22 07:28"
 constexpr const char* kFact = "      ";  ///< before the facts about a process
 
-std::string first_of(const std::vector<std::string>& list) {
+std::string first_of(const std::vector<SharedText>& list) {
   if (list.empty()) return {};
-  std::string text = printable(list[0], kMostName);
+  std::string text = printable(*list[0], kMostName);
   if (list.size() > 1) text += " and " + std::to_string(list.size() - 1) + " more";
   return text;
 }
