@@ -117,7 +117,7 @@ void parse_root(const Environment& environment, Config& config) {
     }
     complain(config, Variable::kRoot, text);
     config.root = UINT32_MAX;  // no process has this id
-  } else if (config.children_cpu && lets_through(config.policy)) {
+  } else if (config.children_cpu && allows_cuda(config.policy)) {
     Complaint& complaint = complain(config, Variable::kChildren, {});
     complaint.accepted = {};
     complaint.instead = kNoRoot;
@@ -158,7 +158,7 @@ Config parse_config(const Environment& environment) {
 }
 
 bool is_child(const Config& config, const Place& place) {
-  if (!config.children_cpu || !lets_through(config.policy)) return false;
+  if (!config.children_cpu || !allows_cuda(config.policy)) return false;
   return config.forked_child || place.pid != config.root ||
          (!config.root_namespace.empty() && config.root_namespace != place.pid_namespace);
 }

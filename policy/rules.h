@@ -56,7 +56,7 @@ static_assert(rules_of(Policy::kClamp).policy == Policy::kClamp);
 static_assert(rules_of(Policy::kOff).policy == Policy::kOff);
 
 /// True if a program may enter the driver through our proxy.
-constexpr bool lets_through(Policy policy) { return rules_of(policy).driver == Action::kProxy; }
+constexpr bool allows_cuda(Policy policy) { return rules_of(policy).driver == Action::kProxy; }
 
 /// True if later look-ups must not find this export of the guard. "cuInit" and "nvmlInit" are the
 /// driver's, "cudaSetDevice" is the runtime's, "cudaguard_touches" and "dlopen" are the guard's

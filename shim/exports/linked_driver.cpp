@@ -75,7 +75,7 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
   // FORCE_CPU comes first, because programs call cuInit in loops.
   if (here.policy() != Policy::kForceCpu) [[unlikely]] {
     CG_FORWARD(cuInit, flags);
-    if (flags == 0 && lets_through(here.policy())) {
+    if (flags == 0 && allows_cuda(here.policy())) {
       return static_cast<CUresult>(no_driver(here, "cuInit", CG_CALLER));
     }
   }

@@ -36,7 +36,7 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
 [[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
   Process& here = the_guard().process();
   const Policy policy = here.policy();
-  if (!lets_through(policy)) return kInvalidDevice;
+  if (!allows_cuda(policy)) return kInvalidDevice;
   const int count = real_count();
   BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
   const int index = index_to_use(policy, ordinal, count);

@@ -172,7 +172,7 @@ Proxy proxy(Process& process, ProxyKind kind) {
   const Loaded& the = inherited.proxies[static_cast<int>(kind)];
   if (kind == ProxyKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
   if (the.path.load(std::memory_order_acquire) == nullptr) load_proxy(process, kind);
-  if (!lets_through(process.policy())) return {};
+  if (!allows_cuda(process.policy())) return {};
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_relaxed)};
 }
 
@@ -209,7 +209,7 @@ const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, 
   }
   const Proxy it = proxy(process, kind);
   the.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
-  if (!lets_through(process.policy())) return nullptr;
+  if (!allows_cuda(process.policy())) return nullptr;
   if (it.path != nullptr) return it.path;
   print_missing_proxy(files.missing, name, kNotOurs);
   return never;

@@ -55,7 +55,7 @@ TEST(Rules, EveryPolicyAndLibraryHasItsAction) {
 
 TEST(Rules, OnlyValidateAndClampAllowGpus) {
   for (const Policy policy : kAll) {
-    EXPECT_EQ(lets_through(policy), policy == Policy::kValidate || policy == Policy::kClamp);
+    EXPECT_EQ(allows_cuda(policy), policy == Policy::kValidate || policy == Policy::kClamp);
   }
 }
 

@@ -140,7 +140,7 @@ void judge_variables(Variables variables, FindingList& findings) {
             " has no effect under CUDAGUARD_POLICY=" + std::string(name_of(config.policy)));
   };
   if (config.policy == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES");
-  if (!lets_through(config.policy) && config.because.empty() && config.children_cpu) {
+  if (!allows_cuda(config.policy) && config.because.empty() && config.children_cpu) {
     no_effect("CUDAGUARD_CHILDREN");
   }
   for (const std::string& line : unknown_variables(variables)) problem(line);

@@ -110,8 +110,8 @@ void check_contradictions(const Options& options, Policy policy) {
   if (!options.policy) return;
   const std::string shown = "--policy " + std::string(name_of(policy));
   if (options.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
-  if (options.gpus && !lets_through(policy)) contradict("--gpus", shown);
-  if (options.children && !lets_through(policy)) contradict("--children", shown);
+  if (options.gpus && !allows_cuda(policy)) contradict("--gpus", shown);
+  if (options.children && !allows_cuda(policy)) contradict("--children", shown);
   if (options.observe && policy == Policy::kOff) contradict("--observe", shown);
 }
 
@@ -137,7 +137,7 @@ std::optional<Policy> set_policy(const Options& options, Policy wanted, Variable
   }
   const Policy policy = policy_of(options, word);
   // CLAMP from the environment is compatible with a list; FORCE_CPU and OFF are not.
-  return through && !(named && lets_through(policy)) ? set(Policy::kValidate) : policy;
+  return through && !(named && allows_cuda(policy)) ? set(Policy::kValidate) : policy;
 }
 
 /// Sets CUDAGUARD_POLICY, _VISIBLE_DEVICES, _CHILDREN, _ROOT.
@@ -148,7 +148,7 @@ void set_devices(const Options& options, Variables& variables) {
   const std::optional<Policy> policy = set_policy(options, wanted, variables);
   if (options.gpus) variables.set(kVisible, *options.gpus);
   if (options.children) variables.set(kChildren, name_of(Policy::kForceCpu));
-  if (policy && !lets_through(*policy)) {
+  if (policy && !allows_cuda(*policy)) {
     // Removes old settings that mean nothing under the chosen policy.
     variables.unset(kVisible);
     variables.unset(kChildren);
