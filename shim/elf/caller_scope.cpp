@@ -77,7 +77,7 @@ struct Search {
   const ElfW(Dyn) * own = nullptr;  // the caller's dynamic section
   ElfW(Addr) base = 0;
   const char* version = nullptr;  // of the caller's reference
-  bool behind = false;            // the guard has been passed
+  bool past_guard = false;        // the search has passed the guard
   unsigned count = 0;             // the number of definitions
   const void* found = nullptr;
   Objects* objects = nullptr;
@@ -101,8 +101,8 @@ uint32_t soname_of(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
 /// an earlier object, or asks for the next definition.
 const void* definition_in(Search& search, const ElfW(Dyn) * dynamic, ElfW(Addr) base,
                           uint32_t soname) {
-  search.behind = search.behind || soname == kGuard;
-  if (!search.behind || soname == kGuard) return nullptr;
+  search.past_guard = search.past_guard || soname == kGuard;
+  if (!search.past_guard || soname == kGuard) return nullptr;
   return elf_definition(dynamic, base, search.name, search.version);
 }
 
@@ -122,7 +122,7 @@ int choose(dl_phdr_info* program, size_t /*size*/, void* data) {
   const auto* debug = reinterpret_cast<const r_debug*>(
       elf_detail::dynamic_value(dynamic_section(*program), DT_DEBUG));
   if (debug == nullptr) return 1;
-  search.behind = false;
+  search.past_guard = false;
   const Object* libc = the.at;
   const Object* caller = nullptr;
   Object* end = the.at;

@@ -12,7 +12,7 @@ namespace {
 
 /// The search for another hook of the same function that comes after ours and looks up symbols by
 /// version.
-struct HookBehind {
+struct NextHook {
   const char* function;
   const void* caller;
   bool passed_us = false;
@@ -22,7 +22,7 @@ struct HookBehind {
 };
 
 [[gnu::cold]] int find_hook(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& look = *static_cast<HookBehind*>(data);
+  auto& look = *static_cast<NextHook*>(data);
   const ElfW(Dyn)* dynamic = dynamic_section(*object);
   if (holds(*object, &inherited)) {
     look.passed_us = true;
@@ -38,7 +38,7 @@ struct HookBehind {
 
 bool is_recursive_dlopen(const char* function, const char* name, const void* caller) {
   constexpr uint32_t kMany = 16;
-  HookBehind look = {.function = function, .caller = caller};
+  NextHook look = {.function = function, .caller = caller};
   dl_iterate_phdr(find_hook, &look);
   if (!look.found || look.calls) return look.calls;
   const uintptr_t request =

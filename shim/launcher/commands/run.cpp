@@ -60,8 +60,8 @@ Fence fence_for(const Options& options, Policy policy, Variables& variables) {
     }
   }
   // The commands that --print shows run outside of this process's new fence.
-  const bool behind = fence.was_there || !options.print;
-  if (fence.holds && behind && policy == Policy::kForceCpu) mark_fenced(variables);
+  const bool is_under_fence = fence.was_there || !options.print;
+  if (fence.holds && is_under_fence && policy == Policy::kForceCpu) mark_fenced(variables);
   return fence;
 }
 

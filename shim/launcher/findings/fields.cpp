@@ -117,7 +117,7 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
 }
 
 /// The text after `mark` up to the next '/' or '.'; empty if `mark` does not occur.
-std::string_view part_behind(std::string_view path, std::string_view mark) {
+std::string_view part_after(std::string_view path, std::string_view mark) {
   const size_t at = path.find(mark);
   if (at == std::string_view::npos) return {};
   const std::string_view rest = tail(path, at + mark.size());
@@ -152,12 +152,12 @@ Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call)
 
 std::string job_of(const std::string& slurm, std::string_view cgroup) {
   if (!slurm.empty()) return "slurm:" + slurm;
-  if (const std::string_view job = part_behind(cgroup, "/job_"); !job.empty()) {
+  if (const std::string_view job = part_after(cgroup, "/job_"); !job.empty()) {
     return "slurm:" + std::string(job);
   }
   if (cgroup.find("kubepods") != std::string_view::npos) {
-    std::string_view pod = part_behind(cgroup, "/pod");
-    if (pod.empty()) pod = part_behind(cgroup, "-pod");  // systemd's, with '_' for '-'
+    std::string_view pod = part_after(cgroup, "/pod");
+    if (pod.empty()) pod = part_after(cgroup, "-pod");  // systemd's, with '_' for '-'
     if (!pod.empty()) {
       std::string uid(pod);
       std::replace(uid.begin(), uid.end(), '_', '-');

@@ -258,9 +258,10 @@ bool Records::adopt(const WriterFields& writer, const std::string& job, size_t& 
 size_t Records::process_of(const WriterFields& writer, bool starts) {
   const auto pid = static_cast<uint32_t>(writer.pid);
   const std::string job = job_of(writer.slurm, writer.cgroup);
-  bare_starts_ |= starts && writer.host.empty();
+  starts_without_host_ |= starts && writer.host.empty();
   size_t number = 0;
-  if (!starts && bare_starts_ && !writer.host.empty() && adopt(writer, job, number)) return number;
+  if (!starts && starts_without_host_ && !writer.host.empty() && adopt(writer, job, number))
+    return number;
   const auto place = place_of(writer, writer.host, job);
   if (place != places_.end()) {
     // A start record may mean a reused process id, but files may be read in any order.

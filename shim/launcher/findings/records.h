@@ -132,7 +132,7 @@ class Records {
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and
   /// processes of different PID namespaces may have the same id.
   Places places_;
-  bool bare_starts_ = false;  ///< some start record has no host
+  bool starts_without_host_ = false;  ///< some start record has no host
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;
   std::set<size_t, SameCallSite> sites_{SameCallSite{findings_.sites}};

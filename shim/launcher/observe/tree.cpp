@@ -275,7 +275,7 @@ void Tree::stop_or_go_on() {
   if (to_continue && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
 }
 
-std::set<pid_t> Tree::left_behind() const {
+std::set<pid_t> Tree::left_over() const {
   std::set<pid_t> result;
   const std::set<pid_t> all = children_of_this_process();
   std::set_difference(all.begin(), all.end(), others_.begin(), others_.end(),
@@ -286,8 +286,8 @@ std::set<pid_t> Tree::left_behind() const {
 bool Tree::is_over() {
   if (program_ != Program::kHasEnded) return false;
   if (none_left_) return true;
-  if (!others_.empty() && left_behind().empty()) return true;
-  if (no_longer_) left_ = names_of(left_behind());
+  if (!others_.empty() && left_over().empty()) return true;
+  if (no_longer_) left_ = names_of(left_over());
   return no_longer_;
 }
 
@@ -305,7 +305,7 @@ void Tree::pause(milliseconds patience) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (now.tv_sec - ended_at_.tv_sec < kPatience.count() / 1000) return;
   reported_ = true;
-  const std::string names = names_of(left_behind());  // empty without /proc
+  const std::string names = names_of(left_over());  // empty without /proc
   warn("the program has ended; waiting for the processes that it left running" +
        (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");
 }

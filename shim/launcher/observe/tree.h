@@ -58,7 +58,7 @@ class Tree {
   void stop_or_go_on();
   bool is_over();
   void pause(std::chrono::milliseconds patience);
-  std::set<pid_t> left_behind() const;
+  std::set<pid_t> left_over() const;
 
   sigset_t all_ = {};
   sigset_t mask_ = {};              ///< this process's signal mask before the constructor
