@@ -8,7 +8,7 @@ from support import box, harness
 from support.box import PROXIES, uuid
 
 # These faults show only after the real cuInit has run.
-FALLS = {"did not read": {"box": "around", "allow": "2,5"},
+FALLS = {"did not read": {"box": "bypass", "allow": "2,5"},
          "does not show": {"box": "liar", "allow": "2,5"},
          "shows other GPUs": {"box": "liar", "allow": "2,5", "CG_LIE": "others"},
          "one is gone": {"allow": "2,5", "CG_GONE": "5"}}

@@ -10,10 +10,10 @@
 // This variant of the driver reads `environ` instead of asking libc.
 #define getenv box_getenv
 #endif
-#if defined(CG_NO_GETENV) || defined(CG_AROUND)
+#if defined(CG_NO_GETENV) || defined(CG_BYPASS)
 char* box_getenv(const char* name);
 #endif
-#ifdef CG_AROUND
+#ifdef CG_BYPASS
 // This variant asks libc for every variable except CUDA_VISIBLE_DEVICES.
 #define CG_GETENV_VISIBLE box_getenv
 #else

@@ -3,7 +3,7 @@
 // that appears twice empties it.
 #include "driver.h"
 
-#if defined(CG_NO_GETENV) || defined(CG_AROUND)
+#if defined(CG_NO_GETENV) || defined(CG_BYPASS)
 extern char** environ;
 
 char* box_getenv(const char* name) {

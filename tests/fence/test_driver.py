@@ -60,7 +60,7 @@ class Driver(driver.Case):
         for options, rc in ([], 1), (["--allow", "call_exports"], 0), (["--fence=off"], 0):
             done, _ = self.traced(launcher.LAUNCHER, "verify", *options, "--", "env", *words)
             self.assertEqual((done.returncode, done.stdout), (rc, "called=2\n"), done)
-            self.assertEqual("around the guard" in done.stderr, "--fence=off" not in options)
+            self.assertEqual("bypassing the guard" in done.stderr, "--fence=off" not in options)
 
     def test_guarded_programs_make_no_nvidia_ioctl(self):
         entry_points = [[ENTRY_POINT, "lib=" + library, "api=" + api]
@@ -85,7 +85,7 @@ class Driver(driver.Case):
                     done, asked = self.traced(launcher.LAUNCHER, *before, "--", *words)
                     self.assertIn("cuInit=100 ", done.stdout)
                     self.assertIn(message, done.stderr)
-                    self.assertEqual("around the guard" in done.stderr, words[0] == "env", done)
+                    self.assertEqual("bypassing the guard" in done.stderr, words[0] == "env", done)
                     requests, answers = driver.requests_of(asked)
                     self.assertEqual((requests, answers),
                                      ([LAST], {"ENODEV"}) if words[0] == "env" else ([], set()))

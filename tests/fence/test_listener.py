@@ -22,7 +22,7 @@ except ImportError:
 ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
 RM_CONTROL = "0xc020462a RM_CONTROL"
-REQUEST = "\n  around the guard\n    asked    ioctl " + RM_CONTROL + " to NVIDIA's driver\n"
+REQUEST = "\n  bypassing the guard\n    asked    ioctl " + RM_CONTROL + " to NVIDIA's driver\n"
 NOT_KNOWN = "ioctls that the fence refuses are not reported: "
 ANOTHER = NOT_KNOWN + "this command is already under a fence"
 NOBODY = 65534
@@ -115,8 +115,8 @@ class Outputs(Case):
         wanted = {"pid": pid, "tid": pid, "uid": os.geteuid(), "argv": [ASKS, "ask"], "exe": ASKS,
                   "api": "ioctl", "object": RM_CONTROL, "decision": "deny", "caller": "?"}
         self.assertEqual({key: record[key] for key in wanted}, wanted)
-        for words, wanted in ((["report"], "RM_CONTROL around the guard"),
-                              (["report", "--by", "line"], "around the guard\n"),
+        for words, wanted in ((["report"], "RM_CONTROL bypassing the guard"),
+                              (["report", "--by", "line"], "bypassing the guard\n"),
                               (["report", "--by", "exe"], ASKS)):
             self.assertIn(wanted, self.start(*words, files["report"]).stdout)
         shown = json.loads(self.start("report", "--json", "-", files["report"]).stdout)
@@ -128,8 +128,8 @@ class Outputs(Case):
         self.assertEqual(done.returncode, 7, done)
         pid = next(iter(self.asked(done)))
         self.assertIn("cudaguard: 1 process asked: 1 refused\n", done.stderr)
-        self.assertRegex(done.stderr, r"(?m)^  asks_static ask \(%d\)\n      refused RM_CONTROL around the "
-                         r"guard$" % pid)
+        self.assertRegex(done.stderr, r"(?m)^  asks_static ask \(%d\)\n      refused RM_CONTROL bypassing "
+                         r"the guard$" % pid)
         done = self.start("run", "--cpu", "--observe", "--", *words)  # the control
         self.assertEqual((self.asked(done, "ENOTTY") != set(), done.returncode), (True, 7))
         self.assertIn("no process was seen to ask", done.stderr)
@@ -138,10 +138,10 @@ class Outputs(Case):
         done, reported = self.verify(ASKS, "ask", options=["--allow", "asks_*"], rc=0)
         self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         self.assertIn("PASS: no CUDA use except in 1 allowed process (1 process checked)\n"
-                      "  allowed: around the guard\n    asked    ioctl ",
+                      "  allowed: bypassing the guard\n    asked    ioctl ",
                       done.stderr)
         done, _ = self.verify(ASKS, "ask", options=["--deny", "nvml"], rc=0)
-        self.assertIn("\n  CUDA was asked by 1 process: around the guard (not denied)\n", done.stderr)
+        self.assertIn("\n  CUDA was asked by 1 process: bypassing the guard (not denied)\n", done.stderr)
 
     def test_ioctl_of_nvml_is_no_cuda_attempt(self):
         """The code that makes the ioctl decides, and not which libraries are mapped."""
@@ -159,7 +159,7 @@ class Outputs(Case):
         by_nvml = RM_CONTROL + " (NVML)"
         done, reported = self.verify(*unguarded, nvml, rc=0)
         self.assertEqual(set(reported), {by_nvml})
-        self.assertIn("\n  NVML was asked by 1 process: around the guard (not denied); ", done.stderr)
+        self.assertIn("\n  NVML was asked by 1 process: bypassing the guard (not denied); ", done.stderr)
         self.verify(*unguarded, nvml, options=["--deny=nvml"])
         done, reported = self.verify(*unguarded, nvml, other)
         self.assertEqual(set(reported), {by_nvml, RM_CONTROL})

@@ -167,7 +167,7 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
       {R"("api":"dlopen","object":"/x/libcuda.so.1","decision":"deny","library":"a"})",
        "refused dlopen libcuda.so.1 by a ", 1},
       {R"("api":"ioctl","object":"/dev/nvidia0 open","decision":"deny"})",
-       "refused open around the guard ", 1},
+       "refused open bypassing the guard ", 1},
       {R"("api":"cuInit","event":"init","result":100,)" + allowed_end,
        "none tried found no GPU by libx.so ", 1},
       {R"("api":"dlopen","event":"init","result":100,)" + allowed_end,

@@ -56,7 +56,7 @@ std::vector<Group> by_process(const Findings& findings, By by) {
 
 std::string name_of(const CallSite& site) {
   if (const PythonFrame* frame = own_frame(site); frame != nullptr) return place_of(*frame);
-  if (site.around_guard()) return "around the guard";
+  if (site.bypassed_guard()) return "bypassing the guard";
   if (!site.line.empty()) return site.line;
   if (!passes_calls_on(site.library)) return site.library;
   const std::vector<NativeFrame>& frames = site.stack.native;

@@ -66,13 +66,13 @@ struct CallSite {
   bool counts = false;            ///< --deny names this kind of attempt
   std::vector<size_t> forbidden;  ///< the processes that fail the run
   /// True if the process bypassed the guard and the fence saw it: no stack, no library.
-  bool around_guard() const { return api == kRequestApi; }
+  bool bypassed_guard() const { return api == kRequestApi; }
 };
 
 /// What the user can change: a line of their code with all its attempts. If no line is known, the
 /// user's own library or program that made the attempts.
 struct Place {
-  std::string name;               ///< "/home/u/ppo.py:159", "libfoo.so", "around the guard"
+  std::string name;               ///< "/home/u/ppo.py:159", "libfoo.so", "bypassing the guard"
   std::string line;               ///< "ppo.py:159"; empty if unknown
   std::vector<size_t> sites;      ///< indexes into Findings::sites
   std::vector<size_t> processes;  ///< as in CallSite

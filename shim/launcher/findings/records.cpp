@@ -34,7 +34,7 @@ bool has_failed(const CallFields& call) {
 /// The text about a call that was refused or has failed.
 std::string text_of(const CallFields& call) {
   if (call.api == kRequestApi)
-    return std::string(tail(call.object, call.object.find(' ') + 1)) + " around the guard";
+    return std::string(tail(call.object, call.object.find(' ') + 1)) + " bypassing the guard";
   const std::string by = " by " + call.library;
   if (!has_failed(call)) {
     return call.api + (call.object.empty() ? "" : " ") + std::string(base_name(call.object)) + by;

@@ -72,7 +72,7 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
   Attempt attempt;
   attempt.api = kRequestApi;
   attempt.object = object;
-  return kernel_record(who, attempt, "the kernel saw the request, around the guard", look);
+  return kernel_record(who, attempt, "only the kernel saw the ioctl", look);
 }
 
 }  // namespace

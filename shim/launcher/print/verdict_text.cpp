@@ -163,7 +163,7 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
 
 /// "cuInit by libc10_cuda.so"
 std::string call_of(const CallSite& site) {
-  if (site.around_guard()) {
+  if (site.bypassed_guard()) {
     return "ioctl " + printable(site.object) + " to NVIDIA's driver";
   }
   std::string call = printable(site.api);
@@ -219,7 +219,7 @@ void put_place(std::string& out, const Verdict& verdict, const Place& place) {
   const bool fails = !place.forbidden.empty();
   put_title(out, place, *calls.first, fails ? "" : "allowed: ");
   put_frames(out, "asked", calls.rows);
-  if (!calls.first->around_guard()) put_stack(out, *calls.first);
+  if (!calls.first->bypassed_guard()) put_stack(out, *calls.first);
   if (calls.stacks.size() > 1) {
     put_frames(out, "stacks", {std::to_string(calls.stacks.size() - 1) + " more (--json has all)"});
   }

@@ -12,7 +12,7 @@
 //   exec                   the rest in a program that replaces this one
 //   title                  wipes what /proc shows of the arguments and the environment
 //   maps                   the guard's files that are mapped here
-//   nofile= kept= raise= context=   see around_ops.c
+//   nofile= kept= raise= context=   see other_ops.c
 //   lib.open=NAME lib.noload=NAME lib.close=NAME lib.default=SYMBOL   ld.so's answers
 #include <dlfcn.h>
 #include <pthread.h>
@@ -57,7 +57,7 @@ static struct plugin {
     {"linked.nv.", "nv.", "linked_nvml.so", "nvml_step", RTLD_LOCAL, NULL},
     {"deep.cu.", "cu.", "linked_cuda.so", "driver_step", RTLD_LOCAL | RTLD_DEEPBIND, NULL},
     {"deep.nv.", "nv.", "linked_nvml.so", "nvml_step", RTLD_LOCAL | RTLD_DEEPBIND, NULL},
-    {"nvidia.cu.", "cu.", "libnvidia-around.so.1", "driver_step", RTLD_LOCAL, NULL},
+    {"nvidia.cu.", "cu.", "libnvidia-bypass.so.1", "driver_step", RTLD_LOCAL, NULL},
 };
 
 static void load_plugin(struct plugin* plugin) {
@@ -279,7 +279,7 @@ static int take_steps(char** step, char** last) {
     struct answer out = {.used = 0};
     if (!driver_step(name, value, &out) && !nvml_step(name, value, &out) &&
         !runtime_step(name, value, &out) && !plugin_step(name, value, &out) &&
-        !around_step(name, value, &out)) {
+        !other_step(name, value, &out)) {
       print_value("unknown", *step);
       return 2;
     }

@@ -347,14 +347,14 @@ def through_builtins(calls):
 @case
 def context_manager(calls):
     @contextlib.contextmanager
-    def around(call):
+    def call_at_the_end(call):
         try:
             yield
         finally:
             call(0)
 
     for call in calls.both:
-        with around(call):
+        with call_at_the_end(call):
             pass
 
 

@@ -39,7 +39,7 @@ static void make_context(struct answer* out, const char* name) {
   }
 }
 
-int around_step(const char* name, const char* value, struct answer* out) {
+int other_step(const char* name, const char* value, struct answer* out) {
   if (strcmp(name, "nofile") == 0) {
     limit_files(out, atoi(value));
   } else if (strcmp(name, "kept") == 0) {
