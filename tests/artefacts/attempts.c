@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
   if (argc != 4) return 2;
   setvbuf(stdout, NULL, _IOLBF, 0);
   void (*report_program)(const void*, const void*) =
-      (void (*)(const void*, const void*))dlsym(RTLD_DEFAULT, "witness_program");
+      (void (*)(const void*, const void*))dlsym(RTLD_DEFAULT, "record_program");
   if (report_program != NULL) report_program(&__executable_start, &etext);
 
   void* cuda = open_library(argv[1], argv[2]);

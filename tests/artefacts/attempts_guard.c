@@ -6,7 +6,7 @@
 static const void* first_of_program;
 static const void* end_of_program;
 
-__attribute__((visibility("default"))) void witness_program(const void* first, const void* end) {
+__attribute__((visibility("default"))) void record_program(const void* first, const void* end) {
   first_of_program = first;
   end_of_program = end;
 }

@@ -247,8 +247,8 @@ class Box:
         log = self.scratch_file("recorder") if watch else None
         traced = log if watch and self.watch != "libc" else None
         if watch and not traced:
-            libraries.append(self.library("witness"))
-            env["CG_WITNESS"] = log
+            libraries.append(self.library("recorder"))
+            env["CG_RECORDED"] = log
         if root:
             argv = rooted(argv)
         command = self.command(argv, env, libraries, traced)

@@ -9,7 +9,7 @@ import os
 def asked(box, guarded, env):
     """Returns which of the driver's files call the process's getenv for CUDA_VISIBLE_DEVICES."""
     log = box.scratch_file("getenv")
-    run = box.run([box.program("gpu_driver")], guard=guarded, env=dict(env, CG_WITNESS=log),
+    run = box.run([box.program("gpu_driver")], guard=guarded, env=dict(env, CG_RECORDED=log),
                   preload=(box.library("getenv"),))
     found = []
     if os.path.exists(log):

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded after the guard if strace is not available. It appends to $CG_WITNESS every
+// Preloaded after the guard if strace is not available. It appends to $CG_RECORDED every
 // /dev/nvidia* that the process opens through libc, as NVIDIA's driver and NVML do. At its end, it
 // appends which of these files are still open and which driver files are mapped.
 #include <dirent.h>
@@ -13,7 +13,7 @@
 
 static void note(const char* what, const char* path) {
   char line[1200];
-  const char* file = getenv("CG_WITNESS");
+  const char* file = getenv("CG_RECORDED");
   if (file == NULL) return;
   const int size = snprintf(line, sizeof line, "%d %s %.1024s\n", getpid(), what, path);
   int (*open_it)(const char*, int, ...) = (int (*)(const char*, int, ...))dlsym(RTLD_NEXT, "open");
@@ -97,7 +97,7 @@ static void note_maps(void) {
 }
 
 __attribute__((destructor)) static void note_end(void) {
-  if (getenv("CG_WITNESS") == NULL) return;
+  if (getenv("CG_RECORDED") == NULL) return;
   note_descriptors();
   note_maps();
 }

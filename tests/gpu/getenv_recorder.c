@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Preloaded after the guard. It appends to $CG_WITNESS which file calls getenv for the variables
+// Preloaded after the guard. It appends to $CG_RECORDED which file calls getenv for the variables
 // that NVIDIA's driver reads. If the guard has redirected the driver's import slot, the driver's
 // call does not reach this library.
 #include <dlfcn.h>
@@ -25,7 +25,7 @@ __attribute__((visibility("default"))) char* getenv(const char* name) {
   }
   Dl_info info;
   char line[1200];
-  const char* path = look_up("CG_WITNESS");
+  const char* path = look_up("CG_RECORDED");
   const char* file = dladdr(__builtin_return_address(0), &info) != 0 ? info.dli_fname : "?";
   const int log = path == NULL ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
   if (log < 0) return value;
