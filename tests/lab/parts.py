@@ -8,7 +8,7 @@ A part is a module of this package with two functions:
   run(lab, row)      runs one row and returns its facts, a dict for JSON
 
 The facts have `outcome`, one of OUTCOMES, and for each outcome but "passed" a `reason`. A part
-may have `report(lab, document)`, which writes pages from the results of all rows.
+may have `report(lab, results)`, which writes pages from the rows' results.
 """
 
 import collections
@@ -40,6 +40,7 @@ class Lab:
         self.cudaguard = build / "bin/cudaguard"
         self.library = build / "lib/libcudaguard.so"
         self.state = checkout / "build/lab" / part
+        self.results = checkout / "tests/lab/results" / f"{part}.jsonl"
         self.scratch = pathlib.Path("/var/tmp/cudaguard-lab") / part
 
     def git(self, *words):
@@ -48,44 +49,50 @@ class Lab:
 
 
 class Part:
-    """The rows of one part, and what is known of them."""
+    """The rows of one part, and their results.
+
+    The results are in tests/lab/results/PART.jsonl, one line for each row. Each has the commit and a
+    hash of the guard and the launcher that the row ran with, so results of several runs can stand
+    there together.
+    """
 
     def __init__(self, name, module, lab):
         self.name = name
         self.module = module
         self.lab = lab
         self.rows = module.rows(lab)
-        files = lab.library.read_bytes() + lab.cudaguard.read_bytes()
-        self.guard = hashlib.sha256(files).hexdigest()
+        self.guard = hash_of(lab.library.read_bytes() + lab.cudaguard.read_bytes())
+        self.results = {row.name: facts for facts in self.read() for row in self.rows
+                        if facts["name"] == row.name and facts["row"] == text_of(row)}
 
-    def result(self, row):
-        """The row's facts, or None if they are of another row's text or of another guard."""
+    def read(self):
+        """What the file has. A row that is gone or has another text by now has no result."""
         try:
-            facts = json.loads(self.file(row).read_text())
-        except (FileNotFoundError, json.JSONDecodeError):
-            return None
-        return facts if facts["guard"] == self.guard and facts["row"] == text_of(row) else None
+            return [json.loads(line) for line in self.lab.results.read_text().splitlines()]
+        except FileNotFoundError:
+            return []
 
-    def file(self, row):
-        return self.lab.state / f"{row.name}.json"
+    def is_new(self, row):
+        """Whether the row's result is one of this guard."""
+        return row.name in self.results and self.results[row.name]["guard"] == self.guard
 
     def show(self):
         for row in self.rows:
-            facts = self.result(row) or {"outcome": "not run"}
-            print(f"{row.name}: {described(facts)}")
+            facts = self.results.get(row.name, {"outcome": "not run"})
+            older = " (another build)" if row.name in self.results and not self.is_new(row) else ""
+            print(f"{row.name}: {described(facts)}{older}")
 
     def run(self, names, again):
-        """Runs the rows that `names` lists, or those without a result. Returns the exit code."""
+        """Runs the rows that `names` lists, or those without a result of this guard. Returns the
+        exit code."""
         self.lab.state.mkdir(parents=True, exist_ok=True)
-        with alone(self.lab.state / "lock"):
-            if again:
-                for row in self.rows:
-                    self.file(row).unlink(missing_ok=True)
+        with alone(self.lab.state / "lock"), contextlib.suppress(KeyboardInterrupt):
             chosen = [row for row in self.rows
-                      if (row.name in names if names else self.result(row) is None)]
+                      if (row.name in names if names else again or not self.is_new(row))]
             for number, row in enumerate(chosen, 1):
                 print(f"[{number}/{len(chosen)}] {row.name}: ", end="", flush=True)
-                facts = self.measure(row)
+                self.results[row.name] = facts = self.measure(row)
+                self.write()
                 print(f"{described(facts)} ({facts['seconds']} s)", flush=True)
         return self.finish()
 
@@ -97,37 +104,35 @@ class Part:
             except Exception as error:  # one row's fault does not end the others
                 facts = {"outcome": "failed", "reason": f"{type(error).__name__}: {error}"}
         assert facts["outcome"] in OUTCOMES, facts
-        facts |= {"name": row.name, "row": text_of(row), "guard": self.guard,
-                  "seconds": round(time.monotonic() - start)}
-        partial = self.file(row).with_suffix(".partial")
-        partial.write_text(json.dumps(facts, indent=1))
-        partial.rename(self.file(row))
-        return facts
+        machine = (f"{platform.freedesktop_os_release()['PRETTY_NAME']}, Linux "
+                   f"{platform.release()}, {os.cpu_count()} CPUs")
+        return {"name": row.name, **facts, "seconds": round(time.monotonic() - start),
+                "date": datetime.date.today().isoformat(), "machine": machine,
+                "commit": self.lab.git("rev-parse", "HEAD"), "guard": self.guard,
+                "row": text_of(row)}
+
+    def ordered(self):
+        return [self.results[row.name] for row in self.rows if row.name in self.results]
+
+    def write(self):
+        """Writes all results, so that nothing is lost if the lab is killed."""
+        self.lab.results.parent.mkdir(exist_ok=True)
+        partial = self.lab.results.with_suffix(".partial")
+        partial.write_text("".join(json.dumps(facts) + "\n" for facts in self.ordered()))
+        partial.rename(self.lab.results)
 
     def finish(self):
-        """Writes the results if each row has one, and returns 1 if a row failed."""
-        results = [self.result(row) for row in self.rows]
-        missing = results.count(None)
-        counts = collections.Counter(facts["outcome"] for facts in results if facts)
+        """Lets the part write its pages. Returns 0 if each row has run with this guard and none has
+        failed."""
+        counts = collections.Counter(facts["outcome"] for facts in self.results.values())
+        older = sum(not self.is_new(row) for row in self.rows if row.name in self.results)
+        missing = len(self.rows) - len(self.results)
         summary = ", ".join(f"{counts[outcome]} {outcome}" for outcome in OUTCOMES)
-        print(f"{self.name}: {len(results)} rows: {summary}, {missing} not run")
-        if missing:
-            return 1
-        for facts in results:
-            del facts["row"], facts["guard"]
-        document = {
-            "part": self.name,
-            "commit": self.lab.git("rev-parse", "HEAD"),
-            "date": datetime.date.today().isoformat(),
-            "machine": f"{platform.freedesktop_os_release()['PRETTY_NAME']}, Linux "
-                       f"{platform.release()}, {os.cpu_count()} CPUs",
-            "rows": results,
-        }
-        target = self.lab.checkout / "tests/lab/results" / f"{self.name}.json"
-        target.write_text(json.dumps(document, indent=1) + "\n")
+        print(f"{self.name}: {len(self.rows)} rows: {summary}, {missing} not run; "
+              f"{older} ran with another build")
         if hasattr(self.module, "report"):
-            self.module.report(self.lab, document)
-        return 1 if counts["failed"] else 0
+            self.module.report(self.lab, self.ordered())
+        return 1 if counts["failed"] or missing or older else 0
 
 
 def load(name, checkout, build):
@@ -137,7 +142,11 @@ def load(name, checkout, build):
 
 def text_of(row):
     """Changes if the row does, so that a changed row is run again."""
-    return repr(row)
+    return hash_of(repr(row).encode())
+
+
+def hash_of(content):
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def described(facts):

@@ -543,24 +543,25 @@ def first_difference(expected, seen):
 # ---- the page
 
 
-def report(lab, document):
+def report(lab, results):
     """Writes the lab's part of docs/programs.md. tests/support/programs.py writes the part above."""
     page = lab.checkout / "docs/programs.md"
     above = page.read_text().split(PAGE_HEADING)[0].rstrip()
-    page.write_text(f"{above}\n\n{section(document)}")
+    page.write_text(f"{above}\n\n{section(results)}")
 
 
-def section(document):
-    every = sorted(document["rows"], key=lambda facts: facts["name"])
+def section(results):
+    every = sorted(results, key=lambda facts: facts["name"])
+    dates = sorted({facts["date"] for facts in every})
     ran = [facts for facts in every if "ways" in facts]
     missing = [facts for facts in every if "ways" not in facts]
     lines = [
         PAGE_HEADING, "",
         "The command `scripts/lab programs` installs other people's programs and runs each of them",
         "unguarded, with `CUDA_VISIBLE_DEVICES=`, with `cudaguard run`, with `cudaguard run --fence`",
-        "and with `cudaguard verify`. This table was made on {date} at commit {commit:.12}. The".format(
-            **document),
-        "tables in `tests/lab/programs/` contain the scripts.", "",
+        "and with `cudaguard verify`. The tables in `tests/lab/programs/` contain the scripts. The",
+        f"programs ran from {dates[0]} to {dates[-1]}; `tests/lab/results/programs.jsonl` has the commit",
+        "and the date of each run, and all of its facts.", "",
         "- \"Guarded\" is the largest number of tries of `run`, `run --fence` and `verify`.",
         "- \"Asked by\" is what the guard's first message names. `script.py` is the row's script.",
         "- If a program behaves differently under the guard, the last column has the reason.", "",

@@ -36,7 +36,7 @@ class FrameCase(unittest.TestCase):
         directory = tempfile.TemporaryDirectory(prefix="cg-")
         self.addCleanup(directory.cleanup)
         self.checkout = pathlib.Path(directory.name)
-        (self.checkout / "tests/lab/results").mkdir(parents=True)
+        (self.checkout / "tests/lab").mkdir(parents=True)
         for file in ("build/lib/libcudaguard.so", "build/bin/cudaguard"):
             (self.checkout / file).parent.mkdir(parents=True, exist_ok=True)
             (self.checkout / file).write_text("first")
@@ -50,7 +50,7 @@ class FrameCase(unittest.TestCase):
         module = types.SimpleNamespace(
             rows=lambda lab: list(given),
             run=run or (lambda lab, row: self.ran.append(row.name) or {"outcome": "passed"}),
-            report=lambda lab, document: self.reports.append(document))
+            report=lambda lab, results: self.reports.append(results))
         return parts.Part("example", module, lab)
 
     def runs(self, part, *names, again=False):
@@ -78,15 +78,42 @@ class Frame(FrameCase):
         (self.checkout / "build/lib/libcudaguard.so").write_text("second")
         self.assertEqual(self.runs(self.part(Named("a")))[0], ["a"])
 
-    def test_results_are_written_when_all_rows_have_run(self):
-        target = self.checkout / "tests/lab/results/example.json"
-        self.assertEqual(self.runs(self.part(Named("a"), Named("b")), "a")[1], 1)
-        self.assertFalse(target.exists())
-        self.assertEqual(self.reports, [])
+    def results(self):
+        text = (self.checkout / "tests/lab/results/example.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+    def test_each_result_is_written_with_its_commit_and_date(self):
+        self.assertEqual(self.runs(self.part(Named("a"), Named("b")), "b")[1], 1)
+        self.assertEqual([(row["name"], row["commit"]) for row in self.results()], [("b", "0" * 40)])
         self.runs(self.part(Named("a"), Named("b")))
-        names = [row["name"] for row in json.loads(target.read_text())["rows"]]
-        self.assertEqual(names, ["a", "b"])
-        self.assertEqual(len(self.reports), 1)
+        self.assertEqual([row["name"] for row in self.results()], ["a", "b"])
+        self.assertRegex(self.results()[0]["date"], r"^\d{4}-\d\d-\d\d$")
+        self.assertEqual(self.reports[-1], self.results())
+
+    def test_result_of_another_guard_stays_until_the_row_runs_again(self):
+        self.runs(self.part(Named("a"), Named("b")))
+        (self.checkout / "build/lib/libcudaguard.so").write_text("second")
+        part = self.part(Named("a"), Named("b"))
+        _, code, output = self.runs(part, "a")
+        self.assertEqual(code, 1)
+        self.assertIn("2 passed, 0 differs, 0 not installed, 0 failed, 0 not run; 1 ran with another "
+                      "build", output)
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            part.show()
+        self.assertEqual(output.getvalue(), "a: passed\nb: passed (another build)\n")
+
+    def test_result_of_a_row_that_is_gone_is_not_kept(self):
+        self.runs(self.part(Named("a"), Named("b")))
+        self.runs(self.part(Named("b"), Named("c")))
+        self.assertEqual([row["name"] for row in self.results()], ["b", "c"])
+
+    def test_interrupted_part_writes_its_pages(self):
+        def run(lab, row):
+            if row.name == "b":
+                raise KeyboardInterrupt
+            return {"outcome": "passed"}
+        self.assertEqual(self.runs(self.part(Named("a"), Named("b"), run=run))[1], 1)
+        self.assertEqual(self.reports[-1], self.results())
 
     def test_an_error_in_one_row_fails_that_row_alone(self):
         def run(lab, row):
@@ -303,18 +330,20 @@ class Page(FrameCase):
         page.parent.mkdir()
         page.write_text("# Above\n\n| a | b |\n")
         lab = types.SimpleNamespace(checkout=self.checkout)
-        facts = {"name": "a", "version": "1", "outcome": "differs", "reason": "it | prints",
-                 "ways": good_ways()}
-        document = {"date": "2026-11-23", "commit": "0" * 40, "rows": [
-            facts, {"name": "z", "version": "2", "outcome": "not installed", "reason": "no wheel"}]}
-        programs.report(lab, document)
+        results = [
+            {"name": "a", "version": "1", "outcome": "differs", "reason": "it | prints",
+             "ways": good_ways(), "date": "2026-11-23"},
+            {"name": "z", "version": "2", "outcome": "not installed", "reason": "no wheel",
+             "date": "2026-11-24"}]
+        programs.report(lab, results)
         once = page.read_text()
-        programs.report(lab, document)
+        programs.report(lab, results)
         self.assertEqual(page.read_text(), once)
         self.assertTrue(once.startswith("# Above\n\n| a | b |\n\n## Programs of the lab\n"))
         self.assertIn("| a | 1 | 12 | 0 | `script.py:2 through libx.so` | FAIL | it \\| prints |\n",
                       once)
         self.assertIn("- z 2: no wheel\n", once)
+        self.assertIn("from 2026-11-23 to 2026-11-24", once)
 
 
 class Output(unittest.TestCase):
