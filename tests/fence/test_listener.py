@@ -10,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 
 from support import fence, harness, launcher
 
@@ -55,13 +54,6 @@ class Case(fence.Case):
         answers = [line.split() for line in done.stdout.splitlines()]
         self.assertEqual({word for _, word in answers}, {answer}, done)
         return {int(pid) for pid, _ in answers}
-
-    def until(self, true, *what):
-        end = time.monotonic() + PATIENCE
-        while not true():
-            if time.monotonic() > end:
-                self.fail("awaited in vain: %r" % (what,))
-            time.sleep(0.01)
 
     def validates(self, document, *schema):
         if jsonschema is None:

@@ -143,7 +143,7 @@ class Install(guest.Case):
         subprocess.run(command, check=True, timeout=60, cwd=cwd, stdout=subprocess.DEVNULL)
         with open(new, "rb") as one, open(self.guard, "rb") as other:
             self.assertEqual(one.read() if os.path.exists(new) else b"", other.read())
-        # A program that has crashed never opens the gate, and open() would wait for it for ever.
+        # A program that has crashed never opens the gate, so open() would never return.
         writer = None
         while writer is None and process.poll() is None:
             try:

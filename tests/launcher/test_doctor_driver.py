@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import unittest
 
 from support import doctor, harness, launcher
@@ -164,12 +163,6 @@ class Sick(doctor.Case):
                 self.until(lambda: running(self.probe))
                 process.send_signal(signal_number)
             self.until(lambda: not running(self.probe))
-
-    def until(self, condition):
-        end = time.monotonic() + 60
-        while not condition():
-            self.assertLess(time.monotonic(), end)
-            time.sleep(0.01)
 
     def test_output_of_the_driver_is_not_taken_for_the_probes(self):
         self.problem(self.ill("talks", CG_ANSWER="999"), "cuInit fails with 999")

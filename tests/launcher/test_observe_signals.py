@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 import unittest.mock
 
 from support import harness, launcher
@@ -32,13 +31,6 @@ class Case(launcher.Case):
         patch = unittest.mock.patch.dict(os.environ, TMPDIR=self.path("tmp"))
         patch.start()
         self.addCleanup(patch.stop)
-
-    def until(self, true, *what):
-        end = time.monotonic() + PATIENCE
-        while not true():
-            if time.monotonic() > end:
-                self.fail("awaited in vain: %r" % (what,))
-            time.sleep(0.01)
 
     def popen(self, words, **more):
         """Its stdin, stdout and stderr are pipes."""

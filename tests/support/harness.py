@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 from support import settings
@@ -382,6 +383,13 @@ class Case(unittest.TestCase):
         missing = [tool for tool in tools if not shutil.which(tool)]
         if missing:
             skip(self, "not installed: " + ", ".join(missing))
+
+    def until(self, condition, *what):
+        """Waits up to a minute, which only a test that hangs needs."""
+        end = time.monotonic() + 60
+        while not condition():
+            self.assertLess(time.monotonic(), end, "%s never came" % (what or condition,))
+            time.sleep(0.01)
 
     def need_real_driver(self, *others):
         """others: libraries of the driver that the test needs in addition to libcuda and NVML."""
