@@ -85,7 +85,7 @@ class Machine:
         self.put("row.sh", text)
         start = ["HOME=/root"]
         if user != "root":
-            start = [f"HOME=/home/{user}", "setpriv", "--reuid", user, "--regid", user,
+            start = [f"HOME=/home/{user}", f"USER={user}", "setpriv", "--reuid", user, "--regid", user,
                      "--init-groups"]
         done = packaged.run(["nsenter", "-t", self.machine.init, "--mount", "--pid", "unshare",
                              "--mount", "--net", "--ipc", "sh", SCRIPTS / "enter.sh", self.root,

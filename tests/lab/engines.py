@@ -160,7 +160,7 @@ def engines():
         Step("unguarded", "ch-run $images/plain -- python3 /ask.py", **REACHED),
         Step("the image's entrypoint", f"ch-run $images/guarded -- {ENTRYPOINT} python3 /ask.py",
              **GUARDED)), {"user": "alice"})
-    yield ("kubernetes-pod", (*PODMAN, "catatonit", "busybox-static"), {
+    yield ("kubernetes-pod", (*PODMAN, "runc", "catatonit", "busybox-static"), {
         "dockerfile": Block(KUBERNETES, "The image of the init container", language="dockerfile"),
         "build": Block(KUBERNETES, "The image of the init container", "docker build",
                        words=(("docker push registry.example.com/cudaguard:0.2.0", ":"),)),

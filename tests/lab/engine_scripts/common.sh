@@ -42,11 +42,14 @@ make_context() { # [FROM]
 mkdir -p scripts
 ln -sfn /opt/cudaguard/share/cudaguard/container scripts/container
 
-# Podman without cgroups, and with a copy instead of an overlay for each layer.
-use_podman() {
+# Podman without cgroups, and with a copy instead of an overlay for each layer. A pod needs cgroups,
+# and therefore the runtime runc: crun does not run where there are those of two versions.
+use_podman() { # [RUNTIME]
+  local runtime=${1:-crun} cgroups=disabled
+  [ "$runtime" = crun ] || cgroups=enabled
   if [ "$(id -u)" = 0 ]; then
     mount -t tmpfs none /run
-    mount -t tmpfs none /sys/fs/cgroup # crun does not run where there are those of two versions
+    [ "$runtime" != crun ] || mount -t tmpfs none /sys/fs/cgroup
     printf '[storage]\ndriver = "vfs"\ngraphroot = "%s"\nrunroot = "/run/containers"\n' \
       "$PWD/graph" >storage.conf
   else
@@ -56,11 +59,11 @@ use_podman() {
   fi
   cat >containers.conf <<EOF
 [containers]
-cgroups = "disabled"
+cgroups = "$cgroups"
 netns = "host"
 default_ulimits = ["nofile=1024:1024", "nproc=4096:4096"]
 [engine]
-runtime = "crun"
+runtime = "$runtime"
 cgroup_manager = "cgroupfs"
 events_logger = "none"
 EOF

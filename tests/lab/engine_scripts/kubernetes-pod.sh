@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Podman starts the pod of scripts/kubernetes/pod.yaml. `kubectl` is Podman, for the two commands of
 # the page.
-use_podman
+use_podman runc
 docker() { podman "$@"; }
 
 # The program's image has a train.py that asks, and then waits for the page's commands.
