@@ -162,7 +162,7 @@ class Driver:
 
     def run(self, command, code=None, timeout=300):
         """Runs a command in the machine. Returns its output, as does the command's pipe."""
-        done = self.machine.ssh(f"timeout {timeout} {command}", timeout=timeout + 60)
+        done = self.machine.ssh(f"timeout -k 9 {timeout} {command}", timeout=timeout + 60)
         assert code in (None, done.returncode), (
             f"{command} ended with {done.returncode}: {done.stdout[-1500:]}")
         return done.stdout

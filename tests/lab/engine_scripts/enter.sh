@@ -14,4 +14,6 @@ mount --rbind /sys sys
 pivot_root . mnt
 umount -l /mnt
 ip link set lo up
+# slurmdbd finds no address of its own if the only one is 127.0.0.1.
+ip addr add 10.77.0.1/32 dev lo
 exec env -i PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 "$@"
