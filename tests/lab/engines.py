@@ -172,7 +172,7 @@ def engines():
         Step("unguarded", "podman run --rm registry.example.com/program:1.0 python3 /ask.py",
              **REACHED),
         Step("the pod", "start_pod; . ./check", **GUARDED),
-        Step("exec bypasses the launcher", "kubectl exec cpu-only -c program -- python3 /ask.py",
+        Step("exec bypasses the launcher", "kubectl exec cpu-only -c program -- /bin/python3 /ask.py",
              **REACHED),
         Step("exec with the launcher", ". ./exec", **GUARDED)), {})
 

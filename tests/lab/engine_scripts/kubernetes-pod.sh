@@ -6,7 +6,8 @@ use_podman runc
 docker() { podman "$@"; }
 
 # The program's image has a train.py that asks, and then waits for the page's commands.
-printf 'exec(open("/ask.py").read(), {})\nimport time\ntime.sleep(900)\n' >/srv/train.py
+printf 'exec(open("/ask.py").read(), {})\nimport sys, time\nsys.stdout.flush()\ntime.sleep(900)\n' \
+  >/srv/train.py
 tar -C /srv -rf /srv/image.tar train.py
 podman import /srv/image.tar registry.example.com/program:1.0 >/dev/null
 mkdir busybox busybox/bin
