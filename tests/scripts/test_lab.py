@@ -349,9 +349,9 @@ class Page(FrameCase):
 class Output(unittest.TestCase):
     def test_digits_times_and_the_guards_lines_are_ignored(self):
         text = textwrap.dedent("""\
-            loss 0.25 after 1.5 s at 0x7f12ab in thread FAF8C3 in /tmp/tmpab12/file
+            loss 0.25 after 1.5 s at 0x7f12ab in thread FAF8C3 of 7c:be:04 in /tmp/tmpab12/file
             %s""") % MESSAGE
-        other = "loss 3 after 812 ms at 0xdeadbeef in thread 7F00AB in /tmp/tmpzz/file\n"
+        other = "loss 3 after 812 ms at 0xdeadbeef in thread 7F00AB of 27:a6:1e in /tmp/tmpzz/file\n"
         self.assertEqual(programs.normal(text), programs.normal(other))
         self.assertEqual(programs.normal("a\n" + RESULT), ["a"])
 
