@@ -19,7 +19,6 @@ import hashlib
 import importlib
 import json
 import os
-import pathlib
 import platform
 import shutil
 import subprocess
@@ -34,14 +33,14 @@ OUTCOMES = ("passed", "differs", "not installed", "failed")
 class Lab:
     """Where a part of the lab finds the checkout, the build and its scratch directory."""
 
-    def __init__(self, part, checkout, build):
+    def __init__(self, part, checkout, build, scratch):
         self.checkout = checkout
         self.build = build
         self.cudaguard = build / "bin/cudaguard"
         self.library = build / "lib/libcudaguard.so"
         self.state = checkout / "build/lab" / part
         self.results = checkout / "tests/lab/results" / f"{part}.jsonl"
-        self.scratch = pathlib.Path("/var/tmp/cudaguard-lab") / part
+        self.scratch = scratch / part
 
     def git(self, *words):
         return subprocess.run(["git", "-C", self.checkout, *words], check=True, text=True,
@@ -135,9 +134,9 @@ class Part:
         return 1 if counts["failed"] or missing or older else 0
 
 
-def load(name, checkout, build):
+def load(name, checkout, build, scratch):
     """The part with this name. Its module is imported, and its rows are read."""
-    return Part(name, importlib.import_module(f"lab.{name}"), Lab(name, checkout, build))
+    return Part(name, importlib.import_module(f"lab.{name}"), Lab(name, checkout, build, scratch))
 
 
 def text_of(row):

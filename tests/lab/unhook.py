@@ -10,7 +10,7 @@ results of another guard replace those of the checkout:
 
   git clone . /var/tmp/control && cd /var/tmp/control
   tests/lab/unhook.py CHECKOUT/build/ci build/unhooked
-  scripts/lab programs --build build/unhooked
+  scripts/lab programs --build build/unhooked --scratch /var/tmp/control-lab
 
 Nearly every row that asks for CUDA must then be "failed", because the guarded program opens
 /dev/nvidia*.

@@ -44,8 +44,7 @@ class FrameCase(unittest.TestCase):
         self.reports = []
 
     def part(self, *given, run=None):
-        lab = parts.Lab("example", self.checkout, self.checkout / "build")
-        lab.scratch = self.checkout / "scratch/example"
+        lab = parts.Lab("example", self.checkout, self.checkout / "build", self.checkout / "scratch")
         lab.git = lambda *words: "0" * 40
         module = types.SimpleNamespace(
             rows=lambda lab: list(given),
