@@ -196,7 +196,8 @@ def power_cuts(lab, machine):
         state = machine.must("dpkg-query -W -f '${Status}' cudaguard")
         all_guarded(machine)
         expect(machine.ssh(ASK), "100", code=0)
-        machine.must(f"dpkg --configure -a && dpkg -i {DEB}")
+        # dpkg refuses to configure a half-unpacked package, which must be installed again first.
+        machine.must(f"dpkg -i {DEB} && dpkg --configure -a")
         cuts.append(state)
     return {"seconds of dpkg": round(length, 1), "package after each cut": cuts}
 
