@@ -572,8 +572,9 @@ def section(results):
         *map(page_row, ran), "",
     ]
     if missing:
-        lines += ["These programs could not be installed or built:", ""]
-        lines += [f"- {facts['name']} {facts.get('version', '')}: {cell(facts['reason'])}"
+        lines += ["These programs could not be installed or built:", "",
+                  "| program | version | reason |", "|---|---|---|"]
+        lines += [f"| {facts['name']} | {facts.get('version', '')} | {cell(facts['reason'])} |"
                   for facts in missing]
         lines += [""]
     return "\n".join(lines)

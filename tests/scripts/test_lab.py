@@ -343,7 +343,7 @@ class Page(FrameCase):
         self.assertTrue(once.startswith("# Above\n\n| a | b |\n\n## Programs of the lab\n"))
         self.assertIn("| a | 1 | 12 | 0 | `script.py:2 through libx.so` | FAIL | it \\| prints |\n",
                       once)
-        self.assertIn("- y : the build ends with 1\n- z 2: no wheel\n", once)
+        self.assertIn("| y |  | the build ends with 1 |\n| z | 2 | no wheel |\n", once)
         self.assertIn("from 2026-11-23 to 2026-11-24", once)
 
 
