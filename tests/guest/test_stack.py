@@ -58,6 +58,7 @@ class Stack(guest.Case):
                                                     guard=False)).rc == 128 + signal.SIGSEGV:
                     need += 512
                 self.assertEqual(unguarded.rc, 0, unguarded)
-                self.assertGreater(need, 2048, "the control: with too little, unguarded crashes")
+                # On some processors, ld.so needs no more than sigaltstack() accepts at least. On the
+                # others, the loop has shown that an unguarded program crashes with too little.
                 result = self.in_handler(name, need + MOST_MORE, guard=True)
                 self.assertEqual((result.rc, result.out), (0, unguarded.out), result)
