@@ -1,4 +1,4 @@
-#SPDX - License - Identifier : Apache - 2.0
+# SPDX-License-Identifier: Apache-2.0
 """The words of the message: the caller and its program, and what allows CUDA there."""
 
 import os
@@ -12,22 +12,20 @@ for name, call in (("libnvidia-ml.so.1", "nvmlInit_v2"), ("libcuda.so.1", "cuIni
     print(call, getattr(ctypes.CDLL(name), call)(0), sep="=")
 """
 FORKS = ("fork", "ask", "end", "fork", "nvml", "ask", "end")
-#A call in memory that belongs to no file.
+# A call in memory that belongs to no file.
 GENERATES = """#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <string.h>
 #include <sys/mman.h>
-__attribute__((noinline)) static int call(int (*f)(unsigned)) {
-  return f(0) + 1;
-}
+__attribute__((noinline)) static int call(int (*f)(unsigned)) { return f(0) + 1; }
 int main(void) {
-  char* at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  memcpy(at, (void*)call, 256);
+  char *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(at, (void *)call, 256);
   __builtin___clear_cache(at, at + 256);
-  return ((int (*)(void*))at)(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit")) == 0;
+  return ((int (*)(void *))at)(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit")) == 0;
 }
 """
-#A package; its function, called by its own module, by a pool, by a spawned child.
+# A package; its function, called by its own module, by a pool, by a spawned child.
 ASKS = """import ctypes
 def ask():
     return ctypes.CDLL("libcuda.so.1").cuInit(0)
@@ -49,7 +47,7 @@ if __name__ == "__main__":
     child.start()
     child.join()
 """
-#As IPython runs a cell.
+# As IPython runs a cell.
 CELL = """import sys
 cell = "import ctypes\\n\\nctypes.CDLL('libcuda.so.1').cuInit(0)\\n"
 exec(compile(cell, sys.argv[1], "exec"), {})
@@ -113,7 +111,7 @@ class Lines(Programs):
     def test_control_driver_is_reached_without_the_guard(self):
         result = self.steps("nvml", "ask", "fork", "ask", "end", guard=False)
         result.assert_reached(self)
-#NVML's entry points call each other.
+        # NVML's entry points call each other.
         calls = ["nvmlInit_v2", "nvmlInitWithFlags", "cuInit"]
         self.assertEqual(result.init_calls()[:3], calls, result)
         result = harness.run([guest.PYTHON, self.script("ppo.py", SCRIPT)], guard=False)
@@ -188,8 +186,7 @@ class Lines(Programs):
         text = ("import ctypes\nn = ctypes.c_uint(0)\n"
                 "print(ctypes.CDLL('libOpenCL.so.1').clGetPlatformIDs(0, None, ctypes.byref(n)))\n")
         icd = os.path.join(harness.FAKE_DRIVER, "libnvidia-opencl.so.1")
-        argv, env = [guest.PYTHON, self.script("cl.py", text)], {
-  "OCL_ICD_VENDORS" : icd}
+        argv, env = [guest.PYTHON, self.script("cl.py", text)], {"OCL_ICD_VENDORS": icd}
         harness.run(argv, guard=False, env=env).assert_reached(self)
         result = harness.run(argv, env=env)
         result.assert_untouched(self)
@@ -213,7 +210,7 @@ class Lines(Programs):
                 self.assertIn("CUDA=unset", free.out, free)
             self.assertIn("cuInit=0", free.out, free)
             self.assertEqual(free.err, "", free)
-#What the other advice would do there : the preset still hides the GPUs.
+        # What the other advice would do there: the preset still hides the GPUs.
         result = harness.run(outer + ["env", "CUDAGUARD_POLICY=OFF"] + inner, guard=False, trace=False)
         self.assertIn("CUDA=\n", result.out, result)
 
@@ -224,7 +221,7 @@ class Lines(Programs):
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"], result)
         records = harness.records(report)
         self.assertEqual(len({record["pid"] for record in records}), 3, records)
-#The children print the message if the parent printed none, or another one.
+        # The children print the message if the parent printed none, or another one.
         result = self.steps(*FORKS, "ask")
         messages = self.messages_by_process(result)
         self.assertEqual(len({pid for pid, _ in messages}), 3, result)
@@ -248,12 +245,12 @@ class Lines(Programs):
             line = guest.lines_of(result.err)[-1]
             self.assertRegex(line, r"no CUDA here \(CUDAGUARD_VISIBLE_DEVICES .*; asked by steps\)$")
 
-#What dlopen answers for each argument.
+
+# What dlopen answers for each argument.
 OPENS = """#include <dlfcn.h>
 #include <stdio.h>
 int main(int count, char **words) {
-  for (int i = 1; i < count; ++i)
-    printf("%d=%s\\n", i, dlopen(words[i], RTLD_NOW) ? "set" : "null");
+  for (int i = 1; i < count; ++i) printf("%d=%s\\n", i, dlopen(words[i], RTLD_NOW) ? "set" : "null");
   return 0;
 }
 """

@@ -1,4 +1,4 @@
-#SPDX - License - Identifier : Apache - 2.0
+# SPDX-License-Identifier: Apache-2.0
 """After cudaguard_watch, a process records its attempts again, and may name another file."""
 
 from support import guest, harness
@@ -18,7 +18,7 @@ class Watch(guest.Case):
         result = self.watched("ask", "ask", "nvml", "watch", "ask", "ask", "watch", "nvml",
                               "touches", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2", "cuInit", "nvmlInit_v2"])
-#The count goes on, and the guard prints the message once.
+        # The count goes on, and the guard prints the message once.
         self.assertEqual([line for line in result.out.splitlines() if "watch" in line or
                           "touches" in line], ["watch=3", "watch=5", "touches=6"])
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])
@@ -38,7 +38,7 @@ class Watch(guest.Case):
             second, third = self.path("second"), self.path("third.%d" % len(env))
             self.watched("ask", "watch:" + second, "ask", "watch", "ask", "watch:" + third,
                          "fork", "ask", "end", "ask", "watch:" + "x" * 5000, "ask", **env)
-#A forked child writes to the same file.
+            # A forked child writes to the same file.
             self.assertEqual(self.apis(third), ["cuInit", "cuInit"])
         self.assertEqual(self.apis(self.path("first")), ["cuInit"])
         self.assertEqual(self.apis(second), ["cuInit"] * 4)

@@ -1,4 +1,4 @@
-#SPDX - License - Identifier : Apache - 2.0
+# SPDX-License-Identifier: Apache-2.0
 """verify on the machine with eight fake GPUs: results and exit codes."""
 
 import os
@@ -36,7 +36,7 @@ class ExitCodes(verified.Case):
                 ("kill -ABRT $$", 2, "was killed by signal 6 (Aborted)\n")):
             with self.subTest(script=script):
                 self.ends(self.verify(["sh", "-c", script, box.program("open")]), code, headline)
-#The control : unguarded it reaches the driver.
+        # The control: unguarded it reaches the driver.
         unguarded = box.run(["cu.init"], guard=False)
         self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"), 1, unguarded)
 
@@ -109,8 +109,7 @@ class Environment(verified.Case):
 
     def test_users_own_report_gets_the_records(self):
         for options, env in ((["--report", self.path("a")], {}),
-                             ([], {
-  "CUDAGUARD_REPORT" : self.path("b")})):
+                             ([], {"CUDAGUARD_REPORT": self.path("b")})):
             self.ends(self.steps(["cu.init"], options, env=env), 1)
         for name in "ab":
             apis = [one.get("api") for one in harness.records(self.path(name))]
@@ -236,7 +235,7 @@ class Ways(verified.Case):
                 self.one(self.steps(steps), " by ")
         for name in ("cuda", "cuda_now"):
             self.one(self.steps(["cu.init"], name=name), "cuInit by " + name)
-#That it has no Python is no news.
+        # That it has no Python is no news.
         self.assertNotIn("Python", self.steps(["cu.init"]).err)
 
     def test_attempt_of_a_librarys_constructor_is_found(self):
@@ -250,7 +249,7 @@ class Ways(verified.Case):
             harness.skip(self, "no static CUDA runtime: scripts/fetch-cuda puts it there")
         result = self.verify([program])
         self.one(result, "cuInit by " + os.path.basename(program))
-#The control.
+        # The control.
         unguarded = harness.run([program], world="fake", guard=False, trace=False)
         self.assertIn("cuInit", unguarded.fake_calls)
 
