@@ -133,7 +133,8 @@ class Suite:
 
     def prepare(self):
         """Installs, fetches and builds the suite. Returns the versions of its packages."""
-        versions = self.machine.install(self.row.packages)
+        # enter.sh needs iproute2.
+        versions = self.machine.install(("iproute2", *self.row.packages))
         directory = self.lab.scratch / "suite"
         directory.mkdir()
         target = self.machine.root / "srv/suite"
