@@ -8,5 +8,6 @@ build() {
 }
 tests() {
   cd Test || exit
-  ZTST_testlist=$(echo ./*.ztst) ZTST_srcdir=. ZTST_exe=/bin/zsh /bin/zsh +Z -f ./runtests.zsh
+  # One file a line.
+  ZTST_testlist=$(printf '%s\n' ./*.ztst) ZTST_srcdir=. ZTST_exe=/bin/zsh /bin/zsh +Z -f ./runtests.zsh
 }
