@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -30,6 +31,7 @@ using std::chrono::milliseconds;
 /// end. If it is runnable, it ends when it gets a processor.
 constexpr TimeLimit kDeath(milliseconds{100}, milliseconds{2000});
 constexpr size_t kMostText = size_t{4} << 20;
+constexpr size_t kStack = 16384;  ///< bytes, for become()
 
 [[noreturn]] void give_up() {
   throw Shortage(std::string("cannot start a process: ") + strerror(errno));
@@ -81,21 +83,30 @@ class Stream {
   std::string text_;
 };
 
-[[noreturn]] void become(char* const* argv, char* const* environment, int out, int err, int failure,
-                         bool (*before)()) {
+/// What the child becomes.
+struct Start {
+  char* const* argv;
+  char* const* environment;
+  int out, err, failure;
+  bool (*before)();
+};
+
+/// Runs in the child.
+int become(void* given) {
+  const Start& start = *static_cast<const Start*>(given);
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  dup2(err, STDIN_FILENO);  // reads fail there; a minimal root may have no /dev/null
-  dup2(out, STDOUT_FILENO);
-  dup2(err, STDERR_FILENO);
+  dup2(start.err, STDIN_FILENO);  // reads fail there; a minimal root may have no /dev/null
+  dup2(start.out, STDOUT_FILENO);
+  dup2(start.err, STDERR_FILENO);
   int why = kHeldBack;
-  if (before == nullptr || before()) {
-    execve(argv[0], argv, environment);
+  if (start.before == nullptr || start.before()) {
+    execve(start.argv[0], start.argv, start.environment);
     why = errno;
   }
-  [[maybe_unused]] const ssize_t written = write(failure, &why, sizeof why);
+  [[maybe_unused]] const ssize_t written = write(start.failure, &why, sizeof why);
   _exit(kRefused);
 }
 
@@ -198,12 +209,18 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimi
   const std::vector<char*> environment = variables.pointers();
   // If SIGCHLD is ignored, waitpid does not report the child. The program gets what it was.
   const auto on_child = signal(SIGCHLD, SIG_DFL);
-  const pid_t child = fork();
+  // Copying the page tables takes up to a millisecond, so become() shares this memory. Not with
+  // `before`, which may do more than system calls.
+  Start start = {argv.data(), environment.data(), out.to(), err.to(), failure.to(), before};
+  alignas(16) char stack[kStack];
+  const pid_t child = before == nullptr
+                          ? clone(become, stack + kStack, CLONE_VM | CLONE_VFORK | SIGCHLD, &start)
+                          : fork();
   if (child < 0) {
     signal(SIGCHLD, on_child);
     give_up();
   }
-  if (child == 0) become(argv.data(), environment.data(), out.to(), err.to(), failure.to(), before);
+  if (child == 0) become(&start);
   setpgid(child, child);
   for (Stream* stream : {&out, &err, &failure}) stream->close_writing();
   ChildEnd end;
