@@ -13,11 +13,6 @@ import sys
 
 from support import fence, harness, launcher
 
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
-
 ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
 RM_CONTROL = "0xc020462a RM_CONTROL"
@@ -54,12 +49,6 @@ class Case(fence.Case):
         answers = [line.split() for line in done.stdout.splitlines()]
         self.assertEqual({word for _, word in answers}, {answer}, done)
         return {int(pid) for pid, _ in answers}
-
-    def validates(self, document, *schema):
-        if jsonschema is None:
-            harness.skip(self, "python3-jsonschema is not installed")
-        with open(os.path.join(harness.SOURCE, "shim", *schema), encoding="utf-8") as stream:
-            jsonschema.Draft202012Validator(json.load(stream)).validate(document)
 
 
 class Outputs(Case):

@@ -95,7 +95,8 @@ class RecordSchema(guest.Case):
                  "library": ["", 7], "code": [""], "object": [""], "cut": [[], ["ts"], "argv"],
                  "python": [[], [{"file": "a.py", "line": "1", "function": "f"}],
                             [{"file": "a.py", "line": 1}]],
-                 "python_missing": [""], "native": [["/x.so+0x3"]], "more": [1]}
+                 "python_missing": [""], "native": [[], ["/x.so"], "/x.so+0x3"],
+                 "native_missing": [""], "reason": ["sick"], "seconds": [1], "more": [1]}
         started, init = self.denied()[:2]
         allowed = {record["event"]: record for record in self.allowed()}
         for record in [started, init, *allowed.values()]:
@@ -112,6 +113,8 @@ class RecordSchema(guest.Case):
                              (init, {"policy": "OFF"}), (init, {"device": 0}),
                              (init, {"python": [{"file": "a", "line": 1, "function": "f"}],
                                      "python_missing": "x"}),
+                             (init, {"native": ["/x.so+0x3"], "native_missing": "x"}),
+                             (started, {"native": ["/x.so+0x3"]}), (init, {"event": "health"}),
                              (allowed["init"], {"device": 0}), (allowed["context"], {"result": 0}),
                              (allowed["work"], {"event": "start"})):
             self.assertFalse(self.validator.is_valid({**record, **more}), more)

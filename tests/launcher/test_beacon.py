@@ -274,10 +274,21 @@ class Heard(test_verify_tree.Case):
         text = ("import ctypes, os\n"
                 "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(%d), ctypes.c_ulong(2), 0, 0)\n"
                 "os.kill(os.getpid(), 9)\n" % magic)
-        result, _ = self.tree(self.python(text))
+        report = self.path("report")
+        result, _ = self.tree(self.python(text), ["--report", report])
         self.ends(result, 1, ", in 1 of 1 process", "cuInit or the like")
         self.assertEqual(self.document["touchers"][0]["python_missing"],
                          "its process ended before it sent the details", result)
+        for record in harness.records(report):
+            self.validates(record, "record", "record.schema.json")
+
+    def test_record_has_the_native_stack(self):
+        report = self.path("report")
+        self.tree([self.program, "plain", "attempt"], ["--report", report])
+        records = harness.records(report)
+        self.assertEqual(["native" in record for record in records], [False, True], records)
+        for record in records:
+            self.validates(record, "record", "record.schema.json")
 
     def test_attempt_counts_after_an_execve(self):
         """The next program's start takes nothing back, nor does its own attempt that is allowed."""

@@ -698,6 +698,8 @@ class Recorded(Case):
         self.assertEqual(records[0]["reason"], "the driver shows no GPU")
         self.assertIsNone(records[2]["reason"])
         self.assertGreaterEqual(records[0]["seconds"], 0)
+        for record in records:
+            self.validates(record, "record", "record.schema.json")
 
     def test_record_of_a_long_command_is_readable(self):
         report = self.path("report.jsonl")

@@ -20,6 +20,11 @@ import unittest
 
 from support import settings
 
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None
+
 BUILD, DEPS, FULL, LIB, SOURCE = (settings.BUILD, settings.DEPS, settings.FULL, settings.LIB,
                                   settings.SOURCE)
 GUARD = os.path.join(LIB, "libcudaguard.so")
@@ -383,6 +388,13 @@ class Case(unittest.TestCase):
         missing = [tool for tool in tools if not shutil.which(tool)]
         if missing:
             skip(self, "not installed: " + ", ".join(missing))
+
+    def validates(self, document, *schema):
+        """The document follows the JSON schema in this file below shim/."""
+        if jsonschema is None:
+            skip(self, "python3-jsonschema is not installed")
+        with open(os.path.join(SOURCE, "shim", *schema), encoding="utf-8") as stream:
+            jsonschema.Draft202012Validator(json.load(stream)).validate(document)
 
     def until(self, condition, *what):
         """Waits up to a minute, which only a test that hangs needs."""

@@ -439,8 +439,10 @@ void record_health(const Health& health, const std::string& report, char* const*
       .field("ts", now.count())
       .field("pid", getpid())
       .field("ppid", getppid())
+      .field("tid", getpid())
       .field("uid", getuid())
       .field("host", host)
+      .field("cgroup", "")
       .field("exe", head(words[0], 4096));
   json.key("argv").begin_array();
   // Readers ignore records of more than 64 KiB; a byte may become six.
