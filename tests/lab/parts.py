@@ -33,7 +33,7 @@ OUTCOMES = ("passed", "differs", "not installed", "failed")
 class Lab:
     """Where a part of the lab finds the checkout, the build and its scratch directory."""
 
-    def __init__(self, part, checkout, build, scratch):
+    def __init__(self, part, checkout, build, scratch, clones=None):
         self.checkout = checkout
         self.build = build
         self.cudaguard = build / "bin/cudaguard"
@@ -41,6 +41,7 @@ class Lab:
         self.state = checkout / "build/lab" / part
         self.results = checkout / "tests/lab/results" / f"{part}.jsonl"
         self.scratch = scratch / part
+        self.clones = clones  # git repositories in place of GitHub's, or None
 
     def git(self, *words):
         return subprocess.run(["git", "-C", self.checkout, *words], check=True, text=True,
@@ -134,9 +135,10 @@ class Part:
         return 1 if counts["failed"] or missing or older else 0
 
 
-def load(name, checkout, build, scratch):
+def load(name, checkout, build, scratch, clones=None):
     """The part with this name. Its module is imported, and its rows are read."""
-    return Part(name, importlib.import_module(f"lab.{name}"), Lab(name, checkout, build, scratch))
+    lab = Lab(name, checkout, build, scratch, clones)
+    return Part(name, importlib.import_module(f"lab.{name}"), lab)
 
 
 def text_of(row):

@@ -60,9 +60,9 @@ SUITES = (
     Row("nginx", "all", ("git", "nginx", "perl"), "tap", 500, network=True),
     Row("pytorch", "test_dataloader, test_multiprocessing and test_autograd",
         (*BUILD, "python3-venv"), "unittests", 500, network=True),
-    Row("tensordict", "the tests of its source archive", ("python3-venv",), "pytest", 500,
-        network=True),
-    Row("torchrl", "the collectors", ("python3-venv",), "pytest", 50, network=True),
+    Row("tensordict", "memory-mapped tensors, modules, tensor classes and processes",
+        ("git", "python3-venv"), "pytest", 500, network=True),
+    Row("torchrl", "the collectors", ("git", "python3-venv"), "pytest", 50, network=True),
 )
 
 
@@ -137,9 +137,11 @@ class Suite:
         versions = self.machine.install(("iproute2", *self.row.packages))
         directory = self.lab.scratch / "suite"
         directory.mkdir()
-        target = self.machine.root / "srv/suite"
-        self.machine.outside("mkdir", target)
-        self.machine.outside("mount", "--bind", directory, target)
+        for name, source in (("suite", directory), ("clones", self.lab.clones)):
+            if source:
+                target = self.machine.root / "srv" / name
+                self.machine.outside("mkdir", target)
+                self.machine.outside("mount", "--bind", source, target)
         if self.row.network:
             # This machine may reach the network by a proxy with a certificate of its own.
             self.machine.outside("cp", CERTIFICATES, f"{self.machine.root}{CERTIFICATES}")

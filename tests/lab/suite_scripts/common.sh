@@ -37,6 +37,12 @@ source_package() { # NAME: unpacks a source package to work
   dpkg-source -x "$1"_*.dsc work
 }
 
+clone() { # OWNER/NAME [VERSION]: a repository of GitHub, or of scripts/lab --clones, to work
+  local from=https://github.com
+  [ ! -d /srv/clones ] || from=file:///srv/clones
+  git -c advice.detachedHead=false clone -q --depth 1 ${2:+--branch "$2"} "$from/$1" work
+}
+
 # Prints the file's name before its output.
 each_file() { # COMMAND... -- FILE...
   local command=()

@@ -1,11 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The index has the source archive of no version, unless that changes: then its tests run here.
 get() {
+  clone pytorch/tensordict v0.13.0
   python3 -m venv venv
-  venv/bin/pip download -q --no-deps --no-binary :all: tensordict
-  venv/bin/pip install -q tensordict pytest
-  tar -xf tensordict-*.tar.gz --one-top-level=work --strip-components=1
+  venv/bin/pip install -q tensordict==0.13.0 torch==2.9.1 h5py pytest pytest-mock pyyaml
 }
-build() { [ -d test ]; }
-tests() { /srv/suite/venv/bin/python -m pytest -v -p no:cacheprovider test; }
+build() { rm -r tensordict; } # the tests use the installed package
+tests() {
+  cd test || exit
+  timeout 1800 /srv/suite/venv/bin/python -m pytest -v -p no:cacheprovider test_memmap.py \
+    test_nn.py test_tensorclass.py test_distributed.py
+}
