@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's own kernel module on a GPU made in software (driver/fakegpu.c), in a QEMU machine.
 
-The module fails to initialise this GPU, so cuInit returns 999, as with a broken GPU. All rows of a
-run share one machine.
+The module fails to initialise this GPU, so cuInit returns 999, as with a broken GPU. The rows of one
+version of the driver share a machine. The first version has all rows, the others those that depend
+on the ioctls.
 """
 
 import atexit
@@ -20,33 +21,51 @@ HERE = pathlib.Path(__file__).parent / "driver"
 # The RAM that fakegpu.c uses for its registers.
 KERNEL_WORDS = ("memmap=96M$0x90000000",)
 
-RECIPE = vm.Recipe(
-    name="driver",
-    suite="bookworm",
-    components="main contrib non-free non-free-firmware",
-    packages=("linux-headers-amd64", "nvidia-kernel-dkms", "firmware-nvidia-gsp", "libcuda1",
-              "libnvidia-ml1", "nvidia-smi", "nvidia-modprobe", "nvidia-persistenced"),
-    files=tuple((f"/root/fakegpu/{name}", (HERE / name).read_text())
-                for name in ("fakegpu.c", "Kbuild")),
-    commands="""
+
+
+def recipe(name, suite, *packages):
+    """A machine with these packages of one version of the driver."""
+    return vm.Recipe(
+        name=name, suite=suite, components="main contrib non-free non-free-firmware",
+        packages=("linux-headers-amd64", *packages, "nvidia-modprobe"),
+        files=tuple((f"/root/fakegpu/{name}", (HERE / name).read_text())
+                    for name in ("fakegpu.c", "Kbuild")),
+        commands="""
 kernel=$(basename /lib/modules/*)
 dkms autoinstall -k "$kernel"
 dkms status -k "$kernel" | grep -q installed
 make -C /lib/modules/"$kernel"/build M=/root/fakegpu modules
-# The tests start both.
-systemctl -q disable nvidia-persistenced
-printf 'blacklist nvidia\\nblacklist nvidia-current\\n' >/etc/modprobe.d/lab.conf
+# The rows load the module, and start the daemon.
+systemctl -q disable nvidia-persistenced || true
+ls /lib/modules/"$kernel"/updates/dkms | sed -n 's/^\\(nvidia[^.]*\\)\\.ko.*/blacklist \\1/p' \\
+  >/etc/modprobe.d/lab.conf
+echo blacklist nvidia >>/etc/modprobe.d/lab.conf
 """,
-    gigabytes=10,
-)
+        gigabytes=10)
+
+
+LIBRARIES = ("libcuda1", "libnvidia-ml1", "nvidia-smi", "firmware-nvidia-gsp")
+# Each version that Debian 12 and 13 have, with the closed or the open kernel module.
+RECIPES = {
+    "": recipe("driver", "bookworm", "nvidia-kernel-dkms", *LIBRARIES, "nvidia-persistenced"),
+    "535-open": recipe("nvidia535open", "bookworm", "nvidia-open-kernel-dkms", *LIBRARIES),
+    "525": recipe("nvidia525", "bookworm", "nvidia-tesla-kernel-dkms", "libnvidia-tesla-cuda1",
+                  "libnvidia-tesla-ml1", "nvidia-tesla-smi"),
+    "470": recipe("nvidia470", "bookworm", "nvidia-tesla-470-kernel-dkms",
+                  "libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1", "nvidia-tesla-470-smi"),
+    "550": recipe("nvidia550", "trixie", "nvidia-kernel-dkms", *LIBRARIES),
+    "550-open": recipe("nvidia550open", "trixie", "nvidia-open-kernel-dkms", *LIBRARIES),
+}
 
 # Makes the GPU, loads NVIDIA's modules and makes the device nodes, as root's first CUDA program
 # would.
 START = """
 ldconfig
 insmod /root/fakegpu/fakegpu.ko
-modprobe nvidia-current
-modprobe nvidia-current-uvm
+for module in $(sed -n 's/^blacklist \\(nvidia-.*\\)/\\1/p' /etc/modprobe.d/lab.conf |
+  grep -Ev 'drm|modeset|peermem' | sort); do
+  modprobe $module
+done
 nvidia-modprobe -c 0 -c 255
 nvidia-modprobe -u -c 0
 ls /dev/nvidia0 /dev/nvidiactl /dev/nvidia-uvm
@@ -72,12 +91,15 @@ for node, *numbers in (line.split() for line in sys.stdin):
 """
 TRACE = ("strace -f -qq -y -X raw -e trace=ioctl,openat -e signal=none -o /root/trace")
 NO_GUARD = "env -u LD_PRELOAD"
+RUNNING = []  # the machine that runs, or none
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
     name: str
+    check: str  # in CHECKS
     text: str  # of the function that checks it, so that a changed check runs again
+    machine: vm.Recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,18 +118,27 @@ OPENED = re.compile(r'openat\(.*"(/dev/nvidia[^"]*)".* = \d+')
 
 
 def rows(lab):
-    return [Row(name, inspect.getsource(check)) for name, check in CHECKS.items()]
+    found = []
+    for version, machine in RECIPES.items():
+        for name, check in CHECKS.items():
+            if not version or check in OF_EACH_VERSION:
+                full = f"{name}-{version}" if version else name
+                found.append(Row(full, name, inspect.getsource(check), machine))
+    return found
 
 
 def run(lab, row):
-    return {"outcome": "passed", "driver": RECIPE.name, **CHECKS[row.name](Driver(lab))}
+    driver = Driver(lab, row.machine)
+    facts = CHECKS[row.check](driver)
+    return {"outcome": "passed", "driver": driver.version, **facts}
 
 
-@functools.cache
-def machine_of(lab):
-    """The machine that all rows of a run share. It ends with this process."""
-    machine = vm.Machine(vm.image(lab, RECIPE), lab.state / "machine", KERNEL_WORDS)
-    atexit.register(machine.__exit__)
+@functools.lru_cache(maxsize=1)
+def machine_of(lab, recipe_of_row):
+    """The machine that the rows of one version share. It ends with the next one, or this process."""
+    end_machine()
+    machine = vm.Machine(vm.image(lab, recipe_of_row), lab.state / "machine", KERNEL_WORDS)
+    RUNNING.append(machine)
     machine.boot()
     machine.send(lab.cudaguard, "/usr/local/bin")
     machine.send(lab.library, "/usr/local/lib")
@@ -118,6 +149,12 @@ def machine_of(lab):
         machine.send(file, "/root")
     machine.must(START)
     return machine
+
+
+@atexit.register
+def end_machine():
+    while RUNNING:
+        RUNNING.pop().__exit__()
 
 
 class Fence:
@@ -151,9 +188,14 @@ def logged(log):
 class Driver:
     """The machine with the driver, in which the rows run their commands."""
 
-    def __init__(self, lab):
-        self.machine = machine_of(lab)
+    def __init__(self, lab, recipe_of_row):
+        self.machine = machine_of(lab, recipe_of_row)
         self.fence = Fence(lab.checkout)
+
+    @functools.cached_property
+    def version(self):
+        """What the kernel module says, such as "535.261.03"."""
+        return re.search(r"  (\d+\.[\d.]+) ", self.run("cat /proc/driver/nvidia/version", 0))[1]
 
     def sent(self, before, ioctls):
         """Sends the ioctls and returns a line for each answer."""
@@ -201,9 +243,9 @@ def answer(output):
 
 
 def unguarded(driver):
-    """cuInit fails with 999, and each ioctl is one that policy/nvidia_requests.h has."""
+    """cuInit fails, and each ioctl is one that policy/nvidia_requests.h has."""
     result, seconds = answer(driver.run("python3 /root/ask.py", 0))
-    assert result == 999, f"cuInit returned {result}"
+    assert result not in (0, 100), f"cuInit returned {result}"
     sent = driver.unguarded
     assert any(one.node == "/dev/nvidiactl" for one in sent), sent
     # After its first ioctl, the fence has refused a descriptor of UVM.
@@ -212,7 +254,7 @@ def unguarded(driver):
     assert not unknown, f"policy/nvidia_requests.h lacks {unknown}"
     uvm = [one.number for one in sent if one.node.startswith("/dev/nvidia-uvm")]
     assert not uvm or uvm[0] == driver.fence.uvm_initialize, uvm
-    return {"seconds of cuInit": seconds, "ioctls": [str(one) for one in sent]}
+    return {"cuInit": result, "seconds of cuInit": seconds, "ioctls": [str(one) for one in sent]}
 
 
 def guarded(driver):
@@ -359,3 +401,4 @@ CHECKS = {"unguarded": unguarded, "if-healthy": if_healthy, "doctor-gpu": doctor
           "guarded": guarded, "fenced": fenced, "verify": verify, "validate": validate,
           "gpus": gpus, "observe": observe, "doctor": doctor, "nvidia-smi": smi,
           "nvidia-persistenced": persistenced}
+OF_EACH_VERSION = (unguarded, guarded, fenced, verify, smi)
