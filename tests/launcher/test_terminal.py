@@ -2,6 +2,7 @@
 """At a terminal: a job that is stopped and continued by shells with job control, a terminal as
 `ssh -t` makes one, a core dump. Each unguarded first; under `run` it is the same."""
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -222,6 +223,41 @@ class Jobs(Case):
 
         code, out, _ = self.both(check)
         self.assertEqual((code, out), (0, "stopped=147\n[1]+\ncode=143\n"))
+
+
+class Starts(launcher.Case):
+    def test_terminals_stop_before_ld_so_starts_stops_the_launcher(self):
+        """strace keeps the launcher's child in the launcher's process group, and the launcher waits
+        for its execve."""
+        def children(pid):
+            with contextlib.suppress(FileNotFoundError):  # strace starts others, which end at once
+                with open("/proc/%d/task/%d/children" % (pid, pid), encoding="utf-8") as stream:
+                    return [int(word) for word in stream.read().split()]
+            return []
+
+        def launchers():
+            return [pid for pid in children(tracer.pid) if children(pid)]
+
+        def state(pid):
+            with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
+                return stream.read().rsplit(")", 1)[1].split()[0]
+
+        self.need("strace")
+        tracer = subprocess.Popen(
+            ["strace", "-f", "-qq", "-o", self.path("log"), "-e", "trace=setpgid",
+             "-e", "inject=setpgid:delay_enter=2000000", launcher.LAUNCHER, "run", "true"],
+            env=launcher.environment())
+        self.addCleanup(tracer.wait)
+        self.addCleanup(tracer.kill)
+        self.until(launchers)
+        (ours,) = launchers()
+        (asks,) = children(ours)
+        self.assertEqual(state(ours), "D")  # it waits for the child's execve
+        for pid in (asks, ours):
+            os.kill(pid, signal.SIGTSTP)
+        self.until(lambda: state(ours) in "Tt")
+        os.kill(ours, signal.SIGCONT)
+        self.assertEqual(tracer.wait(PATIENCE), 0)
 
 
 class SshLike(Case):

@@ -31,7 +31,10 @@ using std::chrono::milliseconds;
 /// end. If it is runnable, it ends when it gets a processor.
 constexpr TimeLimit kDeath(milliseconds{100}, milliseconds{2000});
 constexpr size_t kMostText = size_t{4} << 20;
-constexpr size_t kStack = 16384;  ///< bytes, for become()
+/// In bytes, for become().
+constexpr size_t kStack = 16384;
+/// By these signals a terminal stops a process group.
+constexpr int kStops[] = {SIGTSTP, SIGTTIN, SIGTTOU};
 
 [[noreturn]] void give_up() {
   throw Shortage(std::string("cannot start a process: ") + strerror(errno));
@@ -89,12 +92,17 @@ struct Start {
   char* const* environment;
   int out, err, failure;
   bool (*before)();
+  sigset_t mask;  ///< for the program; kStops are blocked until then
 };
 
 /// Runs in the child.
 int become(void* given) {
   const Start& start = *static_cast<const Start*>(given);
   setpgid(0, 0);
+  // Discards a stop that was sent to our caller's group. Otherwise we would never call execve, for
+  // which our caller waits.
+  for (const int stop : kStops) signal(stop, signal(stop, SIG_IGN));
+  sigprocmask(SIG_SETMASK, &start.mask, nullptr);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
@@ -209,13 +217,20 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimi
   const std::vector<char*> environment = variables.pointers();
   // If SIGCHLD is ignored, waitpid does not report the child. The program gets what it was.
   const auto on_child = signal(SIGCHLD, SIG_DFL);
-  // Copying the page tables takes up to a millisecond, so become() shares this memory. Not with
-  // `before`, which may do more than system calls.
-  Start start = {argv.data(), environment.data(), out.to(), err.to(), failure.to(), before};
+  Start start = {argv.data(), environment.data(), out.to(), err.to(), failure.to(), before, {}};
+  sigset_t stops;
+  sigemptyset(&stops);
+  for (const int stop : kStops) sigaddset(&stops, stop);
+  sigprocmask(SIG_BLOCK, &stops, &start.mask);
+  // fork() copies the page tables, which takes up to a millisecond, so become() shares this memory,
+  // and this process sleeps until execve. Not with `before`, which may do more than system calls.
   alignas(16) char stack[kStack];
-  const pid_t child = before == nullptr
-                          ? clone(become, stack + kStack, CLONE_VM | CLONE_VFORK | SIGCHLD, &start)
-                          : fork();
+  pid_t child = -1;
+  if (before == nullptr) {
+    child = clone(become, stack + kStack, CLONE_VM | CLONE_VFORK | SIGCHLD, &start);
+  }
+  if (child < 0) child = fork();
+  if (child != 0) sigprocmask(SIG_SETMASK, &start.mask, nullptr);
   if (child < 0) {
     signal(SIGCHLD, on_child);
     give_up();

@@ -44,10 +44,10 @@ inline constexpr int kHeldBack = -1;
 /// our start, `fd` may have such a number, which belongs to the program.
 int above_stderr(int fd);
 
-/// Starts words[0], a path, and collects its output until it ends or `limit` is over. Then kills
-/// the rest of its process group. The child cannot read input, leaves no core file, and dies with
-/// us. It inherits our caller's descriptors, because words may name one (/dev/fd/9). `before` runs
-/// in the child. Throws Shortage if no process can be created.
+/// Starts words[0], a path, and collects its output until it ends or `limit` is over. The limit
+/// begins at execve. Then kills the rest of its process group. The child cannot read input, leaves
+/// no core file, and dies with us. It inherits our caller's descriptors, because words may name one
+/// (/dev/fd/9). `before` runs in the child. Throws Shortage if no process can be created.
 ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimit limit,
                    bool (*before)() = nullptr);
 
