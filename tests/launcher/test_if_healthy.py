@@ -683,7 +683,7 @@ class Recorded(Case):
         report = self.path("report.jsonl")
         for illness in ("no GPU", "fails"):
             self.run_if("1,fresh", ("--report", report), CG_SICK=illness)
-        self.run_if("1,fresh", ("--report", report))
+        self.run_if("1,fresh", ("--report", report), SLURM_JOB_ID="77")
         done = self.start("report", report)
         self.assertEqual(done.returncode, 0, done)
         self.assertRegex(done.stdout, r"  --if-healthy started programs without CUDA on 1 host:\n"
@@ -698,8 +698,13 @@ class Recorded(Case):
         self.assertEqual(records[0]["reason"], "the driver shows no GPU")
         self.assertIsNone(records[2]["reason"])
         self.assertGreaterEqual(records[0]["seconds"], 0)
+        self.assertEqual([record.get("slurm") for record in records], [None, None, "77"])
         for record in records:
             self.validates(record, "record", "record.schema.json")
+        for wrong in ({"decision": "allow"}, {"reason": None}, {"reason": ""}, {"seconds": -1},
+                      {"cgroup": "/x"}, {"cut": ["exe"]}, {"api": "cuInit"}, {"event": "start"}):
+            with self.assertRaises(AssertionError):
+                self.validates({**records[0], **wrong}, "record", "record.schema.json")
 
     def test_record_of_a_long_command_is_readable(self):
         report = self.path("report.jsonl")

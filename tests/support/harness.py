@@ -394,7 +394,8 @@ class Case(unittest.TestCase):
         if jsonschema is None:
             skip(self, "python3-jsonschema is not installed")
         with open(os.path.join(SOURCE, "shim", *schema), encoding="utf-8") as stream:
-            jsonschema.Draft202012Validator(json.load(stream)).validate(document)
+            errors = jsonschema.Draft202012Validator(json.load(stream)).iter_errors(document)
+        self.assertEqual([error.message for error in errors], [], document)
 
     def until(self, condition, *what):
         """Waits up to a minute, which only a test that hangs needs."""

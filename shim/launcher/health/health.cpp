@@ -440,7 +440,7 @@ void record_health(const Health& health, const std::string& report, char* const*
       .field("pid", getpid())
       .field("ppid", getppid())
       .field("tid", getpid())
-      .field("uid", getuid())
+      .field("uid", geteuid())
       .field("host", host)
       .field("cgroup", "")
       .field("exe", head(words[0], 4096));
@@ -454,6 +454,8 @@ void record_health(const Health& health, const std::string& report, char* const*
   }
   json.end_array();
   if (cut) json.key("cut").begin_array().value("argv").end_array();
+  const char* job = getenv("SLURM_JOB_ID");  // NOLINT(concurrency-mt-unsafe): one thread
+  if (job != nullptr && *job != '\0') json.field("slurm", head(job, 4096));
   json.field("event", "health")
       .field("decision", health.healthy ? "allow" : "deny")
       .field_or_null("reason", health.reason)
