@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's own kernel module on a GPU made in software (driver/fakegpu.c), in a QEMU machine.
 
-The module fails to initialise this GPU, so cuInit returns 999, as with a broken GPU. The rows of one
+The module fails to initialise this GPU, so cuInit fails, as with a broken GPU. The rows of one
 version of the driver share a machine. The first version has all rows, the others those that depend
 on the ioctls.
 """
@@ -20,7 +20,6 @@ from lab import vm
 HERE = pathlib.Path(__file__).parent / "driver"
 # The RAM that fakegpu.c uses for its registers.
 KERNEL_WORDS = ("memmap=96M$0x90000000",)
-
 
 
 def recipe(name, suite, *packages):
@@ -45,12 +44,10 @@ echo blacklist nvidia >>/etc/modprobe.d/lab.conf
 
 
 LIBRARIES = ("libcuda1", "libnvidia-ml1", "nvidia-smi", "firmware-nvidia-gsp")
-# Each version that Debian 12 and 13 have, with the closed or the open kernel module.
+# Each major version that Debian 12 and 13 have, 550 also with the open kernel module. That of 535
+# needs an older libcuda1 than Debian's security updates have. The packages of 525 install 535.
 RECIPES = {
     "": recipe("driver", "bookworm", "nvidia-kernel-dkms", *LIBRARIES, "nvidia-persistenced"),
-    "535-open": recipe("nvidia535open", "bookworm", "nvidia-open-kernel-dkms", *LIBRARIES),
-    "525": recipe("nvidia525", "bookworm", "nvidia-tesla-kernel-dkms", "libnvidia-tesla-cuda1",
-                  "libnvidia-tesla-ml1", "nvidia-tesla-smi"),
     "470": recipe("nvidia470", "bookworm", "nvidia-tesla-470-kernel-dkms",
                   "libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1", "nvidia-tesla-470-smi"),
     "550": recipe("nvidia550", "trixie", "nvidia-kernel-dkms", *LIBRARIES),
@@ -59,7 +56,7 @@ RECIPES = {
 
 # Makes the GPU, loads NVIDIA's modules and makes the device nodes, as root's first CUDA program
 # would.
-START = """
+START = """set -e
 ldconfig
 insmod /root/fakegpu/fakegpu.ko
 for module in $(sed -n 's/^blacklist \\(nvidia-.*\\)/\\1/p' /etc/modprobe.d/lab.conf |
@@ -100,6 +97,7 @@ class Row:
     check: str  # in CHECKS
     text: str  # of the function that checks it, so that a changed check runs again
     machine: vm.Recipe
+    version: str  # how the driver's version begins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,19 +121,21 @@ def rows(lab):
         for name, check in CHECKS.items():
             if not version or check in OF_EACH_VERSION:
                 full = f"{name}-{version}" if version else name
-                found.append(Row(full, name, inspect.getsource(check), machine))
+                found.append(Row(full, name, inspect.getsource(check), machine,
+                                 version.partition("-")[0] or "535"))
     return found
 
 
 def run(lab, row):
     driver = Driver(lab, row.machine)
+    assert driver.version.startswith(row.version), f"the driver is {driver.version}"
     facts = CHECKS[row.check](driver)
     return {"outcome": "passed", "driver": driver.version, **facts}
 
 
 @functools.lru_cache(maxsize=1)
 def machine_of(lab, recipe_of_row):
-    """The machine that the rows of one version share. It ends with the next one, or this process."""
+    """The machine of one version's rows. It ends with the next version, or this process."""
     end_machine()
     machine = vm.Machine(vm.image(lab, recipe_of_row), lab.state / "machine", KERNEL_WORDS)
     RUNNING.append(machine)

@@ -85,7 +85,9 @@ def regrtest(text):
 
 
 def pytest(text):
-    """`pytest -v`."""
+    """`pytest -v`. Fails if a time limit has cut the run."""
+    if not re.search(r"(?m)^=+ .*\d+ (?:passed|failed|skipped|errors?)\b.* in [\d.]+s.*=+$", text):
+        raise ValueError("pytest did not finish: " + text[-300:])
     found = Results()
     line = r"(?m)^(\S+::.*?) (PASSED|FAILED|SKIPPED|XFAIL|XPASS|ERROR)\b(?: \(.*\))? +\[ *\d+%\]"
     for name, result in re.findall(line, text):

@@ -59,6 +59,9 @@ class Readers(unittest.TestCase):
         text = ("test/a.py::T::test_x[1-2 3] PASSED          [  1%]\n"
                 "test/a.py::test_y SKIPPED (no GPU)          [ 50%]\n"
                 "test/a.py::test_z FAILED                    [100%]\nFAILED test/a.py::test_z\n")
+        with self.assertRaisesRegex(ValueError, "pytest did not finish"):
+            results_of.pytest(text)
+        text += "============= 1 failed, 1 passed, 1 skipped in 61.02s (0:01:01) =============\n"
         self.assertEqual(results_of.pytest(text),
                          {"test/a.py::T::test_x[1-2 3]": "ok", "test/a.py::test_y": "skipped",
                           "test/a.py::test_z": "failed"})
