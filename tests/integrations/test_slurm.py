@@ -64,6 +64,8 @@ class Slurm(places.Case):
         env = self.node.outer(CG_FAKE_LOG=log, **(env or {}))
         result = subprocess.run([*words], env=env, cwd=self.directory, stdin=subprocess.DEVNULL,
                                 capture_output=True, text=True, timeout=60, check=False)
+        # srun prints these while the node is busy.
+        result.stderr = re.sub(r"(?m)^srun: job \d+ .*\n", "", result.stderr)
         if words[0] == "sbatch" and result.returncode == 0:
             result.stdout = self.output_of_job()
         result.shown = dict(re.findall(r"^(\w+)=(.*)$", result.stdout, re.MULTILINE))

@@ -179,12 +179,14 @@ class Decision(Case):
         self.assertRegex(err, r"the driver crashed \(SIG(ILL|TRAP) in cuInit\)")
 
     def test_driver_that_forks_is_healthy_and_its_child_is_killed(self):
+        # On a busy machine a killed process lives on for a moment.
+        script = ('"$@"; timeout 60 sh -c "while grep -qs libcuda.so.1 /proc/[0-9]*/maps; do '
+                  'sleep 0.1; done"')
         code, out, err, _ = self.run_in(
-            ["sh", "-c", '"$@"; grep -l libcuda.so.1 /proc/[0-9]*/maps 2>/dev/null', "-",
-             launcher.LAUNCHER, "run", "--if-healthy=5", "--", "true"],
+            ["sh", "-c", script, "-", launcher.LAUNCHER, "run", "--if-healthy=5", "--", "true"],
             bwrap=["--unshare-pid", "--proc", "/proc", "--tmpfs", "/run"],
             env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK="forks"))
-        self.assertEqual((code, out, err), (1, "", ""))
+        self.assertEqual((code, out, err), (0, "", ""))
 
     def test_driver_that_prints_much_is_asked_until_the_limit(self):
         code, out, err = self.run_if("20", CG_SICK="prints")
