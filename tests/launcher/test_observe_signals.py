@@ -259,11 +259,6 @@ class Passed(Case):
             with self.subTest(send=send.__name__):
                 self.assertEqual(self.both(check), ("[%d]\n" % signal.SIGCONT, 0))
 
-    @staticmethod
-    def state(pid):
-        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
-            return stream.read().rsplit(")", 1)[1].split()[0]
-
 
 class Descriptors(Case):
     def test_program_has_its_own_descriptors_alone(self):

@@ -226,9 +226,9 @@ class Jobs(Case):
 
 
 class Starts(launcher.Case):
-    def test_terminals_stop_before_ld_so_starts_stops_the_launcher(self):
-        """strace keeps the launcher's child in the launcher's process group, and the launcher waits
-        for its execve."""
+    def test_stop_signal_while_ld_so_is_started_stops_the_launcher(self):
+        """strace delays the launcher's child before it has its own process group, so a terminal's
+        stop reaches both. The launcher waits for the child's execve."""
         def children(pid):
             with contextlib.suppress(FileNotFoundError):  # strace starts others, which end at once
                 with open("/proc/%d/task/%d/children" % (pid, pid), encoding="utf-8") as stream:
@@ -237,10 +237,6 @@ class Starts(launcher.Case):
 
         def launchers():
             return [pid for pid in children(tracer.pid) if children(pid)]
-
-        def state(pid):
-            with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
-                return stream.read().rsplit(")", 1)[1].split()[0]
 
         self.need("strace")
         tracer = subprocess.Popen(
@@ -252,10 +248,10 @@ class Starts(launcher.Case):
         self.until(launchers)
         (ours,) = launchers()
         (asks,) = children(ours)
-        self.assertEqual(state(ours), "D")  # it waits for the child's execve
+        self.until(lambda: self.state(ours) == "D")  # it waits for the child's execve
         for pid in (asks, ours):
             os.kill(pid, signal.SIGTSTP)
-        self.until(lambda: state(ours) in "Tt")
+        self.until(lambda: self.state(ours) in "Tt")
         os.kill(ours, signal.SIGCONT)
         self.assertEqual(tracer.wait(PATIENCE), 0)
 

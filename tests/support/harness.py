@@ -18,7 +18,7 @@ import tempfile
 import time
 import unittest
 
-from support import settings
+from support import recorded, settings
 
 try:
     import jsonschema
@@ -393,9 +393,14 @@ class Case(unittest.TestCase):
         """The document follows the JSON schema in this file below shim/."""
         if jsonschema is None:
             skip(self, "python3-jsonschema is not installed")
-        with open(os.path.join(SOURCE, "shim", *schema), encoding="utf-8") as stream:
-            errors = jsonschema.Draft202012Validator(json.load(stream)).iter_errors(document)
+        errors = jsonschema.Draft202012Validator(recorded.schema(*schema)).iter_errors(document)
         self.assertEqual([error.message for error in errors], [], document)
+
+    @staticmethod
+    def state(pid):
+        """The process's state, as in /proc/PID/stat: R, S, D, T, …"""
+        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
+            return stream.read().rsplit(")", 1)[1].split()[0]
 
     def until(self, condition, *what):
         """Waits up to a minute, which only a test that hangs needs."""

@@ -229,7 +229,7 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimi
   if (before == nullptr) {
     child = clone(become, stack + kStack, CLONE_VM | CLONE_VFORK | SIGCHLD, &start);
   }
-  if (child < 0) child = fork();
+  if (child < 0) child = fork();  // a seccomp filter may refuse CLONE_VM
   if (child != 0) sigprocmask(SIG_SETMASK, &start.mask, nullptr);
   if (child < 0) {
     signal(SIGCHLD, on_child);
