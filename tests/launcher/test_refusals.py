@@ -226,7 +226,7 @@ class Loader(launcher.Case):
                             ("LD_BIND_NOW", "1"), ("LD_PROFILE", "libc.so.6"),
                             ("LD_PRELOAD", "/nonexistent/lib.so"),
                             ("LD_AUDIT", "/nonexistent/audit.so")):
-            env = launcher.environment(**{name: value})
+            env = launcher.environment(**{name: value, "LD_PROFILE_OUTPUT": self.directory})
             done = self.start("run", "printenv", "LD_PRELOAD", env=env)
             self.assertEqual(done.returncode, 0, name)
             self.assertTrue(done.stdout.startswith(harness.GUARD), name)
