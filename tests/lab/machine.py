@@ -10,7 +10,7 @@ import inspect
 import shlex
 import time
 
-from lab import vm
+from lab import pages, vm
 from support import packaged, places
 
 SUITES = ("bookworm", "trixie")
@@ -230,4 +230,28 @@ def recovery(lab, machine):
     return {"command": command}
 
 
-CHECKS = {"boots": boots, "recovery": recovery, "power-cuts": power_cuts, "packages": packages}
+def docker(lab, machine):
+    """dockerd is guarded. A container has its own /etc, so its program finds the guard only by the
+    command of docs/integrations/containers.md."""
+    install(lab, machine)
+    guard(machine)
+    machine.must("DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "
+                 "docker.io", timeout=1800)
+    machine.must("systemctl restart docker")
+    assert int(machine.must("grep -c libcudaguard /proc/$(pgrep -o -x dockerd)/maps")) > 0
+    machine.must("tar -C / --exclude=etc/ld.so.preload --exclude='*cudaguard*' "
+                 "--exclude=lib/modules --exclude=lib/firmware --exclude=share "
+                 "-c bin lib lib64 sbin usr etc | docker import - plain", timeout=1800)
+    expect(machine.ssh(f"docker run --rm plain {ASK}"), packaged.NONE, code=1)
+    machine.send(package(lab).with_name(packaged.TARBALL), "/root")
+    text = places.page("containers")
+    unpack = pages.filled(pages.span(text, "tar -xzf"), {"FILE": f"/root/{packaged.TARBALL}"})
+    start = pages.filled(pages.block(text, "An unchanged image"),
+                         {"IMAGE": "plain", "PROGRAM": ASK})
+    machine.must(f"mkdir /opt/cudaguard && {unpack}")
+    expect(machine.ssh(start), "100", code=0)
+    return {"versions": machine.must("dpkg-query -W docker.io containerd runc").splitlines()}
+
+
+CHECKS = {"boots": boots, "recovery": recovery, "power-cuts": power_cuts, "packages": packages,
+          "docker": docker}
