@@ -22,13 +22,13 @@ HERE = pathlib.Path(__file__).parent / "driver"
 KERNEL_WORDS = ("memmap=96M$0x90000000",)
 
 
-def recipe(name, suite, *packages):
+def recipe(name, suite, *packages, files=()):
     """A machine with these packages of one version of the driver."""
     return vm.Recipe(
         name=name, suite=suite, components="main contrib non-free non-free-firmware",
         packages=("linux-headers-amd64", *packages, "nvidia-modprobe"),
         files=tuple((f"/root/fakegpu/{name}", (HERE / name).read_text())
-                    for name in ("fakegpu.c", "Kbuild")),
+                    for name in ("fakegpu.c", "Kbuild")) + files,
         commands="""
 kernel=$(basename /lib/modules/*)
 dkms autoinstall -k "$kernel"
@@ -43,15 +43,26 @@ echo blacklist nvidia >>/etc/modprobe.d/lab.conf
         gigabytes=10)
 
 
+# The open modules do not build for Debian's newest kernels, whose pci_resize_resource() has one more
+# parameter. So dpkg adds it after it has unpacked the sources, and before it builds them.
+OPEN = ("/etc/dpkg/dpkg.cfg.d/open", "post-invoke=sed -i 's/(pci_dev, NV_GPU_BAR1, requested_size)/"
+        "(pci_dev, NV_GPU_BAR1, requested_size, 0)/' /usr/src/nvidia-current-open-*/nvidia/nv-pci.c "
+        "2>/dev/null || true\n")
+# Debian's security updates have newer libraries than 535's open module.
+OLDER = ("/etc/apt/preferences.d/older", "Package: src:nvidia-graphics-drivers\n"
+         "Pin: version 535.261.*\nPin-Priority: 1001\n")
 LIBRARIES = ("libcuda1", "libnvidia-ml1", "nvidia-smi", "firmware-nvidia-gsp")
-# Each major version that Debian 12 and 13 have, 550 also with the open kernel module. That of 535
-# needs an older libcuda1 than Debian's security updates have. The packages of 525 install 535.
+# Each major version that Debian 12 and 13 have, with the open kernel module if there is one. The
+# packages of 525 install 535.
 RECIPES = {
     "": recipe("driver", "bookworm", "nvidia-kernel-dkms", *LIBRARIES, "nvidia-persistenced"),
     "470": recipe("nvidia470", "bookworm", "nvidia-tesla-470-kernel-dkms",
                   "libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1", "nvidia-tesla-470-smi"),
     "550": recipe("nvidia550", "trixie", "nvidia-kernel-dkms", *LIBRARIES),
-    "550-open": recipe("nvidia550open", "trixie", "nvidia-open-kernel-dkms", *LIBRARIES),
+    "535-open": recipe("nvidia535open", "bookworm", "nvidia-open-kernel-dkms", *LIBRARIES,
+                       files=(OPEN, OLDER)),
+    "550-open": recipe("nvidia550open", "trixie", "nvidia-open-kernel-dkms", *LIBRARIES,
+                       files=(OPEN,)),
 }
 
 # Makes the GPU, loads NVIDIA's modules and makes the device nodes, as root's first CUDA program
@@ -319,7 +330,7 @@ def doctor_gpu(driver):
     text = driver.run("cudaguard doctor --gpu", 1)
     document = json.loads(driver.run("cudaguard doctor --gpu --json -", 1))
     assert document["healthy"] is False and "999" in document["reason"], document
-    return {"text": text.strip(), "reason": document["reason"], "time": document["seconds"]}
+    return {"text": text.strip(), "document": document}
 
 
 def verify(driver):
