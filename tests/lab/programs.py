@@ -525,6 +525,7 @@ def normal(text):
     text = OUR_LINE.sub("", text)
     text = re.sub(r"/tmp/\S+|\btmp\w+", "TMP", text)
     text = re.sub(r"\b(?:[0-9a-f]{2}:)+[0-9a-f]{2}\b", "#", text)  # hardware addresses
+    text = re.sub(r"\b[0-9]+([.,][0-9]+)+(e[+-]?[0-9]+)?\b", "#", text)  # before hexadecimal ones
     text = re.sub(r"0x[0-9a-fA-F]+|\b(?=[a-fA-F]*\d)[0-9a-fA-F]{6,}\b", "#", text)  # addresses, threads
     text = re.sub(r"[0-9]+([.,:][0-9]+)*(e[+-]?[0-9]+)?", "#", text)
     text = re.sub(r"# ?(ns|us|µs|ms|s|sec|seconds?|[KMG]i?B)\b", "#", text)

@@ -356,6 +356,11 @@ class Output(unittest.TestCase):
         self.assertEqual(programs.normal(text), programs.normal(other))
         self.assertEqual(programs.normal("a\n" + RESULT), ["a"])
 
+    def test_numbers_of_any_length_are_ignored(self):
+        texts = {" ".join(programs.normal(f"seconds={number}\n"))
+                 for number in ("8.4e-05", "8.7654321e-05", "0.00012", "0.000123456", "12", "1234567")}
+        self.assertEqual(texts, {"seconds=#"})
+
     def test_words_are_not_ignored(self):
         self.assertNotEqual(programs.normal("cuda False\n"), programs.normal("cuda True\n"))
 
