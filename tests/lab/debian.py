@@ -77,7 +77,8 @@ class Machine:
             if errors:  # apt's
                 raise NotInstalled(errors[0])
             raise RuntimeError(last_line(done.stdout))
-        shown = packaged.run(self.machine.command("dpkg-query", "-W", *packages))
+        shown = packaged.run(self.machine.command(
+            "dpkg-query", "-W", "-f=${Package}\t${Version}\n", *packages))
         return dict(line.split("\t") for line in shown.stdout.splitlines())
 
     def run(self, text, user="root", patience=PATIENCE):

@@ -132,7 +132,8 @@ def engines():
     """Each container engine: (name, packages, blocks, steps, more members of the row)."""
     yield ("dockerd", ("docker.io", "iproute2"),
            {**BLOCKS, **fenced("docker", "docker run --detach")}, CONTAINER_STEPS, {})
-    yield ("ctr", ("docker.io", "iproute2"), {**DOCKERFILE, **fenced("ctr", "ctr run")}, (
+    yield ("ctr", ("containerd", "docker.io", "iproute2"),
+           {**DOCKERFILE, **fenced("ctr", "ctr run")}, (
         Step("unguarded", "ctr run --rm $plain unguarded python3 /ask.py", **REACHED),
         Step("the image's entrypoint", "ctr run --rm $guarded check $words python3 /ask.py",
              **GUARDED),
@@ -307,7 +308,13 @@ def run(lab, row):
         except NotInstalled as error:
             return {"outcome": "not installed", "reason": str(error)}
         printed = place.run(script(row), row.user)
-    return {**judged(row.steps, printed), "versions": versions}
+    first = name_of(row.packages[0]) if row.packages else "python"
+    return {**judged(row.steps, printed), "version": versions[first], "versions": versions}
+
+
+def name_of(package):
+    """A package without its version and its extras."""
+    return re.split(r"[\[=]", package)[0]
 
 
 def script(row):
@@ -378,7 +385,7 @@ class Sandbox:
                 raise NotInstalled(last_line(done.stdout))
         shown = self.pip("list", "--format=freeze")
         found = dict(line.split("==") for line in shown.stdout.splitlines() if "==" in line)
-        wanted = {re.split(r"[\[=]", package)[0] for package in packages}
+        wanted = {name_of(package) for package in packages}
         return {"python": packaged.run([self.python, "-V"]).stdout.split()[1],
                 **{name: found[name] for name in sorted(wanted)}}
 

@@ -24,6 +24,8 @@ import shutil
 import subprocess
 import time
 
+from lab import support_page
+
 NAMES = ("programs", "suites", "machine", "driver", "engines", "kernels")
 
 # "differs" is a known difference: its reason is in the row. "failed" is one without a reason.
@@ -132,6 +134,7 @@ class Part:
               f"{older} ran with another build")
         if hasattr(self.module, "report"):
             self.module.report(self.lab, self.ordered())
+        support_page.write(self.lab.checkout)
         return 1 if counts["failed"] or missing or older else 0
 
 

@@ -78,7 +78,7 @@ def run(lab, row):
     with contextlib.ExitStack() as stack:
         suite = Suite(lab, row, stack)
         try:
-            versions = suite.prepare()
+            version, versions = suite.prepare()
         except NotInstalled as error:
             return {"outcome": "not installed", "reason": str(error), "part": row.part}
         control = suite.control()
@@ -93,9 +93,9 @@ def run(lab, row):
             for name in list(differing):
                 if second.get(name, "missing") == differing[name][0]:
                     flaky[name] = [*differing.pop(name), second.get(name, "missing")]
-    return {**judged(row, found, differing), "part": row.part, "versions": versions,
-            "tests": len(found[0]), "counts": counts(found), "flaky": first(flaky),
-            "flaky_count": len(flaky)}
+    return {**judged(row, found, differing), "part": row.part, "version": version,
+            "versions": versions, "tests": len(found[0]), "counts": counts(found),
+            "flaky": first(flaky), "flaky_count": len(flaky)}
 
 
 def judged(row, found, differing):
@@ -132,7 +132,7 @@ class Suite:
         self.machine = Machine(lab, stack)
 
     def prepare(self):
-        """Installs, fetches and builds the suite. Returns the versions of its packages."""
+        """Installs, fetches and builds the suite. Returns its version, and those of its packages."""
         # enter.sh needs iproute2.
         versions = self.machine.install(("iproute2", *self.row.packages))
         directory = self.lab.scratch / "suite"
@@ -153,7 +153,14 @@ class Suite:
             self.keep(step, done.stdout)
             if done.returncode != 0:
                 raise wrong(f"{step}: {reason(done.stdout)}")
-        return versions
+        return self.version(directory, versions), versions
+
+    def version(self, directory, versions):
+        """The version of the suite's source package, of its wheel, or of its first package."""
+        sources = [file.stem.split("_")[1] for file in directory.glob("*.dsc")]
+        wheels = re.findall(rf"\b{self.row.name}==([\d.]+\d)", self.row.script)
+        own = [name for name in self.row.packages if name not in BUILD]
+        return (sources or wheels or [versions.get(self.row.name) or versions[own[0]]])[0]
 
     def control(self):
         """An error unless the guard is at work in the guarded runs only."""

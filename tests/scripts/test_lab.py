@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import textwrap
 import types
 import unittest
 
-from lab import parts, programs
+from lab import parts, programs, support_page
 from support import settings
 
 CHECKOUT = pathlib.Path(settings.SOURCE)
@@ -37,6 +38,8 @@ class FrameCase(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.checkout = pathlib.Path(directory.name)
         (self.checkout / "tests/lab").mkdir(parents=True)
+        (self.checkout / "docs").mkdir()
+        (self.checkout / "docs/support.md").write_text("# Above\n")
         for file in ("build/lib/libcudaguard.so", "build/bin/cudaguard"):
             (self.checkout / file).parent.mkdir(parents=True, exist_ok=True)
             (self.checkout / file).write_text("first")
@@ -326,7 +329,6 @@ class Judgement(unittest.TestCase):
 class Page(FrameCase):
     def test_report_writes_its_section_alone(self):
         page = self.checkout / "docs/programs.md"
-        page.parent.mkdir()
         page.write_text("# Above\n\n| a | b |\n")
         lab = types.SimpleNamespace(checkout=self.checkout)
         results = [
@@ -345,6 +347,35 @@ class Page(FrameCase):
                       once)
         self.assertIn("| y |  | the build ends with 1 |\n| z | 2 | no wheel |\n", once)
         self.assertIn("from 2026-11-23 to 2026-11-24", once)
+
+    def test_support_page_has_the_results_of_the_other_parts(self):
+        driver = {"driver": "535.1", "date": "2026-11-23", "outcome": "passed"}
+        self.write_results("driver", driver, {**driver, "date": "2026-11-24"}, {
+            "outcome": "failed", "reason": "a | b", "date": "2026-11-24"})
+        self.write_results("suites", {
+            "name": "zsh", "part": "all", "version": "5.9", "outcome": "passed", "tests": 64,
+            "flaky_count": 1, "date": "2026-11-22"})
+        for _ in range(2):  # the second call replaces the first one's table
+            support_page.write(self.checkout)
+            page = (self.checkout / "docs/support.md").read_text()
+        self.assertTrue(page.startswith(f"# Above\n\n{support_page.ABOVE}"))
+        self.assertEqual(page.splitlines()[-3:], [
+            "| driver | NVIDIA's kernel module | 535.1 | 2 passed | 2026-11-24 |",
+            "| driver | NVIDIA's kernel module |  | failed; a \\| b | 2026-11-24 |",
+            "| suites | zsh (all) | 5.9 | passed (64 tests, 1 flaky) | 2026-11-22 |"])
+
+    def write_results(self, part, *facts):
+        file = self.checkout / f"tests/lab/results/{part}.jsonl"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("".join(json.dumps(one) + "\n" for one in facts))
+
+    def test_support_page_is_made_from_the_results(self):
+        """Fails if results are committed without the page."""
+        shutil.copytree(CHECKOUT / "tests/lab/results", self.checkout / "tests/lab/results")
+        shutil.copy(CHECKOUT / "docs/support.md", self.checkout / "docs")
+        support_page.write(self.checkout)
+        self.assertEqual((self.checkout / "docs/support.md").read_text(),
+                         (CHECKOUT / "docs/support.md").read_text())
 
 
 class Output(unittest.TestCase):
