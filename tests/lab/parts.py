@@ -4,7 +4,7 @@ directory.
 
 A part is a module of this package with two functions:
 
-  rows(lab)          returns the rows, each an object with a unique `name`
+  rows(lab)          returns the rows, each a dataclass with a unique `name`
   run(lab, row)      runs one row and returns its facts, a dict for JSON
 
 The facts have `outcome`, one of OUTCOMES, and for each outcome but "passed" a `reason`. A part
@@ -13,6 +13,7 @@ may have `report(lab, results)`, which writes pages from the rows' results.
 
 import collections
 import contextlib
+import dataclasses
 import datetime
 import fcntl
 import hashlib
@@ -145,8 +146,11 @@ def load(name, checkout, build, scratch, clones=None):
 
 
 def text_of(row):
-    """Changes if the row does, so that a changed row is run again."""
-    return hash_of(repr(row).encode())
+    """Changes if the row does, so that a changed row is run again. A member that most rows do not
+    set does not count in them, so that all of their results stay if a member is added."""
+    given = {field.name: getattr(row, field.name) for field in dataclasses.fields(row)
+             if getattr(row, field.name) != field.default}
+    return hash_of(repr(given).encode())
 
 
 def hash_of(content):

@@ -30,6 +30,11 @@ class Named:
     text: str = ""
 
 
+@dataclasses.dataclass(frozen=True)
+class Grown(Named):
+    more: str = ""
+
+
 class FrameCase(unittest.TestCase):
     """A part with rows that do nothing, in a directory of its own."""
 
@@ -74,6 +79,11 @@ class Frame(FrameCase):
     def test_a_changed_row_runs_again(self):
         self.runs(self.part(Named("a"), Named("b", "old")))
         self.assertEqual(self.runs(self.part(Named("a"), Named("b", "new")))[0], ["b"])
+
+    def test_a_new_member_with_a_default_changes_no_row(self):
+        self.runs(self.part(Named("a")))
+        self.assertEqual(self.runs(self.part(Grown("a")))[0], [])
+        self.assertEqual(self.runs(self.part(Grown("a", more="b")))[0], ["a"])
 
     def test_another_guard_runs_all_rows_again(self):
         self.runs(self.part(Named("a")))
