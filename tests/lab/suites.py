@@ -57,10 +57,16 @@ SUITES = (
         "tap", 1500),
     Row("openssh", "all", ("openssh-tests", "openssh-server", "openssh-client", "openssl", "make",
                            "netcat-openbsd"), "openssh", 60),
-    Row("nginx", "all", ("git", "nginx", "perl"), "tap", 500, network=True),
+    Row("nginx", "all", (
+        "git", "nginx", "perl", "libnginx-mod-http-geoip", "libnginx-mod-http-image-filter",
+        "libnginx-mod-http-perl", "libnginx-mod-http-xslt-filter", "libnginx-mod-mail",
+        "libnginx-mod-stream", "libnginx-mod-stream-geoip", "libcache-memcached-perl",
+        "libcryptx-perl", "libfcgi-perl", "libgd-perl", "libio-socket-ssl-perl", "libscgi-perl"),
+        "tap", 2000, network=True),
     Row("pytorch", "test_dataloader, test_multiprocessing and test_autograd",
         (*BUILD, "python3-venv"), "unittests", 500, network=True),
-    Row("tensordict", "memory-mapped tensors, modules, tensor classes and processes",
+    Row("tensordict",
+        "memory-mapped tensors, modules, tensor classes and processes, without lazy stacks",
         ("git", "python3-venv"), "pytest", 500, network=True),
     Row("torchrl", "the collectors", ("git", "python3-venv"), "pytest", 50, network=True),
 )

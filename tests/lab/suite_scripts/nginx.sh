@@ -2,4 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 get() { clone nginx/nginx-tests; }
 build() { :; }
-tests() { TEST_NGINX_BINARY=/usr/sbin/nginx each_file perl -- ./*.t; }
+tests() {
+  export TEST_NGINX_BINARY=/usr/sbin/nginx TEST_NGINX_MODULES=/usr/lib/nginx/modules
+  each_file perl -- ./*.t
+}
