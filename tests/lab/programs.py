@@ -81,6 +81,7 @@ class Row:
     script: str
     packages: tuple = ()
     sdists: tuple = ()
+    unpacked: tuple = ()
     debian: tuple = ()
     uses: str = ""
     language: str = "python"
@@ -104,7 +105,7 @@ class Row:
             "bad name": re.fullmatch(r"[a-z0-9][a-z0-9.-]*", self.name),
             f"no language {self.language}": self.language in LANGUAGES,
             f"{len(lines)} lines of script": 1 <= len(lines) <= MAX_LINES,
-            "an unpinned package": all("==" in package for package in self.packages),
+            "an unpinned package": all("==" in package for package in self.packages + self.unpacked),
             "no package": self.packages or self.debian or self.uses,
             "no version": self.version or not self.uses,
             f"asks for {self.asks}": self.asks is False or self.asks in MESSAGES,
@@ -193,6 +194,7 @@ def installed(lab, row):
         if row.packages:
             install_wheels(lab, row, place)
         elif row.uses:
+            command([lab.checkout / "scripts/fetch-frameworks", settings.DEPS, row.uses], os.environ)
             place.bin = str(settings.DEPS + f"/frameworks/{row.uses}/bin")
         else:
             # Rows call Python `python`, which Debian's own package does not have.
@@ -225,6 +227,11 @@ def install_wheels(lab, row, place):
              *[word for name in row.sdists for word in ("--no-binary", name)],
              "--exclude-newer", row.before, "--python", venv / "bin/python", *row.packages], env)
     place.bin = str(venv / "bin")
+    for package in row.unpacked:
+        command([PYTHON, "-m", "pip", "download", "-q", "--no-deps", "--ignore-requires-python",
+                 "--only-binary", ":all:", "--dest", place.directory, package], os.environ)
+    for wheel in place.directory.glob("*.whl"):
+        shutil.unpack_archive(wheel, place.source, "zip")
 
 
 def uv_of(lab):
@@ -555,7 +562,10 @@ def report(lab, results):
 
 def section(results):
     every = sorted(results, key=lambda facts: facts["name"])
-    dates = sorted({facts["date"] for facts in every})
+    dates = [facts["date"] for facts in every]
+    period = f"on {max(dates)}"
+    if min(dates) != max(dates):
+        period = f"from {min(dates)} to {max(dates)}"
     ran = [facts for facts in every if "ways" in facts]
     missing = [facts for facts in every if "ways" not in facts]
     lines = [
@@ -563,7 +573,7 @@ def section(results):
         "The command `scripts/lab programs` installs other people's programs and runs each of them",
         "unguarded, with `CUDA_VISIBLE_DEVICES=`, with `cudaguard run`, with `cudaguard run --fence`",
         "and with `cudaguard verify`. The tables in `tests/lab/programs/` contain the scripts. The",
-        f"programs ran from {dates[0]} to {dates[-1]}; `tests/lab/results/programs.jsonl` has the commit",
+        f"programs ran {period}; `tests/lab/results/programs.jsonl` has the commit",
         "and the date of each run, and all of its facts.", "",
         "- \"Guarded\" is the largest number of tries of `run`, `run --fence` and `verify`.",
         "- \"Asked by\" is what the guard's first message names. `script.py` is the row's script.",
