@@ -51,18 +51,32 @@ OPEN = ("/etc/dpkg/dpkg.cfg.d/open", "post-invoke=sed -i 's/(pci_dev, NV_GPU_BAR
 # Debian's security updates have newer libraries than 535's open module.
 OLDER = ("/etc/apt/preferences.d/older", "Package: src:nvidia-graphics-drivers\n"
          "Pin: version 535.261.*\nPin-Priority: 1001\n")
+# Debian's experimental has newer drivers. No other package may come from there. A mirror's copy may
+# be older than the week for which it is valid.
+EXPERIMENTAL = (
+    ("/etc/apt/sources.list.d/experimental.list", f"deb [check-valid-until=no] {vm.MIRROR} "
+     "experimental main contrib non-free non-free-firmware\n"),
+    ("/etc/apt/preferences.d/experimental",
+     "Package: src:nvidia-graphics-drivers src:nvidia-open-gpu-kernel-modules "
+     "src:firmware-nvidia-graphics\nPin: release a=experimental\nPin-Priority: 1001\n"))
 LIBRARIES = ("libcuda1", "libnvidia-ml1", "nvidia-smi", "firmware-nvidia-gsp")
-# Each major version that Debian 12 and 13 have, with the open kernel module if there is one. The
-# packages of 525 install 535.
+# Each major version that Debian 11, 12, 13 and experimental have, with the open kernel module if
+# there is one. The packages of 450, 460 and 525 install a newer version, and 390 and 340 do not know
+# the GPU of fakegpu.c.
 RECIPES = {
     "": recipe("driver", "bookworm", "nvidia-kernel-dkms", *LIBRARIES, "nvidia-persistenced"),
     "470": recipe("nvidia470", "bookworm", "nvidia-tesla-470-kernel-dkms",
                   "libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1", "nvidia-tesla-470-smi"),
+    "418": recipe("nvidia418", "bullseye", "nvidia-tesla-418-kernel-dkms",
+                  "libnvidia-tesla-418-cuda1", "libnvidia-tesla-418-ml1", "nvidia-tesla-418-smi"),
     "550": recipe("nvidia550", "trixie", "nvidia-kernel-dkms", *LIBRARIES),
     "535-open": recipe("nvidia535open", "bookworm", "nvidia-open-kernel-dkms", *LIBRARIES,
                        files=(OPEN, OLDER)),
     "550-open": recipe("nvidia550open", "trixie", "nvidia-open-kernel-dkms", *LIBRARIES,
                        files=(OPEN,)),
+    "555": recipe("nvidia555", "trixie", "nvidia-kernel-dkms", *LIBRARIES, files=EXPERIMENTAL),
+    "555-open": recipe("nvidia555open", "trixie", "nvidia-open-kernel-dkms", *LIBRARIES,
+                       files=(OPEN, *EXPERIMENTAL)),
 }
 
 # Makes the GPU, loads NVIDIA's modules and makes the device nodes, as root's first CUDA program

@@ -17,7 +17,9 @@ The command `scripts/lab` writes this table. [programs.md](programs.md) lists th
 # What a part tested, by its results: a name, and the version.
 TESTED = {
     "machine": lambda facts: (facts["name"], "Linux " + facts.get("kernel", "")),
-    "driver": lambda facts: ("NVIDIA's kernel module", facts.get("driver", "")),
+    "driver": lambda facts: (
+        f"NVIDIA's {'open ' if facts['name'].endswith('-open') else ''}kernel module",
+        facts.get("driver", "")),
     "kernels": lambda facts: ("the fence's tests", "Linux " + facts.get("kernel", "")),
     "engines": lambda facts: (facts["name"], facts.get("version", "")),
     "suites": lambda facts: (facts["name"] + (f" ({facts['part']})" if "part" in facts else ""),
