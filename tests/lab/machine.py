@@ -236,7 +236,7 @@ def docker(lab, machine):
     install(lab, machine)
     guard(machine)
     machine.must("DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "
-                 "docker.io", timeout=1800)
+                 "docker.io apparmor", timeout=1800)
     machine.must("systemctl restart docker")
     assert int(machine.must("grep -c libcudaguard /proc/$(pgrep -o -x dockerd)/maps")) > 0
     machine.must("tar -C / --exclude=etc/ld.so.preload --exclude='*cudaguard*' "

@@ -162,9 +162,9 @@ class Suite:
         return self.version(directory, versions), versions
 
     def version(self, directory, versions):
-        """The version of the suite's source package, of its wheel, or of its first package."""
+        """The version of the suite's source package, of its first wheel, or of its first package."""
         sources = [file.stem.split("_")[1] for file in directory.glob("*.dsc")]
-        wheels = re.findall(rf"\b{self.row.name}==([\d.]+\d)", self.row.script)
+        wheels = re.findall(r"==([\d.]+\d)", self.row.script)
         own = [name for name in self.row.packages if name not in BUILD]
         return (sources or wheels or [versions.get(self.row.name) or versions[own[0]]])[0]
 

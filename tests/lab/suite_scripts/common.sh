@@ -30,11 +30,16 @@ in_fresh_copy() {
   mkdir "$TMPDIR"
 }
 
-source_package() { # NAME: unpacks a source package to work
+source_package() { # NAME [--tar-only]: unpacks a source package to work, or its upstream archive
   sed 's/^deb /deb-src /' /etc/apt/sources.list >/etc/apt/sources.list.d/source.list
   apt-get -q update
-  apt-get -q source --download-only "$1"
-  dpkg-source -x "$1"_*.dsc work
+  apt-get -q source --download-only "$@"
+  if [ "${2:-}" = --tar-only ]; then
+    mkdir work
+    tar -xf "$1"_*.orig.tar.* -C work --strip-components=1
+  else
+    dpkg-source -x "$1"_*.dsc work
+  fi
 }
 
 clone() { # OWNER/NAME [VERSION]: a repository of GitHub, or of scripts/lab --clones, to work

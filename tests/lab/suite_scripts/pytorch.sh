@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# The tests are in Debian's source package. The wheel of the same version has CUDA.
+# The tests are in the upstream archive of Debian's source package. The wheel of the same version has
+# CUDA.
 get() {
-  source_package pytorch
+  source_package pytorch --tar-only
   python3 -m venv venv
   venv/bin/pip install -q 'torch==1.13.1' 'numpy<2' expecttest pytest hypothesis psutil \
     'setuptools<70'
