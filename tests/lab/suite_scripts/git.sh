@@ -7,5 +7,5 @@ build() {
 tests() {
   cd t || exit
   export TEST_OUTPUT_DIRECTORY=$TMPDIR
-  each_file bash -- t[0-3]*.sh
+  each_file bash -- t[01]*.sh
 }
