@@ -68,7 +68,7 @@ SUITES = (
     Row("tensordict",
         "memory-mapped tensors, modules, tensor classes and processes, without lazy stacks",
         ("git", "python3-venv"), "pytest", 500, network=True),
-    Row("torchrl", "the collectors", ("git", "python3-venv"), "pytest", 50, network=True),
+    Row("torchrl", "the collectors, five classes of tests", ("git", "python3-venv"), "pytest", 50, network=True),
 )
 
 
