@@ -47,7 +47,7 @@ SUITES = (
     Row("git", "t0000 to t1999: the whole suite takes hours",
         (*BUILD, "zlib1g-dev", "libssl-dev", "libexpat1-dev", "gettext", "perl"), "tap", 5000),
     Row("perl", "t/, without lib/, ext/ and dist/: the whole suite takes more than 30 minutes",
-        BUILD, "perl", 800),
+        BUILD, "perl", 450),
     Row("coreutils", "all that do not need root or hours",
         (*BUILD, "autoconf", "automake", "gettext", "libacl1-dev", "libattr1-dev", "texinfo"),
         "automake", 500),
