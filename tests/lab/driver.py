@@ -59,20 +59,14 @@ EXPERIMENTAL = (
     ("/etc/apt/preferences.d/experimental",
      "Package: src:nvidia-graphics-drivers src:nvidia-open-gpu-kernel-modules "
      "src:firmware-nvidia-graphics\nPin: release a=experimental\nPin-Priority: 1001\n"))
-# Debian 11's archive of security updates lists an nvidia-modprobe that it does not have any more.
-NO_SECURITY = ("/etc/apt/preferences.d/modprobe", "Package: nvidia-modprobe\n"
-               "Pin: release l=Debian-Security\nPin-Priority: -1\n")
 LIBRARIES = ("libcuda1", "libnvidia-ml1", "nvidia-smi", "firmware-nvidia-gsp")
-# Each major version that Debian 11, 12, 13 and experimental have, with the open kernel module if
-# there is one. The packages of 450, 460 and 525 install a newer version, and 390 and 340 do not know
-# the GPU of fakegpu.c.
+# Each major version that Debian 12, 13 and experimental have, with the open kernel module if there is
+# one. The packages of 525 install 535. Debian 11's 418 does not load in its newest kernel: "nvidia_uvm:
+# Unknown symbol radix_tree_preloads". 390 and 340 do not know the GPU of fakegpu.c.
 RECIPES = {
     "": recipe("driver", "bookworm", "nvidia-kernel-dkms", *LIBRARIES, "nvidia-persistenced"),
     "470": recipe("nvidia470", "bookworm", "nvidia-tesla-470-kernel-dkms",
                   "libnvidia-tesla-470-cuda1", "libnvidia-tesla-470-ml1", "nvidia-tesla-470-smi"),
-    "418": recipe("nvidia418", "bullseye", "nvidia-tesla-418-kernel-dkms",
-                  "libnvidia-tesla-418-cuda1", "libnvidia-tesla-418-ml1", "nvidia-tesla-418-smi",
-                  files=(NO_SECURITY,)),
     "550": recipe("nvidia550", "trixie", "nvidia-kernel-dkms", *LIBRARIES),
     "535-open": recipe("nvidia535open", "bookworm", "nvidia-open-kernel-dkms", *LIBRARIES,
                        files=(OPEN, OLDER)),
