@@ -66,7 +66,7 @@ SUITES = (
     Row("pytorch", "test_dataloader, test_multiprocessing and test_autograd",
         (*BUILD, "python3-venv"), "unittests", 500, network=True),
     Row("tensordict",
-        "memory-mapped tensors, modules, tensor classes and processes, without lazy stacks",
+        "memory-mapped tensors, modules, tensor classes and collective operations",
         ("git", "python3-venv"), "pytest", 500, network=True),
     Row("torchrl", "the collectors, five classes of tests", ("git", "python3-venv"), "pytest", 50, network=True),
 )
