@@ -4,7 +4,9 @@
 
 import collections
 import json
+import textwrap
 
+REASON = 200  # characters of a reason that the table shows; the results have all of it
 HEADING = "## Results of the lab"
 ABOVE = f"""{HEADING}
 
@@ -53,6 +55,7 @@ def result(group):
     text = ", ".join(number.format(count) + outcome for outcome, count in counts.items())
     text += "".join(f" ({facts['tests']} tests, {facts['flaky_count']} flaky)"
                     for facts in group if "tests" in facts)
-    reasons = (facts["reason"] for facts in group if facts["outcome"] != "passed")
+    reasons = (textwrap.shorten(facts["reason"], REASON) for facts in group
+               if facts["outcome"] != "passed")
     text += "".join(f"; {reason}" for reason in dict.fromkeys(reasons))
-    return " ".join(text.split()).replace("|", "\\|")
+    return text.replace("|", "\\|")

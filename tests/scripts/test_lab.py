@@ -361,7 +361,8 @@ class Page(FrameCase):
     def test_support_page_has_the_results_of_the_other_parts(self):
         driver = {"name": "a", "driver": "535.1", "date": "2026-11-23", "outcome": "passed"}
         self.write_results("driver", driver, {**driver, "date": "2026-11-24"}, {
-            "name": "b-open", "outcome": "failed", "reason": "a | b", "date": "2026-11-24"})
+            "name": "b-open", "outcome": "failed", "reason": "a | b\n" + 99 * "long ",
+            "date": "2026-11-24"})
         self.write_results("suites", {
             "name": "zsh", "part": "all", "version": "5.9", "outcome": "passed", "tests": 64,
             "flaky_count": 1, "date": "2026-11-22"})
@@ -371,7 +372,8 @@ class Page(FrameCase):
         self.assertTrue(page.startswith(f"# Above\n\n{support_page.ABOVE}"))
         self.assertEqual(page.splitlines()[-3:], [
             "| driver | NVIDIA's kernel module | 535.1 | 2 passed | 2026-11-24 |",
-            "| driver | NVIDIA's open kernel module |  | failed; a \\| b | 2026-11-24 |",
+            f"| driver | NVIDIA's open kernel module |  | failed; a \\| b {37 * 'long '}[...] "
+            "| 2026-11-24 |",
             "| suites | zsh (all) | 5.9 | passed (64 tests, 1 flaky) | 2026-11-22 |"])
 
     def write_results(self, part, *facts):
