@@ -8,9 +8,8 @@ get() {
 build() { rm -r tensordict; } # the tests use the installed package
 tests() {
   cd test || exit
-  # test_copy_onto hangs now and then, also without the guard.
+  # test_copy_onto hangs, also without the guard.
   timeout 3000 /srv/suite/venv/bin/python -m pytest -v -p no:cacheprovider \
-    --deselect test_memmap.py::TestIndexing::test_copy_onto \
-    -k "not Lazy and not irecv and not isend" \
+    -k "not Lazy and not irecv and not isend and not test_copy_onto" \
     test_memmap.py test_nn.py test_tensorclass.py test_distributed.py
 }
