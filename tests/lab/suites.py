@@ -68,7 +68,8 @@ SUITES = (
     Row("tensordict",
         "memory-mapped tensors, modules, tensor classes and collective operations",
         ("git", "python3-venv"), "pytest", 500, network=True),
-    Row("torchrl", "the collectors, five classes of tests", ("git", "python3-venv"), "pytest", 50, network=True),
+    Row("torchrl", "the collectors, five classes of tests", ("git", "python3-venv"), "pytest", 50,
+        network=True),
 )
 
 
