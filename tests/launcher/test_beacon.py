@@ -389,7 +389,7 @@ class Doubt(test_verify_tree.Case):
                   "libc.prctl(38, 1, 0, 0, 0)\n"
                   "code = ctypes.create_string_buffer(code)\n"
                   "libc.prctl(22, 2, struct.pack('HxxxxxxP', 4, ctypes.addressof(code)))\n"
-                  "os.execvp('sleep', ['sleep', '1'])\n")
+                  "os.execvp('sleep', ['sleep', '3'])\n")
         for before in ("", "import os, time\nif os.fork() != 0: os.wait(); os._exit(0)\n"
                            "time.sleep(0.3)\n"):
             self.incomplete(self.python(before + script), r"^sleep \(\d+\) sent no start beacon")
@@ -419,12 +419,12 @@ class Doubt(test_verify_tree.Case):
                         bwrap=["--tmpfs", "/proc"])
 
     def test_lost_report_makes_the_result_incomplete(self):
-        self.incomplete(["sh", "-c", 'sleep 0.3; : >"$CUDAGUARD_REPORT"'], "was removed or changed$",
+        self.incomplete(["sh", "-c", 'sleep 1; : >"$CUDAGUARD_REPORT"'], "was removed or changed$",
                         FILE)
 
     def test_attempt_or_failure_outranks_incomplete(self):
         for script, rc in (('"$0" cu.init; ', 1), ("trap 'exit 7' EXIT; ", 2)):
-            result, _ = self.tree(["sh", "-c", script + 'sleep 0.3; : >"$CUDAGUARD_REPORT"',
+            result, _ = self.tree(["sh", "-c", script + 'sleep 1; : >"$CUDAGUARD_REPORT"',
                                    box.program("open")], FILE)
             self.assertEqual(result.rc, rc, result)
             self.assertIn("in doubt: ", result.err)
