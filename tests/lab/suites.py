@@ -42,12 +42,12 @@ BUILD = ("dpkg-dev", "build-essential")
 SUITES = (
     Row("cpython", "all but test_gdb, without regrtest's extra resources (-u)",
         ("libpython3.11-testsuite", "python3.11-dev", "gcc"), "regrtest", 15000),
-    Row("bash", "all", (*BUILD, "bash"), "differences", 70),
+    Row("bash", "all", (*BUILD, "bash", "locales-all"), "differences", 70),
     Row("zsh", "all", (*BUILD, "zsh"), "zsh", 50),
     Row("git", "t0000 to t1999: the whole suite takes hours",
         (*BUILD, "zlib1g-dev", "libssl-dev", "libexpat1-dev", "gettext", "perl"), "tap", 5000),
     Row("perl", "t/, without lib/, ext/ and dist/: the whole suite takes more than 30 minutes",
-        BUILD, "perl", 450),
+        (*BUILD, "procps"), "perl", 450),
     Row("coreutils", "all that do not need root or hours",
         (*BUILD, "autoconf", "automake", "gettext", "libacl1-dev", "libattr1-dev", "texinfo"),
         "automake", 500),
@@ -142,6 +142,7 @@ class Suite:
         """Installs, fetches and builds the suite. Returns its version, and those of its packages."""
         # enter.sh needs iproute2.
         versions = self.machine.install(("iproute2", *self.row.packages))
+        self.complete_devices()
         directory = self.lab.scratch / "suite"
         directory.mkdir()
         for name, source in (("suite", directory), ("clones", self.lab.clones)):
@@ -161,6 +162,16 @@ class Suite:
             if done.returncode != 0:
                 raise wrong(f"{step}: {reason(done.stdout)}")
         return self.version(directory, versions), versions
+
+    def complete_devices(self):
+        """Adds pseudo-terminals and the links that suites of shells and interpreters need."""
+        device = self.machine.root / "dev"
+        self.machine.outside("mkdir", device / "pts")
+        self.machine.outside("mount", "-t", "devpts", "-o", "newinstance,ptmxmode=666", "devpts",
+                             device / "pts")
+        self.machine.outside("ln", "-s", "pts/ptmx", device / "ptmx")
+        for number, name in enumerate(("stdin", "stdout", "stderr")):
+            self.machine.outside("ln", "-s", f"/proc/self/fd/{number}", device / name)
 
     def version(self, directory, versions):
         """The version of the suite's source package, of its first wheel, or of its first package."""
