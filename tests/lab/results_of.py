@@ -9,6 +9,7 @@ precedes the output of one file of a suite whose output does not name its files.
 import re
 
 FILE = re.compile(r"=== (\S+)$")
+UNITTEST = "(ok|FAIL|ERROR|skipped|expected failure|unexpected success)"
 WORDS = {
     "ok": "ok", "pass": "ok", "passed": "ok", "xfail": "ok", "xpass": "failed",
     "expected failure": "ok", "unexpected success": "failed",
@@ -60,14 +61,14 @@ def automake(text):
 
 
 def unittests(text):
-    """`python -m unittest -v`, also below regrtest: `name (id) ... ok`, perhaps with a docstring's
-    line between the two."""
+    """`python -m unittest -v`, also below regrtest: `name (id) ... ok`. A docstring's line may be
+    between the two. What the test prints may follow the dots, and the result is then a line."""
     found, name = Results(), None
     for line in text.splitlines():
         if match := re.match(r"(\w+) \(([\w.<>]+)\)", line):
             name = match[2] if match[2].endswith("." + match[1]) else f"{match[2]}.{match[1]}"
-        match = re.search(r" \.\.\. (ok|FAIL|ERROR|skipped|expected failure|unexpected success)",
-                          line)
+        match = (re.search(rf" \.\.\. {UNITTEST}", line)
+                 or re.match(rf"{UNITTEST}(?: ['\"].*)?$", line))
         if match and name:
             found.add(name, word(match[1]))
             name = None

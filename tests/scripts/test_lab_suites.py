@@ -26,6 +26,9 @@ test_long (test.test_grammar.TokenTests.test_long)
 The docstring of a test. ... FAIL
 test_one (test.test_x.Test.test_one) ... skipped 'no reason'
 test_two (test.test_x.Test.test_two) ... expected failure
+test_three (test.test_x.Test.test_three) ... warnings.py:1: UserWarning: a warning
+  ok = 1
+skipped 'no GPU'
 0:00:09 load avg: 1.90 [ 12/433/1] test_os failed (1 failure)
 0:00:09 load avg: 1.90 [ 13/433/1] test_tk skipped (resource denied)
 0:00:10 load avg: 1.90 [ 14/433/1] test_asyncio.test_events passed
@@ -46,7 +49,8 @@ class Readers(unittest.TestCase):
             "test_grammar": "ok", "test.test_grammar.TokenTests.test_backslash": "ok",
             "test.test_grammar.TokenTests.test_long": "failed",
             "test.test_x.Test.test_one": "skipped", "test.test_x.Test.test_two": "ok",
-            "test_os": "failed", "test_tk": "skipped", "test_asyncio.test_events": "ok"})
+            "test.test_x.Test.test_three": "skipped", "test_os": "failed", "test_tk": "skipped",
+            "test_asyncio.test_events": "ok"})
 
     def test_automake_reader_gives_the_result_of_each_test(self):
         self.assertEqual(

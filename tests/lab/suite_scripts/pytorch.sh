@@ -5,7 +5,7 @@
 get() {
   source_package pytorch --tar-only
   python3 -m venv venv
-  venv/bin/pip install -q 'torch==1.13.1' 'numpy<2' expecttest pytest hypothesis psutil \
+  venv/bin/pip install -q 'torch==1.13.1' 'numpy<2' expecttest pytest pyyaml hypothesis psutil \
     'setuptools<70'
 }
 build() { :; }
