@@ -235,8 +235,9 @@ def docker(lab, machine):
     command of docs/integrations/containers.md."""
     install(lab, machine)
     guard(machine)
+    # Since Debian 13, docker-cli has the command docker.
     machine.must("DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "
-                 "docker.io apparmor", timeout=1800)
+                 "docker.io apparmor $(apt-cache pkgnames docker-cli)", timeout=1800)
     machine.must("systemctl restart docker")
     assert int(machine.must("grep -c libcudaguard /proc/$(pgrep -o -x dockerd)/maps")) > 0
     machine.must("tar -C / --exclude=etc/ld.so.preload --exclude='*cudaguard*' "
