@@ -65,7 +65,7 @@ def unittests(text):
     between the two. What the test prints may follow the dots, and the result is then a line."""
     found, name = Results(), None
     for line in text.splitlines():
-        if match := re.match(r"(\w+) \(([\w.<>]+)\)", line):
+        if match := re.match(r"(\w+) \(([a-zA-Z_][\w.<>]*)\)", line):
             name = match[2] if match[2].endswith("." + match[1]) else f"{match[2]}.{match[1]}"
         match = (re.search(rf" \.\.\. {UNITTEST}", line)
                  or re.match(rf"{UNITTEST}(?: ['\"].*)?$", line))

@@ -28,6 +28,7 @@ test_one (test.test_x.Test.test_one) ... skipped 'no reason'
 test_two (test.test_x.Test.test_two) ... expected failure
 test_three (test.test_x.Test.test_three) ... warnings.py:1: UserWarning: a warning
   ok = 1
+Child (4711) exited with code 4.
 skipped 'no GPU'
 0:00:09 load avg: 1.90 [ 12/433/1] test_os failed (1 failure)
 0:00:09 load avg: 1.90 [ 13/433/1] test_tk skipped (resource denied)
