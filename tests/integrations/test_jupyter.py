@@ -68,6 +68,14 @@ class Jupyter(places.Case):
             self.assertEqual([result.answers[key] for key in ("cuda", "child", "drivers")],
                              ["100", "100", "['%s']" % harness.NULL_DRIVER_CUDA], result)
 
+    def test_no_temporary_file_is_left(self):
+        """ipykernel leaves a temporary directory, with the kernel's files in it if it fails."""
+        temporary = self.path("temporary")
+        os.mkdir(temporary)
+        for words, code in ((["--user"], 0), (["--prefix", "/proc/1/x"], 1)):
+            done = self.install("--cudaguard", launcher.LAUNCHER, *words, TMPDIR=temporary)
+            self.assertEqual((done.returncode, os.listdir(temporary)), (code, []), done)
+
     @pytest.mark.full
     def test_message_names_the_cell_and_its_advice_works(self):
         """The message's advice about kernel.json lifts the policy."""

@@ -218,7 +218,8 @@ def install_wheels(lab, row, place):
     tidy_cache()
     venv = place.directory / "venv"
     uv = uv_of(lab)
-    env = dict(os.environ, UV_CACHE_DIR=CACHE / "uv", UV_NO_PROGRESS="1", UV_HTTP_TIMEOUT="180")
+    env = dict(os.environ, UV_CACHE_DIR=CACHE / "uv", UV_NO_PROGRESS="1", UV_HTTP_TIMEOUT="180",
+               TMPDIR=place.directory)
     if cert := os.environ.get("PIP_CERT"):
         env.setdefault("SSL_CERT_FILE", cert)
     command([uv, "venv", "-q", "--no-config", "--no-python-downloads", "--python", PYTHON, venv],
@@ -229,7 +230,7 @@ def install_wheels(lab, row, place):
     place.bin = str(venv / "bin")
     for package in row.unpacked:
         command([PYTHON, "-m", "pip", "download", "-q", "--no-deps", "--ignore-requires-python",
-                 "--only-binary", ":all:", "--dest", place.directory, package], os.environ)
+                 "--only-binary", ":all:", "--dest", place.directory, package], env)
     for wheel in place.directory.glob("*.whl"):
         shutil.unpack_archive(wheel, place.source, "zip")
 

@@ -17,6 +17,7 @@ import tempfile
 import textwrap
 import types
 import unittest
+import unittest.mock
 
 from lab import parts, programs, support_page
 from support import settings
@@ -209,6 +210,17 @@ class Rows(unittest.TestCase):
                        {"difference": "why", "differs": ("taste",)}):
             with self.subTest(change):
                 self.assertEqual(len(dataclasses.replace(good, **change).mistakes()), 1)
+
+    def test_installers_leave_no_temporary_file(self):
+        """uv leaves a lock file for each source package that it builds."""
+        with tempfile.TemporaryDirectory() as directory:
+            row = programs.Row(name="a", packages=("b==1",), script="print()")
+            with unittest.mock.patch.object(programs, "command") as command:
+                programs.install_wheels(
+                    types.SimpleNamespace(state=pathlib.Path(directory, "lab/programs")), row,
+                    programs.Place(pathlib.Path(directory)))
+            for call in command.call_args_list:
+                self.assertEqual(call.args[1].get("TMPDIR"), pathlib.Path(directory), call)
 
 
 def way(**more):
