@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import pathlib
+import pwd
 import re
 import shutil
 import subprocess
@@ -381,8 +382,17 @@ def sandboxed(row, place, words, directory, env=None, trace=True):
         return harness.run(
             words, world="real", guard=False, cwd=directory, trace=trace, timeout=row.timeout,
             env=place.environment(row) | (env or {}),
-            bwrap=[*place.binds, "--tmpfs", "/tmp", "--unshare-net", "--unshare-pid",
-                   "--proc", "/proc"])
+            bwrap=[*place.binds, "--tmpfs", "/tmp", *empty_home(place), "--unshare-net",
+                   "--unshare-pid", "--proc", "/proc"])
+
+
+def empty_home(place):
+    """bubblewrap's options for an empty home directory. Some programs ignore HOME and write to the
+    user's own. What the lab itself needs stays if it is below it."""
+    home = pwd.getpwuid(os.geteuid()).pw_dir
+    kept = {path for path in (settings.SOURCE, settings.BUILD, settings.DEPS, str(CACHE),
+                              str(place.directory)) if path.startswith(home + "/")}
+    return ["--tmpfs", home, *(word for path in sorted(kept) for word in ("--bind", path, path))]
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import pathlib
+import pwd
 import shutil
 import signal
 import subprocess
@@ -221,6 +222,21 @@ class Rows(unittest.TestCase):
                     programs.Place(pathlib.Path(directory)))
             for call in command.call_args_list:
                 self.assertEqual(call.args[1].get("TMPDIR"), pathlib.Path(directory), call)
+
+    def test_programs_do_not_write_to_the_home_directory(self):
+        """Programs find it without the variable HOME, too. What the checkout has stays visible."""
+        write = ("import os, pwd, sys; home = pwd.getpwuid(os.geteuid()).pw_dir\n"
+                 "open(os.path.join(home, sys.argv[1]), 'w').close()\n"
+                 "print(os.path.exists(sys.argv[2]))\n")
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+            place = programs.Place(pathlib.Path(directory))
+            name = os.path.basename(directory)
+            done = programs.sandboxed(ROW, place, [sys.executable, "-c", write, name, __file__],
+                                      directory)
+        self.assertEqual((done.rc, done.out), (0, "True\n"), done)
+        left = pathlib.Path("~" + pwd.getpwuid(os.geteuid()).pw_name, name).expanduser()
+        self.addCleanup(left.unlink, missing_ok=True)
+        self.assertFalse(left.exists())
 
 
 def way(**more):
