@@ -2,8 +2,8 @@
 """NVIDIA's own kernel module on a GPU made in software (driver/fakegpu.c), in a QEMU machine.
 
 The module fails to initialise this GPU, so cuInit fails, as with a broken GPU. The rows of one
-version of the driver share a machine, but for nvidia-smi's. The first version has all rows, the
-others those that depend on the ioctls.
+version of the driver share a machine, but nvidia-smi's row starts a new one. The first version has
+all rows, the others those that depend on the ioctls.
 """
 
 import atexit
@@ -155,7 +155,7 @@ def rows(lab):
 
 
 def run(lab, row):
-    if row.check == "nvidia-smi":  # 555's does not end after the other rows, and unguarded too
+    if row.check == "nvidia-smi":  # after other rows, 555's does not end, even unguarded
         machine_of.cache_clear()
     driver = Driver(lab, row.machine)
     assert driver.version.startswith(row.version), f"the driver is {driver.version}"

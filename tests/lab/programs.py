@@ -387,8 +387,8 @@ def sandboxed(row, place, words, directory, env=None, trace=True):
 
 
 def empty_home(place):
-    """bubblewrap's options for an empty home directory. Some programs ignore HOME and write to the
-    user's own. What the lab itself needs stays if it is below it."""
+    """bubblewrap's options for an empty home directory. Some programs ignore the variable HOME and
+    write to the user's home directory. The directories below it that the lab needs stay visible."""
     home = pwd.getpwuid(os.geteuid()).pw_dir
     kept = {path for path in (settings.SOURCE, settings.BUILD, settings.DEPS, str(CACHE),
                               str(place.directory)) if path.startswith(home + "/")}

@@ -62,7 +62,7 @@ def automake(text):
 
 def unittests(text):
     """`python -m unittest -v`, also below regrtest: `name (id) ... ok`. A docstring's line may be
-    between the two. What the test prints may follow the dots, and the result is then a line."""
+    between the two. If the test prints something, the result has a line of its own."""
     found, name = Results(), None
     for line in text.splitlines():
         if match := re.match(r"(\w+) \(([a-zA-Z_][\w.<>]*)\)", line):

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import pathlib
-import pwd
 import shutil
 import signal
 import subprocess
@@ -21,7 +20,7 @@ import unittest
 import unittest.mock
 
 from lab import parts, programs, support_page
-from support import settings
+from support import harness, settings
 
 CHECKOUT = pathlib.Path(settings.SOURCE)
 
@@ -214,29 +213,31 @@ class Rows(unittest.TestCase):
 
     def test_installers_leave_no_temporary_file(self):
         """uv leaves a lock file for each source package that it builds."""
+        row = programs.Row(name="a", packages=("b==1",), unpacked=("c==1",), script="print()")
         with tempfile.TemporaryDirectory() as directory:
-            row = programs.Row(name="a", packages=("b==1",), script="print()")
-            with unittest.mock.patch.object(programs, "command") as command:
-                programs.install_wheels(
-                    types.SimpleNamespace(state=pathlib.Path(directory, "lab/programs")), row,
-                    programs.Place(pathlib.Path(directory)))
-            for call in command.call_args_list:
-                self.assertEqual(call.args[1].get("TMPDIR"), pathlib.Path(directory), call)
-
-    def test_programs_do_not_write_to_the_home_directory(self):
-        """Programs find it without the variable HOME, too. What the checkout has stays visible."""
-        write = ("import os, pwd, sys; home = pwd.getpwuid(os.geteuid()).pw_dir\n"
-                 "open(os.path.join(home, sys.argv[1]), 'w').close()\n"
-                 "print(os.path.exists(sys.argv[2]))\n")
-        with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
             place = programs.Place(pathlib.Path(directory))
-            name = os.path.basename(directory)
-            done = programs.sandboxed(ROW, place, [sys.executable, "-c", write, name, __file__],
-                                      directory)
-        self.assertEqual((done.rc, done.out), (0, "True\n"), done)
-        left = pathlib.Path("~" + pwd.getpwuid(os.geteuid()).pw_name, name).expanduser()
-        self.addCleanup(left.unlink, missing_ok=True)
-        self.assertFalse(left.exists())
+            with unittest.mock.patch.multiple(programs, command=unittest.mock.DEFAULT,
+                                              tidy_cache=unittest.mock.DEFAULT,
+                                              uv_of=unittest.mock.DEFAULT) as replaced:
+                programs.install_wheels(None, row, place)
+        variables = [call.args[1].get("TMPDIR") for call in replaced["command"].call_args_list]
+        self.assertEqual(variables, 3 * [place.directory])  # uv twice, and pip
+
+
+class Sandbox(harness.Case):
+    def test_programs_do_not_write_to_the_home_directory(self):
+        """Only the lab's own directory stays visible below the home directory."""
+        with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+            home = pathlib.Path(directory)
+            place = programs.Place(home / "scratch")
+            place.directory.mkdir()
+            user = types.SimpleNamespace(pw_dir=str(home))
+            with unittest.mock.patch.object(programs.pwd, "getpwuid", return_value=user):
+                done = programs.sandboxed(ROW, place, ["touch", home / "leaked",
+                                                       place.directory / "kept"], "/")
+            self.assertEqual(done.rc, 0, done)
+            self.assertEqual(os.listdir(home), ["scratch"])
+            self.assertIn("kept", os.listdir(place.directory))
 
 
 def way(**more):
