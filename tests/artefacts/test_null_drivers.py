@@ -3,8 +3,15 @@
 """
 
 import csv
+import glob
+import json
 import os
+import re
+import shlex
+import subprocess
 import unittest
+
+import pytest
 
 from support import elf_facts, guard_rules, harness
 
@@ -27,6 +34,27 @@ def driver_exports(name):
             fields = line.split()
             result[fields[0]] = int(fields[2]) if len(fields) == 3 else 0
     return result
+
+
+def not_plain(library, functions):
+    """Returns the functions on whose entry a tool cannot put its patch, each with the reason."""
+    codes = library.codes(functions)
+    assert len(codes) == len(functions)
+    return {name: fault for name, code in codes.items()
+            if (fault := fault_of(code, library.is_x86))}
+
+
+def fault_of(code, is_x86):
+    if not is_x86:
+        word = int.from_bytes(code[:4], "little")
+        if 0xd503201f <= word <= 0xd50325ff and word & 0x1f == 0x1f:
+            return "bti, nop or another hint"
+        return "jump" if word >> 26 == 0b000101 else None
+    if code.startswith(b"\xf3\x0f\x1e\xfa"):
+        return "endbr64"
+    if code.startswith((b"\x90", b"\x66\x90", b"\x0f\x1f", b"\x66\x0f\x1f")):
+        return "nop"
+    return "jump" if code[0] in (0xe9, 0xeb) else None
 
 
 class NullDriver:
@@ -133,19 +161,7 @@ class NullDriver:
                                     "%s and %s share a body" % (symbol.name, following.name))
 
     def test_bodies_begin_with_plain_code(self):
-        codes = self.library.codes(self.functions)
-        self.assertEqual(len(codes), len(self.functions))
-        for name, code in codes.items():
-            if self.library.is_x86:
-                self.assertNotEqual(code[:4], b"\xf3\x0f\x1e\xfa", name + ": endbr64")
-                self.assertFalse(code.startswith((b"\x90", b"\x66\x90", b"\x0f\x1f",
-                                                  b"\x66\x0f\x1f")), name + ": nop")
-                self.assertNotIn(code[0], (0xe9, 0xeb), name + ": jump")
-            else:
-                word = int.from_bytes(code[:4], "little")
-                self.assertFalse(0xd503201f <= word <= 0xd50325ff and word & 0x1f == 0x1f,
-                                 name + ": bti, nop or another hint")
-                self.assertNotEqual(word >> 26, 0b000101, name + ": jump")
+        self.assertEqual(not_plain(self.library, self.functions), {})
 
     def test_keeps_the_shadow_stack(self):
         if self.library.is_x86:
@@ -159,7 +175,7 @@ class NullDriver:
 
     def test_exports_every_name_of_the_installed_driver(self):
         if not harness.have_real_driver():
-            harness.skip(self, "NVIDIA's driver libraries are not installed")
+            harness.skip(self, harness.NO_DRIVER)
         real = elf_facts.Library(os.path.join(harness.real_driver_dir(), self.soname))
         prefix = "cu" if self.dev_name == "libcuda.so" else "nvml"
         names = {s.name for s in real.exports() if s.name.startswith(prefix)}
@@ -188,3 +204,43 @@ class NvmlNullDriver(NullDriver, unittest.TestCase):
     csv_file, list_file = "nvml.csv", "driver-535-nvml.txt"
     soname, dev_name = "libnvidia-ml.so.1", "libnvidia-ml.so"
     waits = frozenset({"poll"})  # nvmlEventSetWait
+
+
+# A packager may add this to the flags of the build.
+PROTECTION = ("-fcf-protection=full" if os.uname().machine == "x86_64" else
+              "-mbranch-protection=standard")
+COMPILERS = sorted({os.path.basename(path) for directory in os.get_exec_path()
+                    for path in glob.glob(os.path.join(directory, "*g*++*"))
+                    if re.fullmatch(r"(g|clang)\+\+(-\d+)?", os.path.basename(path))})
+
+
+def build_commands():
+    """Returns {source: options} of the null drivers' C++ files, as the build compiled them."""
+    with open(os.path.join(harness.BUILD, "compile_commands.json"), encoding="utf-8") as stream:
+        entries = [entry for entry in json.load(stream)
+                   if re.search(r"null_driver/(driver|nvml)\.cpp$", entry["file"])]
+    found = {}
+    for entry in entries:
+        words = shlex.split(entry["command"])
+        found[entry["file"]] = words[1:words.index("-o")]
+    return found
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_every_compiler_keeps_the_entries_plain(compiler, tmp_path):
+    """Also if a packager's flags ask for landing pads."""
+    commands = build_commands()
+    assert len(commands) == 2
+    for source, options in commands.items():
+        path = str(tmp_path / "null.so")
+        if not compiler.startswith("g++"):
+            options = [option for option in options if option != "-fno-ipa-icf"]
+        names = ["report_attempt.cpp", "entries.S"]
+        names += ["proc_address.cpp"] * source.endswith("driver.cpp")
+        others = [os.path.join(os.path.dirname(source), name) for name in names]
+        subprocess.run([compiler, PROTECTION, *options, "-w", "-Wno-error", "-shared", "-nostdlib",
+                        "-o", path, source, *others], check=True)
+        library = elf_facts.Library(path)
+        functions = [s for s in library.exports() if s.type == "FUNC"]
+        assert len(functions) > 10
+        assert not_plain(library, functions) == {}
