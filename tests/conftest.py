@@ -5,8 +5,11 @@ import os
 import signal
 import sys
 
+import pytest
+
 from support import settings
 
+SETTINGS = os.path.join(settings.TESTS, "pytest.ini")
 AARCH64 = os.path.join(settings.TESTS, "aarch64")
 
 
@@ -16,14 +19,18 @@ def pytest_addoption(parser):
                      "its full length")
     parser.addoption("--must-run", action="store_true", help="fail a test that lacks something "
                      "instead of skipping it")
+    parser.addoption("--without-driver", action="store_true", help="with --must-run: a test may "
+                     "still skip if it lacks NVIDIA's driver")
     parser.addoption("--runner", metavar="COMMAND", help="runs each program (tests/aarch64)")
     parser.addoption("--write-golden", action="store_true", help="rewrite the golden files")
 
 
 def pytest_configure(config):
+    if not config.inipath or not config.inipath.samefile(SETTINGS):
+        raise pytest.UsageError("%s is not read: write each option as --name=value" % SETTINGS)
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
-                       option.runner, option.write_golden)
+                       option.without_driver, option.runner, option.write_golden)
     # "python3" must be this Python. pyenv's is a shell script, which takes longer than most tests.
     os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
     # A shell's background job ignores SIGINT, and the programs under test would inherit that.

@@ -3,6 +3,7 @@
 # install_packages NAME...: installs the missing Debian packages, silently unless that fails. It
 # never changes the machine's package sources. `apt-get update` runs only if a package is missing.
 # Without root or sudo, one line names the packages to install.
+# need_cmake: fails with one line if CMake, installed or to be installed, is too old for the build.
 # install_known_packages NAME...: does the same for those that this release has; names the others.
 
 as_root() {
@@ -14,6 +15,21 @@ need_root() {
   if [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; then return; fi
   echo "cudaguard: please install: $* (that needs root or sudo)" >&2
   return 1
+}
+
+need_cmake() {
+  local needed=3.22 version=
+  if command -v cmake >/dev/null; then
+    version=$(cmake --version | sed -n 's/^cmake version //p')
+  elif command -v apt-cache >/dev/null && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }; then
+    quietly as_root apt-get update -q || return 1
+    version=$(apt-cache policy cmake | sed -n 's/^  Candidate: \([0-9.]*\).*/\1/p')
+  fi
+  [ -n "$version" ] || return 0
+  [ "$(printf '%s\n' "$needed" "$version" | sort -V | head -n 1)" = "$needed" ] || {
+    echo "cudaguard: CMake $version is too old; the build needs $needed (Debian 12 or newer)" >&2
+    return 1
+  }
 }
 
 # quietly COMMAND...: shows the command's output only if it fails.

@@ -3,7 +3,7 @@
 
 import pytest
 
-from support import harness, matrix, settings
+from support import harness, matrix
 
 
 class EntryPoints(harness.Case):
@@ -16,8 +16,9 @@ def make_test(row):
         if outcome.complaints:
             self.fail("\n".join("%s:\n  %s\n%s" % (where, "\n  ".join(found), result)
                                 for where, found, result in outcome.complaints))
-        if outcome.skipped and (settings.MUST_RUN or not outcome.guarded):
-            harness.skip(self, "; ".join(outcome.skipped))
+        forbidden = [reason for reason in outcome.skipped if not harness.may_skip(reason)]
+        if forbidden or (outcome.skipped and not outcome.guarded):
+            harness.skip(self, "; ".join(forbidden or outcome.skipped))
         for reason in outcome.skipped:
             print("  in part: " + reason)
 

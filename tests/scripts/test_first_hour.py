@@ -33,13 +33,18 @@ class Case(unittest.TestCase):
         tools."""
         path = os.path.join(self.directory, "bin")
         os.mkdir(path)
-        for name in ("bash", "env", "dirname", "basename", "cat", "grep", "mkdir", "sed"):
+        for name in ("bash", "env", "dirname", "basename", "cat", "grep", "head", "mkdir", "sed", "sort"):
             os.symlink(shutil.which(name), os.path.join(path, name))
         for name, body in tools.items():
             with open(os.path.join(path, name), "w", encoding="utf-8") as stream:
                 stream.write(STUB % body)
             os.chmod(os.path.join(path, name), 0o755)
         return path
+
+    def copy(self, name):
+        place = os.path.join(self.directory, name)
+        shutil.copytree(SCRIPTS, os.path.join(place, "scripts"), symlinks=True)
+        return place
 
     def call(self, command, path=None):
         self.notes = os.path.join(self.directory, "notes")
@@ -56,11 +61,6 @@ class Case(unittest.TestCase):
 class Path(Case):
     """LD_PRELOAD cannot name a file below such a directory. The script reports it before it does
     anything."""
-
-    def copy(self, name):
-        place = os.path.join(self.directory, name)
-        shutil.copytree(SCRIPTS, os.path.join(place, "scripts"), symlinks=True)
-        return place
 
     def test_bad_path_is_refused_at_once(self):
         path = self.stubs(TOOLS)
@@ -89,6 +89,34 @@ class Path(Case):
                                 self.stubs(TOOLS))
         self.assertNotIn("please move", done.stderr)
         self.assertIn("dpkg-query", noted)
+
+
+class OldCMake(Case):
+    """Debian 11 has CMake 3.18, which knows no presets."""
+
+    def test_old_cmake_is_one_line(self):
+        for tools in ({"cmake": "echo cmake version 3.18.4"},
+                      {"id": "echo 0", "apt-get": "", "apt-cache": "echo '  Candidate: 3.18.4-2'"}):
+            for script in ("quickstart", "test", "install-build-deps"):
+                with self.subTest(tools=tools, script=script):
+                    place = self.copy("plain")
+                    done, noted = self.call([os.path.join(place, "scripts", script)],
+                                            self.stubs({**TOOLS, **tools}))
+                    shutil.rmtree(place)
+                    shutil.rmtree(os.path.join(self.directory, "bin"))
+                    self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+                    self.assertIn("CMake 3.18.4", done.stderr)
+                    self.assertIn("needs 3.22 (Debian 12 or newer)", done.stderr)
+                    self.assertNotIn("install", noted)
+
+    def test_without_apt_the_line_names_what_is_needed_and_the_option(self):
+        tools = {name: text for name, text in TOOLS.items() if not name.startswith(("apt", "dpkg"))}
+        done, _ = self.call([os.path.join(self.copy("plain"), "scripts", "test")], self.stubs(tools))
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        for word in ("no apt-get", "CMake", "GoogleTest", "pytest", "scripts/test --no-install"):
+            self.assertIn(word, done.stderr)
 
 
 class Owner(Case):

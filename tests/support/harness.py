@@ -49,6 +49,7 @@ DRIVER_FILE = re.compile(r"^(?:nvidia--)?lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|
                          r"ptxjitcompiler|opticalflow|gpucomp|compiler))\.so(\.[0-9.]+)?"
                          r"(-\w+-linux-gnu)?$")
 INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
+NO_DRIVER = "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed"
 # Variables that a test must not inherit from the shell that starts it.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
                       r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
@@ -61,9 +62,14 @@ def sample(items, most):
     return [items[i * len(items) // most] for i in range(most)]
 
 
+def may_skip(reason):
+    """False if --must-run forbids a skip for this reason."""
+    return not settings.MUST_RUN or (settings.WITHOUT_DRIVER and reason.endswith(NO_DRIVER))
+
+
 def skip(case, reason):
     """Skips the test `case`. Under --must-run it fails the test instead."""
-    if settings.MUST_RUN:
+    if not may_skip(reason):
         case.fail("may not be skipped (--must-run): " + reason)
     case.skipTest(reason)
 
@@ -412,7 +418,7 @@ class Case(unittest.TestCase):
     def need_real_driver(self, *others):
         """others: libraries of the driver that the test needs in addition to libcuda and NVML."""
         if not have_real_driver():
-            skip(self, "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed")
+            skip(self, NO_DRIVER)
         if missing := missing_driver_files(real_driver_dir(), *others):
             skip(self, "not installed: " + ", ".join(missing))
 

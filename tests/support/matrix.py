@@ -218,7 +218,7 @@ def why_not(world, row):
     if world != "real":
         return None
     if not harness.have_real_driver():
-        return "no NVIDIA driver libraries on this machine (libcuda1, libnvidia-ml1)"
+        return harness.NO_DRIVER
     missing = harness.missing_driver_files(harness.real_driver_dir(), *row.driver_files)
     return "not installed: " + ", ".join(missing) if missing else None
 
@@ -228,7 +228,9 @@ def perform(row):
     outcome = Outcome(row)
     missing = [path for path in row.needs if not glob.glob(path.format(**places("fake")))]
     if missing:
-        outcome.skipped.append("%s is missing%s" % (missing[0], row.why and ": " + row.why))
+        is_drivers = "nvidia" in missing[0] and not harness.have_real_driver()
+        why = harness.NO_DRIVER if is_drivers else row.why
+        outcome.skipped.append("%s is missing%s" % (missing[0], why and ": " + why))
     elif row.root and os.geteuid() != 0:
         outcome.skipped.append("only root can set this up")
     if outcome.skipped:

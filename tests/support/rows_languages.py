@@ -23,7 +23,7 @@ LANGUAGES = [
     ("fiddle", "Ruby's Fiddle", ["/usr/bin/ruby", "--disable-gems", HERE + "/fiddle.rb"],
      ["/usr/bin/ruby"], "ruby"),
     ("luajit", "LuaJIT's ffi", ["/usr/bin/luajit", HERE + "/ffi.lua"], ["/usr/bin/luajit"],
-     "luajit2"),
+     "luajit"),
     ("ctypes", "Python's ctypes", [PYTHON, HERE + "/ctypes_entry_point.py"], [PYTHON], "python3"),
     ("cffi", "Python's cffi", [PYTHON, HERE + "/cffi_entry_point.py"],
      [PYTHON, "/usr/lib/python3/dist-packages/cffi"], "python3-cffi"),

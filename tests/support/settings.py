@@ -19,14 +19,16 @@ def add_options(add):
     add("--deps", metavar="DIR", help="what the fetch scripts made [default: build/_deps]")
 
 
-def configure(build=None, lib=None, deps=None, full=False, must_run=False, runner=None,
-              write_golden=False):
-    """runner: a prefix for each command, for programs of another architecture."""
-    global BUILD, LIB, DEPS, FULL, MUST_RUN, RUNNER, WRITE_GOLDEN
+def configure(build=None, lib=None, deps=None, full=False, must_run=False, without_driver=False,
+              runner=None, write_golden=False):
+    """must_run: no test may skip. without_driver: unless it lacks NVIDIA's driver. runner: a prefix
+    for each command, for programs of another architecture."""
+    global BUILD, LIB, DEPS, FULL, MUST_RUN, WITHOUT_DRIVER, RUNNER, WRITE_GOLDEN
     BUILD = os.path.realpath(build or os.path.join(SOURCE, "build", "ci"))
     LIB = os.path.realpath(lib or os.path.join(BUILD, "lib"))
     DEPS = os.path.abspath(deps or os.path.join(SOURCE, "build", "_deps"))
-    FULL, MUST_RUN, RUNNER, WRITE_GOLDEN = full, must_run, runner, write_golden
+    FULL, MUST_RUN, WITHOUT_DRIVER = full, must_run, without_driver
+    RUNNER, WRITE_GOLDEN = runner, write_golden
 
 
 configure()

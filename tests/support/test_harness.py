@@ -120,3 +120,11 @@ class Skips(unittest.TestCase):
         with unittest.mock.patch.object(harness.settings, "MUST_RUN", True):
             Parts().run(result)
         self.assertIn("may not be skipped", result.failures[0][1])
+
+    def test_only_a_missing_driver_excuses_a_skip_without_a_driver(self):
+        with unittest.mock.patch.object(harness.settings, "MUST_RUN", True):
+            with unittest.mock.patch.object(harness.settings, "WITHOUT_DRIVER", False):
+                self.assertFalse(harness.may_skip(harness.NO_DRIVER))
+            with unittest.mock.patch.object(harness.settings, "WITHOUT_DRIVER", True):
+                self.assertTrue(harness.may_skip("real world: " + harness.NO_DRIVER))
+                self.assertFalse(harness.may_skip("not installed: bwrap"))
