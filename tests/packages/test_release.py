@@ -11,7 +11,7 @@ import pytest
 
 from support import harness, packaged
 
-ANOTHER = " is another one: scripts/release --quick makes it anew"
+ANOTHER = " is another one: scripts/test makes it anew"
 BUILT = ["libcudaguard.so"] + ["cudaguard/" + name for name in (
     "cudaguard-probe", "libcuda.so.1", "libcudaguard-driver.so", "libcudaguard-nvml.so",
     "libnvidia-ml.so.1")]

@@ -15,7 +15,7 @@ import pytest
 from support import harness, packaged
 
 ATTEMPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
-MOST_BYTES = 1500000
+MOST_BYTES = 1700000
 FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
 # If links are missing, another file name or RTLD_DEEPBIND would open these.
 ENTRY_POINTS = ("deepbind", "nvml.deepbind-plugin-dev", "opencl.deepbind")
@@ -189,7 +189,10 @@ class Wheel(Case):
             os.unlink(os.path.join(lib, "cudaguard", name))
         control = packaged.run(entry_points, timeout=850)
         self.assertEqual(control.returncode, 1, control.stdout[-2000:])
-        for row in ("deepbind.plugin-dev-first", "nvml.deepbind-plugin-dev", "opencl.deepbind"):
+        rows = ["deepbind.plugin-dev-first", "nvml.deepbind-plugin-dev"]
+        if harness.have_real_driver():  # without its OpenCL, the unguarded program asks nothing
+            rows.append("opencl.deepbind")
+        for row in rows:
             self.assertRegex(control.stdout, r"(?m)^%s +\|.*FAIL" % row)
 
     def test_pytest_plugin_works_from_the_wheel(self):

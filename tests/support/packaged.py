@@ -31,7 +31,7 @@ def wheel(machine):
     return "cudaguard-%s-py3-none-manylinux_2_17_%s.whl" % (version(), machine)
 
 
-RELEASE = os.path.join(harness.SOURCE, "build", "release-" + version())
+RELEASE = os.path.join(harness.SOURCE, "build", "test-release")  # scripts/test makes it
 TREE = "cudaguard-%s-linux-%s" % (version(), MACHINE)
 TARBALL = TREE + ".tar.gz"
 DEB = "cudaguard_%s_%s.deb" % (version(), DEBIAN_ARCHITECTURE)
