@@ -199,7 +199,7 @@ class Records(guest.Case):
         report = self.path("report")
         done = subprocess.run(argv, env=self.environment(CUDAGUARD_REPORT=report, **environment),
                               executable=RECORDS, stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=60, check=True)
+                              cwd=self.directory, timeout=60, check=True)
         self.assertEqual(done.stdout, b"touches=%d\n" % KINDS)
         return self.parse(report)
 

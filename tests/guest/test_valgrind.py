@@ -9,7 +9,6 @@ import pytest
 from support import box, guest, harness
 
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
-RUN_PATH = b"$ORIGIN/////////\0"
 SCRIPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 SEES = ["cu.init", "cu.see"]
 LIST = dict(box.environment(allow="5,2"), LD_LIBRARY_PATH=os.path.join(harness.FAKES, "lazy"))
@@ -54,15 +53,8 @@ class Memcheck(guest.Case):
         self.check(harness.GUARD, 1)
 
     def test_control_memcheck_finds_errors(self):
-        """The control: null drivers whose run path is shorter than the steps ld.so reads it in."""
-        guard = harness.copy_install(self.path("lib"))
-        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            path = self.path("lib", "cudaguard", name)
-            with open(path, "rb") as stream:
-                content = stream.read()
-            self.assertEqual(content.count(RUN_PATH), 1)
-            with open(path, "wb") as stream:
-                stream.write(content.replace(RUN_PATH, b"$ORIGIN".ljust(len(RUN_PATH), b"\0")))
-        result = self.memcheck([guest.STEPS, "load:libc.so.6", "ask"], guard)
+        """The control: beside the guard, a library that reads freed memory when it is loaded."""
+        preload = harness.GUARD + ":" + guest.binary("reads_freed.so")
+        result = self.memcheck([guest.STEPS, "load:libc.so.6", "ask"], preload)
         self.assertEqual(result.rc, 99, result)
         self.assertIn("Invalid read", result.err, result)

@@ -63,8 +63,9 @@ class Kubernetes(places.Case):
 class Slurm(places.Case):
     """slurmd runs the health check when it starts, before the node accepts jobs."""
 
-    def state(self, driver):
-        """Starts a node with the health check of the page; returns its state and the reason."""
+    def state(self, driver, wanted):
+        """Starts a node with the health check of the page. Returns its state, as soon as this is
+        the wanted one, and the reason."""
         reason = harness.fetch_daemon("slurm")
         if reason:
             harness.skip(self, reason)
@@ -80,7 +81,7 @@ class Slurm(places.Case):
         self.addCleanup(node.stop)
         end = time.monotonic() + slurm_node.PATIENCE
         shown = ""
-        while time.monotonic() < end and not re.match("idle|drain", shown):
+        while time.monotonic() < end and not re.match(wanted, shown):
             time.sleep(0.2)
             shown = subprocess.run(["sinfo", "-h", "-N", "-o", "%T %E"], env=node.outer(),
                                    text=True, capture_output=True, check=False).stdout
@@ -88,9 +89,9 @@ class Slurm(places.Case):
         return shown.splitlines()[0].split(maxsplit=1)
 
     def test_healthy_node_accepts_jobs(self):
-        self.assertEqual(self.state(harness.FAKE_DRIVER), ["idle", "none"])
+        self.assertEqual(self.state(harness.FAKE_DRIVER, "idle"), ["idle", "none"])
 
     def test_sick_node_is_drained_with_the_reason(self):
-        state, why = self.state(SICK_DRIVER)
+        state, why = self.state(SICK_DRIVER, "drain")
         self.assertRegex(state, "drain")
         self.assertTrue(why.startswith(WHY), why)

@@ -374,13 +374,13 @@ def verdict_of(file):
             "heard": tree["heard"], "unguarded": len(tree["unguarded"]), "doubts": tree["doubts"]}
 
 
-def sandboxed(row, place, words, directory, env=None, trace=True):
+def sandboxed(row, place, words, directory, env=None, trace=True, world="real"):
     from support import harness  # it reads the settings when it is imported
 
     # strace writes its log inside the sandbox, whose /tmp is another.
     with temporary_files_in(place.directory):
         return harness.run(
-            words, world="real", guard=False, cwd=directory, trace=trace, timeout=row.timeout,
+            words, world=world, guard=False, cwd=directory, trace=trace, timeout=row.timeout,
             env=place.environment(row) | (env or {}),
             bwrap=[*place.binds, "--tmpfs", "/tmp", *empty_home(place), "--unshare-net",
                    "--unshare-pid", "--proc", "/proc"])

@@ -25,6 +25,7 @@ PROGRAM = r"""
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 static void print(const char* text) { (void)!write(1, text, strlen(text)); }

@@ -234,7 +234,8 @@ class Sandbox(harness.Case):
             user = types.SimpleNamespace(pw_dir=str(home))
             with unittest.mock.patch.object(programs.pwd, "getpwuid", return_value=user):
                 done = programs.sandboxed(ROW, place, ["touch", home / "leaked",
-                                                       place.directory / "kept"], "/")
+                                                       place.directory / "kept"], "/",
+                                          world="none")
             self.assertEqual(done.rc, 0, done)
             self.assertEqual(os.listdir(home), ["scratch"])
             self.assertIn("kept", os.listdir(place.directory))

@@ -9,6 +9,7 @@ import glob
 import os
 import pwd
 import re
+import shutil
 import socket
 import subprocess
 import time
@@ -29,6 +30,17 @@ def libraries():
     """Returns the directories of the unpacked packages' libraries."""
     plugins = glob.glob(SLURM + "/usr/lib/*/slurm-wlm")
     return plugins + [os.path.dirname(directory) for directory in plugins]
+
+
+def loader_cache(directory):
+    """Returns bubblewrap's options for an ld.so.cache that has the unpacked libraries, too. Slurm 24
+    starts itself again without LD_LIBRARY_PATH to run a health check."""
+    settings, cache = os.path.join(directory, "ld.so.conf"), os.path.join(directory, "ld.so.cache")
+    with open(settings, "w", encoding="utf-8") as stream:
+        stream.write("\n".join([*libraries(), "include /etc/ld.so.conf", ""]))
+    subprocess.run([shutil.which("ldconfig", path="/sbin:/usr/sbin"), "-X", "-i", "-f", settings,
+                    "-C", cache], check=True)
+    return ["--ro-bind", cache, "/etc/ld.so.cache"]
 
 
 def environment(directory):
@@ -89,7 +101,8 @@ class Node:
         devices = []
         for name in ("nvidia0", "nvidia1"):
             devices += ["--dev-bind", "/dev/null", "/dev/" + name]
-        box = harness.sandbox("fake", ["--unshare-pid", "--proc", "/proc"] + devices + mounts)
+        box = harness.sandbox("fake", ["--unshare-pid", "--proc", "/proc"] + devices + mounts +
+                              loader_cache(directory))
         stepd = [word for word in ("-d", SLURM + "/usr/sbin/slurmstepd")
                  if os.path.exists(SLURM + "/usr/sbin/slurmstepd")]
         self.daemons = []

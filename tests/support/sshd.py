@@ -17,7 +17,7 @@ PidFile none
 UsePAM no
 StrictModes no
 PermitRootLogin yes
-LogLevel ERROR
+LogLevel FATAL
 """
 # The first user logs in. Root's sshd runs as the second before the login.
 USERS = "%s:x:%d:%d::%s:/bin/sh\nsshd:x:65533:65534::/run/sshd:/usr/sbin/nologin\n"

@@ -141,7 +141,10 @@ bool compare(State& state, unw_addr_space_t space, Counts& counts) {
     ++counts.steps;
     // libunwind refuses functions that save vector registers, for example in libffi.
     if (has_caller && result == -UNW_EBADREG && !state.asked_unknown) return ++counts.refused != 0;
-    bool is_same = has_caller == (result > 0 && !state.has_no_table);
+    // Since 1.7, libunwind returns 0 at a caller whose address is 0, as it does without a caller.
+    unw_word_t next = 1;
+    const bool ends = result == 0 && unw_get_reg(&cursor, 16, &next) == 0 && next == 0;
+    bool is_same = has_caller == ((result > 0 || (has_caller && ends)) && !state.has_no_table);
     for (const unsigned number : kPreserved) {
       unw_word_t value = 0;
       if (!has_caller || !is_same) break;
