@@ -146,7 +146,7 @@ class Embedded(Case):
 
     def run_embedded(self, library, *words):
         report = self.path("report.jsonl")
-        home = os.path.dirname(os.path.dirname(library))
+        home = os.path.dirname(os.path.dirname(library)) if "/.pyenv/" in library else "/usr"
         result = harness.run([EMBEDS, library, *words], trace=False, cwd="/",
                              env={"CUDAGUARD_REPORT": report, "PYTHONHOME": home})
         self.assertEqual(result.rc, 0, result)
@@ -155,11 +155,13 @@ class Embedded(Case):
         return result, record
 
     def test_embedded_python_has_its_stack(self):
-        libraries = [path for pattern in ("3.8.*", "3.1[0-9].*") for path in
-                     glob.glob(os.path.expanduser("~/.pyenv/versions/%s/lib/libpython3.*.so.1.0" %
-                                                  pattern))]
+        libraries = [path for pattern in (
+            "~/.pyenv/versions/3.8.*/lib/libpython3.*.so.1.0",
+            "~/.pyenv/versions/3.1[0-9].*/lib/libpython3.*.so.1.0",
+            "/usr/lib/*-linux-gnu/libpython3.*.so.1.0",
+        ) for path in glob.glob(os.path.expanduser(pattern))]
         if not libraries:
-            self.skipTest("pyenv has no shared libpython here")
+            harness.skip(self, "no shared libpython (python3-dev)")
         code = "import os, signal\ndef ask():\n    os.kill(os.getpid(), signal.SIGUSR2)\nask()\n"
         for library in sorted(libraries):
             with self.subTest(library=library, loaded="RTLD_GLOBAL"):
@@ -243,7 +245,7 @@ class Extension(Case):
                     printed, (record,) = self.cases(path, case, more={"CG_EXTENSION": directory})
                     self.assertEqual(rows(record), expected(printed[case][1]))
         if not tried:
-            self.skipTest("no interpreter here has its headers")
+            harness.skip(self, "no interpreter here has its headers (python3-dev)")
 
 
 def name_of(name):
