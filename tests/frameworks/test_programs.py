@@ -70,5 +70,7 @@ class Measured(harness.Case):
                 tries = cells(row)[2:4]
                 self.assertEqual(tries[1], "0")
                 # Root made the table and also tries to create the device node.
-                if os.geteuid() == 0:
+                if os.geteuid() == 0 and harness.have_reference_driver():
                     self.assertEqual(tries, cells(page[program.name])[2:4])
+                else:
+                    self.assertGreater(int(tries[0]), 0)

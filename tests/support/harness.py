@@ -97,6 +97,12 @@ def have_real_driver():
     return real_driver_dir() is not None
 
 
+def have_reference_driver():
+    """True if the real driver is the release with which the committed tables were made."""
+    path = real_driver_file()
+    return bool(path) and os.path.basename(os.path.realpath(path)).startswith("libcuda.so.535.")
+
+
 def have_fake_driver():
     return os.path.exists(os.path.join(FAKE_DRIVER, "libcuda.so.1"))
 
