@@ -125,7 +125,11 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
   }
   if (is_loaded_for_us_alone(request, mode)) return kNotLoaded;
   const char* chosen = act(here, request, name, mode, caller);
-  return chosen != nullptr ? chosen : act(here, request, name, mode, caller);
+  if (chosen == nullptr) chosen = act(here, request, name, mode, caller);
+  if (chosen == kNoDriver.data() || chosen == kNoNvml.data()) {
+    record_refused(here, chosen, name, caller);
+  }
+  return chosen;
 }
 
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.

@@ -90,6 +90,41 @@ bool find_python(const Maps& maps, Names& names) {
   return false;
 }
 
+/// True if the function stays where it is: it is in the program, or in a library to which the
+/// program is linked, which no dlclose unloads.
+bool stays(const Maps& maps, const Names& names) {
+  const Mapping* program = maps.find(getauxval(AT_PHDR));
+  const Mapping* python = maps.find(reinterpret_cast<uint64_t>(names.thread_state));
+  if (program == nullptr || python == nullptr) return false;
+  return python->file() == program->file() ||
+         LoadedObject(maps, *program).needs(base_name(python->file()));
+}
+
+void keep(const Maps& maps, const Names& names, const Layout& layout, PythonFrames& to) {
+  uint8_t state = to.state.load(std::memory_order_relaxed);
+  if (state >= PythonFrames::kBeingSet ||
+      !to.state.compare_exchange_strong(state, PythonFrames::kBeingSet,
+                                        std::memory_order_relaxed)) {
+    return;
+  }
+  to.thread_state = names.thread_state;
+  to.is_initialized = names.is_initialized;
+  to.is_finalizing[0] = names.is_finalizing[0];
+  to.is_finalizing[1] = names.is_finalizing[1];
+  to.newest = names.newest;
+  to.main = names.main;
+  to.code_type = names.code_type;
+  to.thread_frame = layout.thread_frame;
+  to.current = layout.current;
+  to.back = layout.back;
+  to.code = layout.code;
+  to.instruction = layout.instruction;
+  to.instruction_size = layout.bytecode != 0 ? sizeof(uint64_t) : sizeof(int32_t);
+  to.file = layout.file;
+  to.state.store(stays(maps, names) ? PythonFrames::kKnown : PythonFrames::kMayMove,
+                 std::memory_order_release);
+}
+
 /// Returns the table for a version such as "3.11.2 (main, ...", or null.
 const Layout* layout_of(std::string_view version) {
   const bool free_threaded = cudaguard::find(version, "free-thread") != version.npos;
@@ -230,9 +265,14 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 
 }  // namespace
 
-const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
+const char* read_python(const Maps& maps, Stack& to, PythonNames& room, PythonFrames& frames) {
   Names names;
-  if (!find_python(maps, names)) return kNoPython;
+  if (!find_python(maps, names)) {
+    uint8_t unknown = PythonFrames::kUnknown;
+    frames.state.compare_exchange_strong(unknown, PythonFrames::kNoPython,
+                                         std::memory_order_relaxed);
+    return kNoPython;
+  }
   const Layout* layout = layout_of(names.version());
   if (layout == nullptr) return "unknown build of CPython";
   if (names.is_initialized() == 0) return "Python is not initialised";
@@ -242,7 +282,47 @@ const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
   if (names.main != nullptr && names.newest() != names.main()) return "sub-interpreters";
   const uint64_t thread = names.thread_state();
   if (thread == 0) return "not a thread of Python's";
-  return Reader(maps, names, *layout, room).walk(thread, to);
+  const char* missing = Reader(maps, names, *layout, room).walk(thread, to);
+  // Frames of the right type show that this build of CPython has the offsets of the table.
+  if (missing == nullptr) keep(maps, names, *layout, frames);
+  return missing;
+}
+
+bool add_python(const PythonFrames& it, Hash& hash) {
+  const uint8_t state = it.state.load(std::memory_order_acquire);
+  if (state == PythonFrames::kNoPython) return true;
+  if (state != PythonFrames::kKnown) return false;
+  if (it.is_initialized() == 0) return true;
+  for (auto* is_finalizing : it.is_finalizing) {
+    if (is_finalizing != nullptr && is_finalizing() != 0) return true;
+  }
+  if (it.main != nullptr && it.newest() != it.main()) return false;  // sub-interpreters
+  const auto pointer = [](uint64_t at) {
+    uint64_t value = 0;
+    memcpy(&value, reinterpret_cast<const void*>(at), sizeof value);
+    return value;
+  };
+  const uint64_t thread = it.thread_state();
+  if (thread == 0) return true;
+  uint64_t frame = pointer(thread + it.thread_frame);
+  if (it.current >= 0 && frame != 0) frame = pointer(frame + static_cast<uint64_t>(it.current));
+  for (int depth = 0; frame != 0; ++depth, frame = pointer(frame + it.back)) {
+    if (depth == kDeepest) return false;
+    const uint64_t code = pointer(frame + it.code) & ~uint64_t{3};  // as in walk()
+    if (code == 0 || pointer(code + kType) != it.code_type) continue;
+    uint64_t instruction = 0;
+    memcpy(&instruction, reinterpret_cast<const void*>(frame + it.instruction),
+           it.instruction_size);
+    // A later code object may have the same address. Its file has another name, though, and a
+    // string keeps its length and its own hash.
+    const uint64_t file = pointer(code + it.file);
+    hash.add(code)
+        .add(instruction)
+        .add(file)
+        .add(pointer(file + kLength))
+        .add(pointer(file + kLength + sizeof file));
+  }
+  return true;
 }
 
 }  // namespace cudaguard

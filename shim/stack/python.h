@@ -8,13 +8,19 @@
 
 #include "policy/message.h"
 #include "shim/stack/maps.h"
+#include "shim/state/places.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Room for file and function names.
 using PythonNames = char[32768];
 
-/// Returns null, or why there are no Python frames.
-const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
+/// Returns null, or why there are no Python frames. Sets `frames` if there are some.
+const char* read_python(const Maps& maps, Stack& to, PythonNames& names, PythonFrames& frames);
+
+/// Adds this thread's frames to the hash: where each of them is in its code, and the name of its
+/// file. Reads them directly, so the code must be the one that read_python() has checked. Returns
+/// false if the frames may be there but cannot be read in this way.
+bool add_python(const PythonFrames& frames, Hash& hash);
 
 }  // namespace cudaguard

@@ -110,6 +110,16 @@ bool Process::first_case(Cases& cases, uint64_t key) {
   return false;
 }
 
+bool Process::had_case(const Cases& cases, uint64_t key) {
+  if (key == 0) key = 1;
+  for (const auto& slot : cases) {
+    const uint64_t here = slot.load(std::memory_order_relaxed);
+    if (here == key) return true;
+    if (here == 0) return false;
+  }
+  return true;
+}
+
 bool privileged() {
   // getauxval would set errno for a missing entry, but the kernel always gives AT_SECURE.
   return getauxval(AT_SECURE) != 0;

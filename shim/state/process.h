@@ -11,6 +11,7 @@
 #include "policy/config.h"
 #include "shim/state/answers.h"
 #include "shim/state/inherited.h"
+#include "shim/state/places.h"
 #include "shim/state/visible_gpus.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -41,6 +42,11 @@ struct Process {
   enum Fallen : uint8_t { kStands, kNoProxy, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};
 
+  /// True if every place that asks is wanted, and not only one of each kind.
+  bool wants_places() const {
+    return listens.load(std::memory_order_relaxed) || !config.report.empty();
+  }
+
   Policy policy() const {
     return fallen.load(std::memory_order_relaxed) == kStands ? config.policy : Policy::kForceCpu;
   }
@@ -48,9 +54,12 @@ struct Process {
   std::string_view because() const;
 
   std::atomic<uint32_t> touches{0};
-  /// The names of attempts that were recorded or are being recorded, in order of arrival. They are
-  /// compared by address first, because the callers pass constants.
+  /// The names of attempts that need no more attention, in order of arrival. They are compared by
+  /// address first, because the callers pass constants. Empty if `places` is in use.
   std::atomic<const char*> seen[24] = {};
+  /// Used if a report or a launcher wants every place that asks.
+  Places places;
+  PythonFrames python_frames;
   /// Messages that are printed once per process, and not again by its forked children.
   enum Message : uint32_t {
     kDenied = 1,
@@ -80,6 +89,8 @@ struct Process {
   Cases events = {};
   /// True for the first caller with this case. False if there are too many.
   static bool first_case(Cases& cases, uint64_t key);
+  /// True if first_case() has had this case.
+  static bool had_case(const Cases& cases, uint64_t key);
 
   /// Locks of the proxies. They are here because a thread of the parent may hold one at a fork, and
   /// the child would never find it free.

@@ -109,6 +109,30 @@ inline long quiet_write(int fd, const void* from, size_t size) {
   call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, word(&before), 0, sizeof before);
   return written;
 }
+/// Blocks signals, so that no handler can leave this code by a jump, and no signal ends the process
+/// in it. Not blocked are those that the code itself may raise: a fault, a filter's SIGSYS, and the
+/// two of quiet_write().
+class HeldSignals {
+ public:
+  explicit HeldSignals(bool wanted) {
+    constexpr auto bit = [](int number) { return uint64_t{1} << (number - 1); };
+    constexpr uint64_t kHeld =
+        ~(bit(4 /* ILL */) | bit(5 /* TRAP */) | bit(7 /* BUS */) | bit(8 /* FPE */) |
+          bit(11 /* SEGV */) | bit(13 /* PIPE */) | bit(25 /* XFSZ */) | bit(31 /* SYS */));
+    held_ = wanted && call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, word(&kHeld), word(&before_),
+                           sizeof before_) == 0;
+  }
+  ~HeldSignals() {
+    if (held_) call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, word(&before_), 0, sizeof before_);
+  }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  uint64_t before_ = 0;
+  bool held_ = false;
+};
+
 inline uint32_t getpid() { return static_cast<uint32_t>(call(SYS_getpid)); }
 inline uint32_t getppid() { return static_cast<uint32_t>(call(SYS_getppid)); }
 inline uint32_t gettid() { return static_cast<uint32_t>(call(SYS_gettid)); }

@@ -94,6 +94,30 @@ void decide_places(Verdict& verdict) {
   for (Place& place : verdict.findings.places) decide_place(verdict, place);
 }
 
+/// "python3 (12)": the first word of the command line.
+std::string name_of(const ObservedProcess& process) {
+  return std::string(head(process.command, process.command.find(' '))) + " (" +
+         std::to_string(process.pid) + ")";
+}
+
+/// Adds what the records themselves say about missing attempts.
+void add_doubts(Verdict& verdict) {
+  for (const ObservedProcess& process : verdict.findings.processes) {
+    if (process.last_place) {
+      verdict.tree.doubts.push_back(name_of(process) +
+                                    " asked from more places than a guard records");
+    }
+    if (is_allowed(verdict.allow, process.command)) continue;
+    for (const DriverApi asked : process.not_loaded) {
+      if (!verdict.deny.contains(asked)) continue;
+      verdict.tree.doubts.push_back(name_of(process) + " was refused NVIDIA's library for " +
+                                    std::string(name_of(asked)) +
+                                    ", because a file of cudaguard cannot be used");
+      break;
+    }
+  }
+}
+
 }  // namespace
 
 void decide(Verdict& verdict) {
@@ -108,7 +132,8 @@ void decide(Verdict& verdict) {
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) {
     all.insert(key(process.pid, process.since));
-    if (!tree.by_file && process.since != 0 && !process.policy.empty()) {
+    // An attempt comes by a beacon, too: a forked child may end before it is sampled.
+    if (!tree.by_file && process.since != 0 && (!process.policy.empty() || process.by_guard)) {
       heard.insert(key(process.pid, process.since));
     }
   }
@@ -116,6 +141,7 @@ void decide(Verdict& verdict) {
     all.insert(key(process.pid, process.since));
     if (process.heard) heard.insert(key(process.pid, process.since));
   }
+  add_doubts(verdict);
   decide_places(verdict);
   for (const CallSite& site : verdict.findings.sites) {
     if (!site.counts) continue;

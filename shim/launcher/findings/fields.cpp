@@ -105,6 +105,8 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
       if (name == "argv") add_words(value, writer.command);
       if (name == "python") add_frames(value, call.stack.python);
       if (name == "native") add_frames(value, call.stack.native);
+    } else if (name == "last_place") {
+      call.last_place = value.IsBool() && value.GetBool();
     } else if (name == "ts" && value.IsNumber()) {
       const double at = value.GetDouble();
       if (at > 0 && at < kLastSecond) writer.ts = at;

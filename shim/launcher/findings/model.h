@@ -117,6 +117,10 @@ struct ObservedProcess {
   std::vector<SharedText> tried;    ///< for these two: "found no GPU by libx.so", each once
   std::vector<SharedText> refused;  ///< "cuInit by libx.so", each once
   bool only_start = true;           ///< has no record but its start record
+  bool by_guard = false;            ///< its guard has sent or written a record of a call
+  bool last_place = false;          ///< has asked from more places than a guard records
+  std::set<DriverApi>
+      not_loaded;  ///< libraries that were refused, because a file of ours is unusable
   bool asked() const { return !only_start; }
 };
 

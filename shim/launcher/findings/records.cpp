@@ -152,7 +152,8 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   }
   const CallFields& call = rest.call;
   const bool starts = call.event == "start" && call.decision.empty();
-  const bool known = starts || call.decision == "allow" || call.decision == "deny";
+  const bool refused = call.decision == "refuse";
+  const bool known = starts || call.decision == "allow" || call.decision == "deny" || refused;
   if (writer.v != 1 || writer.pid <= 0 || writer.pid > INT32_MAX || !known) return Kind::kForeign;
   ++findings_.records;
   if (call.event == "health") {
@@ -168,6 +169,9 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
     return Kind::kRecord;
   }
   process.only_start = false;
+  process.by_guard |= call.api != kRequestApi;
+  process.last_place |= call.last_place;
+  if (refused) process.not_loaded.insert(driver_api_of(call.api, call.object));
   if (!rest.known) understand(rest);
   note(call, rest.text, process);
   if (!is_attempt(call)) return Kind::kRecord;
@@ -190,7 +194,7 @@ void Records::note_sick(const WriterFields& writer, const CallFields& call) {
 }
 
 void Records::note(const CallFields& call, const SharedText& text, ObservedProcess& process) {
-  if (call.decision == "deny") {
+  if (call.decision == "deny" || call.decision == "refuse") {
     add_once(process.refused, text);
   } else if (has_failed(call)) {
     const bool none = call.event == "init" && call.result == kNoDevice;

@@ -60,6 +60,7 @@ struct CallFields {
   std::string code;     ///< the user's line: "ppo.py:159"; may be empty
   std::string policy;
   std::string reason;  ///< of a health record
+  bool last_place = false;
   Stack stack;
   bool operator==(const CallFields&) const = default;
 };

@@ -68,6 +68,16 @@ bool is_same_program(const Identity& a, const Identity& b) {
   return a.pid == b.pid && a.stat.started == b.stat.started && a.stat.image == b.stat.image;
 }
 
+/// A start record. `argument` is the third argument of the beacon.
+std::string start_record_of(const Identity& who, uint64_t argument) {
+  Attempt attempt;
+  attempt.event = EventKind::kStart;
+  if (const uint64_t number = argument - 1; number <= static_cast<uint64_t>(Policy::kOff)) {
+    attempt.policy = static_cast<Policy>(number);
+  }
+  return kernel_record(who, attempt, nullptr);
+}
+
 /// A record without the details that the guard would have sent. asked_for() derives the kind of the
 /// attempt from it.
 std::string record_of(const Identity& who, Beacon what, const char* why, bool look) {
@@ -78,8 +88,12 @@ std::string record_of(const Identity& who, Beacon what, const char* why, bool lo
     attempt.api = "dlopen";
     attempt.object = "libnvidia-opencl.so.1";
   }
-  if (what == Beacon::kStart) attempt.event = EventKind::kStart;
-  return kernel_record(who, attempt, what == Beacon::kStart ? nullptr : why, look);
+  if (what == Beacon::kRefused) {
+    attempt.api = "dlopen";
+    attempt.object = "libcuda.so.1";
+    attempt.event = EventKind::kRefused;
+  }
+  return kernel_record(who, attempt, why, look);
 }
 
 }  // namespace
@@ -89,7 +103,13 @@ void Listener::take_beacon(const seccomp_notif& call) {
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
   const auto known = announced_.find({thread, what});
-  const bool is_attempt = what >= Beacon::kCuda && what <= Beacon::kOpenCl;
+  const bool is_attempt =
+      (what >= Beacon::kCuda && what <= Beacon::kOpenCl) || what == Beacon::kRefused;
+  if (what == Beacon::kWithdrawn) {
+    announced_.erase(announced_.lower_bound({thread, Beacon{}}),
+                     announced_.lower_bound({thread + 1, Beacon{}}));
+    return;
+  }
   const bool is_known = known != announced_.end() && message != 0;
   const Identity who = is_known ? known->second : identify(thread);
   if (message == 0 && what != Beacon::kStart) {
@@ -121,10 +141,12 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // The record may say something else, because another thread can write to that memory.
   if (!record.empty() && report()) return;
   if (!is_attempt && what != Beacon::kStart) return;
-  record = record_of(who, what,
-                     readable ? "its process had no memory for the details"
-                              : "the memory of its process could not be read",
-                     true);
+  record = what == Beacon::kStart
+               ? start_record_of(who, call.data.args[2])
+               : record_of(who, what,
+                           readable ? "its process had no memory for the details"
+                                    : "the memory of its process could not be read",
+                           true);
   report();
 }
 

@@ -44,7 +44,8 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
     if (watch && what == Beacon::kStart) watch->note_start(who);
     if (watch && !what && who.stat.started != 0) watch->note_request(who.pid);
     const bool is_attempt = records.add(record, who);
-    return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed;
+    return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
+           what == Beacon::kRefused;
   };
   std::optional<Listener> listener;
   if (listens) {
