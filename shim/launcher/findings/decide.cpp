@@ -94,27 +94,30 @@ void decide_places(Verdict& verdict) {
   for (Place& place : verdict.findings.places) decide_place(verdict, place);
 }
 
-/// "python3 (12)": the first word of the command line.
-std::string name_of(const ObservedProcess& process) {
-  return std::string(head(process.command, process.command.find(' '))) + " (" +
-         std::to_string(process.pid) + ")";
+/// Without /proc a process does not know its command, but the launcher may have seen it.
+std::string command_of(const Verdict& verdict, const ObservedProcess& process) {
+  const auto& all = verdict.tree.seen;
+  const auto seen = std::find_if(all.begin(), all.end(), [&](const TreeTruth::Seen& one) {
+    return one.pid == process.pid && one.since == process.since;
+  });
+  return seen == all.end() ? process.command : seen->command;
 }
 
 /// Adds what the records themselves say about missing attempts.
 void add_doubts(Verdict& verdict) {
   for (const ObservedProcess& process : verdict.findings.processes) {
-    if (process.last_place) {
-      verdict.tree.doubts.push_back(name_of(process) +
-                                    " asked from more places than a guard records");
-    }
-    if (is_allowed(verdict.allow, process.command)) continue;
-    for (const DriverApi asked : process.not_loaded) {
-      if (!verdict.deny.contains(asked)) continue;
-      verdict.tree.doubts.push_back(name_of(process) + " was refused NVIDIA's library for " +
-                                    std::string(name_of(asked)) +
-                                    ", because a file of cudaguard cannot be used");
-      break;
-    }
+    if (!process.last_place && process.not_loaded.empty()) continue;
+    const std::string command = command_of(verdict, process);
+    const std::string name =
+        command.substr(0, command.find(' ')) + " (" + std::to_string(process.pid) + ") ";
+    std::vector<std::string>& doubts = verdict.tree.doubts;
+    if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
+    const auto refused =
+        std::find_if(process.not_loaded.begin(), process.not_loaded.end(),
+                     [&](DriverApi asked) { return verdict.deny.contains(asked); });
+    if (refused == process.not_loaded.end() || is_allowed(verdict.allow, command)) continue;
+    doubts.push_back(name + "was refused NVIDIA's " + std::string(name_of(*refused)) +
+                     " library, because a file of cudaguard cannot be used");
   }
 }
 

@@ -64,7 +64,8 @@ class Watch {
     bool heard = false;           ///< the process has sent a start beacon
     bool inherits = false;        ///< forked from one that was heard; no execve since
     std::string due;              ///< the process's name, if it must send a start beacon
-    int looks = 0;                ///< samples of this program after the first one
+    bool has_begun = false;       ///< ld.so has ended in this program
+    std::optional<uint64_t> cpu;  ///< the CPU time at the first look that could not tell this
     bool may_be_refused = false;  ///< a seccomp filter of its own may refuse the beacon
     size_t listed = SIZE_MAX;     ///< its place in listed_
   };
@@ -82,6 +83,7 @@ class Watch {
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
   void list(Process& process, const Answer& answer, const Writer& writer, bool forked);
+  void note_loader(Process& process, const Stat& stat);
   void begin_program(Process& process, const Image& image, const FileId& file);
   bool may_be_refused(pid_t pid) const;
   bool was_heard(const Process& process) const;
