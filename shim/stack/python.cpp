@@ -267,14 +267,14 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 
 const char* read_python(const Maps& maps, Stack& to, PythonNames& room, PythonFrames& frames) {
   Names names;
-  if (!find_python(maps, names)) {
+  const bool found = find_python(maps, names);
+  const Layout* layout = found ? layout_of(names.version()) : nullptr;
+  if (layout == nullptr) {
     uint8_t unknown = PythonFrames::kUnknown;
-    frames.state.compare_exchange_strong(unknown, PythonFrames::kNoPython,
+    frames.state.compare_exchange_strong(unknown, PythonFrames::kNoFrames,
                                          std::memory_order_relaxed);
-    return kNoPython;
+    return found ? "unknown build of CPython" : kNoPython;
   }
-  const Layout* layout = layout_of(names.version());
-  if (layout == nullptr) return "unknown build of CPython";
   if (names.is_initialized() == 0) return "Python is not initialised";
   for (auto* is_finalizing : names.is_finalizing) {
     if (is_finalizing != nullptr && is_finalizing() != 0) return "Python is finalizing";
@@ -290,13 +290,13 @@ const char* read_python(const Maps& maps, Stack& to, PythonNames& room, PythonFr
 
 bool add_python(const PythonFrames& it, Hash& hash) {
   const uint8_t state = it.state.load(std::memory_order_acquire);
-  if (state == PythonFrames::kNoPython) return true;
+  if (state == PythonFrames::kNoFrames) return true;
   if (state != PythonFrames::kKnown) return false;
   if (it.is_initialized() == 0) return true;
   for (auto* is_finalizing : it.is_finalizing) {
     if (is_finalizing != nullptr && is_finalizing() != 0) return true;
   }
-  if (it.main != nullptr && it.newest() != it.main()) return false;  // sub-interpreters
+  if (it.main != nullptr && it.newest() != it.main()) return true;  // read_python() gives up, too
   const auto pointer = [](uint64_t at) {
     uint64_t value = 0;
     memcpy(&value, reinterpret_cast<const void*>(at), sizeof value);

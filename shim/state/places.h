@@ -70,7 +70,7 @@ class Places {
 struct PythonFrames {
   enum State : uint8_t {
     kUnknown,
-    kNoPython,  ///< no CPython was loaded at the last look
+    kNoFrames,  ///< at the last look no CPython was loaded, or one of an unknown build
     kBeingSet,
     kKnown,
     kMayMove,  ///< a library that a dlclose may unload, so its functions are not called
@@ -84,7 +84,7 @@ struct PythonFrames {
   uint64_t code_type = 0;
   // Offsets of members.
   uint16_t thread_frame = 0;
-  int16_t current = 0;  ///< -1: there is no such member
+  int8_t current = 0;  ///< -1: there is no such member
   uint16_t back = 0;
   uint16_t code = 0;
   uint16_t instruction = 0;

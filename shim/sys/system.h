@@ -115,10 +115,10 @@ inline long quiet_write(int fd, const void* from, size_t size) {
 class HeldSignals {
  public:
   explicit HeldSignals(bool wanted) {
-    constexpr auto bit = [](int number) { return uint64_t{1} << (number - 1); };
+    constexpr auto kBit = [](int number) { return uint64_t{1} << (number - 1); };
     constexpr uint64_t kHeld =
-        ~(bit(4 /* ILL */) | bit(5 /* TRAP */) | bit(7 /* BUS */) | bit(8 /* FPE */) |
-          bit(11 /* SEGV */) | bit(13 /* PIPE */) | bit(25 /* XFSZ */) | bit(31 /* SYS */));
+        ~(kBit(4 /* ILL */) | kBit(5 /* TRAP */) | kBit(7 /* BUS */) | kBit(8 /* FPE */) |
+          kBit(11 /* SEGV */) | kBit(13 /* PIPE */) | kBit(25 /* XFSZ */) | kBit(31 /* SYS */));
     held_ = wanted && call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, word(&kHeld), word(&before_),
                            sizeof before_) == 0;
   }

@@ -2,6 +2,7 @@
 """verify and reports name every place in the code that asks for CUDA, not only the first one of a
 process. The guard's message stays one per process and kind."""
 
+import os
 import sys
 
 from support import harness
@@ -35,6 +36,13 @@ int main(void) {
   for (int i = 0; i < 3; ++i)
     init(0);
   return 0;
+}
+"""
+RUNTIME = r"""
+#include <dlfcn.h>
+int ask(void) {
+  int (*init)(unsigned) = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+  return init(0) + 1;
 }
 """
 
@@ -89,6 +97,17 @@ class Verify(Case):
         result, _ = self.tree([program])
         self.ends(result, 1, "FAIL: 2 lines asked for CUDA")
         self.assertEqual(self.lines(), ["native.c:5", "native.c:7"], result)
+
+    def test_limit_lines_that_ask_through_one_call_of_a_runtime(self):
+        """Both lines call the runtime, which calls cuInit at one place."""
+        self.need("gcc")
+        runtime = self.compile("runtime", RUNTIME, "-shared", "-fPIC", "-ldl")
+        os.rename(runtime, self.path("libcudart.so.99"))
+        program = self.compile("user", "int ask(void);\nint main(void) {\n  ask();\n  ask();\n"
+                               "  return 0;\n}\n", "-g", "-O0", self.path("libcudart.so.99"))
+        result, _ = self.tree([program])
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA")
+        self.assertEqual(self.lines(), ["user.c:3"], result)
 
     def test_repeated_call_is_reported_once(self):
         program = self.make("loop.py", LOOP)

@@ -514,6 +514,16 @@ TEST_F(Message, Record_HasTheResultAndTheDevice) {
             std::string::npos);
 }
 
+TEST_F(Message, Record_SaysThatALoadWasRefusedOrThatPlacesFollowWithoutRecords) {
+  Attempt attempt{.api = "dlopen", .object = "libcuda.so.1", .event = EventKind::kRefused};
+  write_record(out_, {}, attempt, kMaxRecord);
+  EXPECT_NE(take().find(R"("api":"dlopen","object":"libcuda.so.1","decision":"refuse","caller")"),
+            std::string::npos);
+  attempt = {.api = "cuInit", .last_place = true};
+  write_record(out_, {}, attempt, kMaxRecord);
+  EXPECT_NE(take().find(R"("decision":"deny","last_place":true,"caller":"?")"), std::string::npos);
+}
+
 TEST_F(Message, Record_WithoutFactsIsStillJson) {
   write_record(out_, {}, {}, kMaxRecord);
   EXPECT_EQ(take(), R"({"v":1,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"uid":0,"host":"","exe":"",)"

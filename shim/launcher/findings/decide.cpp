@@ -136,7 +136,8 @@ void decide(Verdict& verdict) {
   for (const ObservedProcess& process : processes) {
     all.insert(key(process.pid, process.since));
     // An attempt comes by a beacon, too: a forked child may end before it is sampled.
-    if (!tree.by_file && process.since != 0 && (!process.policy.empty() || process.by_guard)) {
+    const bool has_started = process.since != 0 && !process.policy.empty();
+    if (!tree.by_file && (has_started || process.by_guard)) {
       heard.insert(key(process.pid, process.since));
     }
   }

@@ -68,16 +68,6 @@ bool is_same_program(const Identity& a, const Identity& b) {
   return a.pid == b.pid && a.stat.started == b.stat.started && a.stat.image == b.stat.image;
 }
 
-/// A start record. `argument` is the third argument of the beacon.
-std::string start_record_of(const Identity& who, uint64_t argument) {
-  Attempt attempt;
-  attempt.event = EventKind::kStart;
-  if (const uint64_t number = argument - 1; number <= static_cast<uint64_t>(Policy::kOff)) {
-    attempt.policy = static_cast<Policy>(number);
-  }
-  return kernel_record(who, attempt, nullptr);
-}
-
 /// A record without the details that the guard would have sent. asked_for() derives the kind of the
 /// attempt from it.
 std::string record_of(const Identity& who, Beacon what, const char* why, bool look) {
@@ -97,6 +87,15 @@ std::string record_of(const Identity& who, Beacon what, const char* why, bool lo
 }
 
 }  // namespace
+
+std::string start_record_of(const Identity& who, uint64_t argument) {
+  Attempt attempt;
+  attempt.event = EventKind::kStart;
+  if (const uint64_t number = argument - 1; number <= static_cast<uint64_t>(Policy::kOff)) {
+    attempt.policy = static_cast<Policy>(number);
+  }
+  return kernel_record(who, attempt, nullptr);
+}
 
 void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);

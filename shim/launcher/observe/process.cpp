@@ -493,7 +493,10 @@ Answer Examiner::of_file(const std::string& path) {
     answer = no("it is a static executable");
   }
   answer.starts = examined.kind == Examined::Kind::kDynamic;  // ld.so may only list
-  return answer;
+  // /proc/PID/exe is another file if the process has called execve meanwhile.
+  if (id_of(path) == id) return answer;
+  files_.erase(place);
+  return {};
 }
 
 Answer Examiner::of_environment(pid_t pid, bool loaded, bool forked) const {

@@ -53,7 +53,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Watch::Watch(const std::string& report) : listens_(report.empty()), examiner_(report) {
+Watch::Watch(const std::string& report, std::function<void()> on_look)
+    : listens_(report.empty()), examiner_(report), on_look_(std::move(on_look)) {
   const std::vector<pid_t> before = children_of(getpid());
   others_.insert(before.begin(), before.end());
   const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
@@ -116,6 +117,7 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
 
 void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   using Is = Answer::Is;
+  if (on_look_) on_look_();
   Process& process = process_of(pid, stat, now);
   const FileId file = executable_id(pid);
   if (process.judged && process.image == stat.image && process.file == file) {
@@ -174,7 +176,8 @@ void Watch::note_request(pid_t pid) noexcept {
 void Watch::note_start(const Identity& who) noexcept {
   try_to([&] {
     Process& process = process_of(who.pid, who.stat, seconds_now());
-    begin_program(process, who.stat.image, executable_id(who.pid));
+    begin_program(process, who.stat.image,
+                  who.program == FileId() ? executable_id(who.pid) : who.program);
     process.judged = process.loaded = process.heard = true;
     process.seen.guarded = true;
     if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,8 +27,9 @@ double seconds_now();
 class Watch {
  public:
   /// Construct it before the program starts. `report` is the program's CUDAGUARD_REPORT, or empty
-  /// if the guards send beacons.
-  explicit Watch(const std::string& report);
+  /// if the guards send beacons. `on_look` is called for each process
+  /// that is looked at, after its program is known and before it is judged.
+  Watch(const std::string& report, std::function<void()> on_look);
 
   /// Takes a sample if one is due. Returns the time until the next. Never throws: a program runs.
   std::chrono::milliseconds sample() noexcept;
@@ -93,6 +95,7 @@ class Watch {
   const bool listens_;  ///< the guards send beacons
   const std::optional<uint64_t> filters_ = filters_of(getpid());
   Examiner examiner_;
+  std::function<void()> on_look_;
   std::set<pid_t> others_;  ///< children that this process had before it started the program
   std::map<Key, Process> processes_;
   std::map<Writer, Expected> expected_;  ///< the processes that must write to the report
