@@ -18,15 +18,17 @@ inline const link_map* base_objects() {
   const auto count = getauxval(AT_PHNUM);
   if (headers == nullptr) return nullptr;
   ElfW(Addr) base = 0;
+  bool base_known = false;
   const ElfW(Phdr)* dynamic_header = nullptr;
   for (unsigned long i = 0; i < count; ++i) {
     if (headers[i].p_type == PT_PHDR) {
       base = reinterpret_cast<ElfW(Addr)>(headers) - headers[i].p_vaddr;
+      base_known = true;
     } else if (headers[i].p_type == PT_DYNAMIC) {
       dynamic_header = &headers[i];
     }
   }
-  if (dynamic_header == nullptr) return nullptr;
+  if (!base_known || dynamic_header == nullptr) return nullptr;
   const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(base + dynamic_header->p_vaddr);
   for (; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == DT_DEBUG && entry->d_un.d_ptr != 0) {

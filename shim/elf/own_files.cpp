@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "policy/text.h"
-#include "shim/elf/object.h"
 #include "shim/elf/own_maps.h"
 #include "shim/sys/system.h"
 
@@ -37,9 +36,9 @@ const char* OwnPath::file(std::string_view name) {
   return text_;
 }
 
-const char* own_path() {
-  const char* name = object_name(reinterpret_cast<const void*>(&own_path));
-  return name != nullptr && name[0] == '/' ? name : nullptr;
+const char* own_path(const StartObjects& start) {
+  const link_map* guard = start.guard();
+  return guard != nullptr && guard->l_name[0] == '/' ? guard->l_name : nullptr;
 }
 
 [[gnu::cold, gnu::noinline]] const char* why_unusable(const char* path) {

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "shim/elf/objects.h"
+
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Reasons why a file cannot be used: clauses, compared by address.
@@ -43,7 +45,7 @@ class OwnPath {
 };
 
 /// Returns the guard's own path as ld.so knows it if the path is absolute, otherwise null.
-const char* own_path();
+const char* own_path(const StartObjects& start);
 
 /// Returns null if the file is a complete ELF library for this machine, otherwise the reason.
 const char* why_unusable(const char* path);

@@ -89,7 +89,7 @@ void load_both() {
   const int saved_errno = errno;
   char usual[256];  // set_real_directory() handles a longer path, by system calls
   OwnPath beside(usual, sizeof usual);
-  bool known = beside.set_directory(own_path());
+  bool known = beside.set_directory(own_path(start_objects()));
   if (!known || !load_from(the, beside)) {
     const sys::Mapped<PathRoom> room;
     OwnPath real(*room, sizeof *room);
@@ -169,7 +169,7 @@ void print_missing(NullDriverKind kind) {
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
-  if (!directory.set_real_directory()) directory.set_directory(own_path());
+  if (!directory.set_real_directory()) directory.set_directory(own_path(start_objects()));
   print_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
                             directory.file(kFiles[index].file), why != nullptr ? why : kMissing);
 }

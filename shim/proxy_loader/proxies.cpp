@@ -11,7 +11,6 @@
 #include "policy/text.h"
 #include "shim/elf/caller_paths.h"
 #include "shim/elf/loader.h"
-#include "shim/elf/object.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/proxy_loader/services.h"
@@ -128,7 +127,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   OwnPath directory(*room, sizeof *room);
   struct stat status = {};
   const bool there =
-      directory.set_directory(own_path()) && sys::stat(directory.file(files.file), &status) == 0;
+      directory.set_directory(own_path(start_objects())) && sys::stat(directory.file(files.file), &status) == 0;
   if (!there) directory.set_real_directory();
   const char* path = directory.file(files.file);
   if (!there && sys::stat(path, &status) != 0) return give_up(process, files, path, kMissing);
@@ -136,10 +135,10 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
 }
 
 /// True for NVIDIA's own libraries, which must see each other as they are.
-bool is_nvidias(const void* caller) {
-  const char* name = object_name(caller);
-  if (name == nullptr) return false;
-  const std::string_view base = base_name(name);
+bool is_nvidias(const Loader& the, const void* caller) {
+  const link_map* object = object_of(the, caller);
+  if (object == nullptr) return false;
+  const std::string_view base = base_name(object->l_name);
   return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
 }
 
@@ -157,7 +156,7 @@ void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
     return handle;
   }
   const sys::Mapped<char[4352]> expanded;
-  if (!expanded || !expand_origin(name, caller, *expanded, sizeof *expanded)) return nullptr;
+  if (!expanded || !expand_origin(the, name, caller, *expanded, sizeof *expanded)) return nullptr;
   return quiet.open(*expanded, kQuietly | (mode & RTLD_NOLOAD));
 }
 
@@ -193,7 +192,7 @@ void load_proxies_early(Process& process) {
 const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, int mode,
                             const void* caller) {
   const Loader& the = loader();
-  if (!can_load(the) || is_nvidias(caller)) return name;
+  if (!can_load(the) || is_nvidias(the, caller)) return name;
   const Files& files = kFiles[static_cast<int>(kind)];
   const char* never = kind == ProxyKind::kDriver ? kNoDriver.data() : kNoNvml.data();
   Quiet quiet(the);

@@ -48,10 +48,10 @@ struct InheritedState {
   Loaded proxies[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null if no CUDA was allowed
   GlobalNames global_names;
-
-  /// The hash of the last request that went to another hook, and how often it came in a row.
-  std::atomic<uintptr_t> last_request{0};
-  std::atomic<uint32_t> rounds{0};
+  StartObjects start_objects;  ///< read by start_objects()
+  /// A request of the program that may load libraries has gone on. Set only after `process`, so
+  /// that a forked child recognises itself as one.
+  std::atomic<bool> may_have_loaded{false};
 
   StartEnvironment start;
   std::atomic<bool> listens{false};      ///< a launcher has answered a beacon of this process
@@ -71,10 +71,15 @@ struct InheritedState {
 extern constinit InheritedState
     inherited;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
-/// Returns the dynamic loader's functions. The first call finds them and takes the loader's lock.
+inline const StartObjects& start_objects() {
+  inherited.start_objects.find();
+  return inherited.start_objects;
+}
+
+/// Returns the dynamic loader's functions. The first call finds them and takes the lock of dlopen.
 inline const Loader& loader() {
   if (!inherited.loader.whole.load(std::memory_order_acquire)) [[unlikely]] {
-    find(inherited.loader);
+    find(inherited.loader, start_objects());
   }
   return inherited.loader;
 }
