@@ -5,6 +5,7 @@
 #include "shim/elf/objects.h"
 #include "shim/elf/own_symbols.h"
 #include "shim/elf/symbol_lookup.h"
+#include "shim/hook/null_drivers.h"
 
 namespace cudaguard {
 
@@ -14,20 +15,13 @@ bool leaves(const char* name, const void* policy) {
   return leaves_later_lookups(*static_cast<const Policy*>(policy), name);
 }
 
-bool is_null_driver(const link_map& object) {
-  for (const Loaded& it : inherited.null_drivers) {
-    if (it.link_map.load(std::memory_order_acquire) == &object) return true;
-  }
-  return false;
-}
-
 /// True if this object is bound to our exports, or if others would be bound to its exports without
 /// ours.
 bool needs_exports(const link_map& object, const Policy& policy) {
-  if (object.l_ld == _DYNAMIC || is_null_driver(object)) return false;
+  if (object.l_ld == _DYNAMIC) return false;
   const char* soname = elf_soname(object.l_ld, object.l_addr);
   const Library library = soname == nullptr ? Library::kOther : classify(soname).library;
-  if (library == Library::kDriver || library == Library::kNvml) return true;
+  if (library == Library::kDriver || library == Library::kNvml) return !is_null_driver(object);
   return refers_to_own_symbols(object.l_ld, object.l_addr, leaves, &policy);
 }
 

@@ -157,6 +157,8 @@ NullDriver null_driver(NullDriverKind kind) {
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
 }
 
+bool is_null_driver(const link_map& object) { return claim_of(object) != nullptr; }
+
 void need_dev_names() {
   uint8_t none = InheritedState::kNotNeeded;
   inherited.dev_names.compare_exchange_strong(none, InheritedState::kNeeded,

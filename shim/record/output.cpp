@@ -226,16 +226,11 @@ Beacon beacon_of(EventKind event, DriverApi asked) {
                                      : Beacon::kOpenCl;
 }
 
-/// Everything that loading the guard does: no system call, unless a start record is wanted. Only
-/// glibc gives a constructor these arguments; with another libc the first call reads the kernel's
-/// copy.
-[[gnu::constructor]] void on_load(int, char** words, char** variables) {
-  if (!sys::is_glibc()) return;
-  read_start_environment(inherited.start, variables);
+}  // namespace
+
+void report_start(char** words, char** variables) {
   if (inherited.start.wants_start) write_start(words, variables);
 }
-
-}  // namespace
 
 bool is_new(Process& process, const char* touched) {
   bool is_known = false;
