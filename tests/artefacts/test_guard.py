@@ -35,8 +35,9 @@ GOOD_SOURCE = NOTE + "".join(
     "void %s(void) {}\n" % name
     for name in sorted(guard_rules.EXPORTS - set(guard_rules.VERSIONS[MACHINE])))
 for export, versions in guard_rules.VERSIONS[MACHINE].items():
+    GOOD_SOURCE += "#ifndef NO_%s_0\nvoid %s(void) {}\n#endif\n" % (export, export)
     GOOD_SOURCE += "void cudaguard_%s(void) {}\n" % export
-    for number, version in enumerate(versions):
+    for number, version in enumerate(versions[1:], 1):
         GOOD_SOURCE += "#ifndef NO_%s_%d\n__asm__(\".symver cudaguard_%s,%s%s\");\n#endif\n" % (
             export, number, export, export, version)
 GOOD_SOURCE += """
