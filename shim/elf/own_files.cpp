@@ -41,6 +41,18 @@ const char* own_path(const StartObjects& start) {
   return guard != nullptr && guard->l_name[0] == '/' ? guard->l_name : nullptr;
 }
 
+bool is_own_file_there(const StartObjects& start) {
+  struct stat status = {};
+  const char* path = own_path(start);
+  if (path != nullptr && sys::stat(path, &status) == 0) return true;
+  const sys::Mapped<PathRoom> room;
+  if (!room) return true;
+  const CodePlace place =
+      place_of(reinterpret_cast<const void*>(&own_path), *room, sizeof *room - 1);
+  (*room)[place.module.size()] = '\0';
+  return !place.module.empty() && sys::stat(*room, &status) == 0;
+}
+
 [[gnu::cold, gnu::noinline]] const char* why_unusable(const char* path) {
   const sys::File file(path, O_RDONLY | O_CLOEXEC);
   if (!file.ok()) {

@@ -106,7 +106,11 @@ void load_both() {
     passing = passing || !known || it.why.load(std::memory_order_relaxed) == kPassing;
   }
   if (failed) the.dlerror();  // discards our error, which the program must not see
-  if (!passing) {
+  if (failed && !passing && !is_own_file_there(start_objects())) {
+    // A file is not missing that this process cannot see. It is named when the program asks for it.
+    for (Loaded& it : inherited.null_drivers) it.why.store(kUnreachable, std::memory_order_release);
+    inherited.null_drivers_tried.store(true, std::memory_order_release);
+  } else if (!passing) {
     inherited.null_drivers_tried.store(true, std::memory_order_release);
     // Printed at once, because the program may be linked to the driver, or load a library that is.
     if (inherited.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
@@ -173,7 +177,8 @@ void print_missing(NullDriverKind kind) {
   OwnPath directory(*room, sizeof *room);
   if (!directory.set_real_directory()) directory.set_directory(own_path(start_objects()));
   print_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                            directory.file(kFiles[index].file), why != nullptr ? why : kMissing);
+                            directory.file(kFiles[index].file),
+                            why != nullptr ? why : kUnreachable);
 }
 
 }  // namespace cudaguard

@@ -354,7 +354,9 @@ void print_no_opencl(Process& process, const void* caller) {
 }
 
 /// True if a file of ours stays unusable until it is installed again.
-static bool is_permanent(const char* why) { return why != kPassing && why != kNotOurs; }
+static bool is_permanent(const char* why) {
+  return why != kPassing && why != kNotOurs && why != kUnreachable;
+}
 
 // A musl program cannot load these files although they exist, so nothing is printed.
 
