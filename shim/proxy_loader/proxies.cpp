@@ -108,6 +108,9 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
       const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
   const char* why = prepare != nullptr ? prepare(&kServices) : "";
   if (why == nullptr) {
+    // From now on the program gets handles of the proxy. However often it closes them, the proxy
+    // must stay, because the guard and the driver refer to it.
+    quiet.open(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     result.link_map.store(map, std::memory_order_relaxed);
     result.path.store(map->l_name, std::memory_order_release);
     return;
@@ -126,11 +129,14 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
   struct stat status = {};
-  const bool there =
-      directory.set_directory(own_path(start_objects())) && sys::stat(directory.file(files.file), &status) == 0;
+  const bool there = directory.set_directory(own_path(start_objects())) &&
+                     sys::stat(directory.file(files.file), &status) == 0;
   if (!there) directory.set_real_directory();
   const char* path = directory.file(files.file);
-  if (!there && sys::stat(path, &status) != 0) return give_up(process, files, path, kMissing);
+  if (!there && sys::stat(path, &status) != 0) {
+    const bool missing = is_own_file_there(start_objects());
+    return give_up(process, files, path, missing ? kMissing : kUnreachable);
+  }
   load(process, files, path, quiet, inherited.proxies[static_cast<int>(kind)]);
 }
 
