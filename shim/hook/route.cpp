@@ -57,7 +57,7 @@ bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
   return !requested.load(std::memory_order_relaxed) && !is_needed(request.library);
 }
 
-/// Returns the name to give to ld.so, or null if FORCE_CPU has just begun to apply.
+/// Returns the name to give to ld.so, or kNotLoaded, or null if FORCE_CPU has just begun to apply.
 const char* act(Process& here, const LibraryRequest& request, const char* name, int mode,
                 const void* caller) {
   const Policy policy = here.policy();
@@ -69,7 +69,11 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
     case Action::kProxy:
       return name_with_proxy(here, driver ? ProxyKind::kDriver : ProxyKind::kNvml, name, mode,
                              caller);
-    case Action::kRefuse:  // a row of kRefusedLibraries
+    case Action::kRefuse:               // a row of kRefusedLibraries
+      if ((mode & RTLD_NOLOAD) != 0) {  // loads nothing, so it is no attempt
+        const bool is_ours = request.refused->asked == DriverApi::kOpenCl && null_drivers_tried();
+        return is_ours ? kNotLoaded : name;  // ld.so may know a null driver by this name
+      }
       if (policy == Policy::kForceCpu) {
         // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above
         record_attempt(here, request.refused->name().data(), name, caller);
@@ -129,8 +133,8 @@ bool loads_nothing(const char* name, int mode, const void* caller) {
 
 /// True if the request loads no library and we must not load one either: ld.so would take a lock
 /// that this child may have inherited locked, and the program's own request does not take.
-bool must_load_nothing(Process& here, const LibraryRequest& request, const char* name, int mode,
-                       const void* caller) {
+[[gnu::noinline]] bool must_load_nothing(Process& here, const LibraryRequest& request,
+                                         const char* name, int mode, const void* caller) {
   return (request.library == Library::kOther || request.library == Library::kLibc) &&
          may_inherit_locks(here) && loads_nothing(name, mode, caller);
 }
