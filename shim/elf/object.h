@@ -24,18 +24,25 @@ inline Extent code_of(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
           reinterpret_cast<ElfW(Addr)>(dynamic)};
 }
 
-// Returns the range that ld.so makes read-only after binding (PT_GNU_RELRO), empty if there is
-// none. The file must begin at its address 0, as every linker lays out a shared library.
-inline Extent relro_of(const link_map& library) {
+// Returns the first program header that `wanted` accepts, or null. The file must begin at its
+// address 0, as every linker lays out a shared library.
+template <typename Wanted>
+    const ElfW(Phdr) * find_segment(const link_map& library, const Wanted& wanted) {
   const auto* file = reinterpret_cast<const ElfW(Ehdr)*>(library.l_addr);
-  if (file == nullptr) return {};
+  if (file == nullptr) return nullptr;
   const auto* segment = reinterpret_cast<const ElfW(Phdr)*>(library.l_addr + file->e_phoff);
-  for (const auto* end = segment + file->e_phnum; segment != end; ++segment) {
-    if (segment->p_type != PT_GNU_RELRO) continue;
-    const ElfW(Addr) from = library.l_addr + segment->p_vaddr;
-    return {from, from + segment->p_memsz};
-  }
-  return {};
+  const auto* end = segment + file->e_phnum;
+  while (segment != end && !wanted(*segment)) ++segment;
+  return segment != end ? segment : nullptr;
+}
+
+// Returns the range that ld.so makes read-only after binding, empty if there is none.
+inline Extent relro_of(const link_map& library) {
+  const auto* relro = find_segment(
+      library, [](const ElfW(Phdr) & segment) { return segment.p_type == PT_GNU_RELRO; });
+  if (relro == nullptr) return {};
+  const ElfW(Addr) from = library.l_addr + relro->p_vaddr;
+  return {from, from + relro->p_memsz};
 }
 
 }  // namespace cudaguard

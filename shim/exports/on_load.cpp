@@ -1,31 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the guard does when it is loaded.
 #include "policy/library.h"
+#include "shim/elf/object.h"
+#include "shim/elf/own_symbols.h"
 #include "shim/hook/null_drivers.h"
 #include "shim/proxy_loader/proxies.h"
 #include "shim/record/output.h"
 #include "shim/state/process.h"
+#include "shim/sys/memory.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
 namespace {
 
-/// True if the program was started with NVIDIA's driver or NVML, because it is linked to it or to a
-/// library that is. A null driver that the launcher preloads does not count.
-bool is_linked_to_driver() {
-  return start_objects().visit([](const link_map& object) {
-    const Library library = classify(object.l_name).library;
-    return (library == Library::kDriver || library == Library::kNvml) &&
-           !is_null_driver(object);
+/// True for NVIDIA's driver or NVML. A null driver that the launcher preloads does not count.
+bool is_driver(const link_map& object) {
+  const Library library = classify(object.l_name).library;
+  return (library == Library::kDriver || library == Library::kNvml) && !is_null_driver(object);
+}
+
+/// Nothing in NVIDIA's libraries touches a device before one of these functions was called.
+constexpr const char* kFirstCalls[] = {"cuInit",   "cuGetProcAddress", "cuGetProcAddress_v2",
+                                       "nvmlInit", "nvmlInit_v2",      "nvmlInitWithFlags"};
+
+/// Lets a name in the library's symbol table lead to our function. All other names stay, so that
+/// ld.so can bind each of them. Does nothing if the kernel does not allow the write.
+void redirect(const link_map& library, const char* name) {
+  const ElfW(Sym)* symbol =
+      elf_detail::find(elf_detail::read_tables(library.l_ld, library.l_addr), name);
+  const void* ours = elf_symbol(_DYNAMIC, own_base(), name);
+  if (symbol == nullptr || ours == nullptr) return;
+  const auto at = reinterpret_cast<ElfW(Addr)>(symbol) - library.l_addr;
+  const auto* segment = find_segment(library, [=](const ElfW(Phdr) & it) {
+    return it.p_type == PT_LOAD && at - it.p_vaddr < it.p_memsz;
+  });
+  if (segment == nullptr) return;
+  const int protection = PROT_READ | ((segment->p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
+                         ((segment->p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+  const ElfW(Addr) value = reinterpret_cast<ElfW(Addr)>(ours) - library.l_addr;
+  overwrite(&symbol->st_value, &value, sizeof value, protection);
+}
+
+/// Under FORCE_CPU, a look-up in a handle finds our functions even in NVIDIA's own library. ld.so
+/// has mapped that library before we could act, and nothing has initialised it. The other objects
+/// of the start that need it are bound to our exports.
+void redirect_first_calls() {
+  start_objects().visit([](const link_map& object) {
+    if (!is_driver(object)) return false;
+    for (const char* name : kFirstCalls) redirect(object, name);
+    return false;
   });
 }
 
-/// Loads what such a program may need in a forked child, where ld.so may not be able to load a
-/// library. Other programs need nothing of ours before a request that loads a library anyway.
+/// Serves a program that was started with NVIDIA's driver or NVML, because it is linked to it or to
+/// a library that is. Loads what it may need in a forked child, where ld.so may not be able to load
+/// a library. Other programs need nothing of ours before a request that loads a library anyway.
 [[gnu::cold, gnu::noinline]] void prepare_linked_program() {
   Process& here = process();
   if (allows_cuda(here.policy())) load_proxies_early(here);
-  if (here.policy() == Policy::kForceCpu) null_driver(NullDriverKind::kDriver);
+  if (here.policy() != Policy::kForceCpu) return;
+  null_driver(NullDriverKind::kDriver);
+  redirect_first_calls();
 }
 
 /// Makes no system call, unless a start record is wanted or the program is linked to the driver.
@@ -35,7 +70,7 @@ bool is_linked_to_driver() {
   if (!sys::is_glibc()) return;
   read_start_environment(inherited.start, variables);
   report_start(words, variables);
-  if (is_linked_to_driver()) prepare_linked_program();
+  if (start_objects().visit(is_driver)) prepare_linked_program();
 }
 
 }  // namespace

@@ -123,7 +123,8 @@ bool may_inherit_locks(Process& process) {
 
 LaterObjects later_objects() {
   if (!inherited.may_have_loaded.load(std::memory_order_acquire)) return LaterObjects::kNone;
-  return process().forked.load(std::memory_order_relaxed) ? LaterObjects::kFree : LaterObjects::kLocked;
+  return process().forked.load(std::memory_order_relaxed) ? LaterObjects::kFree
+                                                          : LaterObjects::kLocked;
 }
 
 bool privileged() {
