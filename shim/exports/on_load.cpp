@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the guard does when it is loaded.
+#include <string_view>
+
 #include "policy/library.h"
 #include "shim/elf/object.h"
 #include "shim/elf/own_symbols.h"
@@ -56,6 +58,18 @@ void redirect_first_calls() {
 /// a library that is. Loads what it may need in a forked child, where ld.so may not be able to load
 /// a library. Other programs need nothing of ours before a request that loads a library anyway.
 [[gnu::cold, gnu::noinline]] void prepare_linked_program() {
+  // Another copy of the guard that comes first serves the program. The launcher preloads the
+  // proxies into a program that it starts, so nothing is left to load.
+  const ElfW(Dyn)* first_guard = nullptr;
+  bool has_proxies = false;
+  start_objects().visit([&](const link_map& object) {
+    const char* soname = elf_soname(object.l_ld, object.l_addr);
+    const std::string_view name = soname != nullptr ? soname : "";
+    if (name == "libcudaguard.so" && first_guard == nullptr) first_guard = object.l_ld;
+    has_proxies = has_proxies || name.starts_with("libcudaguard-");
+    return false;
+  });
+  if (first_guard != _DYNAMIC || has_proxies) return;
   Process& here = process();
   if (allows_cuda(here.policy())) load_proxies_early(here);
   if (here.policy() != Policy::kForceCpu) return;
