@@ -71,6 +71,7 @@ void find(Loader& it, const StartObjects& start) {
   if (it.dlsym != nullptr) {
     it.next_dlopen.take(ask_next(it.dlsym, "dlopen"));
     it.next_dlmopen.take(ask_next(it.dlsym, "dlmopen"));
+    it.next_dlclose.take(ask_next(it.dlsym, "dlclose"));
   }
   if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
       it.dlerror != nullptr) {

@@ -38,6 +38,7 @@ struct Loader {
   /// (glibc < 2.34, a weak caller, libdl.so.2 not loaded).
   Found<Open> next_dlopen;
   Found<OpenIn> next_dlmopen;
+  Found<int (*)(void*)> next_dlclose;
   /// libc's own.
   Found<Open> dlopen;
   Found<OpenIn> dlmopen;

@@ -47,14 +47,25 @@ bool is_needed(Library library) {
 }
 
 /// True for an RTLD_NOLOAD request if the program itself has not loaded this library. Libraries
-/// that we have loaded in its place or for a proxy do not count. The function remembers every
-/// request that loads the library.
+/// that we have loaded in its place or for a proxy do not count.
 bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
   const bool driver = request.library == Library::kDriver;
-  if (!driver && request.library != Library::kNvml) return false;
-  std::atomic<bool>& requested = inherited.requested[driver ? 0 : 1];
-  if ((mode & RTLD_NOLOAD) == 0) requested.store(true, std::memory_order_relaxed);
-  return !requested.load(std::memory_order_relaxed) && !is_needed(request.library);
+  return (mode & RTLD_NOLOAD) != 0 && (driver || request.library == Library::kNvml) &&
+         inherited.handles[driver ? 0 : 1].load(std::memory_order_relaxed) == 0 &&
+         !is_needed(request.library);
+}
+
+/// Counts the handle that ld.so is about to give for one of our libraries.
+void count_handle(const char* path, int mode) {
+  if ((mode & (RTLD_LAZY | RTLD_NOW)) == 0) return;  // ld.so refuses the request
+  for (int which = 0; which < 2; ++which) {
+    if (path == nullptr || (path != inherited.null_drivers[which].path.load() &&
+                            path != inherited.proxies[which].path.load())) {
+      continue;
+    }
+    inherited.had_handle[which].store(true, std::memory_order_relaxed);
+    inherited.handles[which].fetch_add(1, std::memory_order_relaxed);
+  }
 }
 
 /// Returns the name to give to ld.so, or kNotLoaded, or null if FORCE_CPU has just begun to apply.
@@ -153,7 +164,10 @@ bool loads_nothing(const char* name, int mode, const void* caller) {
       return name;
     }
   }
-  if (is_loaded_for_us_alone(request, mode)) return kNotLoaded;
+  if (is_loaded_for_us_alone(request, mode)) {
+    // Before the null drivers are loaded, ld.so knows no library of that name either.
+    return policy == Policy::kForceCpu && !null_drivers_tried() ? name : kNotLoaded;
+  }
   const bool tried = policy == Policy::kForceCpu
                          ? null_drivers_tried()
                          : here.proxies_looked.load(std::memory_order_relaxed);
@@ -209,6 +223,7 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
     return {name, reinterpret_cast<const void*>(inherited.loader.dlopen.get())};
   }
   name = choose_name(name, mode, caller);
+  count_handle(name, mode);
   const Loader& the = loader();
   return route(the, name, reinterpret_cast<const void*>(the.next_dlopen.get()));
 }
@@ -227,6 +242,7 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
                                                      int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   name = choose_name(name, mode, caller);
+  count_handle(name, mode);
   const Loader& the = loader();
   return route(the, name, reinterpret_cast<const void*>(the.dlopen.get()));
 }

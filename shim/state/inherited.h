@@ -43,8 +43,10 @@ struct InheritedState {
   enum DevNames : uint8_t { kNotNeeded, kNeeded, kClaimed };
   std::atomic<uint8_t> dev_names{kNotNeeded};
   std::atomic<bool> left_later_lookups{false};  ///< tried (hook/later_lookups.h)
-  /// The program has requested the driver, or NVML, otherwise than by RTLD_NOLOAD.
-  std::atomic<bool> requested[2]{};
+  /// How many handles the program has of our libraries for the driver and for NVML, and whether it
+  /// has ever had one. ld.so does not count for a library that always stays loaded.
+  std::atomic<uint32_t> handles[2]{};
+  std::atomic<bool> had_handle[2]{};
   Loaded proxies[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null if no CUDA was allowed
   GlobalNames global_names;

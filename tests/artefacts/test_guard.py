@@ -58,7 +58,7 @@ MUTANTS = [
      "void* dlvsym(void*, const char*, const char*); void* volatile p = dlvsym;", [], []),
     (guard_rules.no_libdl_import, "int dladdr(void*, void*); void* volatile p = dladdr;", [], []),
     (guard_rules.glibc_floor,
-     "void late(void) __asm__(\"dlclose\"); __asm__(\".symver dlclose,dlclose@GLIBC_2.34\");"
+     "void late(void) __asm__(\"dlerror\"); __asm__(\".symver dlerror,dlerror@GLIBC_2.34\");"
      "void* volatile p = late;", [], []),
     (guard_rules.exports, "void cuLaunch(void) {}", [], []),
     (guard_rules.exports, "int cudaguard_state = 1;", [], []),

@@ -14,7 +14,7 @@ from support import elf_facts, harness
 # The guard exports as few names as possible, because a library crashes if it has a variable with
 # the name of an export.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
-    "dlopen", "dlmopen", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_watch",
+    "dlopen", "dlmopen", "dlclose", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_watch",
     "cudaguard_services_v1",
 }  # fmt: skip
 # An import is bound to the definition without a version. dlvsym finds only the others.

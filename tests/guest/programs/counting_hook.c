@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A preloaded library that hooks dlopen and dlmopen, counts the calls and prints the numbers at the
 // end. CG_FIND says how it finds the next function at each call: "next" (dlsym), "version-next" or
-// "version-default" (dlvsym). TAIL: it jumps to that function and leaves its caller's return address.
+// "version-default" (dlvsym). TAIL: it jumps to that function and leaves its caller's return
+// address.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

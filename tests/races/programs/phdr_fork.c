@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// phdr_fork HOW FORKS SECONDS [STEP...] -- STEP...: does the first steps. Other threads are inside dl_iterate_phdr when
-// it forks. Each child does the steps after "--", and is killed after SECONDS. HOW is
-// "block": a thread stays in its callback, so that every child inherits ld.so's lock locked;
+// phdr_fork HOW FORKS SECONDS [STEP...] -- STEP...: does the first steps. Other threads are inside
+// dl_iterate_phdr when it forks. Each child does the steps after "--", and is killed after SECONDS.
+// HOW is "block": a thread stays in its callback, so that every child inherits ld.so's lock locked;
 // "storm": two threads call dl_iterate_phdr all the time; "none". Prints "ok N hung N other N".
 #include <dlfcn.h>
 #include <link.h>
