@@ -121,10 +121,18 @@ bool may_inherit_locks(Process& process) {
   return process.forked.load(std::memory_order_relaxed);
 }
 
-LaterObjects later_objects() {
-  if (!inherited.may_have_loaded.load(std::memory_order_acquire)) return LaterObjects::kNone;
+static LaterObjects walk_later_objects() {
   return process().forked.load(std::memory_order_relaxed) ? LaterObjects::kFree
                                                           : LaterObjects::kLocked;
+}
+
+LaterObjects later_objects() {
+  return inherited.may_have_loaded.load(std::memory_order_acquire) ? walk_later_objects()
+                                                                   : LaterObjects::kNone;
+}
+
+LaterObjects later_objects(const void* code) {
+  return start_objects().holder(code) == nullptr ? walk_later_objects() : later_objects();
 }
 
 bool privileged() {

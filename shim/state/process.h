@@ -124,6 +124,9 @@ bool may_inherit_locks(Process& process);
 
 /// Returns how to walk the objects that were loaded after the start.
 LaterObjects later_objects();
+/// The same for a search that begins at this code, which may be in a library that was loaded by a
+/// request that we have not seen.
+LaterObjects later_objects(const void* code);
 
 /// Returns the configuration of the environment at the start. `forked`: as in Environment.
 Config read_config(bool forked);
