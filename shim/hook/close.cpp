@@ -39,11 +39,7 @@ bool take_handle(int which) {
   return the.dlclose(&closed.map);
 }
 
-}  // namespace
-}  // namespace cudaguard
-
-extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
-  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+[[gnu::noinline]] int close_library(void* handle) {
   const Loader& the = loader();
   const int which = which_is(handle);
   if (which >= 0 && !take_handle(which) &&
@@ -51,4 +47,18 @@ extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
     return fail_to_close(the, handle);
   }
   return the.next_dlclose != nullptr ? the.next_dlclose(handle) : -1;
+}
+
+}  // namespace
+}  // namespace cudaguard
+
+extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  auto* const next = inherited.loader.next_dlclose.get();
+  // Programs that have no handle of ours open and close libraries in loops, too.
+  if (next != nullptr && !inherited.had_handle[0].load(std::memory_order_relaxed) &&
+      !inherited.had_handle[1].load(std::memory_order_relaxed)) [[likely]] {
+    return next(handle);
+  }
+  return close_library(handle);
 }
