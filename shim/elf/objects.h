@@ -98,7 +98,7 @@ bool visit_objects(const StartObjects& start, LaterObjects later, const Visit& v
     const Visit* visit;
     bool found = false;
   } walk = {start.first(), &visit};
-  constexpr auto all = [](void* data) {
+  const auto all = [](void* data) {
     auto& it = *static_cast<Walk*>(data);
     for (const link_map* at = it.first; at != nullptr && !it.found; at = at->l_next) {
       it.found = (*it.visit)(*at);
