@@ -233,16 +233,11 @@ Beacon beacon_of(EventKind event, DriverApi asked) {
                                      : Beacon::kOpenCl;
 }
 
-/// Everything that loading the guard does: no system call, unless a start record is wanted. Only
-/// glibc gives a constructor these arguments; with another libc the first call reads the kernel's
-/// copy.
-[[gnu::constructor]] void on_load(int, char** words, char** variables) {
-  if (!sys::is_glibc()) return;
-  read_start_environment(inherited.start, variables);
+}  // namespace
+
+void report_start(char** words, char** variables) {
   if (inherited.start.wants_start) write_start(words, variables);
 }
-
-}  // namespace
 
 bool is_new(Process& process, const char* touched) {
   bool is_known = false;
@@ -375,7 +370,9 @@ void print_no_opencl(Process& process, const void* caller) {
 }
 
 /// True if a file of ours stays unusable until it is installed again.
-static bool is_permanent(const char* why) { return why != kPassing && why != kNotOurs; }
+static bool is_permanent(const char* why) {
+  return why != kPassing && why != kNotOurs && why != kUnreachable;
+}
 
 // A musl program cannot load these files although they exist, so nothing is printed.
 

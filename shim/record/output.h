@@ -20,6 +20,10 @@ struct Output {
   bool heard = false;              ///< a launcher has answered the announcement
 };
 
+/// Writes the start record if one is wanted. The arguments are those of a constructor, and the
+/// variables are read already.
+void report_start(char** words, char** variables);
+
 /// Adds the name to the list of recorded attempts. Returns false if the list has this name already,
 /// perhaps at another address (a null driver in another namespace).
 bool is_new(Process& process, const char* touched);

@@ -32,6 +32,10 @@ struct LateWrite {
 
 struct Process {
   bool ready = false;  ///< false in a forked child
+  /// From a process whose other threads may have held a lock. Found out by may_inherit_locks(),
+  /// or at once if the other process had such a state.
+  std::atomic<bool> forked{false};
+  std::atomic<bool> fork_known{false};
   /// Nothing is left to do before a dlopen goes on: FORCE_CPU applies, the null drivers were tried,
   /// the loader is known, and no other hook comes next. Never set with only_pid.
   std::atomic<bool> steady{false};
@@ -124,6 +128,16 @@ inline Process& process() {
   }
   return detail::make_process(known);
 }
+
+/// True if this process was forked, and by a process that had more than one thread: it may have
+/// inherited a lock locked, and nobody will unlock it.
+bool may_inherit_locks(Process& process);
+
+/// Returns how to walk the objects that were loaded after the start.
+LaterObjects later_objects();
+/// The same for a search that begins at this code, which may be in a library that was loaded by a
+/// request that we have not seen.
+LaterObjects later_objects(const void* code);
 
 /// Returns the configuration of the environment at the start. `forked`: as in Environment.
 Config read_config(bool forked);
