@@ -21,20 +21,24 @@ struct Layout {
   uint8_t name;
   uint8_t ascii;    ///< sizeof(PyASCIIObject)
   uint8_t compact;  ///< sizeof(PyCompactUnicodeObject)
+  uint8_t object;   ///< of a frame: its PyFrameObject; 0 if it is one
+  uint8_t line;     ///< PyFrameObject: f_lineno
+  uint8_t trace;    ///< PyFrameObject: f_trace, without which f_lineno does not count; 0: it does
 };
 constexpr uint8_t kFirst = 6;
 constexpr Layout kLayouts[] = {
-    {24, -1, 24, 32, 120, 0, 96, 104, 48, 72},   // 3.6
-    {24, -1, 24, 32, 104, 0, 96, 104, 48, 72},   // 3.7
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72},  // 3.8
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72},  // 3.9
-    {24, -1, 24, 32, 96, 0, 104, 112, 48, 72},   // 3.10
-    {56, 8, 48, 32, 56, 184, 112, 120, 48, 72},  // 3.11
-    {56, 0, 8, 0, 56, 192, 112, 120, 40, 56},    // 3.12
-    {72, -1, 8, 0, 56, 200, 112, 120, 40, 56},   // 3.13
-    {72, -1, 8, 0, 56, 208, 112, 120, 40, 56},   // 3.14
+    {24, -1, 24, 32, 120, 0, 96, 104, 48, 72, 0, 124, 80},   // 3.6
+    {24, -1, 24, 32, 104, 0, 96, 104, 48, 72, 0, 108, 80},   // 3.7
+    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80},  // 3.8
+    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80},  // 3.9
+    {24, -1, 24, 32, 96, 0, 104, 112, 48, 72, 0, 100, 0},    // 3.10
+    {56, 8, 48, 32, 56, 184, 112, 120, 48, 72, 40, 40, 0},   // 3.11
+    {56, 0, 8, 0, 56, 192, 112, 120, 40, 56, 48, 40, 0},     // 3.12
+    {72, -1, 8, 0, 56, 200, 112, 120, 40, 56, 48, 40, 0},    // 3.13
+    {72, -1, 8, 0, 56, 208, 112, 120, 40, 56, 48, 40, 0},    // 3.14
 };
 constexpr uint64_t kType = 8;     // PyObject.ob_type
+constexpr uint64_t kFrame = 24;   // PyFrameObject.f_frame, from 3.11 on
 constexpr uint64_t kFlags = 168;  // PyTypeObject.tp_flags
 constexpr uint64_t kIsText = uint64_t{1} << 28;
 constexpr unsigned kLength = 16;
@@ -105,8 +109,8 @@ const Layout* layout_of(std::string_view version) {
 
 class Reader {
  public:
-  Reader(const Maps& maps, const Names& names, const Layout& layout, PythonNames& room)
-      : maps_(maps), names_(names), layout_(layout), room_(room) {}
+  Reader(const Maps& maps, const Names& names, const Layout& layout, PythonRoom& room)
+      : maps_(maps), names_(names), layout_(layout), room_(room.names), owners_(room.owners) {}
 
   const char* walk(uint64_t thread, Stack& to);
 
@@ -116,13 +120,17 @@ class Reader {
     return maps_.read(at, value) ? value : 0;
   }
   std::string_view text(uint64_t object);
+  uint64_t code_of(uint64_t frame) const;
+  bool find_script(uint64_t frame);
   bool read(uint64_t frame, uint64_t code, PythonFrame& row);
+  unsigned own_line(uint64_t frame) const;
   unsigned line(uint64_t frame, uint64_t code) const;
 
   const Maps& maps_;
   const Names& names_;
   const Layout& layout_;
-  PythonNames& room_;
+  char (&room_)[sizeof PythonRoom::names];
+  Owners owners_;
   size_t used_ = 0;
   bool cut_ = false;
 };
@@ -157,7 +165,19 @@ std::string_view Reader::text(uint64_t object) {
   return {start, static_cast<size_t>(room_ + used_ - start)};
 }
 
+/// Returns f_lineno if it counts, otherwise 0. A trace function sets it, and Nuitka's code, whose
+/// frames have no instruction pointer.
+unsigned Reader::own_line(uint64_t frame) const {
+  const uint64_t object = layout_.object == 0 ? frame : pointer(frame + layout_.object);
+  if (object == 0 || (layout_.object != 0 && pointer(object + kFrame) != frame)) return 0;
+  if (layout_.trace != 0 && pointer(object + layout_.trace) == 0) return 0;
+  int32_t line = 0;
+  maps_.read(object + layout_.line, line);
+  return line > 0 ? static_cast<unsigned>(line) : 0;
+}
+
 unsigned Reader::line(uint64_t frame, uint64_t code) const {
+  if (const unsigned line = own_line(frame); line != 0) return line;
   int64_t at = 0;
   if (layout_.bytecode != 0) {
     at = static_cast<int64_t>(pointer(frame + layout_.instruction) - code - layout_.bytecode);
@@ -182,21 +202,58 @@ bool Reader::read(uint64_t frame, uint64_t code, PythonFrame& row) {
   return true;
 }
 
+/// Returns the code object of a frame; 0 for a frame of the interpreter itself.
+uint64_t Reader::code_of(uint64_t frame) const {
+  const uint64_t code = pointer(frame + layout_.code) & ~uint64_t{3};  // 3.14 tags the pointer
+  return pointer(code + kType) == names_.code_type ? code : 0;
+}
+
+/// Finds the program's own file, which is that of the outermost frame. Returns true if the program
+/// is `python -c`.
+bool Reader::find_script(uint64_t frame) {
+  constexpr unsigned kOutermost = 16;
+  uint64_t codes[kOutermost] = {};
+  unsigned count = 0;
+  for (int depth = 0; frame != 0 && depth < kDeepest; ++depth) {
+    if (const uint64_t code = code_of(frame); code != 0) codes[count++ % kOutermost] = code;
+    frame = pointer(frame + layout_.back);
+  }
+  for (unsigned i = 1; i <= kOutermost && i <= count; ++i) {
+    const size_t used = used_;
+    const uint64_t code = codes[(count - i) % kOutermost];
+    const std::string_view file = text(pointer(code + layout_.file));
+    const std::string_view function = text(pointer(code + layout_.name));
+    if (file == "<string>" && function == "<module>") {
+      used_ = used;
+      if (count == i || i == kOutermost) return true;
+      const uint64_t inner = codes[(count - i - 1) % kOutermost];
+      const bool is_child =
+          starts_child(text(pointer(inner + layout_.file)), text(pointer(inner + layout_.name)));
+      used_ = used;
+      return !is_child;
+    }
+    const bool is_users = whose_code(file, function, false) != Whose::kPythons;
+    if (is_users && owners_.set_script(file)) return false;
+    used_ = used;
+  }
+  return false;
+}
+
 const char* Reader::walk(uint64_t thread, Stack& to) {
   uint64_t frame = pointer(thread + layout_.thread_frame);
   if (layout_.current >= 0) frame = pointer(frame + static_cast<uint64_t>(layout_.current));
   to.shown = Stack::kMostPython;
   FrameChoice choice;
+  const bool is_command = find_script(frame);
   size_t last = 0;
   // The frame that the message names, if it is further out than there is room for.
   uint64_t far_frame = 0;
   uint64_t far_code = 0;
   for (int depth = 0; frame != 0 && depth < kDeepest; ++depth) {
-    const uint64_t code = pointer(frame + layout_.code) & ~uint64_t{3};  // 3.14 tags the pointer
     const uint64_t here = frame;
+    const uint64_t code = code_of(frame);
     frame = pointer(frame + layout_.back);
-    // Frames of the interpreter itself have no code object.
-    if (pointer(code + kType) != names_.code_type) continue;
+    if (code == 0) continue;
     const bool full = to.python_count == Stack::kMostPython;
     if (full && choice.is_final()) {
       to.python_cut = true;
@@ -207,7 +264,11 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     const bool shown = read(here, code, row);
     if (full) used_ = used;
     if (!shown) continue;
-    const bool chosen = choice.takes(row.file, row.function);
+    Whose whose = Whose::kPythons;  // This does not matter once the choice is final.
+    if (!choice.is_final()) {
+      whose = owners_.whose(row.file, whose_code(row.file, row.function, is_command));
+    }
+    const bool chosen = choice.takes(whose, row.file, row.function);
     if (full) {
       to.python_cut = true;
       if (!chosen) continue;
@@ -230,7 +291,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 
 }  // namespace
 
-const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
+const char* read_python(const Maps& maps, Stack& to, PythonRoom& room) {
   Names names;
   if (!find_python(maps, names)) return kNoPython;
   const Layout* layout = layout_of(names.version());

@@ -8,13 +8,17 @@
 
 #include "policy/message.h"
 #include "shim/stack/maps.h"
+#include "shim/stack/owners.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Room for file and function names.
-using PythonNames = char[32768];
+/// In zeroed pages.
+struct PythonRoom {
+  char names[32768];  ///< of files and functions
+  Owners::Room owners;
+};
 
 /// Returns null, or why there are no Python frames.
-const char* read_python(const Maps& maps, Stack& to, PythonNames& names);
+const char* read_python(const Maps& maps, Stack& to, PythonRoom& room);
 
 }  // namespace cudaguard
