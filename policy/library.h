@@ -26,6 +26,11 @@ constexpr const char* name_of(DriverApi api) {
   return api == DriverApi::kCuda ? "CUDA" : api == DriverApi::kNvml ? "NVML" : "OpenCL";
 }
 
+/// The same as a word in records and in JSON documents.
+constexpr const char* word_of(DriverApi api) {
+  return api == DriverApi::kCuda ? "cuda" : api == DriverApi::kNvml ? "nvml" : "opencl";
+}
+
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
   /// The name for ld.so instead, a C string. It cannot exist, so the error is ld.so's own.

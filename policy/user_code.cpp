@@ -124,6 +124,15 @@ bool is_kernel_cell(std::string_view file) {
   return !rest.empty() && is_digit(rest.front());
 }
 
+std::string_view in_packages(std::string_view file) {
+  std::string_view rest = file;
+  for (size_t at = 0; (at = find_any(rest, kPackageDirectories)) != kNowhere;) {
+    rest = tail(rest, at);
+    rest = tail(rest, begins(rest, kPackageDirectories) - 1);  // Its slash may begin the next.
+  }
+  return rest.size() == file.size() ? std::string_view() : tail(rest, 1);
+}
+
 CodeLine code_line(std::string_view file, unsigned line) {
   constexpr std::string_view kCell = "<ipython-input-";
   if (file.starts_with(kCell)) {
@@ -131,12 +140,8 @@ CodeLine code_line(std::string_view file, unsigned line) {
     return {"notebook cell ", head(cell, cell.find('-')), ", line ", line};
   }
   if (is_kernel_cell(file)) return {"notebook cell", {}, ", line ", line};
-  std::string_view rest = file;
-  for (size_t at = 0; (at = find_any(rest, kPackageDirectories)) != kNowhere;) {
-    rest = tail(rest, at);
-    rest = tail(rest, begins(rest, kPackageDirectories));
-  }
-  return {"", rest.size() == file.size() ? base_name(file) : rest, ":", line};
+  const std::string_view rest = in_packages(file);
+  return {"", rest.data() == nullptr ? base_name(file) : rest, ":", line};
 }
 
 bool passes_calls_on(std::string_view module) {

@@ -61,6 +61,10 @@ struct CodeLine {
 };
 CodeLine code_line(std::string_view file, unsigned line);
 
+/// Returns the path of a package's file after the directory of packages; null data if it is in
+/// none.
+std::string_view in_packages(std::string_view file);
+
 /// True for a cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
 bool is_kernel_cell(std::string_view file);
 

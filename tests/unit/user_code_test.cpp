@@ -148,6 +148,7 @@ TEST(CodeLine, NamesTheFile) {
        {std::pair{"/home/u/ppo.py", "ppo.py:3"}, std::pair{"<string>", "<string>:3"},
         std::pair{"/x/site-packages/torch/utils/collect_env.py", "torch/utils/collect_env.py:3"},
         std::pair{"/x/site-packages/a/site-packages/b/c.py", "b/c.py:3"},
+        std::pair{"/x/site-packages/dist-packages/c.py", "c.py:3"},
         std::pair{"/usr/lib/python3/dist-packages/numpy/__init__.py", "numpy/__init__.py:3"},
         std::pair{"/tmp/ipykernel_7/2815143473.py", "notebook cell, line 3"},
         std::pair{"<ipython-input-12-0a1b>", "notebook cell 12, line 3"},

@@ -55,11 +55,6 @@ std::string escaped(std::string_view json, char character) {
   return result.append(json);
 }
 
-const char* word_of(DriverApi asked) {
-  if (asked == DriverApi::kCuda) return "cuda";
-  return asked == DriverApi::kNvml ? "nvml" : "opencl";
-}
-
 void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
   json.key(name).begin_array();
   for (const DriverApi one : asked) json.value(word_of(one));
