@@ -24,19 +24,39 @@ struct Layout {
   uint8_t object;   ///< of a frame: its PyFrameObject; 0 if it is one
   uint8_t line;     ///< PyFrameObject: f_lineno
   uint8_t trace;    ///< PyFrameObject: f_trace, without which f_lineno does not count; 0: it does
+  uint8_t unit;     ///< that a number of an instruction counts, in bytes
 };
 constexpr uint8_t kFirst = 6;
 constexpr Layout kLayouts[] = {
-    {24, -1, 24, 32, 120, 0, 96, 104, 48, 72, 0, 124, 80},   // 3.6
-    {24, -1, 24, 32, 104, 0, 96, 104, 48, 72, 0, 108, 80},   // 3.7
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80},  // 3.8
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80},  // 3.9
-    {24, -1, 24, 32, 96, 0, 104, 112, 48, 72, 0, 100, 0},    // 3.10
-    {56, 8, 48, 32, 56, 184, 112, 120, 48, 72, 40, 40, 0},   // 3.11
-    {56, 0, 8, 0, 56, 192, 112, 120, 40, 56, 48, 40, 0},     // 3.12
-    {72, -1, 8, 0, 56, 200, 112, 120, 40, 56, 48, 40, 0},    // 3.13
-    {72, -1, 8, 0, 56, 208, 112, 120, 40, 56, 48, 40, 0},    // 3.14
+    {24, -1, 24, 32, 120, 0, 96, 104, 48, 72, 0, 124, 80, 1},   // 3.6
+    {24, -1, 24, 32, 104, 0, 96, 104, 48, 72, 0, 108, 80, 1},   // 3.7
+    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.8
+    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.9
+    {24, -1, 24, 32, 96, 0, 104, 112, 48, 72, 0, 100, 0, 2},    // 3.10
+    {56, 8, 48, 32, 56, 184, 112, 120, 48, 72, 40, 40, 0, 1},   // 3.11
+    {56, 0, 8, 0, 56, 192, 112, 120, 40, 56, 48, 40, 0, 1},     // 3.12
+    {72, -1, 8, 0, 56, 200, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.13
+    {72, -1, 8, 0, 56, 208, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.14
 };
+
+/// Where _Py_DebugOffsets has its parts, in words. CPython describes its own structures there, at
+/// the start of _PyRuntime, from 3.13 on. A new version adds members.
+struct Description {
+  uint8_t thread;
+  uint8_t frame;
+  uint8_t code;
+  uint8_t object;
+  uint8_t type;
+  uint8_t text;
+};
+constexpr unsigned kFirstDescribed = 13;
+constexpr Description kDescriptions[] = {
+    {19, 28, 34, 44, 46, 67},  // 3.13
+    {22, 31, 39, 50, 52, 77},  // 3.14
+    {22, 39, 47, 58, 60, 89},  // 3.15; tried for later versions, too
+};
+constexpr unsigned kDescribedWords = 96;
+
 constexpr uint64_t kType = 8;     // PyObject.ob_type
 constexpr uint64_t kFrame = 24;   // PyFrameObject.f_frame, from 3.11 on
 constexpr uint64_t kFlags = 168;  // PyTypeObject.tp_flags
@@ -54,6 +74,7 @@ struct Names {
   const void* (*newest)();
   uint64_t code_type;
   const void* (*main)();  ///< null in 3.6
+  uint64_t runtime;       ///< _PyRuntime
   // The first name is that of CPython up to 3.12, the second that from 3.13 on.
   int (*is_finalizing[2])();
 };
@@ -78,6 +99,7 @@ bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
     return false;
   }
   set(names.main, symbol("PyInterpreterState_Main"));
+  set(names.runtime, symbol("_PyRuntime"));
   set(names.is_finalizing[0], symbol("_Py_IsFinalizing"));
   set(names.is_finalizing[1], symbol("Py_IsFinalizing"));
   return true;
@@ -94,17 +116,60 @@ bool find_python(const Maps& maps, Names& names) {
   return false;
 }
 
-/// Returns the table for a version such as "3.11.2 (main, ...", or null.
-const Layout* layout_of(std::string_view version) {
+/// Reads the interpreter's description of itself. Returns false if it is not one that is known.
+bool read_description(const Maps& maps, uint64_t runtime, unsigned minor, Layout& layout) {
+  uint64_t words[kDescribedWords];
+  if (runtime == 0 || !maps.read(runtime, words)) return false;
+  constexpr unsigned kLast = sizeof kDescriptions / sizeof *kDescriptions - 1;
+  const unsigned row = minor - kFirstDescribed;
+  const Description& at = kDescriptions[row < kLast ? row : kLast];
+  const uint64_t* text = words + at.text;  // size, state, length, size if ASCII
+  const bool is_known = memcmp(words, "xdebugpy", 8) == 0 && words[1] >> 16 == (0x300 | minor) &&
+                        words[2] == 0 &&  // free-threaded
+                        words[at.object + 1] == kType && words[at.type + 3] == kFlags &&
+                        text[1] == kState && text[2] == kLength;
+  if (!is_known) return false;
+  const uint64_t instruction = words[at.frame + 3];
+  const uint64_t values[] = {
+      words[at.thread + 4],  // current_frame
+      words[at.frame + 1],   // previous
+      words[at.frame + 2],   // executable
+      instruction,
+      words[at.code + 9],  // co_code_adaptive
+      words[at.code + 1],  // filename
+      words[at.code + 2],  // name
+      text[3],
+      text[0] - 8,      // PyUnicodeObject has one more pointer
+      instruction - 8,  // The description lacks frame_obj; own_line() checks it.
+  };
+  for (const uint64_t value : values) {
+    if (value > UINT8_MAX) return false;
+  }
+  const auto value = [&](unsigned i) { return static_cast<uint8_t>(values[i]); };
+  layout = {value(0), -1,       value(1), value(2), value(3), value(4), value(5),
+            value(6), value(7), value(8), value(9), 40,       0,        1};
+  return true;
+}
+
+/// Finds the offsets for a version such as "3.11.2 (main, ...". Returns false for an unknown build.
+bool find_layout(const Maps& maps, const Names& names, Layout& layout) {
+  const std::string_view version = names.version();
   const bool free_threaded = cudaguard::find(version, "free-thread") != version.npos;
-  if (!version.starts_with("3.") || free_threaded) return nullptr;
+  if (!version.starts_with("3.") || free_threaded) return false;
   unsigned minor = 0;
   for (const char c : tail(version, 2)) {
     if (!is_digit(c)) break;
     minor = minor * 10 + static_cast<unsigned>(c - '0');
   }
   const unsigned row = minor - kFirst;
-  return row < sizeof kLayouts / sizeof *kLayouts ? &kLayouts[row] : nullptr;
+  const bool in_table = row < sizeof kLayouts / sizeof *kLayouts;
+  if (in_table) layout = kLayouts[row];
+  if (minor < kFirstDescribed) return in_table;
+  Layout described;
+  if (!read_description(maps, names.runtime, minor, described)) return false;
+  if (in_table && memcmp(&layout, &described, sizeof layout) != 0) return false;
+  layout = described;
+  return true;
 }
 
 class Reader {
@@ -184,8 +249,7 @@ unsigned Reader::line(uint64_t frame, uint64_t code) const {
   } else {
     int32_t number = 0;
     maps_.read(frame + layout_.instruction, number);
-    // 3.10 counts in units of two bytes.
-    at = &layout_ == &kLayouts[10 - kFirst] ? number * 2 : number;
+    at = int64_t{number} * layout_.unit;
   }
   const int line = names_.line(code, static_cast<int>(at));
   return line > 0 ? static_cast<unsigned>(line) : 0;
@@ -294,8 +358,8 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 const char* read_python(const Maps& maps, Stack& to, PythonRoom& room) {
   Names names;
   if (!find_python(maps, names)) return kNoPython;
-  const Layout* layout = layout_of(names.version());
-  if (layout == nullptr) return "unknown build of CPython";
+  Layout layout;
+  if (!find_layout(maps, names, layout)) return "unknown build of CPython";
   if (names.is_initialized() == 0) return "Python is not initialised";
   for (auto* is_finalizing : names.is_finalizing) {
     if (is_finalizing != nullptr && is_finalizing() != 0) return "Python is finalizing";
@@ -303,7 +367,7 @@ const char* read_python(const Maps& maps, Stack& to, PythonRoom& room) {
   if (names.main != nullptr && names.newest() != names.main()) return "sub-interpreters";
   const uint64_t thread = names.thread_state();
   if (thread == 0) return "not a thread of Python's";
-  return Reader(maps, names, *layout, room).walk(thread, to);
+  return Reader(maps, names, layout, room).walk(thread, to);
 }
 
 }  // namespace cudaguard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads the frames of CPython 3.6 to 3.14 without the GIL. The frames belong to this thread, which
+// Reads the frames of CPython from 3.6 on without the GIL. The frames belong to this thread, which
 // is inside a call of ours, so they cannot change. A frame keeps its code object alive, and the
 // code object its strings, which are immutable. No reference count is changed. Not thread-safe.
 #pragma once
