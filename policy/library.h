@@ -51,8 +51,9 @@ inline constexpr RefusedLibrary kRefusedLibraries[] = {
     // CUDA. Without it nvidia-persistenced ends, and nvidia-xconfig and nvidia-settings know no
     // GPU.
     {CG_NEVER "libnvidia-cfg.so", DriverApi::kNvml},
-    // ONNX Runtime raises if a driver reports "no device", and falls back if these libraries are
-    // missing.
+    // With a driver that reports "no device", ONNX Runtime raises: 1.16 always, 1.31 if TensorRT is
+    // listed, too, as in get_available_providers(). If these libraries are missing, it falls back
+    // to the CPU, as on a machine without a driver.
     {CG_NEVER "libonnxruntime_providers_cuda.so"},
     {CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };
