@@ -8,7 +8,7 @@ void read_stack(StackRoom& room, const void* caller, PythonFrames& frames, Attem
   const auto address = reinterpret_cast<uint64_t>(caller);
   // A return address follows its call, which may be the last instruction of a mapping.
   if (const Mapping* here = room.maps.find(address - 1)) attempt.caller = here->place(address);
-  room.stack.python_missing = read_python(room.maps, room.stack, room.names, frames);
+  room.stack.python_missing = read_python(room.maps, room.stack, room.python, frames);
   attempt.stack = &room.stack;
 }
 

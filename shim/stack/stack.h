@@ -15,7 +15,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct StackRoom {
   Maps maps;
   Stack stack;
-  PythonNames names;
+  PythonRoom python;
 };
 
 /// Sets the caller and the stack of `attempt`, which then points into `room`, and sets `frames` for

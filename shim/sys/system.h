@@ -60,6 +60,13 @@ inline int close(int fd) { return static_cast<int>(call(SYS_close, fd)); }
 inline long read(int fd, void* to, size_t size) {
   return call(SYS_read, fd, word(to), static_cast<long>(size));
 }
+inline long read_at(int fd, void* to, size_t size, long at) {
+  return call(SYS_pread64, fd, word(to), static_cast<long>(size), at);
+}
+/// Reads entries of a directory (struct linux_dirent64).
+inline long list(int fd, void* to, size_t size) {
+  return call(SYS_getdents64, fd, word(to), static_cast<long>(size));
+}
 inline long write(int fd, const void* from, size_t size) {
   return call(SYS_write, fd, word(from), static_cast<long>(size));
 }

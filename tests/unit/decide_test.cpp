@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/user_code.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -255,6 +256,7 @@ TEST_F(Decision, FullTableOfPlacesIsADoubtEvenIfItsProcessIsAllowed) {
 CallSite& named(CallSite& site, const std::string& line, const std::string& library) {
   site.line = line;
   site.library = library;
+  site.passes_on = passes_calls_on(library);
   return site;
 }
 

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/message.h"
 
@@ -52,7 +51,7 @@ std::set<size_t> runtime_may(const Verdict& verdict, const Place& place) {
   std::set<size_t> may_not;
   for (const size_t number : place.sites) {
     const CallSite& site = verdict.findings.sites[number];
-    if (!site.counts || passes_calls_on(site.library)) continue;
+    if (!site.counts || site.passes_on) continue;
     (is_code_allowed(verdict.allow, site) ? may : may_not)
         .insert(site.processes.begin(), site.processes.end());
   }
@@ -68,9 +67,8 @@ void decide_place(Verdict& verdict, Place& place) {
     CallSite& site = verdict.findings.sites[number];
     place.counts |= site.counts;
     if (!site.counts || is_code_allowed(verdict.allow, site)) continue;
-    const bool is_runtime = passes_calls_on(site.library);
     for (const size_t process : site.processes) {
-      if (is_runtime && with_caller.contains(process)) continue;
+      if (site.passes_on && with_caller.contains(process)) continue;
       if (is_allowed(verdict.allow, verdict.findings.processes[process].command)) continue;
       site.forbidden.push_back(process);
     }

@@ -45,6 +45,13 @@ std::string text_of(const CallFields& call) {
   return (call.api == "dlopen" ? "found no driver" : "found no GPU") + by;
 }
 
+DriverApi asked_by(const CallFields& call) {
+  for (const DriverApi one : {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}) {
+    if (call.asked == word_of(one)) return one;
+  }
+  return driver_api_of(call.api, call.object);
+}
+
 bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
 }
@@ -292,11 +299,12 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
 size_t Records::site_of(const CallFields& call) {
   std::vector<CallSite>& all = findings_.sites;
   CallSite one;
-  one.asked = driver_api_of(call.api, call.object);
+  one.asked = asked_by(call);
   one.denied = call.decision == "deny";
   one.api = call.api;
   if (one.denied || call.api == "dlopen") one.object = call.object;  // not the device list
   one.library = call.library;
+  one.passes_on = call.passes_on;
   one.line = call.code;
   if (all.size() < kMostStacks) {
     one.stack = call.stack;
