@@ -8,15 +8,24 @@
 
 namespace cudaguard {
 
-/// The first argument. The second is a Beacon, the third the caller's return address, the fourth
-/// the address of a BeaconMessage or 0.
+/// The first argument. The second is a Beacon, the fourth the address of a BeaconMessage or 0. The
+/// third is the caller's return address, or for kStart the process's Policy plus 1, so that a start
+/// can be counted without a look at the process's memory.
 inline constexpr uint64_t kBeaconMagic = 0x63756461'67756172;  // "cudaguar"
 /// The listener's answer, an errno value: ENOTUNIQ, because no known sandbox answers with it.
 inline constexpr int kHeard = 76;
 
 /// The kind of event. A first beacon without a message announces it, and that alone counts as an
-/// attempt under verify. A second beacon carries the message.
-enum class Beacon : uint64_t { kStart = 1, kCuda, kNvml, kOpenCl, kAllowed };
+/// attempt under verify. A second beacon carries the message, or withdraws the announcement.
+enum class Beacon : uint64_t {
+  kStart = 1,
+  kCuda,
+  kNvml,
+  kOpenCl,
+  kAllowed,
+  kWithdrawn,  ///< this thread's announced attempt is from a place that was reported before
+  kRefused,    ///< a file of cudaguard could not be used, so the guard has refused a load
+};
 
 /// Lies in the memory of the calling thread. The launcher unwinds the stack from the registers.
 struct BeaconMessage {

@@ -26,6 +26,11 @@ constexpr const char* name_of(DriverApi api) {
   return api == DriverApi::kCuda ? "CUDA" : api == DriverApi::kNvml ? "NVML" : "OpenCL";
 }
 
+/// The same as a word in records and in JSON documents.
+constexpr const char* word_of(DriverApi api) {
+  return api == DriverApi::kCuda ? "cuda" : api == DriverApi::kNvml ? "nvml" : "opencl";
+}
+
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
   /// The name for ld.so instead, a C string. It cannot exist, so the error is ld.so's own.
@@ -46,8 +51,9 @@ inline constexpr RefusedLibrary kRefusedLibraries[] = {
     // CUDA. Without it nvidia-persistenced ends, and nvidia-xconfig and nvidia-settings know no
     // GPU.
     {CG_NEVER "libnvidia-cfg.so", DriverApi::kNvml},
-    // ONNX Runtime raises if a driver reports "no device", and falls back if these libraries are
-    // missing.
+    // With a driver that reports "no device", ONNX Runtime raises: 1.16 always, 1.31 if TensorRT is
+    // listed, too, as in get_available_providers(). If these libraries are missing, it falls back
+    // to the CPU, as on a machine without a driver.
     {CG_NEVER "libonnxruntime_providers_cuda.so"},
     {CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };

@@ -596,14 +596,19 @@ void write_record(Text& out, const ProcessFacts& process, const Attempt& attempt
       out.put(R"(","object":")");
       cut.note("object", out.put_json(attempt.object, field / 2));
     }
-    const bool allowed = attempt.event != EventKind::kNone;
+    const DriverApi asked = driver_api_of(attempt.api, attempt.object);
+    out.print(R"(","asked":"%c)", word_of(asked));
+    const bool refused = attempt.event == EventKind::kRefused;
+    const bool allowed = attempt.event != EventKind::kNone && !refused;
     if (allowed) out.put(R"(","event":")").put(name_of(attempt.event));
-    out.put(allowed ? R"(","decision":"allow")" : R"(","decision":"deny")");
+    out.put(R"(","decision":")").put(allowed ? "allow" : refused ? "refuse" : "deny").put("\"");
+    if (attempt.last_place) out.put(R"(,"last_place":true)");
     if (attempt.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(attempt.device));
     if (attempt.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(attempt.result));
     cut.note("caller", put_place(out, attempt.caller, field));
     if (attempt.api != kRequestApi) {  // the seccomp filter does not know the caller
       cut.note("library", put_library(out, attempt, field / 3));
+      if (passes_calls_on(library_of(attempt))) out.put(R"(,"passes_on":true)");
       cut.note("code", put_code(out, attempt, field / 3));
     }
   }

@@ -23,8 +23,9 @@ struct CodePlace {
 };
 
 /// What was allowed. kNone: the attempt was denied. kStart: there was no attempt, the process has
-/// started.
-enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork, kStart };
+/// started. kRefused: a library was not loaded, because a file of cudaguard cannot be used, so it
+/// is not known whether the program would have asked for a GPU.
+enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork, kStart, kRefused };
 
 /// A frame of Python's.
 struct PythonFrame {
@@ -55,6 +56,7 @@ struct Attempt {
   EventKind event = EventKind::kNone;
   int device = -1;                    ///< the index of a context or selection
   int result = -1;                    ///< of an init of CUDA or NVML: its answer; -1 otherwise
+  bool last_place = false;            ///< attempts from further places are not recorded
   Policy policy = Policy::kForceCpu;  ///< of kStart
   CodePlace caller;
   const Stack* stack = nullptr;  ///< null: not known

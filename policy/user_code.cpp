@@ -18,7 +18,6 @@ constexpr std::string_view kAddOnDirectories[] = {
     "/usr/share/",
     "/scripts/addons",
 };
-/// "<string>" is what `python -c` runs, "<ipython-input-...>" a cell, so neither is in this list.
 constexpr std::string_view kPythonsFiles[] = {
     "<frozen ",
     "/lib/python3",
@@ -27,6 +26,29 @@ constexpr std::string_view kPythonsFiles[] = {
     "<attrs ",
     "<eval_with_key>",  // torch.fx
     "<decorator-gen",
+};
+/// The start of a program that pex, cx_Freeze or PyInstaller has bundled.
+constexpr std::string_view kBundleStarts[] = {
+    "/.bootstrap/pex/",
+    "freeze_core/initscripts/",
+    "cx_Freeze/initscripts/",
+    "PyInstaller/loader/",
+};
+/// What the user has typed.
+constexpr std::string_view kTyped[] = {
+    "<stdin>", "<ipython-input-", "<python-input-", "<console>", "<doctest ",
+};
+/// `exec` and a command line; what cloudpickle makes of a function of the user's program.
+constexpr std::string_view kCommand = "<string>";
+constexpr std::string_view kPickled = "<dynamic-code>";
+constexpr std::string_view kRunners[] = {
+    "threading.py",
+    "concurrent/futures/",
+    "multiprocessing/",
+    "asyncio/",
+    // PyInstaller's import system and its run-time hooks.
+    "pyimod0",
+    "pyi_rth_",
 };
 constexpr std::string_view kPassCallsOn[] = {
     "libcudaguard",
@@ -65,21 +87,31 @@ bool has(std::string_view file, std::span<const std::string_view> parts) {
 
 }  // namespace
 
-Whose whose_code(std::string_view file, std::string_view function) {
-  // A dataclass's generated __init__; its __post_init__ may be in other code.
-  if (file.starts_with("<string>") && function.starts_with("__init__")) return Whose::kPythons;
+Whose whose_code(std::string_view file, std::string_view function, bool is_command) {
+  if (file == kCommand) {
+    // The methods that a dataclass or a named tuple gets.
+    if (function.starts_with("__") && function.ends_with("__")) return Whose::kPythons;
+    return is_command ? Whose::kUsers : Whose::kNoFile;
+  }
+  if (has(file, kBundleStarts)) return Whose::kPythons;
   if (has(file, kPackageDirectories) || has(file, kAddOnDirectories)) return Whose::kPackages;
-  return has(file, kPythonsFiles) ? Whose::kPythons : Whose::kUsers;
+  if (has(file, kPythonsFiles)) return Whose::kPythons;
+  if (!file.starts_with('<') || begins(file, kTyped) != 0) return Whose::kUsers;
+  return file == kPickled ? Whose::kNoFile : Whose::kGenerated;
 }
 
-bool FrameChoice::takes(std::string_view file, std::string_view function) {
-  Whose whose = whose_code(file, function);
-  // This is the command line of a child that multiprocessing spawns. It looks like the user's
-  // python -c.
-  if (starts_child_ && file == "<string>") whose = Whose::kPythons;
-  starts_child_ = (function == "spawn_main" && file.ends_with("/spawn.py")) ||
-                  (function == "main" && file.ends_with("/forkserver.py"));
-  if (is_final() || whose == Whose::kPythons) return false;
+bool is_runner(std::string_view file) { return begins(file, kRunners) != 0; }
+
+bool starts_child(std::string_view file, std::string_view function) {
+  return (function == "spawn_main" && file.ends_with("/spawn.py")) ||
+         (function == "main" && file.ends_with("/forkserver.py"));
+}
+
+bool FrameChoice::takes(Whose whose, std::string_view file, std::string_view function) {
+  if (starts_child_ && file == kCommand) whose = Whose::kPythons;
+  starts_child_ = starts_child(file, function);
+  if (is_final() || whose == Whose::kPythons || whose < best_) return false;
+  if (whose == best_ && whose != Whose::kPackages) return false;
   best_ = whose;
   return true;
 }
@@ -92,6 +124,15 @@ bool is_kernel_cell(std::string_view file) {
   return !rest.empty() && is_digit(rest.front());
 }
 
+std::string_view in_packages(std::string_view file) {
+  std::string_view rest = file;
+  for (size_t at = 0; (at = find_any(rest, kPackageDirectories)) != kNowhere;) {
+    rest = tail(rest, at);
+    rest = tail(rest, begins(rest, kPackageDirectories) - 1);  // Its slash may begin the next.
+  }
+  return rest.size() == file.size() ? std::string_view() : tail(rest, 1);
+}
+
 CodeLine code_line(std::string_view file, unsigned line) {
   constexpr std::string_view kCell = "<ipython-input-";
   if (file.starts_with(kCell)) {
@@ -99,12 +140,8 @@ CodeLine code_line(std::string_view file, unsigned line) {
     return {"notebook cell ", head(cell, cell.find('-')), ", line ", line};
   }
   if (is_kernel_cell(file)) return {"notebook cell", {}, ", line ", line};
-  std::string_view rest = file;
-  for (size_t at = 0; (at = find_any(rest, kPackageDirectories)) != kNowhere;) {
-    rest = tail(rest, at);
-    rest = tail(rest, begins(rest, kPackageDirectories));
-  }
-  return {"", rest.size() == file.size() ? base_name(file) : rest, ":", line};
+  const std::string_view rest = in_packages(file);
+  return {"", rest.data() == nullptr ? base_name(file) : rest, ":", line};
 }
 
 bool passes_calls_on(std::string_view module) {

@@ -13,25 +13,36 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// The owner of a Python frame's code, the least useful to a reader first.
 enum class Whose : uint8_t {
-  kPythons,   ///< the standard library, frozen modules, code that libraries generate
-  kPackages,  ///< installed packages, and add-ons that a program brings along
-  kUsers,
+  kPythons,    ///< the standard library, frozen modules, the start of a bundled program
+  kGenerated,  ///< code without a file that a library has made: "<makefun-gen-0>"
+  kPackages,   ///< installed packages, and add-ons that a program brings along
+  kNoFile,     ///< code without a file that may be the user's: "<string>", "<dynamic-code>"
+  kUsers,      ///< the user's files, and what the user has typed
 };
 
-/// `file` is a Python frame's co_filename.
-Whose whose_code(std::string_view file, std::string_view function);
+/// `file` is a Python frame's co_filename. Decides by the names alone; shim/stack/owners.h also
+/// looks at the files. `is_command`: the program is `python -c`, whose own code is "<string>".
+Whose whose_code(std::string_view file, std::string_view function, bool is_command);
 
-inline bool is_user_code(std::string_view file, std::string_view function) {
-  return whose_code(file, function) == Whose::kUsers;
-}
+/// True for a name such as "<string>", behind which there is no file.
+constexpr bool has_no_file(std::string_view file) { return file.empty() || file[0] == '<'; }
+
+/// True for a module of the standard library that calls the user's code in a thread or process of
+/// its own, if its place is unknown: "threading.py" in a bundled program.
+bool is_runner(std::string_view file);
+
+/// True if multiprocessing starts a child by this frame. The frame outside it is then the command
+/// line of the child, which looks like the user's `python -c`.
+bool starts_child(std::string_view file, std::string_view function);
 
 /// Chooses the Python frame that a message names: the innermost of the user's own, otherwise the
-/// outermost of a package. A frame of the standard library is never chosen.
+/// innermost without a file, otherwise the outermost of a package. A frame of the standard library
+/// is never chosen.
 class FrameChoice {
  public:
   /// Call this with the frames from the innermost outwards. Returns true if this frame is the
   /// choice so far.
-  bool takes(std::string_view file, std::string_view function);
+  bool takes(Whose whose, std::string_view file, std::string_view function);
   /// True if no frame further out can replace the choice.
   bool is_final() const { return best_ == Whose::kUsers; }
 
@@ -49,6 +60,10 @@ struct CodeLine {
   uint64_t line;
 };
 CodeLine code_line(std::string_view file, unsigned line);
+
+/// Returns the path of a package's file after the directory of packages; null data if it is in
+/// none.
+std::string_view in_packages(std::string_view file);
 
 /// True for a cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
 bool is_kernel_cell(std::string_view file);

@@ -7,40 +7,12 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "shim/elf/base_namespace.h"
-#include "shim/elf/object.h"
+#include "shim/elf/symbol_lookup.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
 
 namespace {
-
-struct Object {
-  const void* address;
-  const ElfW(Dyn) * dynamic = nullptr;
-  const char* name = "";
-};
-
-Object object_of(const void* address) {
-  Object object = {.address = address};
-  dl_iterate_phdr(
-      [](dl_phdr_info* candidate, size_t, void* data) {
-        auto& wanted = *static_cast<Object*>(data);
-        if (!holds(*candidate, wanted.address)) return 0;
-        wanted.dynamic = dynamic_section(*candidate);
-        wanted.name = candidate->dlpi_name;
-        return 1;
-      },
-      &object);
-  return object;
-}
-
-/// Returns ld.so's handle for the object, in the base namespace.
-const link_map* handle_of(const Object& object) {
-  const link_map* map = object.dynamic != nullptr ? base_objects() : nullptr;
-  while (map != nullptr && map->l_ld != object.dynamic) map = map->l_next;
-  return map;
-}
 
 /// A search path as ld.so reports it.
 struct SearchPath {
@@ -50,7 +22,7 @@ struct SearchPath {
   };
 
   bool read(const Loader& the, const void* address) {
-    auto* map = const_cast<link_map*>(handle_of(object_of(address)));
+    link_map* map = object_of(the, address);
     if (map == nullptr || the.dlinfo == nullptr) return false;
     Dl_serinfo size = {};
     if (the.dlinfo(map, RTLD_DI_SERINFOSIZE, &size) == 0 && size.dls_size <= sizeof bytes) {
@@ -107,14 +79,15 @@ void* open_on_callers_path(const Loader& the, const char* name, const void* call
   return nullptr;
 }
 
-bool expand_origin(const char* path, const void* caller, char* to, size_t size) {
+bool expand_origin(const Loader& the, const char* path, const void* caller, char* to, size_t size) {
   std::string_view rest = path;
   Text out(to, size - 1);
   for (const std::string_view token :
        {std::string_view("$ORIGIN"), std::string_view("${ORIGIN}")}) {
     if (!rest.starts_with(token)) continue;
     rest = tail(rest, token.size());
-    const std::string_view object = object_of(caller).name;
+    const link_map* map = object_of(the, caller);
+    const std::string_view object = map != nullptr ? map->l_name : "";
     if (object.empty()) {
       const long length = sys::readlink("/proc/self/exe", to, size - 1);
       if (length <= 0) return false;

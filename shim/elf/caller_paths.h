@@ -15,6 +15,6 @@ void* open_on_callers_path(const Loader& the, const char* name, const void* call
 
 /// Expands $ORIGIN, the caller's directory, at the start of a path. Returns false if the result
 /// does not fit or the path holds another token, which only ld.so can expand.
-bool expand_origin(const char* path, const void* caller, char* to, size_t size);
+bool expand_origin(const Loader& the, const char* path, const void* caller, char* to, size_t size);
 
 }  // namespace cudaguard

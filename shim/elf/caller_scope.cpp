@@ -3,7 +3,6 @@
 
 #include <link.h>
 
-#include "shim/elf/object.h"
 #include "shim/elf/reference.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/sys/system.h"
@@ -73,83 +72,81 @@ struct Objects {
 struct Search {
   const char* name;
   const void* caller;
-  const GlobalNames* global = nullptr;
-  const ElfW(Dyn) * own = nullptr;  // the caller's dynamic section
-  ElfW(Addr) base = 0;
-  const char* version = nullptr;  // of the caller's reference
-  bool past_guard = false;        // the search has passed the guard
-  unsigned count = 0;             // the number of definitions
+  const GlobalNames& global;
+  const link_map* holder = nullptr;  // the caller's object
+  const char* version = nullptr;     // of its reference
+  bool past_guard = false;           // the search has passed the guard
+  unsigned count = 0;                // the number of definitions
   const void* found = nullptr;
-  Objects* objects = nullptr;
+
+  void set_holder(const link_map* object) {
+    holder = object;
+    if (object != nullptr) version = version_of_reference(object->l_ld, object->l_addr, name);
+  }
+
+  /// Returns a definition after the guard, or null. A caller that reaches the guard was not bound
+  /// to an earlier object, or asks for the next definition.
+  const void* definition_in(const link_map& object, uint32_t soname) {
+    past_guard = past_guard || soname == kGuard;
+    if (!past_guard || soname == kGuard) return nullptr;
+    return elf_definition(object.l_ld, object.l_addr, name, version);
+  }
 };
 
-int find_caller(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& search = *static_cast<Search*>(data);
-  if (!holds(*object, search.caller)) return 0;
-  search.own = dynamic_section(*object);
-  search.base = object->dlpi_addr;
-  search.version = version_of_reference(search.own, search.base, search.name);
-  return 1;
-}
-
-uint32_t soname_of(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
-  const char* soname = elf_soname(dynamic, base);
+uint32_t soname_of(const link_map& object) {
+  const char* soname = elf_soname(object.l_ld, object.l_addr);
   return soname != nullptr ? hash_of(soname) : 0;
 }
 
-/// Returns a definition after the guard, or null. A caller that reaches the guard was not bound to
-/// an earlier object, or asks for the next definition.
-const void* definition_in(Search& search, const ElfW(Dyn) * dynamic, ElfW(Addr) base,
-                          uint32_t soname) {
-  search.past_guard = search.past_guard || soname == kGuard;
-  if (!search.past_guard || soname == kGuard) return nullptr;
-  return elf_definition(dynamic, base, search.name, search.version);
-}
-
-int find_definitions(dl_phdr_info* object, size_t /*size*/, void* data) {
-  auto& search = *static_cast<Search*>(data);
-  const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  const void* found =
-      definition_in(search, dynamic, object->dlpi_addr, soname_of(dynamic, object->dlpi_addr));
-  if (found != nullptr && search.count++ == 0) search.found = found;
-  return 0;
-}
-
-/// Called once, for the program, under dl_iterate_phdr's lock, so ld.so's list does not change.
-int choose(dl_phdr_info* program, size_t /*size*/, void* data) {
-  auto& search = *static_cast<Search*>(data);
-  Objects& the = *search.objects;
-  const auto* debug = reinterpret_cast<const r_debug*>(
-      elf_detail::dynamic_value(dynamic_section(*program), DT_DEBUG));
-  if (debug == nullptr) return 1;
+/// Counts the definitions and keeps the first one.
+void count_definitions(Search& search, const StartObjects& start, LaterObjects later) {
   search.past_guard = false;
+  visit_objects(start, later, [&](const link_map& object) {
+    const void* found = search.definition_in(object, soname_of(object));
+    if (found != nullptr && search.count++ == 0) search.found = found;
+    return false;
+  });
+}
+
+/// Chooses among several definitions.
+void choose(Search& search, Objects& the, const StartObjects& start, LaterObjects later) {
+  search.past_guard = false;
+  the.end = the.at;
   const Object* libc = the.at;
   const Object* caller = nullptr;
-  Object* end = the.at;
-  for (const link_map* map = debug->r_map; map != nullptr; map = map->l_next) {
-    if (end == the.at + Objects::kMost) return 1;
-    end->map = map;
-    end->soname = soname_of(map->l_ld, map->l_addr);
-    end->file = hash_of(map->l_name);
-    end->definition = definition_in(search, map->l_ld, map->l_addr, end->soname);
+  const void* found = nullptr;
+  // Everything that needs the objects happens in this walk, which may hold ld.so's lock.
+  visit_objects(start, later, [&](const link_map& map) {
+    Object* end = the.end++;
+    end->map = &map;
+    end->soname = soname_of(map);
+    end->file = hash_of(map.l_name);
+    end->definition = search.definition_in(map, end->soname);
     if (end->soname == kLibc) libc = end;
-    if (map->l_ld == search.own) caller = end;
-    ++end;
-  }
-  the.end = end;
-  // All objects up to libc are the program and its preloads, because every one of them needs libc.
-  // The rest follows in the order of loading: libraries that were opened with RTLD_GLOBAL, and the
-  // one that brought the caller.
-  const void* found = the.open_scope(the.at, libc);
-  if (caller != nullptr && caller->in_scope) caller = nullptr;
-  for (const Object* it = the.at; found == nullptr && it != end; ++it) {
-    const bool global = search.global->has(it->soname) || search.global->has(it->file);
-    if (!global && caller == nullptr) continue;
-    const void* first = the.open_scope(it, it);
-    if (global || caller->in_scope) found = first;
-  }
+    if (&map == search.holder) caller = end;
+    const bool full = the.end == the.at + Objects::kMost;
+    if (map.l_next != nullptr || full) return full;
+    // All objects up to libc are the program and its preloads, because every one of them needs
+    // libc. The rest follows in the order of loading: libraries that were opened with RTLD_GLOBAL,
+    // and the one that brought the caller.
+    found = the.open_scope(the.at, libc);
+    if (caller != nullptr && caller->in_scope) caller = nullptr;
+    for (const Object* it = the.at; found == nullptr && it != the.end; ++it) {
+      const bool global = search.global.has(it->soname) || search.global.has(it->file);
+      if (!global && caller == nullptr) continue;
+      const void* first = the.open_scope(it, it);
+      if (global || caller->in_scope) found = first;
+    }
+    return true;
+  });
   if (found != nullptr) search.found = found;
-  return 1;
+}
+
+const link_map* holder_of(const void* address, const StartObjects& start, LaterObjects later) {
+  HolderSearch search(address);
+  visit_objects(start, later,
+                [&](const link_map& object) { return search.look_at(object), false; });
+  return search.found();
 }
 
 }  // namespace
@@ -171,22 +168,30 @@ void GlobalNames::add(const char* name) {
   }
 }
 
-const void* find_definition(const char* name, const void* caller, const GlobalNames& global) {
-  Search search = {.name = name, .caller = caller, .global = &global};
-  dl_iterate_phdr(find_caller, &search);
-  dl_iterate_phdr(find_definitions, &search);
+const void* find_definition(const char* name, const void* caller, const GlobalNames& global,
+                            const StartObjects& start, LaterObjects later) {
+  Search search = {.name = name, .caller = caller, .global = global};
+  search.set_holder(start.holder(caller));
+  if (search.holder != nullptr || later == LaterObjects::kNone) {
+    // ld.so binds such a caller to the first definition in the objects of the start.
+    count_definitions(search, start, LaterObjects::kNone);
+    if (search.found != nullptr || later == LaterObjects::kNone) return search.found;
+  } else {
+    search.set_holder(holder_of(caller, start, later));
+  }
+  count_definitions(search, start, later);
   if (search.count > 1) {
     const sys::Mapped<Objects> objects;
-    search.objects = objects ? &*objects : nullptr;
-    if (objects) dl_iterate_phdr(choose, &search);
+    if (objects) choose(search, *objects, start, later);
   }
   return search.found;
 }
 
-const void* definition_beside(const void* function, const char* name) {
-  Search search = {.name = name, .caller = function};
-  dl_iterate_phdr(find_caller, &search);
-  return elf_symbol(search.own, search.base, name);
+const void* definition_beside(const void* function, const char* name, const StartObjects& start,
+                              LaterObjects later) {
+  const link_map* object = start.holder(function);
+  if (object == nullptr) object = holder_of(function, start, later);
+  return object != nullptr ? elf_symbol(object->l_ld, object->l_addr, name) : nullptr;
 }
 
 }  // namespace cudaguard

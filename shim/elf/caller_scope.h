@@ -7,6 +7,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "shim/elf/objects.h"
+
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// The hashes of the names by which libraries were requested with RTLD_GLOBAL.
@@ -21,12 +23,14 @@ class GlobalNames {
 
 /// Returns null if there is no other definition. If the caller's scope has none, returns the first
 /// one that was loaded, because a tail call leaves the return address of the caller's caller.
-/// Thread-safe, async-signal-safe; changes neither errno nor dlerror. Takes only dl_iterate_phdr's
-/// lock and calls no dlsym or dlopen. A constructor may hold ld.so's other lock and wait for the
-/// calling thread.
-const void* find_definition(const char* name, const void* caller, const GlobalNames& global);
+/// Thread-safe, async-signal-safe; changes neither errno nor dlerror. Calls no dlsym or dlopen,
+/// because a constructor may hold their lock and wait for the calling thread. Takes no lock at all
+/// for a caller that the program was started with, or in a forked child.
+const void* find_definition(const char* name, const void* caller, const GlobalNames& global,
+                            const StartObjects& start, LaterObjects later);
 
 /// Returns the definition of `name` in the library that holds `function`, or null.
-const void* definition_beside(const void* function, const char* name);
+const void* definition_beside(const void* function, const char* name, const StartObjects& start,
+                              LaterObjects later);
 
 }  // namespace cudaguard

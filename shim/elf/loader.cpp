@@ -2,11 +2,10 @@
 #include "shim/elf/loader.h"
 
 #include <dlfcn.h>
-#include <link.h>
+#include <sys/auxv.h>
 
 #include <string_view>
 
-#include "shim/elf/object.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/sys/system.h"
 
@@ -14,28 +13,43 @@ namespace cudaguard {
 
 namespace {
 
-/// True if the object holds the dl* functions. glibc >= 2.34 has them in libc.so.6, older ones in
-/// libdl.so.2. Another libc has no common name, so its library is the one with its other functions.
-bool has_dl_functions(const dl_phdr_info& object) {
-  if (!sys::is_glibc()) return holds(object, reinterpret_cast<const void*>(&dl_iterate_phdr));
-  const char* name = elf_soname(dynamic_section(object), object.dlpi_addr);
-  if (name == nullptr) return false;
-  const std::string_view soname = name;
-  return soname == "libc.so.6" || soname == "libdl.so.2";
+void take_from(Loader& into, const link_map& object) {
+  const auto take = [&](AnyFound& to, const char* name) {
+    to.take(elf_symbol(object.l_ld, object.l_addr, name));
+  };
+  take(into.dlopen, "dlopen");
+  take(into.dlmopen, "dlmopen");
+  take(into.dlclose, "dlclose");
+  take(into.dlerror, "dlerror");
+  take(into.dlsym, "dlsym");
+  take(into.dlinfo, "dlinfo");
+  take(into.dladdr1, "dladdr1");
+  take(into.single_threaded, "__libc_single_threaded");
 }
 
-int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
-  auto& into = *static_cast<Loader*>(result);
-  const ElfW(Addr) base = object->dlpi_addr;
-  const ElfW(Dyn)* dynamic = dynamic_section(*object);
-  if (!has_dl_functions(*object)) return 0;
-  into.dlopen.take(elf_symbol(dynamic, base, "dlopen"));
-  into.dlmopen.take(elf_symbol(dynamic, base, "dlmopen"));
-  into.dlclose.take(elf_symbol(dynamic, base, "dlclose"));
-  into.dlerror.take(elf_symbol(dynamic, base, "dlerror"));
-  into.dlsym.take(elf_symbol(dynamic, base, "dlsym"));
-  into.dlinfo.take(elf_symbol(dynamic, base, "dlinfo"));
-  return 0;
+/// glibc < 2.34 has the dl* functions in libdl.so.2. If the program is not linked to it, a library
+/// that libc itself has loaded may be. libc's own dlopen, which all these releases have, finds it.
+void take_from_late_libdl(Loader& into, const link_map& libc) {
+  using OpenMode = void* (*)(const char*, int);
+  const auto open = reinterpret_cast<OpenMode>(
+      const_cast<void*>(elf_symbol(libc.l_ld, libc.l_addr, "__libc_dlopen_mode")));
+  // volatile prevents a tail call, because this function looks at its caller.
+  void* volatile libdl = open != nullptr ? open("libdl.so.2", RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+  if (libdl != nullptr) take_from(into, *static_cast<const link_map*>(libdl));
+}
+
+/// glibc >= 2.34 has the dl* functions in libc.so.6.
+void take_from_glibc(Loader& into, const StartObjects& start) {
+  const link_map* libc = nullptr;
+  start.visit([&](const link_map& object) {
+    const char* name = elf_soname(object.l_ld, object.l_addr);
+    if (name == nullptr) return false;
+    const bool is_libc = name == std::string_view("libc.so.6");
+    if (is_libc) libc = &object;
+    if (is_libc || name == std::string_view("libdl.so.2")) take_from(into, object);
+    return false;
+  });
+  if (into.dlsym == nullptr && libc != nullptr) take_from_late_libdl(into, *libc);
 }
 
 /// Calls dlsym(RTLD_NEXT), which identifies its caller by the return address. So the call must come
@@ -47,11 +61,17 @@ int visit(dl_phdr_info* object, size_t /*size*/, void* result) {
 
 }  // namespace
 
-void find(Loader& it) {
-  dl_iterate_phdr(visit, &it);
+void find(Loader& it, const StartObjects& start) {
+  if (sys::is_glibc()) {
+    take_from_glibc(it, start);
+  } else if (const link_map* libc = start.holder(reinterpret_cast<const void*>(&getauxval))) {
+    // Another libc has no common name, so its library is the one with its other functions.
+    take_from(it, *libc);
+  }
   if (it.dlsym != nullptr) {
     it.next_dlopen.take(ask_next(it.dlsym, "dlopen"));
     it.next_dlmopen.take(ask_next(it.dlsym, "dlmopen"));
+    it.next_dlclose.take(ask_next(it.dlsym, "dlclose"));
   }
   if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
       it.dlerror != nullptr) {

@@ -3,7 +3,11 @@
 // is linked on a new glibc, such a reference kills every program on glibc < 2.30. Thread-safe.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <atomic>
+
+#include "shim/elf/objects.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -34,6 +38,7 @@ struct Loader {
   /// (glibc < 2.34, a weak caller, libdl.so.2 not loaded).
   Found<Open> next_dlopen;
   Found<OpenIn> next_dlmopen;
+  Found<int (*)(void*)> next_dlclose;
   /// libc's own.
   Found<Open> dlopen;
   Found<OpenIn> dlmopen;
@@ -41,12 +46,26 @@ struct Loader {
   Found<char* (*)()> dlerror;
   Found<void* (*)(void*, const char*)> dlsym;
   Found<int (*)(void*, int, void*)> dlinfo;
+  Found<int (*)(const void*, Dl_info*, void**, int)> dladdr1;
+  /// __libc_single_threaded of glibc >= 2.32: not zero if the process has only ever had one thread,
+  /// and the process that forked it, too.
+  Found<const char*> single_threaded;
 
   std::atomic<bool> whole{false};  ///< all functions are found
 };
 
 /// Finds the functions that are loaded so far. With glibc < 2.34 some are missing until libdl.so.2
-/// is loaded. Takes the loader's lock (dl_iterate_phdr).
-void find(Loader& it);
+/// is loaded. Takes the lock of dlopen.
+void find(Loader& it, const StartObjects& start);
+
+/// Returns ld.so's handle for the object that holds the address, or null. Takes the lock of dlopen.
+inline link_map* object_of(const Loader& the, const void* address) {
+  Dl_info info;
+  void* object = nullptr;
+  if (the.dladdr1 == nullptr || the.dladdr1(address, &info, &object, RTLD_DL_LINKMAP) == 0) {
+    return nullptr;
+  }
+  return static_cast<link_map*>(object);
+}
 
 }  // namespace cudaguard

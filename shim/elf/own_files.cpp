@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "policy/text.h"
-#include "shim/elf/object.h"
 #include "shim/elf/own_maps.h"
 #include "shim/sys/system.h"
 
@@ -37,9 +36,21 @@ const char* OwnPath::file(std::string_view name) {
   return text_;
 }
 
-const char* own_path() {
-  const char* name = object_name(reinterpret_cast<const void*>(&own_path));
-  return name != nullptr && name[0] == '/' ? name : nullptr;
+const char* own_path(const StartObjects& start) {
+  const link_map* guard = start.guard();
+  return guard != nullptr && guard->l_name[0] == '/' ? guard->l_name : nullptr;
+}
+
+bool is_own_file_there(const StartObjects& start) {
+  struct stat status = {};
+  const char* path = own_path(start);
+  if (path != nullptr && sys::stat(path, &status) == 0) return true;
+  const sys::Mapped<PathRoom> room;
+  if (!room) return true;
+  const CodePlace place =
+      place_of(reinterpret_cast<const void*>(&own_path), *room, sizeof *room - 1);
+  (*room)[place.module.size()] = '\0';
+  return !place.module.empty() && sys::stat(*room, &status) == 0;
 }
 
 [[gnu::cold, gnu::noinline]] const char* why_unusable(const char* path) {

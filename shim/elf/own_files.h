@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <string_view>
 
+#include "shim/elf/objects.h"
+
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Reasons why a file cannot be used: clauses, compared by address.
@@ -13,6 +15,8 @@ inline constexpr char kMissing[] = "is missing";
 inline constexpr char kCutShort[] = "is cut short";
 /// A shortage that may be over at the next dlopen, which tries again.
 inline constexpr char kPassing[] = "cannot be opened now";
+/// The directory that the guard was loaded from is not there for this process.
+inline constexpr char kUnreachable[] = "cannot be reached by this process (chroot or permissions)";
 /// The reason for a driver that the program requests by a path of its own.
 inline constexpr char kNotOurs[] = "cannot be used by cudaguard's proxy library";
 
@@ -43,7 +47,10 @@ class OwnPath {
 };
 
 /// Returns the guard's own path as ld.so knows it if the path is absolute, otherwise null.
-const char* own_path();
+const char* own_path(const StartObjects& start);
+
+/// True if the file that the guard was loaded from is where it was.
+bool is_own_file_there(const StartObjects& start);
 
 /// Returns null if the file is a complete ELF library for this machine, otherwise the reason.
 const char* why_unusable(const char* path);

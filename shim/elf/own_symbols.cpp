@@ -15,9 +15,9 @@ extern "C" const ElfW(Ehdr) __ehdr_start [[gnu::visibility("hidden")]];
 
 namespace cudaguard {
 
-namespace {
-
 ElfW(Addr) own_base() { return reinterpret_cast<ElfW(Addr)>(&__ehdr_start); }
+
+namespace {
 
 /// Returns one more than the number of the last symbol in the hash table.
 uint32_t end_of_symbols(const uint32_t* gnu_hash) {

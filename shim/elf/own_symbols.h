@@ -8,6 +8,9 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+/// Returns the load address of the object that holds this code.
+ElfW(Addr) own_base();
+
 /// True for the names to be hidden.
 using NameFilter = bool (*)(const char* name, const void* context);
 

@@ -155,9 +155,7 @@ inline const ElfW(Sym) *
   return nullptr;
 }
 
-[[gnu::noinline]] inline const void* lookup(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
-                                            const char* name, const char* wanted) {
-  const Tables t = read_tables(dynamic, base, wanted);
+[[gnu::noinline]] inline const ElfW(Sym) * find(const Tables& t, const char* name) {
   if (t.symbols == nullptr || t.strings == nullptr) return nullptr;
   const ElfW(Sym)* second = nullptr;
   const ElfW(Sym)* found = nullptr;
@@ -166,8 +164,13 @@ inline const ElfW(Sym) *
   } else if (t.sysv_hash != nullptr) {
     found = by_sysv_hash(t, name, &second);
   }
-  if (found == nullptr) found = second;
-  return found != nullptr ? reinterpret_cast<const void*>(t.base + found->st_value) : nullptr;
+  return found != nullptr ? found : second;
+}
+
+[[gnu::noinline]] inline const void* lookup(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
+                                            const char* name, const char* wanted) {
+  const ElfW(Sym)* found = find(read_tables(dynamic, base, wanted), name);
+  return found != nullptr ? reinterpret_cast<const void*>(base + found->st_value) : nullptr;
 }
 
 }  // namespace elf_detail

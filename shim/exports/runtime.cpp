@@ -42,8 +42,8 @@ void print_bad_index(Process& here, const BadIndex& facts) {
 /// answer.
 int ask_count(Process& here, const void* function) {
   using GetCount = cudaError_t (*)(int*);
-  const auto ask = reinterpret_cast<GetCount>(
-      const_cast<void*>(definition_beside(function, "cudaGetDeviceCount")));
+  const auto ask = reinterpret_cast<GetCount>(const_cast<void*>(
+      definition_beside(function, "cudaGetDeviceCount", start_objects(), later_objects(function))));
   int count = 0;
   if (ask == nullptr || ask(&count) != cudaSuccess) return 0;
   here.device_count.store(count, std::memory_order_relaxed);

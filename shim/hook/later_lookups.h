@@ -10,8 +10,8 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Hides the exports that the policy names from later look-ups. Call this before the first dlopen
-/// goes on; later calls do nothing. Hides nothing if a loaded object refers to one of these exports
-/// or brings the real driver or NVML.
+/// goes on; later calls do nothing. Hides nothing if a loaded object may refer to one of these
+/// exports or brings the real driver or NVML.
 void leave_later_lookups(const Process& here);
 
 }  // namespace cudaguard

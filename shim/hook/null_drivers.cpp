@@ -89,7 +89,7 @@ void load_both() {
   const int saved_errno = errno;
   char usual[256];  // set_real_directory() handles a longer path, by system calls
   OwnPath beside(usual, sizeof usual);
-  bool known = beside.set_directory(own_path());
+  bool known = beside.set_directory(own_path(start_objects()));
   if (!known || !load_from(the, beside)) {
     const sys::Mapped<PathRoom> room;
     OwnPath real(*room, sizeof *room);
@@ -106,7 +106,11 @@ void load_both() {
     passing = passing || !known || it.why.load(std::memory_order_relaxed) == kPassing;
   }
   if (failed) the.dlerror();  // discards our error, which the program must not see
-  if (!passing) {
+  if (failed && !passing && !is_own_file_there(start_objects())) {
+    // A file is not missing that this process cannot see. It is named when the program asks for it.
+    for (Loaded& it : inherited.null_drivers) it.why.store(kUnreachable, std::memory_order_release);
+    inherited.null_drivers_tried.store(true, std::memory_order_release);
+  } else if (!passing) {
     inherited.null_drivers_tried.store(true, std::memory_order_release);
     // Printed at once, because the program may be linked to the driver, or load a library that is.
     if (inherited.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
@@ -157,6 +161,8 @@ NullDriver null_driver(NullDriverKind kind) {
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
 }
 
+bool is_null_driver(const link_map& object) { return claim_of(object) != nullptr; }
+
 void need_dev_names() {
   uint8_t none = InheritedState::kNotNeeded;
   inherited.dev_names.compare_exchange_strong(none, InheritedState::kNeeded,
@@ -169,9 +175,10 @@ void print_missing(NullDriverKind kind) {
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
-  if (!directory.set_real_directory()) directory.set_directory(own_path());
+  if (!directory.set_real_directory()) directory.set_directory(own_path(start_objects()));
   print_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
-                            directory.file(kFiles[index].file), why != nullptr ? why : kMissing);
+                            directory.file(kFiles[index].file),
+                            why != nullptr ? why : kUnreachable);
 }
 
 }  // namespace cudaguard

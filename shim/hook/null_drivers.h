@@ -6,6 +6,8 @@
 // and ld.so counts the handles. No function changes errno or leaves a dlerror.
 #pragma once
 
+#include <link.h>
+
 #include "shim/state/inherited.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -28,6 +30,9 @@ inline bool null_drivers_tried() {
 
 /// Loads both on the first call.
 NullDriver null_driver(NullDriverKind kind);
+
+/// True if the object is a null driver, whoever has loaded it.
+bool is_null_driver(const link_map& object);
 
 /// Call this before a request that may lead to libc's own dlopen, which our hook does not see. From
 /// the next null_driver() on, ld.so answers to the dev names, too.

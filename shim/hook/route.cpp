@@ -7,14 +7,14 @@
 
 #include "policy/library.h"
 #include "shim/elf/loader.h"
-#include "shim/elf/object.h"
+#include "shim/elf/objects.h"
 #include "shim/elf/symbol_lookup.h"
-#include "shim/hook/dlopen_recursion.h"
 #include "shim/hook/later_lookups.h"
 #include "shim/hook/null_drivers.h"
 #include "shim/proxy_loader/proxies.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
+#include "shim/sys/system.h"
 
 namespace cudaguard {
 
@@ -33,37 +33,42 @@ constexpr char kNotLoaded[] = "";
 
 /// True if a loaded object that is not ours is linked to this library.
 bool is_needed(Library library) {
-  return dl_iterate_phdr(
-             [](dl_phdr_info* object, size_t, void* wanted) {
-               const ElfW(Dyn)* dynamic = dynamic_section(*object);
-               const char* soname = elf_soname(dynamic, object->dlpi_addr);
-               if (soname != nullptr && std::string_view(soname).starts_with("libcudaguard"))
-                 return 0;
-               const char* strings = elf_detail::table<char>(dynamic, object->dlpi_addr, DT_STRTAB);
-               for (; dynamic != nullptr && dynamic->d_tag != DT_NULL; ++dynamic) {
-                 if (dynamic->d_tag == DT_NEEDED &&
-                     classify(strings + dynamic->d_un.d_val).library ==
-                         *static_cast<const Library*>(wanted)) {
-                   return 1;
-                 }
-               }
-               return 0;
-             },
-             &library) != 0;
+  return visit_objects(start_objects(), later_objects(), [=](const link_map& object) {
+    const char* soname = elf_soname(object.l_ld, object.l_addr);
+    if (soname != nullptr && std::string_view(soname).starts_with("libcudaguard")) return false;
+    const char* strings = elf_detail::table<char>(object.l_ld, object.l_addr, DT_STRTAB);
+    for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
+      if (entry->d_tag == DT_NEEDED && classify(strings + entry->d_un.d_val).library == library) {
+        return true;
+      }
+    }
+    return false;
+  });
 }
 
 /// True for an RTLD_NOLOAD request if the program itself has not loaded this library. Libraries
-/// that we have loaded in its place or for a proxy do not count. The function remembers every
-/// request that loads the library.
+/// that we have loaded in its place or for a proxy do not count.
 bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
   const bool driver = request.library == Library::kDriver;
-  if (!driver && request.library != Library::kNvml) return false;
-  std::atomic<bool>& requested = inherited.requested[driver ? 0 : 1];
-  if ((mode & RTLD_NOLOAD) == 0) requested.store(true, std::memory_order_relaxed);
-  return !requested.load(std::memory_order_relaxed) && !is_needed(request.library);
+  return (mode & RTLD_NOLOAD) != 0 && (driver || request.library == Library::kNvml) &&
+         inherited.handles[driver ? 0 : 1].load(std::memory_order_relaxed) == 0 &&
+         !is_needed(request.library);
 }
 
-/// Returns the name to give to ld.so, or null if FORCE_CPU has just begun to apply.
+/// Counts the handle that ld.so is about to give for one of our libraries.
+void count_handle(const char* path, int mode) {
+  if ((mode & (RTLD_LAZY | RTLD_NOW)) == 0) return;  // ld.so refuses the request
+  for (int which = 0; which < 2; ++which) {
+    if (path == nullptr || (path != inherited.null_drivers[which].path.load() &&
+                            path != inherited.proxies[which].path.load())) {
+      continue;
+    }
+    inherited.had_handle[which].store(true, std::memory_order_relaxed);
+    inherited.handles[which].fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+/// Returns the name to give to ld.so, or kNotLoaded, or null if FORCE_CPU has just begun to apply.
 const char* act(Process& here, const LibraryRequest& request, const char* name, int mode,
                 const void* caller) {
   const Policy policy = here.policy();
@@ -75,7 +80,11 @@ const char* act(Process& here, const LibraryRequest& request, const char* name, 
     case Action::kProxy:
       return name_with_proxy(here, driver ? ProxyKind::kDriver : ProxyKind::kNvml, name, mode,
                              caller);
-    case Action::kRefuse:  // a row of kRefusedLibraries
+    case Action::kRefuse:               // a row of kRefusedLibraries
+      if ((mode & RTLD_NOLOAD) != 0) {  // loads nothing, so it is no attempt
+        const bool is_ours = request.refused->asked == DriverApi::kOpenCl && null_drivers_tried();
+        return is_ours ? kNotLoaded : name;  // ld.so may know a null driver by this name
+      }
       if (policy == Policy::kForceCpu) {
         // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above
         record_attempt(here, request.refused->name().data(), name, caller);
@@ -95,6 +104,52 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
   return request.library == Library::kLibc || (mode & RTLD_DEEPBIND) != 0;
 }
 
+/// True if ld.so answers to this name with an object that it has mapped for the program's start.
+bool names_start_object(const char* name) {
+  return start_objects().visit([=](const link_map& object) {
+    const char* soname = elf_soname(object.l_ld, object.l_addr);
+    return elf_detail::same(object.l_name, name) ||
+           (soname != nullptr && elf_detail::same(soname, name));
+  });
+}
+
+/// True if ld.so may look for a file in directories that only this caller names: those of its own
+/// object, or DT_RPATH of an object that has loaded it.
+bool has_run_path(const Loader& the, const void* caller) {
+  const link_map* own = object_of(the, caller);
+  return own == nullptr || elf_detail::dynamic_value(own->l_ld, DT_RUNPATH) != 0 ||
+         elf_detail::dynamic_value(own->l_ld, DT_RPATH) != 0 ||
+         start_objects().visit([](const link_map& object) {
+           return elf_detail::dynamic_value(object.l_ld, DT_RPATH) != 0;
+         });
+}
+
+/// True if ld.so certainly maps no file for this request: it has the library, or finds no file.
+bool loads_nothing(const char* name, int mode, const void* caller) {
+  if (name == nullptr || (mode & RTLD_NOLOAD) != 0 || names_start_object(name)) return true;
+  const Loader& the = loader();
+  if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return false;
+  if (void* handle = the.dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) {
+    the.dlclose(handle);
+    return true;
+  }
+  // There is no error if ld.so has found a file that is not loaded.
+  const bool found = the.dlerror() == nullptr;
+  const std::string_view path = name;
+  const bool any_caller = path.find('/') != std::string_view::npos
+                              ? path.find('$') == std::string_view::npos
+                              : !has_run_path(the, caller);
+  return !found && any_caller;
+}
+
+/// True if the request loads no library and we must not load one either: ld.so would take a lock
+/// that this child may have inherited locked, and the program's own request does not take.
+[[gnu::noinline]] bool must_load_nothing(Process& here, const LibraryRequest& request,
+                                         const char* name, int mode, const void* caller) {
+  return (request.library == Library::kOther || request.library == Library::kLibc) &&
+         may_inherit_locks(here) && loads_nothing(name, mode, caller);
+}
+
 [[gnu::noinline, gnu::cold]] const char* choose_name(const char* name, int mode,
                                                      const void* caller) {
   Process& here = process();
@@ -105,10 +160,19 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
     libraries_may_change(name, mode);
     if (policy == Policy::kOff) {
       leave_later_lookups(here);
+      inherited.may_have_loaded.store(true, std::memory_order_release);
       return name;
     }
-    load_proxies_early(here);
   }
+  if (is_loaded_for_us_alone(request, mode)) {
+    // Before the null drivers are loaded, ld.so knows no library of that name either.
+    return policy == Policy::kForceCpu && !null_drivers_tried() ? name : kNotLoaded;
+  }
+  const bool tried = policy == Policy::kForceCpu
+                         ? null_drivers_tried()
+                         : here.proxies_looked.load(std::memory_order_relaxed);
+  if (!tried && must_load_nothing(here, request, name, mode, caller)) return name;
+  if (policy != Policy::kForceCpu) load_proxies_early(here);
   if (here.policy() == Policy::kForceCpu) {
     // The null drivers come before the first request of any kind, because the requested library may
     // be linked to the driver.
@@ -123,9 +187,13 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
       here.steady.store(true, std::memory_order_release);
     }
   }
-  if (is_loaded_for_us_alone(request, mode)) return kNotLoaded;
+  inherited.may_have_loaded.store(true, std::memory_order_release);
   const char* chosen = act(here, request, name, mode, caller);
-  return chosen != nullptr ? chosen : act(here, request, name, mode, caller);
+  if (chosen == nullptr) chosen = act(here, request, name, mode, caller);
+  if (chosen == kNoDriver.data() || chosen == kNoNvml.data()) {
+    record_refused(here, chosen, name, caller);
+  }
+  return chosen;
 }
 
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.
@@ -133,14 +201,6 @@ bool passes_by_us(const LibraryRequest& request, int mode) {
   const Process* here = inherited.process.load(std::memory_order_acquire);
   return here != nullptr && here->steady.load(std::memory_order_acquire) &&
          (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
-}
-
-template <typename Function>
-[[gnu::always_inline]] inline const void* target(const char* function, Function next,
-                                                 Function libcs, const char* name,
-                                                 const void* caller) {
-  const bool hooked = next != libcs && is_recursive_dlopen(function, name, caller);
-  return reinterpret_cast<const void*>(hooked ? libcs : next);
 }
 
 }  // namespace
@@ -155,9 +215,9 @@ struct Route {
   const void* target;
 };
 
-/// Clears an earlier dlerror, as the real call would.
-static Route answer_null(const cudaguard::Loader& the) {
-  if (the.dlerror != nullptr) the.dlerror();
+static Route route(const cudaguard::Loader& the, const char* name, const void* target) {
+  if (name != cudaguard::kNotLoaded) return {name, target};
+  if (the.dlerror != nullptr) the.dlerror();  // clears an earlier error, as the real call would
   return {nullptr, nullptr};
 }
 
@@ -167,16 +227,35 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
     return {name, reinterpret_cast<const void*>(inherited.loader.dlopen.get())};
   }
   name = choose_name(name, mode, caller);
+  count_handle(name, mode);
   const Loader& the = loader();
-  if (name == kNotLoaded) return answer_null(the);
-  return {name, target("dlopen", the.next_dlopen.get(), the.dlopen.get(), name, caller)};
+  return route(the, name, reinterpret_cast<const void*>(the.next_dlopen.get()));
 }
 
 [[gnu::cold]] Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;               // NOLINT(google-build-using-namespace)
   name = choose_name(name, mode, caller);  // seldom called
   const Loader& the = loader();
-  if (name == kNotLoaded) return answer_null(the);
-  return {name, target("dlmopen", the.next_dlmopen.get(), the.dlmopen.get(), name, caller)};
+  return route(the, name, reinterpret_cast<const void*>(the.next_dlmopen.get()));
+}
+
+/// For callers that have found us by a version. Without us they would have found libc's function,
+/// because the hooks of other libraries have no version. The caller may be such a hook, to which
+/// `next_dlopen` would lead back.
+[[gnu::cold]] Route cudaguard_route_versioned_dlopen(const char* name, const void* caller,
+                                                     int mode) {
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  name = choose_name(name, mode, caller);
+  count_handle(name, mode);
+  const Loader& the = loader();
+  return route(the, name, reinterpret_cast<const void*>(the.dlopen.get()));
+}
+
+[[gnu::cold]] Route cudaguard_route_versioned_dlmopen(const char* name, const void* caller,
+                                                      int mode) {
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  name = choose_name(name, mode, caller);
+  const Loader& the = loader();
+  return route(the, name, reinterpret_cast<const void*>(the.dlmopen.get()));
 }
 }

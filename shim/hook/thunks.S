@@ -4,11 +4,18 @@
  * the true caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ does not guarantee such a tail
  * call. dl* functions take no vector arguments. If the target is null, the thunk returns null.
  *
- * Each hook has both of glibc's versions: that of libdl.so.2 and, as the default, of libc.so.6.
- * dlvsym finds no definition without a version. Imports without a version find these, too.
+ * Each hook has two forms. ld.so binds an import to the form without a version, because that
+ * definition fits every import and comes first in the symbol table. dlvsym finds no definition
+ * without a version: it finds the other form, which has glibc's versions. The form tells how the
+ * caller found us, and so what it would have reached without us: another library's hook, or libc.
  *
  * cudaguard_route_dlopen(const char *name, const void *return_address, int mode) -> {name, target}
  */
+.macro VERSION name, old /* that of libdl.so.2; that of libc.so.6 */
+	.symver	cudaguard_\name, \name\()@GLIBC_\old
+	.symver	cudaguard_\name, \name\()@GLIBC_2.34
+.endm
+
 #if defined(__x86_64__)
 
 	.section .note.gnu.property,"a",@note /* IBT, SHSTK: endbr64 comes first, returns match */
@@ -18,14 +25,12 @@
 	.long 0xc0000002, 4, 3, 0
 
 /* \slot: the stack offset of the saved name */
-.macro THUNK name, router, slot, old
+.macro THUNK name, router, slot
 	.text
 	.p2align 4
-	.globl	cudaguard_\name
-	.type	cudaguard_\name, @function
-	.symver	cudaguard_\name, \name\()@GLIBC_\old
-	.symver	cudaguard_\name, \name\()@@GLIBC_2.34
-cudaguard_\name:
+	.globl	\name
+	.type	\name, @function
+\name:
 	.cfi_startproc
 	endbr64
 	pushq	%rdi
@@ -58,11 +63,15 @@ cudaguard_\name:
 1:	xorl	%eax, %eax
 	ret
 	.cfi_endproc
-	.size	cudaguard_\name, . - cudaguard_\name
+	.size	\name, . - \name
 .endm
 
-	THUNK dlopen, cudaguard_route_dlopen, 16, 2.2.5
-	THUNK dlmopen, cudaguard_route_dlmopen, 8, 2.3.4
+	THUNK dlopen, cudaguard_route_dlopen, 16
+	THUNK dlmopen, cudaguard_route_dlmopen, 8
+	THUNK cudaguard_dlopen, cudaguard_route_versioned_dlopen, 16
+	THUNK cudaguard_dlmopen, cudaguard_route_versioned_dlmopen, 8
+	VERSION dlopen, 2.2.5
+	VERSION dlmopen, 2.3.4
 
 #elif defined(__aarch64__)
 
@@ -72,14 +81,12 @@ cudaguard_\name:
 	.asciz "GNU"
 	.long 0xc0000000, 4, 3, 0
 
-.macro THUNK name, router, slot, old
+.macro THUNK name, router, slot
 	.text
 	.p2align 4
-	.globl	cudaguard_\name
-	.type	cudaguard_\name, %function
-	.symver	cudaguard_\name, \name\()@GLIBC_\old
-	.symver	cudaguard_\name, \name\()@@GLIBC_2.34
-cudaguard_\name:
+	.globl	\name
+	.type	\name, %function
+\name:
 	.cfi_startproc
 	hint	#34 /* bti c */
 	stp	x0, x1, [sp, #-32]!
@@ -101,11 +108,15 @@ cudaguard_\name:
 1:	mov	x0, xzr
 	ret
 	.cfi_endproc
-	.size	cudaguard_\name, . - cudaguard_\name
+	.size	\name, . - \name
 .endm
 
-	THUNK dlopen, cudaguard_route_dlopen, 0, 2.17
-	THUNK dlmopen, cudaguard_route_dlmopen, 8, 2.17
+	THUNK dlopen, cudaguard_route_dlopen, 0
+	THUNK dlmopen, cudaguard_route_dlmopen, 8
+	THUNK cudaguard_dlopen, cudaguard_route_versioned_dlopen, 0
+	THUNK cudaguard_dlmopen, cudaguard_route_versioned_dlmopen, 8
+	VERSION dlopen, 2.17
+	VERSION dlmopen, 2.17
 
 #else
 #error "cudaguard knows x86-64 and AArch64"

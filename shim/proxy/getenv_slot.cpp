@@ -5,6 +5,7 @@
 
 #include "policy/text.h"
 #include "shim/elf/object.h"
+#include "shim/elf/own_maps.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/sys/memory.h"
 
@@ -29,17 +30,16 @@ struct Relocations {
   size_t bytes = 0;
 };
 
-struct Library {
+struct Driver {
   ElfW(Addr) base = 0;
   elf_detail::Tables tables;
   Relocations plt;    // DT_JMPREL
   Relocations other;  // DT_RELA
-  ElfW(Addr) relro = 0;
-  size_t relro_size = 0;
+  Extent relro;
 };
 
-Library read(const link_map& map) {
-  Library library;
+Driver read(const link_map& map) {
+  Driver library;
   library.base = map.l_addr;
   library.tables = elf_detail::read_tables(map.l_ld, map.l_addr);
   for (const ElfW(Dyn)* entry = map.l_ld; entry->d_tag != DT_NULL; ++entry) {
@@ -50,41 +50,26 @@ Library read(const link_map& map) {
     if (entry->d_tag == DT_RELA) library.other.first = at;
     if (entry->d_tag == DT_RELASZ) library.other.bytes = entry->d_un.d_val;
   }
-  struct Search {
-    const void* dynamic;
-    Library* library;
-  } search = {map.l_ld, &library};
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, size_t, void* data) {
-        auto& wanted = *static_cast<Search*>(data);
-        if (dynamic_section(*object) != wanted.dynamic) return 0;
-        for (int i = 0; i < object->dlpi_phnum; ++i) {
-          const ElfW(Phdr)& segment = object->dlpi_phdr[i];
-          if (segment.p_type != PT_GNU_RELRO) continue;
-          wanted.library->relro = object->dlpi_addr + segment.p_vaddr;
-          wanted.library->relro_size = segment.p_memsz;
-        }
-        return 1;
-      },
-      &search);
+  library.relro = relro_of(map);
   return library;
 }
 
 /// True if ld.so made the slot read-only after binding it (full RELRO).
-bool is_read_only(const Library& library, ElfW(Addr) slot) {
+bool is_read_only(const Driver& library, ElfW(Addr) slot) {
   // ld.so protects whole pages, and rounds both ends of the segment down.
   const ElfW(Addr) inside = getauxval(AT_PAGESZ) - 1;
-  const ElfW(Addr) from = library.relro & ~inside;
-  const ElfW(Addr) to = (library.relro + library.relro_size) & ~inside;
+  const ElfW(Addr) from = library.relro.from & ~inside;
+  const ElfW(Addr) to = library.relro.to & ~inside;
   return slot >= from && slot < to;
 }
 
 bool leads_to_proxy(const void* target) {
-  const char* name = object_name(target);
-  return name != nullptr && base_name(name) == "libcudaguard-driver.so";
+  char path[512];
+  const std::string_view file = place_of(target, path, sizeof path).module;
+  return base_name(file) == "libcudaguard-driver.so";
 }
 
-int redirect_in(const Library& library, const Relocations& table, Getenv to) {
+int redirect_in(const Driver& library, const Relocations& table, Getenv to) {
   int redirected = 0;
   for (size_t i = 0; i < table.bytes / sizeof(ElfW(Rela)); ++i) {
     const ElfW(Rela)& entry = table.first[i];
@@ -109,7 +94,7 @@ int redirect_in(const Library& library, const Relocations& table, Getenv to) {
 }  // namespace
 
 bool redirect_getenv(const link_map& library, Getenv to) {
-  const Library read_library = read(library);
+  const Driver read_library = read(library);
   if (read_library.tables.symbols == nullptr) return false;
   const int in_plt = redirect_in(read_library, read_library.plt, to);
   const int elsewhere = redirect_in(read_library, read_library.other, to);

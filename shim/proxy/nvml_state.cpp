@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include "shim/elf/own_symbols.h"
 #include "shim/sys/memory.h"
 
 namespace cudaguard {
@@ -21,8 +22,8 @@ constexpr const char* kNames[kGuardedCount] = {
 void prepare(const Services& guard) {
   if (nvml.bound.load(std::memory_order_acquire)) return;
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
-  const Extent inside = real.found() ? extent_of(real.map()->l_ld) : Extent();
-  const Extent self = extent_of(&nvml);
+  const Extent inside = real.found() ? code_of(real.map()->l_ld, real.map()->l_addr) : Extent();
+  const Extent self = code_of(_DYNAMIC, own_base());
   const Lock lock(guard.process().binding);
   if (nvml.bound.load(std::memory_order_relaxed)) return;  // other threads read it already
   for (size_t i = 0; i < kGuardedCount; ++i) {

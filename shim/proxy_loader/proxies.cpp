@@ -11,7 +11,6 @@
 #include "policy/text.h"
 #include "shim/elf/caller_paths.h"
 #include "shim/elf/loader.h"
-#include "shim/elf/object.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/proxy_loader/services.h"
@@ -109,6 +108,9 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
       const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
   const char* why = prepare != nullptr ? prepare(&kServices) : "";
   if (why == nullptr) {
+    // From now on the program gets handles of the proxy. However often it closes them, the proxy
+    // must stay, because the guard and the driver refer to it.
+    quiet.open(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
     result.link_map.store(map, std::memory_order_relaxed);
     result.path.store(map->l_name, std::memory_order_release);
     return;
@@ -127,19 +129,22 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
   struct stat status = {};
-  const bool there =
-      directory.set_directory(own_path()) && sys::stat(directory.file(files.file), &status) == 0;
+  const bool there = directory.set_directory(own_path(start_objects())) &&
+                     sys::stat(directory.file(files.file), &status) == 0;
   if (!there) directory.set_real_directory();
   const char* path = directory.file(files.file);
-  if (!there && sys::stat(path, &status) != 0) return give_up(process, files, path, kMissing);
+  if (!there && sys::stat(path, &status) != 0) {
+    const bool missing = is_own_file_there(start_objects());
+    return give_up(process, files, path, missing ? kMissing : kUnreachable);
+  }
   load(process, files, path, quiet, inherited.proxies[static_cast<int>(kind)]);
 }
 
 /// True for NVIDIA's own libraries, which must see each other as they are.
-bool is_nvidias(const void* caller) {
-  const char* name = object_name(caller);
-  if (name == nullptr) return false;
-  const std::string_view base = base_name(name);
+bool is_nvidias(const Loader& the, const void* caller) {
+  const link_map* object = object_of(the, caller);
+  if (object == nullptr) return false;
+  const std::string_view base = base_name(object->l_name);
   return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
 }
 
@@ -157,7 +162,7 @@ void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
     return handle;
   }
   const sys::Mapped<char[4352]> expanded;
-  if (!expanded || !expand_origin(name, caller, *expanded, sizeof *expanded)) return nullptr;
+  if (!expanded || !expand_origin(the, name, caller, *expanded, sizeof *expanded)) return nullptr;
   return quiet.open(*expanded, kQuietly | (mode & RTLD_NOLOAD));
 }
 
@@ -193,7 +198,7 @@ void load_proxies_early(Process& process) {
 const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, int mode,
                             const void* caller) {
   const Loader& the = loader();
-  if (!can_load(the) || is_nvidias(caller)) return name;
+  if (!can_load(the) || is_nvidias(the, caller)) return name;
   const Files& files = kFiles[static_cast<int>(kind)];
   const char* never = kind == ProxyKind::kDriver ? kNoDriver.data() : kNoNvml.data();
   Quiet quiet(the);

@@ -193,12 +193,17 @@ void print_complaints(Process& process) {
   line.write();
 }
 
+/// A start beacon has this in place of a caller.
+const void* as_argument(Policy policy) {
+  return reinterpret_cast<const void*>(static_cast<uintptr_t>(policy) + 1);
+}
+
 /// The start record, by which `cudaguard verify` counts the guarded processes. If it cannot be
 /// written, the first CUDA attempt of the process reports that.
 void write_start(char** words, char** variables) {
   const ScratchPages scratch;
   if (!scratch) {
-    inherited.listens = announce(Beacon::kStart, nullptr);
+    inherited.listens = announce(Beacon::kStart, as_argument(read_config(false).policy));
     return;
   }
   const Config config = read_config(false);
@@ -213,11 +218,13 @@ void write_start(char** words, char** variables) {
           ? std::string_view(words[0], size)
           : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   const uint32_t pid = sys::getpid();
-  inherited.listens = send_to_launcher(Beacon::kStart, nullptr, scratch, pid, attempt);
+  inherited.listens =
+      send_to_launcher(Beacon::kStart, as_argument(config.policy), scratch, pid, attempt);
   if (!config.report.empty()) send(config.report, scratch, pid, attempt);
 }
 
 Beacon beacon_of(EventKind event, DriverApi asked) {
+  if (event == EventKind::kRefused) return Beacon::kRefused;
   if (event != EventKind::kNone && event != EventKind::kInit && event != EventKind::kNvml) {
     return Beacon::kAllowed;
   }
@@ -226,16 +233,11 @@ Beacon beacon_of(EventKind event, DriverApi asked) {
                                      : Beacon::kOpenCl;
 }
 
-/// Everything that loading the guard does: no system call, unless a start record is wanted. Only
-/// glibc gives a constructor these arguments; with another libc the first call reads the kernel's
-/// copy.
-[[gnu::constructor]] void on_load(int, char** words, char** variables) {
-  if (!sys::is_glibc()) return;
-  read_start_environment(inherited.start, variables);
+}  // namespace
+
+void report_start(char** words, char** variables) {
   if (inherited.start.wants_start) write_start(words, variables);
 }
-
-}  // namespace
 
 bool is_new(Process& process, const char* touched) {
   bool is_known = false;
@@ -250,19 +252,17 @@ bool is_new(Process& process, const char* touched) {
   return false;  // impossible: there are fewer kinds than slots
 }
 
-bool is_new(Process& process, const Event& event) {
+uint64_t key_of(Process& process, const Event& event) {
   print_complaints(process);
-  if (!wants_events(process)) return false;
+  if (!wants_events(process)) return 0;
   // Only the first event of a kind counts: the record shows what a process does, not by which
   // function.
   const bool of_device = event.kind == EventKind::kContext || event.kind == EventKind::kSelect;
   const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
-  const uint64_t key = static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
-  return Process::first_case(process.events, key);
+  return static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
 }
 
-bool prepare(Process& process, const Event& event, Output& output) {
-  print_complaints(process);
+void announce(Process& process, const Event& event, Output& output) {
   Attempt& attempt = output.attempt;
   attempt.api = event.api;
   attempt.event = event.kind;
@@ -271,11 +271,34 @@ bool prepare(Process& process, const Event& event, Output& output) {
     attempt.result = event.result;
   }
   if (event.object != nullptr) attempt.object = event.object;
+  const bool denied = event.kind == EventKind::kNone || event.kind == EventKind::kRefused;
+  if (denied && event.object != nullptr) attempt.api = "dlopen";
+  output.asked = driver_api_of(attempt.api, attempt.object);
+  output.beacon = beacon_of(event.kind, output.asked);
+  output.heard = announce(output.beacon, event.caller);
+  if (output.heard) {
+    inherited.listens.store(true, std::memory_order_relaxed);
+    process.listens.store(true, std::memory_order_relaxed);
+  } else if (denied && process.listens.load(std::memory_order_relaxed)) {
+    // A filter of the program itself refuses getpid, so an NVIDIA ioctl reports the attempt: the
+    // launcher receives these ioctls, too.
+    constexpr uint32_t kRmControl = nvidia_request(0x2a, 32);
+    sys::call(SYS_ioctl, -1, kRmControl);
+  }
+}
+
+void withdraw(const void* caller, const Output& output) {
+  if (output.heard) announce(Beacon::kWithdrawn, caller);
+}
+
+bool prepare(Process& process, Output& output) {
+  print_complaints(process);
+  const EventKind event = output.attempt.event;
   const Log log = process.config.log;
-  output.line = log == Log::kAll;
-  if (event.kind == EventKind::kNone && event.object != nullptr) attempt.api = "dlopen";
-  const DriverApi asked = driver_api_of(attempt.api, attempt.object);
-  if (event.kind == EventKind::kNone) {
+  // print_missing_null_driver() has reported a refused load.
+  output.line = log == Log::kAll && event != EventKind::kRefused;
+  const DriverApi asked = output.asked;
+  if (event == EventKind::kNone) {
     // CUDA, NVML and OpenCL have a message each. A refusal of NVML or OpenCL is no news after one
     // of CUDA.
     const bool first =
@@ -286,18 +309,6 @@ bool prepare(Process& process, const Event& event, Output& output) {
                    asked == DriverApi::kNvml ? Process::kDeniedNvml : Process::kDeniedOpenCl,
                    Process::kDenied));
     output.line = wants_line(log, first);
-  }
-  // The announcement comes before anything that can fail, because verify counts it.
-  output.beacon = beacon_of(event.kind, asked);
-  output.heard = announce(output.beacon, event.caller);
-  if (output.heard) {
-    inherited.listens.store(true, std::memory_order_relaxed);
-    process.listens.store(true, std::memory_order_relaxed);
-  } else if (event.kind == EventKind::kNone && process.listens.load(std::memory_order_relaxed)) {
-    // A filter of the program itself refuses getpid, so an NVIDIA ioctl reports the attempt: the
-    // launcher receives these ioctls, too.
-    constexpr uint32_t kRmControl = nvidia_request(0x2a, 32);
-    sys::call(SYS_ioctl, -1, kRmControl);
   }
   return output.line || output.heard || !process.config.report.empty();
 }
@@ -359,7 +370,9 @@ void print_no_opencl(Process& process, const void* caller) {
 }
 
 /// True if a file of ours stays unusable until it is installed again.
-static bool is_permanent(const char* why) { return why != kPassing && why != kNotOurs; }
+static bool is_permanent(const char* why) {
+  return why != kPassing && why != kNotOurs && why != kUnreachable;
+}
 
 // A musl program cannot load these files although they exist, so nothing is printed.
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "policy/beacon.h"
+#include "policy/driver_api.h"
 #include "policy/message.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
@@ -14,18 +15,30 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Output {
   Attempt attempt;  ///< has no stack at first, and perhaps no caller
   bool line = false;
+  DriverApi asked = DriverApi::kCuda;
   Beacon beacon = Beacon::kStart;  ///< what is announced
   bool heard = false;              ///< a launcher has answered the announcement
 };
 
+/// Writes the start record if one is wanted. The arguments are those of a constructor, and the
+/// variables are read already.
+void report_start(char** words, char** variables);
+
 /// Adds the name to the list of recorded attempts. Returns false if the list has this name already,
 /// perhaps at another address (a null driver in another namespace).
 bool is_new(Process& process, const char* touched);
-/// Returns false for a known event, and for every event if wants_events() is false.
-bool is_new(Process& process, const Event& event);
+/// Returns the event's key in Process::events; 0 if wants_events() is false. Reports mistakes in
+/// the configuration, once.
+uint64_t key_of(Process& process, const Event& event);
 
-/// Returns false if nothing is to be written. Reports mistakes in the configuration, once.
-bool prepare(Process& process, const Event& event, Output& output);
+/// Describes the event, except for its stack, and announces it to a launcher. An attempt must be
+/// announced before anything marks it as known, because verify counts the announcements.
+void announce(Process& process, const Event& event, Output& output);
+/// Tells the launcher that the announced attempt is known.
+void withdraw(const void* caller, const Output& output);
+/// Decides about the message. Returns false if nothing is to be written. Reports mistakes in the
+/// configuration, once.
+bool prepare(Process& process, Output& output);
 /// Writes the message if one is wanted, and the record if a report is named or a launcher listens.
 void write_out(Process& process, const void* caller, Output& output);
 

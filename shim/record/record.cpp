@@ -9,12 +9,66 @@ namespace cudaguard {
 
 namespace {
 
-[[gnu::cold, gnu::noinline]] void write_down(Process& process, const Event& event) {
-  Output output;
-  if (!prepare(process, event, output)) return;
+/// Returns the place of an attempt: the function, the calling library and the user's line. Without
+/// a line, the return address is the place.
+uint64_t place_of(const Attempt& attempt, const void* caller) {
+  Hash hash;
+  hash.add(attempt.api).add(attempt.object).add(attempt.caller.module);
+  const PythonFrame* frame = attempt.stack == nullptr ? nullptr : attempt.stack->named();
+  if (frame != nullptr) return hash.add(frame->file).add(frame->line).result();
+  return attempt.caller.module.empty() ? hash.add(caller).result()
+                                       : hash.add(attempt.caller.offset).result();
+}
+
+/// Writes the message and the record of an announced event.
+void write_down(Process& process, const Event& event, Output& output) {
+  if (!prepare(process, output)) return;
   const sys::Mapped<StackRoom> room;
-  if (room) read_stack(*room, event.caller, output.attempt);
+  if (room) read_stack(*room, event.caller, process.python_frames, output.attempt);
   write_out(process, event.caller, output);
+}
+
+/// Reports the attempt if its place is new. Known calls are recognised by call_of(), at the cost of
+/// reading Python's frames.
+void record_place(Process& process, const Event& event, Output& output) {
+  const sys::Mapped<StackRoom> room;
+  if (room) read_stack(*room, event.caller, process.python_frames, output.attempt);
+  const Places::Added added = process.places.add(place_of(output.attempt, event.caller));
+  if (added == Places::Added::kKnown || added == Places::Added::kTooMany) {
+    withdraw(event.caller, output);
+  } else {
+    output.attempt.last_place = added == Places::Added::kOneTooMany;
+    if (prepare(process, output)) write_out(process, event.caller, output);
+  }
+  process.places.note_call(call_of(event.api, event.caller, process.python_frames));
+}
+
+[[gnu::cold, gnu::noinline]] void record_unseen(Process& process, const Event& event) {
+  const bool wants_places = process.wants_places();
+  if (wants_places) {
+    if (process.places.is_full()) return;
+    const uint64_t call = call_of(event.api, event.caller, process.python_frames);
+    if (call != 0 && process.places.was_called(call)) return;
+  }
+  const sys::HeldSignals held(wants_places);
+  Output output;
+  announce(process, event, output);
+  if (process.wants_places()) {
+    record_place(process, event, output);
+  } else if (is_new(process, event.api)) {
+    write_down(process, event, output);
+  }
+}
+
+/// Almost every call ends here, unless a report or a launcher wants every place: then `seen` is
+/// empty.
+[[gnu::always_inline]] inline void record(Process& process, const Event& event) {
+  for (const auto& slot : process.seen) {
+    const char* here = slot.load(std::memory_order_relaxed);
+    if (here == event.api) return;
+    if (here == nullptr) break;
+  }
+  record_unseen(process, event);
 }
 
 }  // namespace
@@ -22,17 +76,24 @@ namespace {
 void record_attempt(Process& process, const char* key, const char* object, const void* caller) {
   if (process.policy() != Policy::kForceCpu) return;
   process.touches.fetch_add(1, std::memory_order_relaxed);
-  for (const auto& slot : process.seen) {
-    const char* here = slot.load(std::memory_order_relaxed);
-    if (here == key) return;
-    if (here == nullptr) break;
-  }
-  if (!is_new(process, key)) return;
-  write_down(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
+  record(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
+}
+
+void record_refused(Process& process, const char* key, const char* object, const void* caller) {
+  record(process, {.kind = EventKind::kRefused, .api = key, .caller = caller, .object = object});
 }
 
 void record_event(Process& process, const Event& event) {
-  if (is_new(process, event)) write_down(process, event);
+  const uint64_t key = key_of(process, event);
+  if (key == 0 || Process::had_case(process.events, key)) return;
+  const sys::HeldSignals held(process.wants_places());
+  Output output;
+  announce(process, event, output);
+  if (Process::first_case(process.events, key)) {
+    write_down(process, event, output);
+  } else {
+    withdraw(event.caller, output);
+  }
 }
 
 }  // namespace cudaguard
@@ -54,6 +115,7 @@ extern "C" {
   if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
   if (report != nullptr) cudaguard::report_to(here, report);
   for (auto& slot : here.seen) slot.store(nullptr, std::memory_order_relaxed);
+  here.places.forget();
   return static_cast<int>(here.touches.load(std::memory_order_relaxed));
 }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Counts CUDA attempts, and records the first of each kind in a process as its configuration says.
-// Each message or record is one write(2). Nothing is allocated, errno is unchanged. Thread-safe,
-// async-signal-safe.
+// Counts CUDA attempts, and records them as the configuration says: the first of each kind in a
+// process, and for a report or a launcher every place that asks. Each message or record is one
+// write(2). Nothing is allocated, errno is unchanged. Thread-safe, async-signal-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,15 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Counts and records a denied attempt. `key` names its kind: a constant, compared by address and
+/// Counts and records a denied attempt. An attempt is never marked as known before a launcher has
+/// heard of it. `key` names its kind: a constant, compared by address and
 /// kept. `object` is the library of a dlopen request, or null; `caller` is the return address. Does
 /// nothing unless FORCE_CPU applies.
 void record_attempt(Process& process, const char* key, const char* object, const void* caller);
+
+/// Records that a file of cudaguard cannot be used, so that a request for `object` was refused. The
+/// program might have got a GPU. `key` is as above. Counts no attempt.
+void record_refused(Process& process, const char* key, const char* object, const void* caller);
 
 /// Something that the guard allowed. Not for functions that are called often.
 struct Event {

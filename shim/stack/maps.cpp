@@ -87,6 +87,16 @@ const void* LoadedObject::symbol(const char* name) const {
   return elf_symbol(static_cast<const ElfW(Dyn)*>(dynamic_), base_, name);
 }
 
+bool LoadedObject::needs(std::string_view file) const {
+  if (dynamic_ == nullptr) return false;
+  const auto* entry = static_cast<const ElfW(Dyn)*>(dynamic_);
+  const char* strings = elf_detail::table<char>(entry, base_, DT_STRTAB);
+  for (; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_NEEDED && file == strings + entry->d_un.d_val) return true;
+  }
+  return false;
+}
+
 const void* LoadedObject::code(const char* name) const {
   const void* found = symbol(name);
   const Mapping* here = maps_.find(reinterpret_cast<uint64_t>(found));

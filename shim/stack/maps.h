@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <string_view>
 
 #include "shim/elf/own_maps.h"
 
@@ -49,6 +50,8 @@ class LoadedObject {
   const void* symbol(const char* name) const;
   /// Returns the address of a function, which must be in an executable mapping of the file.
   const void* code(const char* name) const;
+  /// True if the object is linked to a library of this name.
+  bool needs(std::string_view file) const;
 
  private:
   const Maps& maps_;

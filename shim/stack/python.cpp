@@ -21,20 +21,44 @@ struct Layout {
   uint8_t name;
   uint8_t ascii;    ///< sizeof(PyASCIIObject)
   uint8_t compact;  ///< sizeof(PyCompactUnicodeObject)
+  uint8_t object;   ///< of a frame: its PyFrameObject; 0 if it is one
+  uint8_t line;     ///< PyFrameObject: f_lineno
+  uint8_t trace;    ///< PyFrameObject: f_trace, without which f_lineno does not count; 0: it does
+  uint8_t unit;     ///< that a number of an instruction counts, in bytes
 };
 constexpr uint8_t kFirst = 6;
 constexpr Layout kLayouts[] = {
-    {24, -1, 24, 32, 120, 0, 96, 104, 48, 72},   // 3.6
-    {24, -1, 24, 32, 104, 0, 96, 104, 48, 72},   // 3.7
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72},  // 3.8
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72},  // 3.9
-    {24, -1, 24, 32, 96, 0, 104, 112, 48, 72},   // 3.10
-    {56, 8, 48, 32, 56, 184, 112, 120, 48, 72},  // 3.11
-    {56, 0, 8, 0, 56, 192, 112, 120, 40, 56},    // 3.12
-    {72, -1, 8, 0, 56, 200, 112, 120, 40, 56},   // 3.13
-    {72, -1, 8, 0, 56, 208, 112, 120, 40, 56},   // 3.14
+    {24, -1, 24, 32, 120, 0, 96, 104, 48, 72, 0, 124, 80, 1},   // 3.6
+    {24, -1, 24, 32, 104, 0, 96, 104, 48, 72, 0, 108, 80, 1},   // 3.7
+    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.8
+    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.9
+    {24, -1, 24, 32, 96, 0, 104, 112, 48, 72, 0, 100, 0, 2},    // 3.10
+    {56, 8, 48, 32, 56, 184, 112, 120, 48, 72, 40, 40, 0, 1},   // 3.11
+    {56, 0, 8, 0, 56, 192, 112, 120, 40, 56, 48, 40, 0, 1},     // 3.12
+    {72, -1, 8, 0, 56, 200, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.13
+    {72, -1, 8, 0, 56, 208, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.14
 };
+
+/// Where _Py_DebugOffsets has its parts, in words. CPython describes its own structures there, at
+/// the start of _PyRuntime, from 3.13 on. A new version adds members.
+struct Description {
+  uint8_t thread;
+  uint8_t frame;
+  uint8_t code;
+  uint8_t object;
+  uint8_t type;
+  uint8_t text;
+};
+constexpr unsigned kFirstDescribed = 13;
+constexpr Description kDescriptions[] = {
+    {19, 28, 34, 44, 46, 67},  // 3.13
+    {22, 31, 39, 50, 52, 77},  // 3.14
+    {22, 39, 47, 58, 60, 89},  // 3.15; tried for later versions, too
+};
+constexpr unsigned kDescribedWords = 96;
+
 constexpr uint64_t kType = 8;     // PyObject.ob_type
+constexpr uint64_t kFrame = 24;   // PyFrameObject.f_frame, from 3.11 on
 constexpr uint64_t kFlags = 168;  // PyTypeObject.tp_flags
 constexpr uint64_t kIsText = uint64_t{1} << 28;
 constexpr unsigned kLength = 16;
@@ -50,6 +74,7 @@ struct Names {
   const void* (*newest)();
   uint64_t code_type;
   const void* (*main)();  ///< null in 3.6
+  uint64_t runtime;       ///< _PyRuntime
   // The first name is that of CPython up to 3.12, the second that from 3.13 on.
   int (*is_finalizing[2])();
 };
@@ -74,6 +99,7 @@ bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
     return false;
   }
   set(names.main, symbol("PyInterpreterState_Main"));
+  set(names.runtime, symbol("_PyRuntime"));
   set(names.is_finalizing[0], symbol("_Py_IsFinalizing"));
   set(names.is_finalizing[1], symbol("Py_IsFinalizing"));
   return true;
@@ -90,23 +116,101 @@ bool find_python(const Maps& maps, Names& names) {
   return false;
 }
 
-/// Returns the table for a version such as "3.11.2 (main, ...", or null.
-const Layout* layout_of(std::string_view version) {
+/// True if the function stays where it is: it is in the program, or in a library to which the
+/// program is linked, which no dlclose unloads.
+bool stays(const Maps& maps, const Names& names) {
+  const Mapping* program = maps.find(getauxval(AT_PHDR));
+  const Mapping* python = maps.find(reinterpret_cast<uint64_t>(names.thread_state));
+  if (program == nullptr || python == nullptr) return false;
+  return python->file() == program->file() ||
+         LoadedObject(maps, *program).needs(base_name(python->file()));
+}
+
+void keep(const Maps& maps, const Names& names, const Layout& layout, PythonFrames& to) {
+  uint8_t state = to.state.load(std::memory_order_relaxed);
+  if (state >= PythonFrames::kBeingSet ||
+      !to.state.compare_exchange_strong(state, PythonFrames::kBeingSet,
+                                        std::memory_order_relaxed)) {
+    return;
+  }
+  to.thread_state = names.thread_state;
+  to.is_initialized = names.is_initialized;
+  to.is_finalizing[0] = names.is_finalizing[0];
+  to.is_finalizing[1] = names.is_finalizing[1];
+  to.newest = names.newest;
+  to.main = names.main;
+  to.code_type = names.code_type;
+  to.thread_frame = layout.thread_frame;
+  to.current = layout.current;
+  to.back = layout.back;
+  to.code = layout.code;
+  to.instruction = layout.instruction;
+  to.instruction_size = layout.bytecode != 0 ? sizeof(uint64_t) : sizeof(int32_t);
+  to.file = layout.file;
+  to.state.store(stays(maps, names) ? PythonFrames::kKnown : PythonFrames::kMayMove,
+                 std::memory_order_release);
+}
+
+/// Reads the interpreter's description of itself. Returns false if it is not one that is known.
+bool read_description(const Maps& maps, uint64_t runtime, unsigned minor, Layout& layout) {
+  uint64_t words[kDescribedWords];
+  if (runtime == 0 || !maps.read(runtime, words)) return false;
+  constexpr unsigned kLast = sizeof kDescriptions / sizeof *kDescriptions - 1;
+  const unsigned row = minor - kFirstDescribed;
+  const Description& at = kDescriptions[row < kLast ? row : kLast];
+  const uint64_t* text = words + at.text;  // size, state, length, size if ASCII
+  const bool is_known = memcmp(words, "xdebugpy", 8) == 0 && words[1] >> 16 == (0x300 | minor) &&
+                        words[2] == 0 &&  // free-threaded
+                        words[at.object + 1] == kType && words[at.type + 3] == kFlags &&
+                        text[1] == kState && text[2] == kLength;
+  if (!is_known) return false;
+  const uint64_t instruction = words[at.frame + 3];
+  const uint64_t values[] = {
+      words[at.thread + 4],  // current_frame
+      words[at.frame + 1],   // previous
+      words[at.frame + 2],   // executable
+      instruction,
+      words[at.code + 9],  // co_code_adaptive
+      words[at.code + 1],  // filename
+      words[at.code + 2],  // name
+      text[3],
+      text[0] - 8,      // PyUnicodeObject has one more pointer
+      instruction - 8,  // The description lacks frame_obj; own_line() checks it.
+  };
+  for (const uint64_t value : values) {
+    if (value > UINT8_MAX) return false;
+  }
+  const auto value = [&](unsigned i) { return static_cast<uint8_t>(values[i]); };
+  layout = {value(0), -1,       value(1), value(2), value(3), value(4), value(5),
+            value(6), value(7), value(8), value(9), 40,       0,        1};
+  return true;
+}
+
+/// Finds the offsets for a version such as "3.11.2 (main, ...". Returns false for an unknown build.
+bool find_layout(const Maps& maps, const Names& names, Layout& layout) {
+  const std::string_view version = names.version();
   const bool free_threaded = cudaguard::find(version, "free-thread") != version.npos;
-  if (!version.starts_with("3.") || free_threaded) return nullptr;
+  if (!version.starts_with("3.") || free_threaded) return false;
   unsigned minor = 0;
   for (const char c : tail(version, 2)) {
     if (!is_digit(c)) break;
     minor = minor * 10 + static_cast<unsigned>(c - '0');
   }
   const unsigned row = minor - kFirst;
-  return row < sizeof kLayouts / sizeof *kLayouts ? &kLayouts[row] : nullptr;
+  const bool in_table = row < sizeof kLayouts / sizeof *kLayouts;
+  if (in_table) layout = kLayouts[row];
+  if (minor < kFirstDescribed) return in_table;
+  Layout described;
+  if (!read_description(maps, names.runtime, minor, described)) return false;
+  if (in_table && memcmp(&layout, &described, sizeof layout) != 0) return false;
+  layout = described;
+  return true;
 }
 
 class Reader {
  public:
-  Reader(const Maps& maps, const Names& names, const Layout& layout, PythonNames& room)
-      : maps_(maps), names_(names), layout_(layout), room_(room) {}
+  Reader(const Maps& maps, const Names& names, const Layout& layout, PythonRoom& room)
+      : maps_(maps), names_(names), layout_(layout), room_(room.names), owners_(room.owners) {}
 
   const char* walk(uint64_t thread, Stack& to);
 
@@ -116,13 +220,17 @@ class Reader {
     return maps_.read(at, value) ? value : 0;
   }
   std::string_view text(uint64_t object);
+  uint64_t code_of(uint64_t frame) const;
+  bool find_script(uint64_t frame);
   bool read(uint64_t frame, uint64_t code, PythonFrame& row);
+  unsigned own_line(uint64_t frame) const;
   unsigned line(uint64_t frame, uint64_t code) const;
 
   const Maps& maps_;
   const Names& names_;
   const Layout& layout_;
-  PythonNames& room_;
+  char (&room_)[sizeof PythonRoom::names];
+  Owners owners_;
   size_t used_ = 0;
   bool cut_ = false;
 };
@@ -157,15 +265,26 @@ std::string_view Reader::text(uint64_t object) {
   return {start, static_cast<size_t>(room_ + used_ - start)};
 }
 
+/// Returns f_lineno if it counts, otherwise 0. A trace function sets it, and Nuitka's code, whose
+/// frames have no instruction pointer.
+unsigned Reader::own_line(uint64_t frame) const {
+  const uint64_t object = layout_.object == 0 ? frame : pointer(frame + layout_.object);
+  if (object == 0 || (layout_.object != 0 && pointer(object + kFrame) != frame)) return 0;
+  if (layout_.trace != 0 && pointer(object + layout_.trace) == 0) return 0;
+  int32_t line = 0;
+  maps_.read(object + layout_.line, line);
+  return line > 0 ? static_cast<unsigned>(line) : 0;
+}
+
 unsigned Reader::line(uint64_t frame, uint64_t code) const {
+  if (const unsigned line = own_line(frame); line != 0) return line;
   int64_t at = 0;
   if (layout_.bytecode != 0) {
     at = static_cast<int64_t>(pointer(frame + layout_.instruction) - code - layout_.bytecode);
   } else {
     int32_t number = 0;
     maps_.read(frame + layout_.instruction, number);
-    // 3.10 counts in units of two bytes.
-    at = &layout_ == &kLayouts[10 - kFirst] ? number * 2 : number;
+    at = int64_t{number} * layout_.unit;
   }
   const int line = names_.line(code, static_cast<int>(at));
   return line > 0 ? static_cast<unsigned>(line) : 0;
@@ -182,21 +301,58 @@ bool Reader::read(uint64_t frame, uint64_t code, PythonFrame& row) {
   return true;
 }
 
+/// Returns the code object of a frame; 0 for a frame of the interpreter itself.
+uint64_t Reader::code_of(uint64_t frame) const {
+  const uint64_t code = pointer(frame + layout_.code) & ~uint64_t{3};  // 3.14 tags the pointer
+  return pointer(code + kType) == names_.code_type ? code : 0;
+}
+
+/// Finds the program's own file, which is that of the outermost frame. Returns true if the program
+/// is `python -c`.
+bool Reader::find_script(uint64_t frame) {
+  constexpr unsigned kOutermost = 16;
+  uint64_t codes[kOutermost] = {};
+  unsigned count = 0;
+  for (int depth = 0; frame != 0 && depth < kDeepest; ++depth) {
+    if (const uint64_t code = code_of(frame); code != 0) codes[count++ % kOutermost] = code;
+    frame = pointer(frame + layout_.back);
+  }
+  for (unsigned i = 1; i <= kOutermost && i <= count; ++i) {
+    const size_t used = used_;
+    const uint64_t code = codes[(count - i) % kOutermost];
+    const std::string_view file = text(pointer(code + layout_.file));
+    const std::string_view function = text(pointer(code + layout_.name));
+    if (file == "<string>" && function == "<module>") {
+      used_ = used;
+      if (count == i || i == kOutermost) return true;
+      const uint64_t inner = codes[(count - i - 1) % kOutermost];
+      const bool is_child =
+          starts_child(text(pointer(inner + layout_.file)), text(pointer(inner + layout_.name)));
+      used_ = used;
+      return !is_child;
+    }
+    const bool is_users = whose_code(file, function, false) != Whose::kPythons;
+    if (is_users && owners_.set_script(file)) return false;
+    used_ = used;
+  }
+  return false;
+}
+
 const char* Reader::walk(uint64_t thread, Stack& to) {
   uint64_t frame = pointer(thread + layout_.thread_frame);
   if (layout_.current >= 0) frame = pointer(frame + static_cast<uint64_t>(layout_.current));
   to.shown = Stack::kMostPython;
   FrameChoice choice;
+  const bool is_command = find_script(frame);
   size_t last = 0;
   // The frame that the message names, if it is further out than there is room for.
   uint64_t far_frame = 0;
   uint64_t far_code = 0;
   for (int depth = 0; frame != 0 && depth < kDeepest; ++depth) {
-    const uint64_t code = pointer(frame + layout_.code) & ~uint64_t{3};  // 3.14 tags the pointer
     const uint64_t here = frame;
+    const uint64_t code = code_of(frame);
     frame = pointer(frame + layout_.back);
-    // Frames of the interpreter itself have no code object.
-    if (pointer(code + kType) != names_.code_type) continue;
+    if (code == 0) continue;
     const bool full = to.python_count == Stack::kMostPython;
     if (full && choice.is_final()) {
       to.python_cut = true;
@@ -207,7 +363,11 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     const bool shown = read(here, code, row);
     if (full) used_ = used;
     if (!shown) continue;
-    const bool chosen = choice.takes(row.file, row.function);
+    Whose whose = Whose::kPythons;  // This does not matter once the choice is final.
+    if (!choice.is_final()) {
+      whose = owners_.whose(row.file, whose_code(row.file, row.function, is_command));
+    }
+    const bool chosen = choice.takes(whose, row.file, row.function);
     if (full) {
       to.python_cut = true;
       if (!chosen) continue;
@@ -230,11 +390,16 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 
 }  // namespace
 
-const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
+const char* read_python(const Maps& maps, Stack& to, PythonRoom& room, PythonFrames& frames) {
   Names names;
-  if (!find_python(maps, names)) return kNoPython;
-  const Layout* layout = layout_of(names.version());
-  if (layout == nullptr) return "unknown build of CPython";
+  const bool found = find_python(maps, names);
+  Layout layout;
+  if (!found || !find_layout(maps, names, layout)) {
+    uint8_t unknown = PythonFrames::kUnknown;
+    frames.state.compare_exchange_strong(unknown, PythonFrames::kNoFrames,
+                                         std::memory_order_relaxed);
+    return found ? "unknown build of CPython" : kNoPython;
+  }
   if (names.is_initialized() == 0) return "Python is not initialised";
   for (auto* is_finalizing : names.is_finalizing) {
     if (is_finalizing != nullptr && is_finalizing() != 0) return "Python is finalizing";
@@ -242,7 +407,47 @@ const char* read_python(const Maps& maps, Stack& to, PythonNames& room) {
   if (names.main != nullptr && names.newest() != names.main()) return "sub-interpreters";
   const uint64_t thread = names.thread_state();
   if (thread == 0) return "not a thread of Python's";
-  return Reader(maps, names, *layout, room).walk(thread, to);
+  const char* missing = Reader(maps, names, layout, room).walk(thread, to);
+  // Frames of the right type show that this build of CPython has the offsets of the table.
+  if (missing == nullptr) keep(maps, names, layout, frames);
+  return missing;
+}
+
+bool add_python(const PythonFrames& it, Hash& hash) {
+  const uint8_t state = it.state.load(std::memory_order_acquire);
+  if (state == PythonFrames::kNoFrames) return true;
+  if (state != PythonFrames::kKnown) return false;
+  if (it.is_initialized() == 0) return true;
+  for (auto* is_finalizing : it.is_finalizing) {
+    if (is_finalizing != nullptr && is_finalizing() != 0) return true;
+  }
+  if (it.main != nullptr && it.newest() != it.main()) return true;  // read_python() gives up, too
+  const auto pointer = [](uint64_t at) {
+    uint64_t value = 0;
+    memcpy(&value, reinterpret_cast<const void*>(at), sizeof value);
+    return value;
+  };
+  const uint64_t thread = it.thread_state();
+  if (thread == 0) return true;
+  uint64_t frame = pointer(thread + it.thread_frame);
+  if (it.current >= 0 && frame != 0) frame = pointer(frame + static_cast<uint64_t>(it.current));
+  for (int depth = 0; frame != 0; ++depth, frame = pointer(frame + it.back)) {
+    if (depth == kDeepest) return false;
+    const uint64_t code = pointer(frame + it.code) & ~uint64_t{3};  // as in walk()
+    if (code == 0 || pointer(code + kType) != it.code_type) continue;
+    uint64_t instruction = 0;
+    memcpy(&instruction, reinterpret_cast<const void*>(frame + it.instruction),
+           it.instruction_size);
+    // A later code object may have the same address. Its file has another name, though, and a
+    // string keeps its length and its own hash.
+    const uint64_t file = pointer(code + it.file);
+    hash.add(code)
+        .add(instruction)
+        .add(file)
+        .add(pointer(file + kLength))
+        .add(pointer(file + kLength + sizeof file));
+  }
+  return true;
 }
 
 }  // namespace cudaguard

@@ -15,10 +15,15 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct StackRoom {
   Maps maps;
   Stack stack;
-  PythonNames names;
+  PythonRoom python;
 };
 
-/// Sets the caller and the stack of `attempt`, which then points into `room`.
-void read_stack(StackRoom& room, const void* caller, Attempt& attempt);
+/// Sets the caller and the stack of `attempt`, which then points into `room`, and sets `frames` for
+/// call_of().
+void read_stack(StackRoom& room, const void* caller, PythonFrames& frames, Attempt& attempt);
+
+/// Returns a hash by which a call from the same place is recognised, without a look at
+/// /proc/self/maps. Two places have different hashes; one place may have many. 0: a look is needed.
+uint64_t call_of(const char* api, const void* caller, const PythonFrames& frames);
 
 }  // namespace cudaguard

@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include "shim/state/process.h"
+
 namespace cudaguard {
 
 void libraries_may_change(const char* name, int mode) {
@@ -11,7 +13,8 @@ void libraries_may_change(const char* name, int mode) {
 }
 
 const void* definition_for(const char* name, const void* caller) {
-  return find_definition(name, caller, inherited.global_names);
+  return find_definition(name, caller, inherited.global_names, start_objects(),
+                         later_objects(caller));
 }
 
 void Answers::keep(const char* name, const void* caller, void* target, uint32_t age) {

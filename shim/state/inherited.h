@@ -43,15 +43,17 @@ struct InheritedState {
   enum DevNames : uint8_t { kNotNeeded, kNeeded, kClaimed };
   std::atomic<uint8_t> dev_names{kNotNeeded};
   std::atomic<bool> left_later_lookups{false};  ///< tried (hook/later_lookups.h)
-  /// The program has requested the driver, or NVML, otherwise than by RTLD_NOLOAD.
-  std::atomic<bool> requested[2]{};
+  /// How many handles the program has of our libraries for the driver and for NVML, and whether it
+  /// has ever had one. ld.so does not count for a library that always stays loaded.
+  std::atomic<uint32_t> handles[2]{};
+  std::atomic<bool> had_handle[2]{};
   Loaded proxies[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null if no CUDA was allowed
   GlobalNames global_names;
-
-  /// The hash of the last request that went to another hook, and how often it came in a row.
-  std::atomic<uintptr_t> last_request{0};
-  std::atomic<uint32_t> rounds{0};
+  StartObjects start_objects;  ///< read by start_objects()
+  /// A request of the program that may load libraries has gone on. Set only after `process`, so
+  /// that a forked child recognises itself as one.
+  std::atomic<bool> may_have_loaded{false};
 
   StartEnvironment start;
   std::atomic<bool> listens{false};      ///< a launcher has answered a beacon of this process
@@ -71,10 +73,15 @@ struct InheritedState {
 extern constinit InheritedState
     inherited;  // NOLINT(bugprone-dynamic-static-initializers): constinit
 
-/// Returns the dynamic loader's functions. The first call finds them and takes the loader's lock.
+inline const StartObjects& start_objects() {
+  inherited.start_objects.find();
+  return inherited.start_objects;
+}
+
+/// Returns the dynamic loader's functions. The first call finds them and takes the lock of dlopen.
 inline const Loader& loader() {
   if (!inherited.loader.whole.load(std::memory_order_acquire)) [[unlikely]] {
-    find(inherited.loader);
+    find(inherited.loader, start_objects());
   }
   return inherited.loader;
 }

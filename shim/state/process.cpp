@@ -110,6 +110,41 @@ bool Process::first_case(Cases& cases, uint64_t key) {
   return false;
 }
 
+bool Process::had_case(const Cases& cases, uint64_t key) {
+  if (key == 0) key = 1;
+  for (const auto& slot : cases) {
+    const uint64_t here = slot.load(std::memory_order_relaxed);
+    if (here == key) return true;
+    if (here == 0) return false;
+  }
+  return true;
+}
+
+bool may_inherit_locks(Process& process) {
+  if (!process.fork_known.load(std::memory_order_acquire)) {
+    const char* single = loader().single_threaded.get();
+    if ((single == nullptr || *single == 0) && sys::is_forked()) {
+      process.forked.store(true, std::memory_order_relaxed);
+    }
+    process.fork_known.store(true, std::memory_order_release);
+  }
+  return process.forked.load(std::memory_order_relaxed);
+}
+
+static LaterObjects walk_later_objects() {
+  return process().forked.load(std::memory_order_relaxed) ? LaterObjects::kFree
+                                                          : LaterObjects::kLocked;
+}
+
+LaterObjects later_objects() {
+  return inherited.may_have_loaded.load(std::memory_order_acquire) ? walk_later_objects()
+                                                                   : LaterObjects::kNone;
+}
+
+LaterObjects later_objects(const void* code) {
+  return start_objects().holder(code) == nullptr ? walk_later_objects() : later_objects();
+}
+
 bool privileged() {
   // getauxval would set errno for a missing entry, but the kernel always gives AT_SECURE.
   return getauxval(AT_SECURE) != 0;
@@ -128,6 +163,7 @@ Process& make_process(Process* stale) {
   // No constructor runs: fresh pages are zero, and so is a new Process. Writing its zeros would
   // touch seven pages.
   auto* made = static_cast<Process*>(memory);
+  made->forked.store(stale != nullptr, std::memory_order_relaxed);
   made->config = read_config(stale != nullptr);
   made->listens.store(inherited.listens.load(), std::memory_order_relaxed);
   made->fallen.store(inherited.fallen.load(), std::memory_order_relaxed);

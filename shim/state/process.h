@@ -11,6 +11,7 @@
 #include "policy/config.h"
 #include "shim/state/answers.h"
 #include "shim/state/inherited.h"
+#include "shim/state/places.h"
 #include "shim/state/visible_gpus.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -31,6 +32,10 @@ struct LateWrite {
 
 struct Process {
   bool ready = false;  ///< false in a forked child
+  /// From a process whose other threads may have held a lock. Found out by may_inherit_locks(),
+  /// or at once if the other process had such a state.
+  std::atomic<bool> forked{false};
+  std::atomic<bool> fork_known{false};
   /// Nothing is left to do before a dlopen goes on: FORCE_CPU applies, the null drivers were tried,
   /// the loader is known, and no other hook comes next. Never set with only_pid.
   std::atomic<bool> steady{false};
@@ -41,6 +46,11 @@ struct Process {
   enum Fallen : uint8_t { kStands, kNoProxy, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};
 
+  /// True if every place that asks is wanted, and not only one of each kind.
+  bool wants_places() const {
+    return listens.load(std::memory_order_relaxed) || !config.report.empty();
+  }
+
   Policy policy() const {
     return fallen.load(std::memory_order_relaxed) == kStands ? config.policy : Policy::kForceCpu;
   }
@@ -48,9 +58,12 @@ struct Process {
   std::string_view because() const;
 
   std::atomic<uint32_t> touches{0};
-  /// The names of attempts that were recorded or are being recorded, in order of arrival. They are
-  /// compared by address first, because the callers pass constants.
+  /// The names of attempts that need no more attention, in order of arrival. They are compared by
+  /// address first, because the callers pass constants. Empty if `places` is in use.
   std::atomic<const char*> seen[24] = {};
+  /// Used if a report or a launcher wants every place that asks.
+  Places places;
+  PythonFrames python_frames;
   /// Messages that are printed once per process, and not again by its forked children.
   enum Message : uint32_t {
     kDenied = 1,
@@ -80,6 +93,8 @@ struct Process {
   Cases events = {};
   /// True for the first caller with this case. False if there are too many.
   static bool first_case(Cases& cases, uint64_t key);
+  /// True if first_case() has had this case.
+  static bool had_case(const Cases& cases, uint64_t key);
 
   /// Locks of the proxies. They are here because a thread of the parent may hold one at a fork, and
   /// the child would never find it free.
@@ -113,6 +128,16 @@ inline Process& process() {
   }
   return detail::make_process(known);
 }
+
+/// True if this process was forked, and by a process that had more than one thread: it may have
+/// inherited a lock locked, and nobody will unlock it.
+bool may_inherit_locks(Process& process);
+
+/// Returns how to walk the objects that were loaded after the start.
+LaterObjects later_objects();
+/// The same for a search that begins at this code, which may be in a library that was loaded by a
+/// request that we have not seen.
+LaterObjects later_objects(const void* code);
 
 /// Returns the configuration of the environment at the start. `forked`: as in Environment.
 Config read_config(bool forked);

@@ -60,6 +60,13 @@ inline int close(int fd) { return static_cast<int>(call(SYS_close, fd)); }
 inline long read(int fd, void* to, size_t size) {
   return call(SYS_read, fd, word(to), static_cast<long>(size));
 }
+inline long read_at(int fd, void* to, size_t size, long at) {
+  return call(SYS_pread64, fd, word(to), static_cast<long>(size), at);
+}
+/// Reads entries of a directory (struct linux_dirent64).
+inline long list(int fd, void* to, size_t size) {
+  return call(SYS_getdents64, fd, word(to), static_cast<long>(size));
+}
 inline long write(int fd, const void* from, size_t size) {
   return call(SYS_write, fd, word(from), static_cast<long>(size));
 }
@@ -109,6 +116,30 @@ inline long quiet_write(int fd, const void* from, size_t size) {
   call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, word(&before), 0, sizeof before);
   return written;
 }
+/// Blocks signals, so that no handler can leave this code by a jump, and no signal ends the process
+/// in it. Not blocked are those that the code itself may raise: a fault, a filter's SIGSYS, and the
+/// two of quiet_write().
+class HeldSignals {
+ public:
+  explicit HeldSignals(bool wanted) {
+    constexpr auto kBit = [](int number) { return uint64_t{1} << (number - 1); };
+    constexpr uint64_t kHeld =
+        ~(kBit(4 /* ILL */) | kBit(5 /* TRAP */) | kBit(7 /* BUS */) | kBit(8 /* FPE */) |
+          kBit(11 /* SEGV */) | kBit(13 /* PIPE */) | kBit(25 /* XFSZ */) | kBit(31 /* SYS */));
+    held_ = wanted && call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, word(&kHeld), word(&before_),
+                           sizeof before_) == 0;
+  }
+  ~HeldSignals() {
+    if (held_) call(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, word(&before_), 0, sizeof before_);
+  }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+
+ private:
+  uint64_t before_ = 0;
+  bool held_ = false;
+};
+
 inline uint32_t getpid() { return static_cast<uint32_t>(call(SYS_getpid)); }
 inline uint32_t getppid() { return static_cast<uint32_t>(call(SYS_getppid)); }
 inline uint32_t gettid() { return static_cast<uint32_t>(call(SYS_gettid)); }
@@ -166,5 +197,25 @@ class File {
  private:
   int fd_;
 };
+
+/// True if this process was forked and has called no exec since. False if /proc is not there.
+inline bool is_forked() {
+  const File file("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (!file.ok()) return false;
+  char text[256];
+  const long length = read(file.fd(), text, sizeof text);
+  // "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS": the name may hold any character.
+  const char* at = text + (length > 0 ? length : 0);
+  while (at != text && *--at != ')') continue;
+  constexpr int kWordsBefore = 7;
+  for (int spaces = 0; spaces < kWordsBefore; ++at) {
+    if (at == text + length) return false;
+    if (*at == ' ') ++spaces;
+  }
+  unsigned long flags = 0;
+  for (; at != text + length && *at >= '0' && *at <= '9'; ++at) flags = flags * 10 + (*at - '0');
+  constexpr unsigned long kForkNoExec = 0x40;
+  return (flags & kForkNoExec) != 0;
+}
 
 }  // namespace cudaguard::sys

@@ -35,8 +35,9 @@ GOOD_SOURCE = NOTE + "".join(
     "void %s(void) {}\n" % name
     for name in sorted(guard_rules.EXPORTS - set(guard_rules.VERSIONS[MACHINE])))
 for export, versions in guard_rules.VERSIONS[MACHINE].items():
+    GOOD_SOURCE += "#ifndef NO_%s_0\nvoid %s(void) {}\n#endif\n" % (export, export)
     GOOD_SOURCE += "void cudaguard_%s(void) {}\n" % export
-    for number, version in enumerate(versions):
+    for number, version in enumerate(versions[1:], 1):
         GOOD_SOURCE += "#ifndef NO_%s_%d\n__asm__(\".symver cudaguard_%s,%s%s\");\n#endif\n" % (
             export, number, export, export, version)
 GOOD_SOURCE += """
@@ -57,7 +58,7 @@ MUTANTS = [
      "void* dlvsym(void*, const char*, const char*); void* volatile p = dlvsym;", [], []),
     (guard_rules.no_libdl_import, "int dladdr(void*, void*); void* volatile p = dladdr;", [], []),
     (guard_rules.glibc_floor,
-     "void late(void) __asm__(\"dlclose\"); __asm__(\".symver dlclose,dlclose@GLIBC_2.34\");"
+     "void late(void) __asm__(\"dlerror\"); __asm__(\".symver dlerror,dlerror@GLIBC_2.34\");"
      "void* volatile p = late;", [], []),
     (guard_rules.exports, "void cuLaunch(void) {}", [], []),
     (guard_rules.exports, "int cudaguard_state = 1;", [], []),

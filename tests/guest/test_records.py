@@ -11,7 +11,7 @@ from support import guest, harness
 
 RECORDS = guest.binary("records")
 FIELDS = {"v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup", "api", "decision",
-          "caller", "library"}
+          "caller", "library", "asked"}
 THREADS = 12
 PROCESSES = 100
 KINDS = 7  # what programs/records.c touches
@@ -37,7 +37,7 @@ class Records(guest.Case):
             record = json.loads(line.decode("utf-8"))  # strict: no byte that is not UTF-8
             self.assertLessEqual(FIELDS, set(record))
             self.assertLessEqual(set(record) - FIELDS,
-                                 {"object", "cut", "python_missing"})
+                                 {"object", "cut", "passes_on", "python_missing"})
             self.assertEqual(record["v"], 1)
             self.assertEqual(record["decision"], "deny")
             self.assertIsInstance(record["ts"], float)

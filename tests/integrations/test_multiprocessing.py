@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The workers of multiprocessing get the variable that docs/integrations sets in the parent."""
+"""The workers of multiprocessing get the variable that docs/integrations sets in the parent, and
+print the messages that README promises."""
 
 import sys
 
@@ -17,6 +18,21 @@ if __name__ == "__main__":
     exec(sys.argv[1])
     print("worker=%d" % pool.map(ask, range(1))[0])
     print("parent=%d" % ask(0))
+"""
+# Each of the three workers asks.
+POOL = """import ctypes, multiprocessing, sys
+
+
+def ask(barrier):
+    barrier.wait()
+    return ctypes.CDLL("libcuda.so.1").cuInit(0)
+
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context(sys.argv[1])
+    print("parent=%d" % ctypes.CDLL("libcuda.so.1").cuInit(0))
+    with context.Manager() as manager, context.Pool(3) as pool:
+        print("workers=%s" % pool.map(ask, [manager.Barrier(3)] * 3, 1))
 """
 UNGUARDED = 'import multiprocessing\npool = multiprocessing.get_context("spawn").Pool(2)\n'
 
@@ -38,3 +54,15 @@ class Pool(places.Case):
                 self.assertEqual(answers(settings.replace("spawn", method)),
                                  {"worker": answer, "parent": "0"})
         self.assertEqual(answers(UNGUARDED), {"worker": "0", "parent": "0"})
+
+
+class Messages(places.Case):
+    def test_forked_workers_print_none_and_started_ones_one_each(self):
+        path = self.make("pool.py", POOL, 0o644)
+        command = [sys.executable, path]
+        harness.run([*command, "spawn"], guard=False, trace=False).assert_reached(self)
+        for method, messages in (("fork", 1), ("spawn", 4)):
+            with self.subTest(method):
+                result = harness.run([*command, method], trace=False)
+                self.assertEqual(result.out, "parent=100\nworkers=[100, 100, 100]\n", result)
+                self.assertEqual(result.err.count("no CUDA here"), messages, result)

@@ -69,13 +69,13 @@ class Lines(test_verify_tree.Case):
         self.own_row([program], ["--allow", "line:app.c:%d" % ASKS], rc=0)
         self.own_row([program], ["--allow", "line:app.c:%d" % (ASKS + 1)], rc=1)
 
-    def test_two_lines_of_one_program_are_two_places(self):
+    def test_lines_of_one_program_are_places_of_their_own(self):
         self.compile("app", PROGRAM.replace("return result == 0;", "return init(0) == 0;")
                      .replace("  init = (", "  if (fork() == 0) { init = dlsym(dlopen("
                               '"libcuda.so.1", RTLD_NOW), "cuInit"); return init(0) == 0; }\n'
                               "  init = ("), "-O1", "-g")
         result, _ = self.tree([self.path("app")])
-        self.ends(result, 1, "FAIL: 2 lines asked", ", in 2 of 2 processes")
+        self.ends(result, 1, "FAIL: 3 lines asked", ", in 2 of 2 processes")
 
     def test_lines_are_left_out_without_a_tool(self):
         self.without_lines([self.build()], env={"PATH": self.directory})

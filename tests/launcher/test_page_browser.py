@@ -32,7 +32,7 @@ TEXTS = {
         "FAIL ppo.py:159 and envs.py:22 touched CUDA",
         "2 lines asked for CUDA, in 66 of 70 processes; the program ended with exit code 1. First attempt, "
         "4.90 s after the start: cuInit from libc10_cuda.so, refused.",
-        "Incomplete: 2 processes were unguarded.",
+        "Coverage: 2 processes were unguarded.",
         "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64",
         "/home/u/cleanrl/ppo.py:159 in <module>device = torch.device(\"cuda\" if "
         "torch.cuda.is_available() and args.cuda else \"cpu\")",
@@ -43,7 +43,7 @@ TEXTS = {
         "env -i ./render --frames 300 41330 unguarded, has the driver",
         "has the driver: counts as a CUDA attempt", "2 processes were unguarded. 70 processes seen",
         "refused: cuInit by libc10_cuda.so", "134 records, 1 cut short"],
-    "allowed": ["INCOMPLETE Attempts may be missing", "Incomplete: attempts may be missing.",
+    "allowed": ["INCOMPLETE Attempts may be missing", "Coverage: attempts may be missing.",
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",
                 "In doubt: there is no /proc.", "Not waited for: probe-daemon &lt; (14)",
                 "libprobe.so allowed", ", allowed by the guard"],

@@ -529,26 +529,12 @@ class Records(harness.DirectoryCase):
         for pattern in ("lib:*", "line:*", "module:*"):
             self.assertEqual(self.records.not_allowed([unknown], [pattern]), [unknown])
 
-    def test_runtime_is_allowed_if_its_caller_is(self):
-        """As in tests/unit/decide_test.cpp, but also for a wheel's runtime, which has a name of its
-        own."""
-        caller, other, elsewhere = (self.attempt(library=library, code=code) for library, code in (
-            ("libc10_cuda.so", "a.py:1"), ("libfoo.so", "a.py:1"), ("libc10_cuda.so", "b.py:1")))
-        for name in ("libcudart.so.12", "libcudart-d0da41ae.so.12", "libcudart.so.12 in train"):
-            runtime = self.attempt(library=name, code="a.py:1")
-            for attempts, bad in (([caller, runtime], []), ([runtime], [runtime]),
-                                  ([caller, other, runtime], [other, runtime]),
-                                  ([elsewhere, runtime], [runtime])):
-                self.assertEqual(self.records.not_allowed(attempts, ["lib:libc10_cuda.so"]), bad)
-
-    def test_call_and_library_decide_the_kind(self):
-        for fields, kind in (({"api": "cuInit"}, "init"), ({"api": "cudaGetDeviceCount"}, "init"),
-                             ({"api": "nvmlInit_v2"}, "nvml"),
-                             ({"api": "dlopen", "object": "/x/libnvidia-opencl.so.1"}, "opencl"),
-                             ({"api": "dlopen", "object": "libnvidia-cfg.so.1"}, "nvml"),
-                             ({"api": "dlopen", "object": "libonnxruntime_providers_cuda.so"}, "init"),
-                             ({"api": "cuInit", "event": "init", "decision": "allow"}, "init")):
-            self.assertEqual(self.attempt(**fields).kind, kind)
+    def test_record_says_the_kind_and_whether_the_library_passes_calls_on(self):
+        for asked, kind in (("cuda", "init"), ("nvml", "nvml"), ("opencl", "opencl"),
+                            ("other", "init"), (7, "init")):
+            self.assertEqual(self.attempt(asked=asked).kind, kind)
+        for value in (True, False, 1, "true", None):
+            self.assertEqual(self.attempt(passes_on=value).passes_on, value is True)
 
     def test_other_lines_are_no_record(self):
         for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n", b'{"v":1,"api":"cuInit"}\n',

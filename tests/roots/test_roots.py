@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The guard of this build loads and guards in the minimal systems of other releases."""
 
+import os
 
 import pytest
 
-from support import matrix, systems
+from support import harness, matrix, systems
 
 pytestmark = pytest.mark.full
 
@@ -59,6 +60,32 @@ class Roots(systems.Case):
                 self.assertEqual([line for line in guarded.err.splitlines()
                                   if not matrix.OUR_LINE.match(line)], [])
                 self.assertTrue(matrix.OUR_LINE.search(guarded.err.strip()), guarded)
+
+    def forks_in(self, suite):
+        """A child that inherits ld.so's lock locked does not wait for it (tests/races)."""
+        root = self.system(suite)
+        source = os.path.join(harness.SOURCE, "tests", "races", "programs", "phdr_fork.c")
+        systems.link(root, [source], os.path.join(self.programs, "phdr_fork"), [])
+        for before in ([], ["open:libm.so.6"]):
+            for step in ("open:libc.so.6", "null:", "base:libc.so.6", "fail:libcg-none.so",
+                         "noload:libc.so.6", "absent:libcuda.so.1"):
+                with self.subTest(before=before, step=step):
+                    command = ["/mnt/programs/phdr_fork", "block", "2", "30", *before, "--", step]
+                    for preload in ((), ("/mnt/lib/libcudaguard.so",)):
+                        result = self.run_inside(root, command, preload, driver=False)
+                        self.assertEqual(result.out, "ok 2 hung 0 other 0\n", result)
+        command = ["/mnt/programs/phdr_fork", "block", "1", "2", "--", "phdr:"]
+        result = self.run_inside(root, command, driver=False)
+        self.assertEqual(result.out, "ok 0 hung 1 other 0\n", result)  # the control
+
+    def test_forked_child_does_not_wait_in_bullseye(self):
+        self.forks_in("bullseye")
+
+    def test_forked_child_does_not_wait_in_trixie(self):
+        self.forks_in("trixie")
+
+    def test_forked_child_does_not_wait_in_xenial(self):
+        self.forks_in("xenial")
 
     def test_guard_works_in_bullseye(self):
         self.entry_points_in("bullseye", r"2\.31")

@@ -133,6 +133,52 @@ class Cffi(Case):
         self.assertIn("through ctypes/cffi", self.result.err)
 
 
+class Descriptions(harness.DirectoryCase):
+    """From 3.13 on, CPython describes its own structures. The guard reads the frames only if the
+    description is one that it knows and, for the versions in its table, agrees with the table."""
+
+    def line(self, path, program):
+        root = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(path))))
+        report = self.path("report.jsonl")
+        code = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
+        result = harness.run([program, "-c", code], trace=False,
+                             env={"PYTHONHOME": root, "CUDAGUARD_REPORT": report})
+        self.assertEqual(result.rc, 0, result)
+        record, = harness.records(report)
+        os.remove(report)
+        return record.get("code"), record.get("python_missing")
+
+    def test_build_that_does_not_match_is_not_read(self):
+        # The number of the word in the description, and what it becomes.
+        changes = {"debian-3.13": {1: 7, 2: 1, 28 + 1: 16, 34 + 1: 120, 44 + 1: 16, 46 + 3: 176},
+                   "debian-3.14": {0: 7, 31 + 3: 64, 39 + 9: 200, 77 + 3: 48},
+                   "debian-3.15": {1: 0x030e00f0, 2: 1, 22 + 4: 4096, 89 + 2: 24}}
+        read = 0
+        for name, words in changes.items():
+            if name not in HERE:
+                continue
+            read += 1
+            with open(os.path.realpath(HERE[name]), "rb") as stream:
+                program = stream.read()
+            version = (0x300 | int(name.split(".")[1])).to_bytes(2, "little")
+            place = re.search(b"xdebugpy.." + re.escape(version), program, re.DOTALL).start()
+            for word, value in {None: None, **words}.items():
+                with self.subTest(name, word=word):
+                    copy = self.path("python3")
+                    changed = bytearray(program)
+                    if word is not None:
+                        at = place + 8 * word
+                        changed[at:at + 8] = value.to_bytes(8, "little")
+                    with open(copy, "wb") as stream:
+                        stream.write(changed)
+                    os.chmod(copy, 0o755)
+                    self.assertEqual(self.line(HERE[name], copy),
+                                     ("<string>:1", None) if word is None else
+                                     (None, "unknown build of CPython"))
+        if read == 0:
+            harness.skip(self, "run scripts/fetch-pythons %s" % harness.DEPS)
+
+
 def named(path):
     def test(self):
         self.check(path)

@@ -13,7 +13,7 @@ FETCHED = os.path.join(harness.DEPS, "pythons")
 # The quick fetch brings these, so a run that may not skip needs them.
 QUICK = ("debian-3.9", "debian-3.13", "debian-3.14", "debian-3.14-shared", "pypy")
 # The guard can read the frames of these versions.
-KNOWN = ((3, 6), (3, 14))
+KNOWN = ((3, 6), (3, 15))
 # A fetched interpreter compiles its modules once, as an installed one has, instead of at each
 # start.
 ENVIRONMENT = {"PYTHONDONTWRITEBYTECODE": None}

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "policy/user_code.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -205,9 +206,57 @@ TEST_F(Decision, CountsTheGuardedProcessesThatReported) {
   EXPECT_EQ(verdict_.heard, 2u);
 }
 
+TEST_F(Decision, ForkedChildThatAskedWasHeard) {
+  verdict_.findings.processes[1].by_guard = true;
+  add(DriverApi::kCuda, {1});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.heard, 1u);
+  verdict_.tree.by_file = true;
+  decide(verdict_);
+  EXPECT_EQ(verdict_.heard, 0u);
+}
+
+TEST_F(Decision, RefusedLoadIsADoubtIfItsKindIsDenied) {
+  verdict_.findings.processes[1].not_loaded = {DriverApi::kNvml};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  verdict_.deny.insert(DriverApi::kNvml);
+  decide(verdict_);
+  EXPECT_EQ(verdict_.result, Verdict::Result::kIncomplete);
+  EXPECT_EQ(verdict_.tree.doubts,
+            (std::vector<std::string>{"python3 (2) was refused NVIDIA's NVML library, because a "
+                                      "file of cudaguard cannot be used"}));
+}
+
+TEST_F(Decision, RefusedLoadOfAnAllowedProcessIsNoDoubt) {
+  verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
+  verdict_.allow = {"train.py"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+}
+
+TEST_F(Decision, RefusedLoadIsNamedByTheCommandThatTheLauncherSaw) {
+  verdict_.findings.processes[1].command = "?";
+  verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
+  verdict_.tree.seen.push_back({.pid = 2, .command = "jailed x"});
+  decide(verdict_);
+  ASSERT_EQ(verdict_.tree.doubts.size(), 1u);
+  EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("jailed (2) was refused"));
+}
+
+TEST_F(Decision, FullTableOfPlacesIsADoubtEvenIfItsProcessIsAllowed) {
+  verdict_.findings.processes[1].last_place = true;
+  verdict_.allow = {"train.py"};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.result, Verdict::Result::kIncomplete);
+  EXPECT_EQ(verdict_.tree.doubts,
+            (std::vector<std::string>{"python3 (2) asked from more places than a guard records"}));
+}
+
 CallSite& named(CallSite& site, const std::string& line, const std::string& library) {
   site.line = line;
   site.library = library;
+  site.passes_on = passes_calls_on(library);
   return site;
 }
 

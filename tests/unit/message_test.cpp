@@ -496,7 +496,8 @@ TEST_F(Message, Record_IsOneLineOfJson) {
   EXPECT_EQ(take(),
             R"({"v":1,"ts":1700000000.000042,"pid":2,"ppid":1,"tid":3,"uid":1000,"host":"node7",)"
             R"("exe":"/usr/bin/app","argv":["app","a b"],"cgroup":"/system.slice/x.service",)"
-            R"("slurm":"1234","api":"dlopen","object":"libnvidia-opencl.so","decision":"deny",)"
+            R"("slurm":"1234","api":"dlopen","object":"libnvidia-opencl.so","asked":"opencl",)"
+            R"("decision":"deny",)"
             R"("caller":"/lib/x.so+0x1f","library":"x.so"})"
             "\n");
 }
@@ -505,8 +506,9 @@ TEST_F(Message, Record_HasTheResultAndTheDevice) {
   Attempt attempt{.api = "cuInit", .event = EventKind::kInit, .result = 0};
   write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_NE(
-      take().find(R"("api":"cuInit","event":"init","decision":"allow","result":0,"caller":"?",)"
-                  R"("library":"code outside any file"})"),
+      take().find(
+          R"("api":"cuInit","asked":"cuda","event":"init","decision":"allow","result":0,"caller":"?",)"
+          R"("library":"code outside any file"})"),
       std::string::npos);
   attempt = {.api = "cuCtxCreate_v2", .event = EventKind::kContext, .device = 3};
   write_record(out_, {}, attempt, kMaxRecord);
@@ -514,12 +516,38 @@ TEST_F(Message, Record_HasTheResultAndTheDevice) {
             std::string::npos);
 }
 
+TEST_F(Message, Record_SaysThatALoadWasRefusedOrThatPlacesFollowWithoutRecords) {
+  Attempt attempt{.api = "dlopen", .object = "libcuda.so.1", .event = EventKind::kRefused};
+  write_record(out_, {}, attempt, kMaxRecord);
+  EXPECT_NE(take().find(R"("object":"libcuda.so.1","asked":"cuda","decision":"refuse","caller")"),
+            std::string::npos);
+  attempt = {.api = "cuInit", .last_place = true};
+  write_record(out_, {}, attempt, kMaxRecord);
+  EXPECT_NE(take().find(R"("decision":"deny","last_place":true,"caller":"?")"), std::string::npos);
+}
+
+TEST_F(Message, Record_HasWhatTheAttemptIs) {
+  write_record(out_, {}, {.api = "nvmlInit_v2", .caller = {"/lib/libcudart.so.12", 1}}, kMaxRecord);
+  EXPECT_NE(take().find(R"("asked":"nvml","decision":"deny","caller":"/lib/libcudart.so.12+0x1",)"
+                        R"("library":"libcudart.so.12","passes_on":true})"),
+            std::string::npos);
+  Attempt attempt{.api = "dlopen",
+                  .object = "nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu",
+                  .caller = {"/lib/libffi.so.8", 1}};
+  attempt.program = std::string_view("python3\0", 8);
+  write_record(out_, {}, attempt, kMaxRecord);
+  const std::string record(take());
+  EXPECT_NE(record.find(R"("asked":"opencl")"), std::string::npos);
+  EXPECT_EQ(record.find("passes_on"), std::string::npos);  // The user's line calls ctypes.
+}
+
 TEST_F(Message, Record_WithoutFactsIsStillJson) {
   write_record(out_, {}, {}, kMaxRecord);
-  EXPECT_EQ(take(), R"({"v":1,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"uid":0,"host":"","exe":"",)"
-                    R"("argv":[],"cgroup":"","api":"","decision":"deny","caller":"?",)"
-                    R"("library":"code outside any file"})"
-                    "\n");
+  EXPECT_EQ(take(),
+            R"({"v":1,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"uid":0,"host":"","exe":"",)"
+            R"("argv":[],"cgroup":"","api":"","asked":"cuda","decision":"deny","caller":"?",)"
+            R"("library":"code outside any file"})"
+            "\n");
 }
 
 TEST_F(Message, Record_OfAStartHasThePolicyAndNoCall) {
@@ -634,7 +662,7 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
   EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi")");
   attempt.program = "ruby\0a.rb\0"sv;
   stack->python_missing = "no CPython";
-  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8")");
+  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true)");
   attempt.api = kRequestApi;  // this caller bypassed the guard
   write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_EQ(take().find("library"), std::string::npos);

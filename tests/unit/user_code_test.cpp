@@ -10,11 +10,16 @@
 namespace cudaguard {
 namespace {
 
+bool is_user_code(std::string_view file, std::string_view function) {
+  return whose_code(file, function, true) == Whose::kUsers;
+}
+
 TEST(UserCode, UserFilesAreRecognised) {
   for (const char* file :
        {"/home/u/ppo.py", "ppo.py", "<string>", "<stdin>", "<ipython-input-3-0a1b>", "",
-        "/tmp/ipykernel_7/123.py", "/home/u/site-packages.py", "/usr/local/bin/torchrun",
-        "/home/u/frozen/a.py", "/home/u/libpython3/a.py"}) {
+        "<stdin>-0", "<python-input-1>", "<console>", "<doctest a.b[0]>", "/tmp/ipykernel_7/123.py",
+        "/home/u/site-packages.py", "/usr/local/bin/torchrun", "/home/u/frozen/a.py",
+        "/home/u/libpython3/a.py"}) {
     EXPECT_TRUE(is_user_code(file, "f")) << file;
   }
   for (const char* file :
@@ -32,13 +37,40 @@ TEST(UserCode, ProgramsAddOnsArePackages) {
                            "/usr/lib/python3/dist-packages/numpy/__init__.py",
                            "/usr/share/blender/scripts/startup/bl_ui/__init__.py",
                            "/opt/blender/4.2/scripts/addons_core/cycles/properties.py"}) {
-    EXPECT_EQ(whose_code(file, "f"), Whose::kPackages) << file;
+    EXPECT_EQ(whose_code(file, "f", false), Whose::kPackages) << file;
   }
   for (const char* file : {"/usr/lib64/python3.9/threading.py", "/usr/lib/python311.zip/runpy.py",
                            "/root/.pyenv/versions/3.13.1/lib/python3.13t/runpy.py",
                            "/opt/conda/envs/x/lib/python3.12/runpy.py", "<frozen runpy>"}) {
-    EXPECT_EQ(whose_code(file, "f"), Whose::kPythons) << file;
+    EXPECT_EQ(whose_code(file, "f", false), Whose::kPythons) << file;
   }
+}
+
+TEST(UserCode, CodeWithoutAFileIsBelowTheUsersFiles) {
+  EXPECT_EQ(whose_code("<string>", "f", false), Whose::kNoFile);
+  EXPECT_EQ(whose_code("<dynamic-code>", "f", false), Whose::kNoFile);
+  for (const char* file : {"<class 'networkx.utils.decorators.argmap'> compilation 4",
+                           "<@beartype(vendored.plain) at 0x7f71079039c0>", "<makefun-gen-0>",
+                           "<boltons.funcutils.FunctionBuilder-0>", "<lambdifygenerated-1>"}) {
+    EXPECT_EQ(whose_code(file, "f", true), Whose::kGenerated) << file;
+  }
+  EXPECT_TRUE(has_no_file("<string>"));
+  EXPECT_TRUE(has_no_file(""));
+  EXPECT_FALSE(has_no_file("a<b.py"));
+}
+
+TEST(UserCode, StartOfABundledProgramIsNeverNamed) {
+  for (const char* file : {"/x/unzipped_pexes/4/12a7/.bootstrap/pex/pex.py",
+                           "src/freeze_core/initscripts/__startup__.py",
+                           "/x/lib/python3.11/site-packages/freeze_core/initscripts/console.py",
+                           "/x/lib/python3.11/site-packages/cx_Freeze/initscripts/__startup__.py",
+                           "PyInstaller/loader/pyimod02_importers.py"}) {
+    EXPECT_EQ(whose_code(file, "run", false), Whose::kPythons) << file;
+  }
+  for (const char* file : {"threading.py", "multiprocessing/process.py", "pyi_rth_inspect.py"}) {
+    EXPECT_TRUE(is_runner(file)) << file;
+  }
+  EXPECT_FALSE(is_runner("my/threading.py"));
 }
 
 struct Frame {
@@ -47,12 +79,13 @@ struct Frame {
 };
 
 /// Returns the number of the chosen frame, or -1.
-int choice_of(std::initializer_list<Frame> frames) {
+int choice_of(std::initializer_list<Frame> frames, bool is_command = false) {
   FrameChoice choice;
   int chosen = -1;
   int at = 0;
   for (const Frame& frame : frames) {
-    if (choice.takes(frame.file, frame.function)) chosen = at;
+    const Whose whose = whose_code(frame.file, frame.function, is_command);
+    if (choice.takes(whose, frame.file, frame.function)) chosen = at;
     ++at;
   }
   return chosen;
@@ -69,6 +102,22 @@ TEST(FrameChoice, IsTheInnermostOfTheUsers) {
   EXPECT_EQ(choice_of({kInner, kUsers, kOuter, {"/home/u/run.py", "<module>"}}), 1);
   EXPECT_EQ(choice_of({kInner, kLibrary, kUsers, kLibrary}), 2);
   EXPECT_EQ(choice_of({kInner, kCommandLine}), 1);
+}
+
+constexpr Frame kGenerated = {"<makefun-gen-0>", "plain"};
+constexpr Frame kExecuted = {"<string>", "wrapper"};
+
+TEST(FrameChoice, PrefersTheUsersFilesToCodeWithoutAFile) {
+  EXPECT_EQ(choice_of({kInner, kGenerated, kExecuted, kUsers}), 3);
+  EXPECT_EQ(choice_of({kInner, kExecuted, kGenerated, kOuter}), 1);
+  EXPECT_EQ(choice_of({kInner, {"<dynamic-code>", "f"}, kExecuted, kOuter}), 1);
+  EXPECT_EQ(choice_of({kExecuted, kUsers, kCommandLine}, true), 0);
+}
+
+TEST(FrameChoice, PrefersAPackagesFileToCodeThatALibraryMade) {
+  EXPECT_EQ(choice_of({kInner, kGenerated, kLibrary}), 0);
+  EXPECT_EQ(choice_of({kGenerated, kInner, kLibrary}), 1);
+  EXPECT_EQ(choice_of({kGenerated, {"<lambdifygenerated-1>", "f"}, kLibrary}), 0);
 }
 
 TEST(FrameChoice, WithoutOneIsTheOutermostOfAPackage) {
@@ -99,6 +148,7 @@ TEST(CodeLine, NamesTheFile) {
        {std::pair{"/home/u/ppo.py", "ppo.py:3"}, std::pair{"<string>", "<string>:3"},
         std::pair{"/x/site-packages/torch/utils/collect_env.py", "torch/utils/collect_env.py:3"},
         std::pair{"/x/site-packages/a/site-packages/b/c.py", "b/c.py:3"},
+        std::pair{"/x/site-packages/dist-packages/c.py", "c.py:3"},
         std::pair{"/usr/lib/python3/dist-packages/numpy/__init__.py", "numpy/__init__.py:3"},
         std::pair{"/tmp/ipykernel_7/2815143473.py", "notebook cell, line 3"},
         std::pair{"<ipython-input-12-0a1b>", "notebook cell 12, line 3"},
@@ -113,8 +163,9 @@ TEST(CodeLine, NamesTheFile) {
   }
 }
 
-TEST(UserCode, GeneratedInitIsNotUserCode) {
+TEST(UserCode, MethodsOfADataclassAreNotUserCode) {
   EXPECT_FALSE(is_user_code("<string>", "__init__"));
+  EXPECT_FALSE(is_user_code("<string>", "__repr__"));
   EXPECT_TRUE(is_user_code("<string>", "<module>"));
   EXPECT_TRUE(is_user_code("<stdin>", "__init__"));
 }

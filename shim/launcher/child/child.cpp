@@ -196,6 +196,39 @@ std::string trouble_of(const std::vector<std::string>& words, Variables variable
 
 }  // namespace
 
+namespace {
+
+void close_from_to(unsigned first, unsigned last) {
+  // Kernels before 5.9 do not have the call.
+  if (first > last || close_range(first, last, 0) == 0) return;
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  last = std::min(last, static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur, 1 << 16)));
+  for (unsigned fd = first; fd < last; ++fd) close(static_cast<int>(fd));
+}
+
+}  // namespace
+
+void give_up_descriptors(std::vector<int> kept) {
+  std::sort(kept.begin(), kept.end());
+  unsigned first = STDERR_FILENO + 1;
+  for (const int fd : kept) {
+    if (fd < static_cast<int>(first)) continue;
+    close_from_to(first, static_cast<unsigned>(fd) - 1);
+    first = static_cast<unsigned>(fd) + 1;
+  }
+  close_from_to(first, ~0U);
+  close(STDIN_FILENO);
+  close(STDOUT_FILENO);
+  // Descriptors 0 to 2 must be open, so that no later file of ours gets such a number.
+  for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0; fd = dup(fd)) {
+    if (fd >= STDERR_FILENO) {
+      if (fd > STDERR_FILENO) close(fd);
+      break;
+    }
+  }
+}
+
 int above_stderr(int fd) {
   if (fd < 0 || fd > STDERR_FILENO) return fd;
   const int moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);

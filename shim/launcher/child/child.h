@@ -44,6 +44,10 @@ inline constexpr int kHeldBack = -1;
 /// our start, `fd` may have such a number, which belongs to the program.
 int above_stderr(int fd);
 
+/// Closes inherited descriptors, because our copies would keep pipes and locks open after the
+/// program's end. 0 and 1 become /dev/null, 2 stays. In `kept`, -1 stands for no descriptor.
+void give_up_descriptors(std::vector<int> kept);
+
 /// Starts words[0], a path, and collects its output until it ends or `limit` is over. The limit
 /// begins at execve. Then kills the rest of its process group. The child cannot read input, leaves
 /// no core file, and dies with us. It inherits our caller's descriptors, because words may name one

@@ -28,23 +28,21 @@ bool is_for_code(std::string_view pattern) {
          pattern.starts_with(kLine);
 }
 
-/// "tensordict.nn" for ".../site-packages/tensordict/nn/__init__.py". Outside of packages, the root
-/// is unknown, so the result is the directory and the file: "project.train".
-std::string module_of(const std::string& file) {
-  std::string name(code_line(file, 0).name);
-  if (name == base_name(file)) name = std::string(base_name(directory_of(file))) + "/" + name;
+/// True if the file is the module or a module in it: "tensordict.nn" for
+/// ".../site-packages/tensordict/nn/__init__.py". Outside of packages the root is unknown, so the
+/// directory may come first: "project.train" or "train".
+bool is_module(const std::string& pattern, const std::string& file) {
+  const std::string_view packaged = in_packages(file);
+  const bool in_package = packaged.data() != nullptr;
+  const std::string_view directory = base_name(directory_of(file));
+  std::string name(in_package ? packaged : base_name(file));
+  if (!in_package && !directory.empty()) name = std::string(directory) + "/" + name;
   if (name.ends_with(".py")) name.resize(name.size() - 3);
   if (name.ends_with("/__init__")) name.resize(name.rfind('/'));
   std::replace(name.begin(), name.end(), '/', '.');
-  return name;
-}
-
-/// True if the file is the module or a module in it.
-bool is_module(const std::string& pattern, const std::string& file) {
-  const std::string name = module_of(file);
   if (matches(pattern, name) || matches(pattern + ".*", name)) return true;
-  const bool in_package = code_line(file, 0).name != base_name(file);
-  return !in_package && matches(pattern, name.substr(name.find('.') + 1));
+  const size_t dot = name.find('.');
+  return !in_package && dot != std::string::npos && matches(pattern, name.substr(dot + 1));
 }
 
 /// Searches the stack from the call outwards up to the user's line.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/message.h"
 
@@ -52,7 +51,7 @@ std::set<size_t> runtime_may(const Verdict& verdict, const Place& place) {
   std::set<size_t> may_not;
   for (const size_t number : place.sites) {
     const CallSite& site = verdict.findings.sites[number];
-    if (!site.counts || passes_calls_on(site.library)) continue;
+    if (!site.counts || site.passes_on) continue;
     (is_code_allowed(verdict.allow, site) ? may : may_not)
         .insert(site.processes.begin(), site.processes.end());
   }
@@ -68,9 +67,8 @@ void decide_place(Verdict& verdict, Place& place) {
     CallSite& site = verdict.findings.sites[number];
     place.counts |= site.counts;
     if (!site.counts || is_code_allowed(verdict.allow, site)) continue;
-    const bool is_runtime = passes_calls_on(site.library);
     for (const size_t process : site.processes) {
-      if (is_runtime && with_caller.contains(process)) continue;
+      if (site.passes_on && with_caller.contains(process)) continue;
       if (is_allowed(verdict.allow, verdict.findings.processes[process].command)) continue;
       site.forbidden.push_back(process);
     }
@@ -94,6 +92,33 @@ void decide_places(Verdict& verdict) {
   for (Place& place : verdict.findings.places) decide_place(verdict, place);
 }
 
+/// Without /proc a process does not know its command, but the launcher may have seen it.
+std::string command_of(const Verdict& verdict, const ObservedProcess& process) {
+  const auto& all = verdict.tree.seen;
+  const auto seen = std::find_if(all.begin(), all.end(), [&](const TreeTruth::Seen& one) {
+    return one.pid == process.pid && one.since == process.since;
+  });
+  return seen == all.end() ? process.command : seen->command;
+}
+
+/// Adds what the records themselves say about missing attempts.
+void add_doubts(Verdict& verdict) {
+  for (const ObservedProcess& process : verdict.findings.processes) {
+    if (!process.last_place && process.not_loaded.empty()) continue;
+    const std::string command = command_of(verdict, process);
+    const std::string name =
+        command.substr(0, command.find(' ')) + " (" + std::to_string(process.pid) + ") ";
+    std::vector<std::string>& doubts = verdict.tree.doubts;
+    if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
+    const auto refused =
+        std::find_if(process.not_loaded.begin(), process.not_loaded.end(),
+                     [&](DriverApi asked) { return verdict.deny.contains(asked); });
+    if (refused == process.not_loaded.end() || is_allowed(verdict.allow, command)) continue;
+    doubts.push_back(name + "was refused NVIDIA's " + std::string(name_of(*refused)) +
+                     " library, because a file of cudaguard cannot be used");
+  }
+}
+
 }  // namespace
 
 void decide(Verdict& verdict) {
@@ -108,7 +133,9 @@ void decide(Verdict& verdict) {
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) {
     all.insert(key(process.pid, process.since));
-    if (!tree.by_file && process.since != 0 && !process.policy.empty()) {
+    // An attempt comes by a beacon, too: a forked child may end before it is sampled.
+    const bool has_started = process.since != 0 && !process.policy.empty();
+    if (!tree.by_file && (has_started || process.by_guard)) {
       heard.insert(key(process.pid, process.since));
     }
   }
@@ -116,6 +143,7 @@ void decide(Verdict& verdict) {
     all.insert(key(process.pid, process.since));
     if (process.heard) heard.insert(key(process.pid, process.since));
   }
+  add_doubts(verdict);
   decide_places(verdict);
   for (const CallSite& site : verdict.findings.sites) {
     if (!site.counts) continue;

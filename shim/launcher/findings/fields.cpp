@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "policy/text.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
@@ -80,6 +81,7 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
       {"cgroup", &writer.cgroup},
       {"slurm", &writer.slurm},
       {"api", &call.api},
+      {"asked", &call.asked},
       {"object", &call.object},
       {"event", &call.event},
       {"decision", &call.decision},
@@ -105,6 +107,10 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
       if (name == "argv") add_words(value, writer.command);
       if (name == "python") add_frames(value, call.stack.python);
       if (name == "native") add_frames(value, call.stack.native);
+    } else if (name == "last_place") {
+      call.last_place = value.IsBool() && value.GetBool();
+    } else if (name == "passes_on") {
+      call.passes_on = value.IsTrue();
     } else if (name == "ts" && value.IsNumber()) {
       const double at = value.GetDouble();
       if (at > 0 && at < kLastSecond) writer.ts = at;
@@ -147,6 +153,8 @@ Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call)
   if (call.library.empty() && call.api != kRequestApi) {
     call.library = base_name(native_frame(call.caller).module);
   }
+  // Records of version 0.1 do not say this either.
+  if (call.asked.empty()) call.passes_on = passes_calls_on(call.library);
   return Whole::kYes;
 }
 

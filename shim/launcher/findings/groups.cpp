@@ -58,7 +58,7 @@ std::string name_of(const CallSite& site) {
   if (const PythonFrame* frame = own_frame(site); frame != nullptr) return place_of(*frame);
   if (site.bypassed_guard()) return "bypassing the guard";
   if (!site.line.empty()) return site.line;
-  if (!passes_calls_on(site.library)) return site.library;
+  if (!site.passes_on) return site.library;
   const std::vector<NativeFrame>& frames = site.stack.native;
   const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
     return !passes_calls_on(frame.module);

@@ -55,8 +55,9 @@ struct CallSite {
   std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
   std::string object;   ///< for dlopen, the library's name or path; for an ioctl, which one
   std::string library;  ///< the caller as in the guard's message: "libc10_cuda.so", "ctypes/cffi"
-  std::string line;     ///< the user's line as in the guard's message: "ppo.py:159"; for native
-                        ///< code "app.cpp:12", by name_frames(); may be empty
+  bool passes_on = false;  ///< the library only passes calls on, so another one has called it
+  std::string line;        ///< the user's line as in the guard's message: "ppo.py:159"; for native
+                           ///< code "app.cpp:12", by name_frames(); may be empty
   Stack stack;
   double first = 0;               ///< seconds since 1970-01-01 UTC; 0: unknown
   double last = 0;                ///< the same
@@ -117,6 +118,10 @@ struct ObservedProcess {
   std::vector<SharedText> tried;    ///< for these two: "found no GPU by libx.so", each once
   std::vector<SharedText> refused;  ///< "cuInit by libx.so", each once
   bool only_start = true;           ///< has no record but its start record
+  bool by_guard = false;            ///< its guard has sent or written a record of a call
+  bool last_place = false;          ///< has asked from more places than a guard records
+  std::set<DriverApi>
+      not_loaded;  ///< libraries that were refused, because a file of ours is unusable
   bool asked() const { return !only_start; }
 };
 

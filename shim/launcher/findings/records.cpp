@@ -45,6 +45,13 @@ std::string text_of(const CallFields& call) {
   return (call.api == "dlopen" ? "found no driver" : "found no GPU") + by;
 }
 
+DriverApi asked_by(const CallFields& call) {
+  for (const DriverApi one : {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}) {
+    if (call.asked == word_of(one)) return one;
+  }
+  return driver_api_of(call.api, call.object);
+}
+
 bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
 }
@@ -152,7 +159,8 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   }
   const CallFields& call = rest.call;
   const bool starts = call.event == "start" && call.decision.empty();
-  const bool known = starts || call.decision == "allow" || call.decision == "deny";
+  const bool refused = call.decision == "refuse";
+  const bool known = starts || call.decision == "allow" || call.decision == "deny" || refused;
   if (writer.v != 1 || writer.pid <= 0 || writer.pid > INT32_MAX || !known) return Kind::kForeign;
   ++findings_.records;
   if (call.event == "health") {
@@ -168,6 +176,9 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
     return Kind::kRecord;
   }
   process.only_start = false;
+  process.by_guard |= call.api != kRequestApi;
+  process.last_place |= call.last_place;
+  if (refused) process.not_loaded.insert(driver_api_of(call.api, call.object));
   if (!rest.known) understand(rest);
   note(call, rest.text, process);
   if (!is_attempt(call)) return Kind::kRecord;
@@ -190,7 +201,7 @@ void Records::note_sick(const WriterFields& writer, const CallFields& call) {
 }
 
 void Records::note(const CallFields& call, const SharedText& text, ObservedProcess& process) {
-  if (call.decision == "deny") {
+  if (call.decision == "deny" || call.decision == "refuse") {
     add_once(process.refused, text);
   } else if (has_failed(call)) {
     const bool none = call.event == "init" && call.result == kNoDevice;
@@ -288,11 +299,12 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
 size_t Records::site_of(const CallFields& call) {
   std::vector<CallSite>& all = findings_.sites;
   CallSite one;
-  one.asked = driver_api_of(call.api, call.object);
+  one.asked = asked_by(call);
   one.denied = call.decision == "deny";
   one.api = call.api;
   if (one.denied || call.api == "dlopen") one.object = call.object;  // not the device list
   one.library = call.library;
+  one.passes_on = call.passes_on;
   one.line = call.code;
   if (all.size() < kMostStacks) {
     one.stack = call.stack;

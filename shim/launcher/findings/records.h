@@ -52,6 +52,7 @@ struct CallFields {
   int64_t device = -1;
   int64_t result = -1;
   std::string api;
+  std::string asked;  ///< "cuda", "nvml", "opencl"; empty before 0.2
   std::string object;
   std::string event;
   std::string decision;
@@ -60,6 +61,8 @@ struct CallFields {
   std::string code;     ///< the user's line: "ppo.py:159"; may be empty
   std::string policy;
   std::string reason;  ///< of a health record
+  bool last_place = false;
+  bool passes_on = false;
   Stack stack;
   bool operator==(const CallFields&) const = default;
 };

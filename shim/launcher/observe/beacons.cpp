@@ -78,18 +78,37 @@ std::string record_of(const Identity& who, Beacon what, const char* why, bool lo
     attempt.api = "dlopen";
     attempt.object = "libnvidia-opencl.so.1";
   }
-  if (what == Beacon::kStart) attempt.event = EventKind::kStart;
-  return kernel_record(who, attempt, what == Beacon::kStart ? nullptr : why, look);
+  if (what == Beacon::kRefused) {
+    attempt.api = "dlopen";
+    attempt.object = "libcuda.so.1";
+    attempt.event = EventKind::kRefused;
+  }
+  return kernel_record(who, attempt, why, look);
 }
 
 }  // namespace
+
+std::string start_record_of(const Identity& who, uint64_t argument) {
+  Attempt attempt;
+  attempt.event = EventKind::kStart;
+  if (const uint64_t number = argument - 1; number <= static_cast<uint64_t>(Policy::kOff)) {
+    attempt.policy = static_cast<Policy>(number);
+  }
+  return kernel_record(who, attempt, nullptr);
+}
 
 void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
   const auto known = announced_.find({thread, what});
-  const bool is_attempt = what >= Beacon::kCuda && what <= Beacon::kOpenCl;
+  const bool is_attempt =
+      (what >= Beacon::kCuda && what <= Beacon::kOpenCl) || what == Beacon::kRefused;
+  if (what == Beacon::kWithdrawn) {
+    announced_.erase(announced_.lower_bound({thread, Beacon{}}),
+                     announced_.lower_bound({thread + 1, Beacon{}}));
+    return;
+  }
   const bool is_known = known != announced_.end() && message != 0;
   const Identity who = is_known ? known->second : identify(thread);
   if (message == 0 && what != Beacon::kStart) {
@@ -121,10 +140,12 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // The record may say something else, because another thread can write to that memory.
   if (!record.empty() && report()) return;
   if (!is_attempt && what != Beacon::kStart) return;
-  record = record_of(who, what,
-                     readable ? "its process had no memory for the details"
-                              : "the memory of its process could not be read",
-                     true);
+  record = what == Beacon::kStart
+               ? start_record_of(who, call.data.args[2])
+               : record_of(who, what,
+                           readable ? "its process had no memory for the details"
+                                    : "the memory of its process could not be read",
+                           true);
   report();
 }
 

@@ -3,6 +3,7 @@
 
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -77,9 +78,17 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Report report)
-    : descriptor_(above_stderr(descriptor)), report_(std::move(report)) {
-  if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
+Listener::Listener(int descriptor, Relief& relief, Report report)
+    : descriptor_(above_stderr(descriptor)),
+      either_(above_stderr(epoll_create1(EPOLL_CLOEXEC))),
+      relief_(relief),
+      report_(std::move(report)) {
+  bool all = descriptor_ >= 0 && either_ >= 0;
+  for (const int one : {descriptor_, relief_.descriptor()}) {
+    epoll_event wanted = {.events = EPOLLIN, .data = {}};
+    if (one >= 0) all = all && epoll_ctl(either_, EPOLL_CTL_ADD, one, &wanted) == 0;
+  }
+  if (!all) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
   ioctl(descriptor_, kSetFlags, kSyncWakeUp);
   seccomp_notif_sizes sizes = {};
   syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes);
@@ -87,31 +96,59 @@ Listener::Listener(int descriptor, Report report)
   answers_ = room_for(std::max(sizeof(seccomp_notif_resp), size_t{sizes.seccomp_notif_resp}));
 }
 
-Listener::~Listener() { close(descriptor_); }
+Listener::~Listener() {
+  close(descriptor_);
+  close(either_);
+}
+
+void Listener::handle(const seccomp_notif& call) noexcept {
+  const bool is_beacon = call.data.nr == __NR_getpid && call.data.args[0] == kBeaconMagic;
+  try {
+    is_beacon ? take_beacon(call) : take_ioctl(call);
+  } catch (const std::exception&) {
+    failed_ = true;
+  }
+  std::fill(answers_.begin(), answers_.end(), 0);
+  auto* answer = reinterpret_cast<seccomp_notif_resp*>(answers_.data());
+  answer->id = call.id;
+  answer->error = is_beacon ? -kHeard : -ENODEV;
+  ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_SEND, answer);
+  relief_.note_progress();
+}
+
+void Listener::take_over() noexcept {
+  if (takes_over_) return;  // a report looks at its process, which calls this function
+  takes_over_ = true;
+  try {
+    while (const std::optional<Relief::Call> taken = relief_.take()) {
+      if (is_start(taken->call)) {
+        report_(taken->who, Beacon::kStart, taken->record);
+      } else {
+        handle(taken->call);
+      }
+    }
+  } catch (const std::exception&) {
+    failed_ = true;
+  }
+  takes_over_ = false;
+}
 
 bool Listener::answer() noexcept {
   pollfd waiting = {descriptor_, POLLIN, 0};
   auto* call = reinterpret_cast<seccomp_notif*>(calls_.data());
-  auto* answer = reinterpret_cast<seccomp_notif_resp*>(answers_.data());
+  take_over();
   for (int i = 0; i < kMostAnswers && poll(&waiting, 1, 0) == 1; ++i) {
     std::fill(calls_.begin(), calls_.end(), 0);  // the kernel wants zeros there
     // ENOENT: the thread was killed meanwhile. The call does not block for the next one.
     if (ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_RECV, call) != 0) {
       if (errno == ENOENT || errno == EINTR) continue;
       close(std::exchange(descriptor_, -1));
+      relief_.end();
       failed_ = true;
       return false;
     }
-    const bool is_beacon = call->data.nr == __NR_getpid && call->data.args[0] == kBeaconMagic;
-    try {
-      is_beacon ? take_beacon(*call) : take_ioctl(*call);
-    } catch (const std::exception&) {
-      failed_ = true;
-    }
-    std::fill(answers_.begin(), answers_.end(), 0);
-    answer->id = call->id;
-    answer->error = is_beacon ? -kHeard : -ENODEV;
-    ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_SEND, answer);
+    take_over();  // earlier calls of this thread
+    handle(*call);
   }
   return true;
 }

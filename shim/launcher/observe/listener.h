@@ -21,10 +21,14 @@
 
 #include "policy/beacon.h"
 #include "shim/launcher/observe/process.h"
+#include "shim/launcher/observe/relief.h"
 
 struct seccomp_notif;
 
 namespace cudaguard::launcher {
+
+/// A start record. `argument` is the third argument of the beacon.
+std::string start_record_of(const Identity& who, uint64_t argument);
 
 class Listener {
  public:
@@ -34,14 +38,19 @@ class Listener {
   /// killed before it could be identified, `who.stat.started` is 0. May throw.
   using Report =
       std::function<bool(const Identity& who, std::optional<Beacon> what, std::string_view record)>;
-  /// Takes over `descriptor`, which is Fence::listener. Throws Refusal.
-  Listener(int descriptor, Report report);
+  /// Takes over `descriptor`, which is Fence::listener. `relief` receives calls, too. Throws
+  /// Refusal.
+  Listener(int descriptor, Relief& relief, Report report);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   /// For poll(2): readable while a thread waits for an answer.
-  int descriptor() const { return descriptor_; }
+  int descriptor() const { return either_; }
+  /// All descriptors that must stay open.
+  std::vector<int> descriptors() const { return {descriptor_, either_, relief_.descriptor()}; }
+  /// Takes the calls that Relief has received. Does not throw. May be called from a report.
+  void take_over() noexcept;
   /// Answers the threads that wait now, at most 256 of them. Does not block or throw. Returns false
   /// if the descriptor is unusable from now on; the kernel then answers ENOSYS.
   bool answer() noexcept;
@@ -58,12 +67,16 @@ class Listener {
   /// ioctl without CUDA.
   using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
+  void handle(const seccomp_notif& call) noexcept;
   bool still_waits(const seccomp_notif& call) const;
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
 
   int descriptor_;
+  int either_;  ///< epoll(7) of it and of Relief's
+  Relief& relief_;
+  bool takes_over_ = false;
   Report report_;
   std::vector<uint64_t> calls_;    ///< room for a seccomp_notif of this kernel's size
   std::vector<uint64_t> answers_;  ///< the same for a seccomp_notif_resp

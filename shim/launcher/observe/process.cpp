@@ -27,6 +27,7 @@
 #include "shim/launcher/format.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
+#include "shim/launcher/unwind/process.h"
 
 namespace cudaguard::launcher {
 
@@ -84,6 +85,25 @@ uint64_t take_number(std::string_view& text) {
   return parsed.ec == std::errc() ? value : 0;
 }
 
+struct MappedFile {
+  std::string_view path;
+  uint64_t from = 0;
+  uint64_t to = 0;
+  bool executable = false;
+};
+
+/// `path` is the place of the path in the line.
+MappedFile mapped_file(std::string_view line, size_t path) {
+  MappedFile file;
+  file.path = line.substr(path);
+  const char* end = line.data() + line.size();
+  const char* minus = std::from_chars(line.data(), end, file.from, 16).ptr;
+  if (minus == end) return file;
+  const char* space = std::from_chars(minus + 1, end, file.to, 16).ptr;
+  file.executable = end - space > 3 && space[3] == 'x';
+  return file;
+}
+
 /// Calls `take` with each mapped file until `take` returns false. Lines of maps look like
 /// "7f00-7f10 r-xp 0 fe:00 12   /lib/x".
 template <typename Take>
@@ -95,7 +115,7 @@ void each_mapped(pid_t pid, Take take) {
     for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
       const std::string_view line = std::string_view(rest).substr(begin, end - begin);
       const size_t path = line.find('/');
-      if (path != std::string_view::npos && !take(line.substr(path))) return false;
+      if (path != std::string_view::npos && !take(mapped_file(line, path))) return false;
       begin = end + 1;
     }
     rest.erase(0, begin);
@@ -110,8 +130,8 @@ struct Libraries {
 
 Libraries libraries_of(pid_t pid) {
   Libraries result;
-  each_mapped(pid, [&](std::string_view path) {
-    const std::string_view name = base_name(path);
+  each_mapped(pid, [&](const MappedFile& file) {
+    const std::string_view name = base_name(file.path);
     result.guard |= name.starts_with("libcudaguard.so");
     result.libc |= name.starts_with("libc.so.6") || name.starts_with("libc-2.");
     return !result.guard;
@@ -228,6 +248,7 @@ Stat read_stat(pid_t pid) {
   result.parent = static_cast<pid_t>(fields[4]);
   constexpr uint64_t kForkNoExec = 0x40;  // `ps` shows this bit as 1 in column F
   result.forked = (fields[9] & kForkNoExec) != 0;
+  result.cpu = fields[14] + fields[15];
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};
   return result;
@@ -253,6 +274,31 @@ Identity identify(pid_t thread) {
   }
   who.stat = read_stat(who.pid);
   return who;
+}
+
+std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
+#if defined(__x86_64__)
+  // ld.so calls its own functions, and these the constructors, with the stack that the kernel has
+  // made, so its first return address is just below the arguments. The program's _start overwrites
+  // that word by a number.
+  uint64_t address = 0;
+  const uint64_t arguments = stat.image[1];
+  if (arguments == 0 ||
+      !WaitingProcess(pid).read(arguments - sizeof address, &address, sizeof address)) {
+    return {};
+  }
+  std::optional<bool> inside;  // a process that is being killed has no mappings
+  each_mapped(pid, [&](const MappedFile& file) {
+    if (!file.executable || !base_name(file.path).starts_with("ld-")) return true;
+    inside = file.from <= address && address < file.to;
+    return !*inside;
+  });
+  return inside;
+#else
+  static_cast<void>(pid);
+  static_cast<void>(stat);
+  return {};
+#endif
 }
 
 std::optional<Registers> waiting_at(pid_t thread) {
@@ -388,10 +434,12 @@ Writer writer_of(pid_t pid) {
 
 Driver driver_of(pid_t pid) {
   Driver found = Driver::kNone;
-  each_mapped(pid, [&](std::string_view path) {
-    const std::string_view name = base_name(path);
+  each_mapped(pid, [&](const MappedFile& file) {
+    // A search tool, ldconfig or strip maps the file to read it.
+    if (!file.executable) return true;
+    const std::string_view name = base_name(file.path);
     const bool cuda = name.starts_with("libcuda.so");
-    if ((cuda || name.starts_with("libnvidia-ml.so")) && !is_own_library(path)) {
+    if ((cuda || name.starts_with("libnvidia-ml.so")) && !is_own_library(file.path)) {
       found = cuda ? Driver::kAny : Driver::kNvml;
     }
     return found != Driver::kAny;
@@ -445,7 +493,10 @@ Answer Examiner::of_file(const std::string& path) {
     answer = no("it is a static executable");
   }
   answer.starts = examined.kind == Examined::Kind::kDynamic;  // ld.so may only list
-  return answer;
+  // /proc/PID/exe is another file if the process has called execve meanwhile.
+  if (id_of(path) == id) return answer;
+  files_.erase(place);
+  return {};
 }
 
 Answer Examiner::of_environment(pid_t pid, bool loaded, bool forked) const {

@@ -35,6 +35,7 @@ struct Stat {
   pid_t parent = 0;
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
   Image image = {};
+  uint64_t cpu = 0;     ///< CPU time in clock ticks, of the first thread
   bool forked = false;  ///< it has not called execve since the fork
   bool runs() const { return state != 'X' && state != 'Z'; }
 };
@@ -47,6 +48,7 @@ struct Identity {
   pid_t pid = 0;
   pid_t thread = 0;
   Stat stat = {};
+  FileId program = {};  ///< its executable; all zero if it was not asked for
 };
 /// If the thread is gone, or without our own /proc, `pid` is the thread's id. The cost does not
 /// depend on the number of threads.
@@ -55,6 +57,10 @@ Identity identify(pid_t thread);
 /// True if /proc shows the process ids of this process's PID namespace. /proc may be missing, or
 /// may belong to another PID namespace, in which the same ids mean other processes.
 bool has_own_numbers();
+
+/// True if ld.so is still at work in the process: it loads libraries, or calls their constructors.
+/// Nothing if that is not known. `stat` is that of the process.
+std::optional<bool> is_in_loader(pid_t pid, const Stat& stat);
 
 /// The stack pointer and the program counter of a thread that waits in a system call, or will do so
 /// within 0.1 s.

@@ -20,8 +20,9 @@ using std::chrono::steady_clock;
 constexpr milliseconds kPeriod{20};
 /// Sampling thousands of processes takes long, so at most this share of the time is used for it.
 constexpr int kShare = 8;
-/// A program that was sampled this often without its start beacon has left ld.so.
-constexpr int kLooksInLoader = 2;
+/// If it is not known whether a program has left ld.so, it has after this many clock ticks of its
+/// own CPU time (20 ms).
+constexpr uint64_t kLongestInLoader = 2;
 
 /// CPU time of this process. Wall time would make it sample less often on a busy machine.
 std::chrono::nanoseconds time_used() {
@@ -52,7 +53,8 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Watch::Watch(const std::string& report) : listens_(report.empty()), examiner_(report) {
+Watch::Watch(const std::string& report, std::function<void()> on_look)
+    : listens_(report.empty()), examiner_(report), on_look_(std::move(on_look)) {
   const std::vector<pid_t> before = children_of(getpid());
   others_.insert(before.begin(), before.end());
   const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
@@ -115,15 +117,15 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
 
 void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   using Is = Answer::Is;
+  if (on_look_) on_look_();
   Process& process = process_of(pid, stat, now);
   const FileId file = executable_id(pid);
-  ++process.looks;
   if (process.judged && process.image == stat.image && process.file == file) {
     if (process.listed != SIZE_MAX) {
       note_driver(listed_[process.listed].entry, driver_of(pid));
       return;
     }
-    if (process.loaded) return;
+    if (process.loaded) return note_loader(process, stat);
   }
   if (!process.judged) process.inherits = parent_was_heard(stat);
   const Answer answer = examiner_.ask(pid, false, stat.forked);
@@ -138,6 +140,19 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
   const bool inside_execve = stat.image.back() == 0;
   if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
   judge(process, stat, answer, true);
+}
+
+/// A program that must send a start beacon has had the occasion once ld.so has ended.
+void Watch::note_loader(Process& process, const Stat& stat) {
+  if (!listens_ || process.due.empty() || process.heard || process.has_begun) return;
+  const std::optional<bool> inside = is_in_loader(static_cast<pid_t>(process.seen.pid), stat);
+  if (inside) {
+    process.has_begun = !*inside;
+  } else if (!process.cpu) {
+    process.cpu = stat.cpu;
+  } else {
+    process.has_begun = stat.cpu - *process.cpu >= kLongestInLoader;
+  }
 }
 
 void Watch::note_exec(pid_t pid) noexcept {
@@ -161,7 +176,8 @@ void Watch::note_request(pid_t pid) noexcept {
 void Watch::note_start(const Identity& who) noexcept {
   try_to([&] {
     Process& process = process_of(who.pid, who.stat, seconds_now());
-    begin_program(process, who.stat.image, executable_id(who.pid));
+    begin_program(process, who.stat.image,
+                  who.program == FileId() ? executable_id(who.pid) : who.program);
     process.judged = process.loaded = process.heard = true;
     process.seen.guarded = true;
     if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;
@@ -189,11 +205,13 @@ void Watch::note_program(pid_t pid, const std::string& path) {
 /// Call this before anything of the new program is stored in `process`.
 void Watch::begin_program(Process& process, const Image& image, const FileId& file) {
   if (process.image == image && process.file == file) return;
-  if (!process.due.empty() && !process.heard) unheard_.push_back(process.due);
+  const bool could_send = process.has_begun || process.may_be_refused;
+  if (!process.due.empty() && !process.heard && could_send) unheard_.push_back(process.due);
   process.image = image;
   process.file = file;
   process.heard = process.inherits = false;
-  process.looks = 0;
+  process.has_begun = false;
+  process.cpu.reset();
   process.due.clear();
 }
 
@@ -258,6 +276,7 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
         command.substr(0, command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
     if (!listens_) expected_.try_emplace(writer, Expected{name, stat.forked});
     if (listens_ && !stat.forked) process.due = name;
+    if (loaded) note_loader(process, stat);
   }
 }
 
@@ -265,8 +284,8 @@ void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool
 std::string Watch::missing(const std::set<Writer>& started) const {
   std::vector<std::string> names = unheard_;
   for (const auto& [key, process] : processes_) {
-    // Only a kill in ld.so or a missing library delays a beacon this briefly.
-    if (listens_ && process.looks < kLooksInLoader && !process.may_be_refused) continue;
+    // It was killed in ld.so, or has ended in a constructor or for want of a library.
+    if (listens_ && !process.has_begun && !process.may_be_refused) continue;
     if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
   }
   for (const auto& [writer, expected] : expected_) {

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -26,8 +27,9 @@ double seconds_now();
 class Watch {
  public:
   /// Construct it before the program starts. `report` is the program's CUDAGUARD_REPORT, or empty
-  /// if the guards send beacons.
-  explicit Watch(const std::string& report);
+  /// if the guards send beacons. `on_look` is called for each process
+  /// that is looked at, after its program is known and before it is judged.
+  Watch(const std::string& report, std::function<void()> on_look);
 
   /// Takes a sample if one is due. Returns the time until the next. Never throws: a program runs.
   std::chrono::milliseconds sample() noexcept;
@@ -64,7 +66,8 @@ class Watch {
     bool heard = false;           ///< the process has sent a start beacon
     bool inherits = false;        ///< forked from one that was heard; no execve since
     std::string due;              ///< the process's name, if it must send a start beacon
-    int looks = 0;                ///< samples of this program after the first one
+    bool has_begun = false;       ///< ld.so has ended in this program
+    std::optional<uint64_t> cpu;  ///< the CPU time at the first look that could not tell this
     bool may_be_refused = false;  ///< a seccomp filter of its own may refuse the beacon
     size_t listed = SIZE_MAX;     ///< its place in listed_
   };
@@ -82,6 +85,7 @@ class Watch {
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
   void list(Process& process, const Answer& answer, const Writer& writer, bool forked);
+  void note_loader(Process& process, const Stat& stat);
   void begin_program(Process& process, const Image& image, const FileId& file);
   bool may_be_refused(pid_t pid) const;
   bool was_heard(const Process& process) const;
@@ -91,6 +95,7 @@ class Watch {
   const bool listens_;  ///< the guards send beacons
   const std::optional<uint64_t> filters_ = filters_of(getpid());
   Examiner examiner_;
+  std::function<void()> on_look_;
   std::set<pid_t> others_;  ///< children that this process had before it started the program
   std::map<Key, Process> processes_;
   std::map<Writer, Expected> expected_;  ///< the processes that must write to the report

@@ -33,37 +33,6 @@ using std::chrono::milliseconds;
 /// How long to wait after the program's end before a message names the processes that still run.
 constexpr milliseconds kPatience{2000};
 
-void close_from_to(unsigned first, unsigned last) {
-  // Kernels before 5.9 do not have the call.
-  if (first > last || close_range(first, last, 0) == 0) return;
-  rlimit limit = {};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  last = std::min(last, static_cast<unsigned>(std::min<rlim_t>(limit.rlim_cur, 1 << 16)));
-  for (unsigned fd = first; fd < last; ++fd) close(static_cast<int>(fd));
-}
-
-/// Closes inherited descriptors, because our copies would keep pipes and locks open after the
-/// program's end. In `kept`, -1 stands for no descriptor.
-void give_up_descriptors(std::vector<int> kept) {
-  std::sort(kept.begin(), kept.end());
-  unsigned first = STDERR_FILENO + 1;
-  for (const int fd : kept) {
-    if (fd < static_cast<int>(first)) continue;
-    close_from_to(first, static_cast<unsigned>(fd) - 1);
-    first = static_cast<unsigned>(fd) + 1;
-  }
-  close_from_to(first, ~0U);
-  close(STDIN_FILENO);
-  close(STDOUT_FILENO);
-  // Descriptors 0 to 2 must be open, so that no later file of ours gets such a number.
-  for (int fd = open("/dev/null", O_RDWR | O_CLOEXEC); fd >= 0; fd = dup(fd)) {
-    if (fd >= STDERR_FILENO) {
-      if (fd > STDERR_FILENO) close(fd);
-      break;
-    }
-  }
-}
-
 /// True if the terminal's foreground process group is ours or the program's (a shell has its own).
 bool in_foreground(pid_t program) {
   const int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
@@ -130,7 +99,9 @@ void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
   // A shell may have started children before it became this process: `exec 2> >(tee log); exec
   // cudaguard`.
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) == 0) {
-    others_ = children_of_this_process();
+    const std::vector<pid_t> listed = children_of(getpid());
+    others_ =
+        listed.empty() ? children_of_this_process() : std::set<pid_t>(listed.begin(), listed.end());
   }
   void* shared =
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -277,7 +248,12 @@ void Tree::stop_or_go_on() {
 
 std::set<pid_t> Tree::left_over() const {
   std::set<pid_t> result;
-  const std::set<pid_t> all = children_of_this_process();
+  std::vector<pid_t> all = children_of(getpid());
+  if (all.empty()) {  // this kernel does not list them
+    const std::set<pid_t> found = children_of_this_process();
+    all.assign(found.begin(), found.end());
+  }
+  std::sort(all.begin(), all.end());
   std::set_difference(all.begin(), all.end(), others_.begin(), others_.end(),
                       std::inserter(result, result.end()));
   return result;

@@ -12,6 +12,7 @@
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/listener.h"
+#include "shim/launcher/observe/relief.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/observe/tree_report.h"
@@ -22,11 +23,15 @@ namespace cudaguard::launcher {
 void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
                 WatchedTree& watched) {
   watched.started = seconds_now();
+  const bool listens = program.fence.listener >= 0;
+  // Before anything that must not be in a second process.
+  std::optional<Relief> relief;
+  if (listens) relief.emplace(how.counts ? program.fence.listener : -1);
+  std::optional<Listener> listener;
   std::optional<Watch> watch;
   std::function<void(pid_t)> at_exec;
   if (how.trace) at_exec = [&](pid_t pid) { watch->note_exec(pid); };
   Tree tree(at_exec);
-  const bool listens = program.fence.listener >= 0;
   TreeReport records(program.report, !listens);
   if (listens) {
     variables.unset(row_of(Variable::kReport).name);
@@ -38,17 +43,25 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   const bool root = is_root(variables);
   if (how.counts) {
     variables.set(kHello, "1");
-    watch.emplace(records.path());
+    // A program that has got an answer from Relief may call execve at once, so what Relief has
+    // received is taken before the new program is looked at.
+    watch.emplace(records.path(), [&] {
+      if (relief) relief->note_progress();
+      if (listener) listener->take_over();
+    });
   }
   const auto take = [&](const Identity& who, std::optional<Beacon> what, std::string_view record) {
     if (watch && what == Beacon::kStart) watch->note_start(who);
     if (watch && !what && who.stat.started != 0) watch->note_request(who.pid);
     const bool is_attempt = records.add(record, who);
-    return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed;
+    return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
+           what == Beacon::kRefused;
   };
-  std::optional<Listener> listener;
+  std::vector<int> kept = how.kept;
   if (listens) {
-    listener.emplace(program.fence.listener, take);
+    listener.emplace(program.fence.listener, *relief, take);
+    const std::vector<int> open = listener->descriptors();
+    kept.insert(kept.end(), open.begin(), open.end());
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
   tree.start(
@@ -57,10 +70,12 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
         execve(program.path.c_str(), program.arguments.data(), variables.pointers().data());
         return errno;
       },
-      how.kept);
+      kept);
   // A reader may follow the user's report while the program runs, so it is copied regularly.
   const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
   tree.wait([&] {
+    if (relief) relief->note_progress();
+    if (listener) listener->take_over();
     records.read_on();
     return watch ? watch->sample() : period;
   });
@@ -68,6 +83,7 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   watched.pid = static_cast<uint32_t>(tree.pid());
   watched.status = tree.status();
   watched.ended = seconds_now();
+  if (listener) listener->take_over();
   if (listener) listener->finish();
   records.finish();
   watched.findings = records.findings();

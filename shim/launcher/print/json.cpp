@@ -55,11 +55,6 @@ std::string escaped(std::string_view json, char character) {
   return result.append(json);
 }
 
-const char* word_of(DriverApi asked) {
-  if (asked == DriverApi::kCuda) return "cuda";
-  return asked == DriverApi::kNvml ? "nvml" : "opencl";
-}
-
 void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
   json.key(name).begin_array();
   for (const DriverApi one : asked) json.value(word_of(one));
@@ -69,15 +64,16 @@ void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
 void put(Json& json, const CallSite& site, bool with_names) {
   const std::vector<PythonFrame>& python = site.stack.python;
   const std::vector<NativeFrame>& native = site.stack.native;
+  const PythonFrame* named = own_frame(site);
   std::vector<size_t> own_python;
   std::vector<size_t> own_native;
   for (size_t i = 0; i < python.size(); ++i) {
-    if (is_user_code(python[i].file, python[i].function)) own_python.push_back(i);
+    const Whose whose = whose_code(python[i].file, python[i].function, true);
+    if (whose == Whose::kUsers || &python[i] == named) own_python.push_back(i);
   }
   for (size_t i = 0; i < native.size(); ++i) {
     if (!passes_calls_on(native[i].module)) own_native.push_back(i);
   }
-  const PythonFrame* named = own_frame(site);
   const auto line_frame = named == nullptr ? 0 : named - python.data();
   json.field("asked", word_of(site.asked))
       .field("denied", site.denied)

@@ -87,7 +87,6 @@ class Json {
 /// Replaces `character`, which may occur only in strings of `json`, by an escape: "\u003c".
 std::string escaped(std::string_view json, char character);
 
-const char* word_of(DriverApi asked);  ///< "cuda", "nvml", "opencl"
 void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked);
 // These write the members of an object that the caller begins and ends.
 /// `with_names`: name_frames() has named the frames.

@@ -3,14 +3,25 @@
 
 from __future__ import annotations
 
-import fnmatch
+import ctypes
 import json
 import linecache
 import os
+import re
 from typing import Any, Iterator, List, NamedTuple, Optional
 
 MARK = b'{"v":1,'
 KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
+_ASKED = {"cuda": "init", "nvml": "nvml", "opencl": "opencl"}
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.*)", re.DOTALL)
+
+_ALL_CATEGORIES = 0x1fbf  # LC_ALL_MASK
+_libc = ctypes.CDLL(None)
+_libc.newlocale.restype = _libc.uselocale.restype = ctypes.c_void_p
+_libc.newlocale.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p]
+_libc.uselocale.argtypes = [ctypes.c_void_p]
+_libc.fnmatch.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
+_bytes_locale = _libc.newlocale(_ALL_CATEGORIES, b"C", None)
 
 
 class Frame(NamedTuple):
@@ -30,66 +41,72 @@ class Attempt(NamedTuple):
     code: str  # the line as in the message: "ppo.py:159"; may be empty
     frames: List[Frame]  # Python's frames, innermost first
     missing: str  # the reason if there are no frames
+    passes_on: bool = False  # the library only passes calls on, as CUDA's runtime does
 
     def line(self) -> Optional[Frame]:
         """The innermost frame of the line that `code` names; None for a notebook's cell."""
         return next((frame for frame in self.frames
                      if ("/%s:%d" % frame[:2]).endswith("/" + self.code)), None)
 
+    def place(self) -> str:
+        """What `verify` groups attempts by: the line, otherwise the library."""
+        line = self.line()
+        return "%s:%d" % line[:2] if line else self.code or self.library
+
 
 CODE = ("lib:", "module:", "line:")
 
 
-def _module_of(file: str) -> str:
-    """The module's name as in shim/launcher/findings/allow.cpp. Outside of packages it has only the
-    directory and the file."""
-    for directory in ("/site-packages/", "/dist-packages/"):
-        if directory in file:
-            name = file.rsplit(directory, 1)[1]
-            break
-    else:
-        name = "/".join(file.split("/")[-2:])
-    name = name[:-3] if name.endswith(".py") else name
-    name = name[:-len("/__init__")] if name.endswith("/__init__") else name
-    return name.replace("/", ".")
+def _matches(pattern: str, text: str) -> bool:
+    """libc's fnmatch() on bytes, as in shim/launcher/findings/allow.cpp. Python's own has no
+    backslash and no character classes."""
+    if not text:
+        return False
+    old = _libc.uselocale(_bytes_locale)
+    try:
+        return _libc.fnmatch(pattern.encode("utf-8", "surrogatepass"),
+                             text.encode("utf-8", "surrogatepass"), 0) == 0
+    finally:
+        _libc.uselocale(old)
 
 
 def _is_module(pattern: str, file: str) -> bool:
-    name = _module_of(file)
-    names = [name]
-    if not any(directory in file for directory in ("/site-packages/", "/dist-packages/")):
-        names.append(name.partition(".")[2])
-    return any(fnmatch.fnmatchcase(one, pattern) for one in names) or fnmatch.fnmatchcase(
-        name, pattern + ".*")
+    """As in shim/launcher/findings/allow.cpp."""
+    packaged = _PACKAGES.match(file)
+    directory, _, base = file.rpartition("/")
+    directory = directory.rpartition("/")[2]
+    name = packaged.group(1) if packaged else directory + "/" + base if directory else base
+    name = name[:-3] if name.endswith(".py") else name
+    name = name[:-len("/__init__")] if name.endswith("/__init__") else name
+    name = name.replace("/", ".")
+    if _matches(pattern, name) or _matches(pattern + ".*", name):
+        return True
+    return packaged is None and _matches(pattern, name.partition(".")[2])
 
 
 def _may(attempt: Attempt, pattern: str) -> bool:
     kind, _, glob = pattern.partition(":")
     own = attempt.line()
     if kind == "lib":
-        return bool(attempt.library) and fnmatch.fnmatchcase(attempt.library, glob)
+        return _matches(glob, attempt.library)
     if kind == "line":
-        places = [attempt.code] if attempt.code else []
-        if own is not None and attempt.code:
-            places.append("%s:%d" % own[:2])
-        return any(fnmatch.fnmatchcase(place, one) for place in places for one in (glob, "*/" + glob))
+        place = "%s:%d" % own[:2] if own else ""
+        return (_matches(glob, attempt.code) or _matches(glob, place) or
+                _matches("*/" + glob, place))
     frames = attempt.frames
-    if own is not None and attempt.code:
+    if own is not None:
         frames = frames[:frames.index(own) + 1]
     return any(_is_module(glob, frame.file) for frame in frames)
 
 
 def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
-    """The attempts that no pattern allows. CUDA's runtime is allowed if all other callers at the
-    same line of the same process are."""
-    def is_runtime(attempt: Attempt) -> bool:
-        return attempt.library.startswith("libcudart")  # a wheel's is libcudart-d0da41ae.so.12
-
+    """The attempts that no pattern allows. A library that only passes calls on is allowed if all
+    other callers at the same place in the same process are."""
     bad = [attempt for attempt in attempts if not any(_may(attempt, pattern) for pattern in patterns)]
-    callers = {(attempt.pid, attempt.code) for attempt in attempts if not is_runtime(attempt)}
-    callers -= {(attempt.pid, attempt.code) for attempt in bad if not is_runtime(attempt)}
+    callers = {(attempt.pid, attempt.place()) for attempt in attempts if not attempt.passes_on}
+    callers -= {(attempt.pid, attempt.place()) for attempt in bad if not attempt.passes_on}
     return [attempt for attempt in bad
-            if not (is_runtime(attempt) and (attempt.pid, attempt.code) in callers)]
+            if not (attempt.passes_on and (attempt.pid, attempt.place()) in callers)]
 
 
 def shown(text: str) -> str:
@@ -110,17 +127,6 @@ def _base_name(place: Any) -> str:
     return os.path.basename(str(place).rsplit("+0x", 1)[0])
 
 
-def _kind(api: str, library: str) -> str:
-    """The kind of an attempt as in policy/driver_api.h."""
-    if api.startswith("nvml"):
-        return "nvml"
-    if api == "dlopen" and library.startswith("libnvidia-opencl.so"):
-        return "opencl"
-    if api == "dlopen" and library.startswith(("libnvidia-cfg.so", "libnvidia-ml.so")):
-        return "nvml"
-    return "init"
-
-
 def attempt_of(record: Any) -> Optional[Attempt]:
     """The attempt of a record. None for a start record and for a value that is no record."""
     try:
@@ -129,11 +135,12 @@ def attempt_of(record: Any) -> Optional[Attempt]:
         api = str(record["api"])
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"]))
                   for f in record.get("python", [])]
-        return Attempt(_kind(api, os.path.basename(str(record.get("object", "")))), api,
-                       int(record["pid"]), " ".join(str(word) for word in record["argv"]),
-                       # Records of 0.1 have neither `library` nor `code`.
+        # Records of 0.1 have none of `asked`, `library` and `code`.
+        return Attempt(_ASKED.get(str(record.get("asked")), "init"), api, int(record["pid"]),
+                       " ".join(str(word) for word in record["argv"]),
                        str(record.get("library") or _base_name(record.get("caller", "?"))),
-                       str(record.get("code", "")), frames, str(record.get("python_missing", "")))
+                       str(record.get("code", "")), frames, str(record.get("python_missing", "")),
+                       record.get("passes_on") is True)
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 

@@ -294,10 +294,16 @@
 
   function card(attempt, i) {
     const calls = attempt.calls.slice(0, CALLS);
+    // Calls that differ only in their stacks read the same.
+    const texts = new Set();
+    const isNew = (call) => {
+      const before = texts.size;
+      return texts.add(JSON.stringify([call.api, call.object, call.library, call.denied])).size > before;
+    };
     const first = `; first ${whenOf(attempt)}`;
     return make(`article.attempt${isFailing(attempt) ? ".fail" : ""}`, { id: `t${i + 1}` },
       make("h3", make("span.chip", i + 1), " ", nameOf(attempt)), " ", verdictOf(attempt),
-      calls.map((call, n) => make("p", callOf(call), n === 0 && first)),
+      calls.filter(isNew).map((call, n) => make("p", callOf(call), n === 0 && first)),
       leftOut(attempt.calls.length - calls.length, "more call"),
       stacksOf(calls), processesOf(attempt));
   }
@@ -575,7 +581,7 @@
     const { unguarded, doubts } = data.tree;
     const what = [unguarded.length > 0 && wereUnguarded(unguarded.length),
       doubts.length > 0 && "attempts may be missing"].filter(Boolean);
-    return what.length > 0 && make("p.caution", make("strong", "Incomplete: "), what.join(", and "),
+    return what.length > 0 && make("p.caution", make("strong", "Coverage: "), what.join(", and "),
       ". ", make("a", { href: "#coverage" }, "Details"));
   }
 

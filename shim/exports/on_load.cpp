@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the guard does when it is loaded.
+#include <string_view>
+
+#include "policy/library.h"
+#include "shim/elf/object.h"
+#include "shim/elf/own_symbols.h"
+#include "shim/hook/null_drivers.h"
+#include "shim/proxy_loader/proxies.h"
+#include "shim/record/output.h"
+#include "shim/state/process.h"
+#include "shim/sys/memory.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+namespace {
+
+/// True for NVIDIA's driver or NVML. A null driver that the launcher preloads does not count.
+bool is_driver(const link_map& object) {
+  const Library library = classify(object.l_name).library;
+  return (library == Library::kDriver || library == Library::kNvml) && !is_null_driver(object);
+}
+
+/// Nothing in NVIDIA's libraries touches a device before one of these functions was called.
+constexpr const char* kFirstCalls[] = {"cuInit",   "cuGetProcAddress", "cuGetProcAddress_v2",
+                                       "nvmlInit", "nvmlInit_v2",      "nvmlInitWithFlags"};
+
+/// Lets a name in the library's symbol table lead to our function. All other names stay, so that
+/// ld.so can bind each of them. Does nothing if the kernel does not allow the write.
+void redirect(const link_map& library, const char* name) {
+  const ElfW(Sym)* symbol =
+      elf_detail::find(elf_detail::read_tables(library.l_ld, library.l_addr), name);
+  const void* ours = elf_symbol(_DYNAMIC, own_base(), name);
+  if (symbol == nullptr || ours == nullptr) return;
+  const auto at = reinterpret_cast<ElfW(Addr)>(symbol) - library.l_addr;
+  const auto* segment = find_segment(library, [=](const ElfW(Phdr) & it) {
+    return it.p_type == PT_LOAD && at - it.p_vaddr < it.p_memsz;
+  });
+  if (segment == nullptr) return;
+  const int protection = PROT_READ | ((segment->p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
+                         ((segment->p_flags & PF_X) != 0 ? PROT_EXEC : 0);
+  const ElfW(Addr) value = reinterpret_cast<ElfW(Addr)>(ours) - library.l_addr;
+  overwrite(&symbol->st_value, &value, sizeof value, protection);
+}
+
+/// Under FORCE_CPU, a look-up in a handle finds our functions even in NVIDIA's own library. ld.so
+/// has mapped that library before we could act, and nothing has initialised it. The other objects
+/// of the start that need it are bound to our exports.
+void redirect_first_calls() {
+  start_objects().visit([](const link_map& object) {
+    if (!is_driver(object)) return false;
+    for (const char* name : kFirstCalls) redirect(object, name);
+    return false;
+  });
+}
+
+/// Serves a program that was started with NVIDIA's driver or NVML, because it is linked to it or to
+/// a library that is. Loads what it may need in a forked child, where ld.so may not be able to load
+/// a library. Other programs need nothing of ours before a request that loads a library anyway.
+[[gnu::cold, gnu::noinline]] void prepare_linked_program() {
+  // Another copy of the guard that comes first serves the program. The launcher preloads the
+  // proxies into a program that it starts, so nothing is left to load.
+  const ElfW(Dyn)* first_guard = nullptr;
+  bool has_proxies = false;
+  start_objects().visit([&](const link_map& object) {
+    const char* soname = elf_soname(object.l_ld, object.l_addr);
+    const std::string_view name = soname != nullptr ? soname : "";
+    if (name == "libcudaguard.so" && first_guard == nullptr) first_guard = object.l_ld;
+    has_proxies = has_proxies || name.starts_with("libcudaguard-");
+    return false;
+  });
+  if (first_guard != _DYNAMIC || has_proxies) return;
+  Process& here = process();
+  if (allows_cuda(here.policy())) load_proxies_early(here);
+  if (here.policy() != Policy::kForceCpu) return;
+  null_driver(NullDriverKind::kDriver);
+  redirect_first_calls();
+}
+
+/// Makes no system call, unless a start record is wanted or the program is linked to the driver.
+/// Only glibc gives a constructor these arguments; with another libc the first call reads the
+/// kernel's copy.
+[[gnu::constructor]] void on_load(int, char** words, char** variables) {
+  if (!sys::is_glibc()) return;
+  read_start_environment(inherited.start, variables);
+  report_start(words, variables);
+  if (start_objects().visit(is_driver)) prepare_linked_program();
+}
+
+}  // namespace
+}  // namespace cudaguard

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The hook of dlclose. ld.so unloads the driver and NVML when the program closes them, but our
+// libraries for them always stay. So the guard counts the program's handles itself, and answers as
+// ld.so would: a dlclose too many fails, and RTLD_NOLOAD finds no library that is closed.
+#include <link.h>
+
+#include "shim/state/inherited.h"
+
+namespace cudaguard {
+namespace {
+
+/// Returns 0 for our library in place of the driver, 1 for NVML's, -1 for others.
+int which_is(const void* handle) {
+  for (int which = 0; which < 2; ++which) {
+    for (const Loaded* ours : {&inherited.null_drivers[which], &inherited.proxies[which]}) {
+      const void* map = ours->link_map.load(std::memory_order_relaxed);
+      if (map != nullptr && map == handle) return which;
+    }
+  }
+  return -1;
+}
+
+/// Returns false if the program has no handle left.
+bool take_handle(int which) {
+  uint32_t left = inherited.handles[which].load(std::memory_order_relaxed);
+  while (left != 0) {
+    if (inherited.handles[which].compare_exchange_weak(left, left - 1)) return true;
+  }
+  return false;
+}
+
+/// Fails with ld.so's own error. ld.so sees a library of this name that nothing has opened.
+[[gnu::cold, gnu::noinline]] int fail_to_close(const Loader& the, void* handle) {
+  union {
+    link_map map;
+    char room[2048];  // more than any ld.so has for a library
+  } closed = {.room = {}};
+  closed.map.l_name = static_cast<link_map*>(handle)->l_name;
+  return the.dlclose(&closed.map);
+}
+
+[[gnu::noinline]] int close_library(void* handle) {
+  const Loader& the = loader();
+  const int which = which_is(handle);
+  if (which >= 0 && !take_handle(which) &&
+      inherited.had_handle[which].load(std::memory_order_relaxed) && the.dlclose != nullptr) {
+    return fail_to_close(the, handle);
+  }
+  return the.next_dlclose != nullptr ? the.next_dlclose(handle) : -1;
+}
+
+}  // namespace
+}  // namespace cudaguard
+
+extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  auto* const next = inherited.loader.next_dlclose.get();
+  // Programs that have no handle of ours open and close libraries in loops, too.
+  if (next != nullptr && !inherited.had_handle[0].load(std::memory_order_relaxed) &&
+      !inherited.had_handle[1].load(std::memory_order_relaxed)) [[likely]] {
+    return next(handle);
+  }
+  return close_library(handle);
+}

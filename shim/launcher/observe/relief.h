@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that receives the calls of the seccomp filter while the launcher is stopped or has no
+// time. It answers start beacons itself, so that no program has to wait for the launcher to start.
+// It passes all other calls on: whatever decides the verdict waits for the launcher, which alone
+// may read the memory of the calling process (Yama).
+#pragma once
+
+#include <linux/seccomp.h>
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "shim/launcher/observe/process.h"
+
+namespace cudaguard::launcher {
+
+/// True for a start beacon.
+bool is_start(const seccomp_notif& call);
+
+class Relief {
+ public:
+  /// Starts the process. It is in a session of its own, so that neither Ctrl-Z nor a signal to the
+  /// launcher's process group reaches it. It ends with this object, or with the launcher. Both
+  /// processes hold `listener`, which is Fence::listener. If it is -1, without /proc, or if the
+  /// process cannot be started, there is none, and every call waits for the launcher.
+  explicit Relief(int listener);
+  ~Relief();
+  Relief(const Relief&) = delete;
+  Relief& operator=(const Relief&) = delete;
+
+  /// Readable if take() has something. -1: there is no process.
+  int descriptor() const { return calls_; }
+  /// Call this often. The process takes over if it has not been called for some time.
+  void note_progress() {
+    if (progress_ != nullptr) progress_->fetch_add(1, std::memory_order_relaxed);
+  }
+
+  /// Ends the process, so that it no longer holds `listener`.
+  void end();
+
+  /// A call that the process has received.
+  struct Call {
+    seccomp_notif call;
+    Identity who;        ///< of a start beacon
+    std::string record;  ///< of a start beacon, which has its answer already
+  };
+  /// Does not block.
+  std::optional<Call> take();
+
+ private:
+  pid_t pid_ = -1;
+  int calls_ = -1;
+  std::atomic<uint64_t>* progress_ = nullptr;  ///< shared with the process
+};
+
+}  // namespace cudaguard::launcher

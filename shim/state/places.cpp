@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/state/places.h"
+
+namespace cudaguard {
+
+Places::Added Places::add(uint64_t place) {
+  for (uint32_t i = 0; i < kSlots; ++i) {
+    std::atomic<uint64_t>& slot = places_[(place + i) % kSlots];
+    uint64_t here = slot.load(std::memory_order_relaxed);
+    if (here == place) return Added::kKnown;
+    if (here != 0) continue;
+    if (count_.load(std::memory_order_relaxed) >= kMost) break;
+    if (slot.compare_exchange_strong(here, place, std::memory_order_relaxed)) {
+      count_.fetch_add(1, std::memory_order_relaxed);
+      return Added::kNew;
+    }
+    if (here == place) return Added::kKnown;
+  }
+  return full_.exchange(true, std::memory_order_relaxed) ? Added::kTooMany : Added::kOneTooMany;
+}
+
+void Places::forget() {
+  for (auto& slot : places_) slot.store(0, std::memory_order_relaxed);
+  for (auto& slot : calls_) slot.store(0, std::memory_order_relaxed);
+  count_.store(0, std::memory_order_relaxed);
+  full_.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace cudaguard

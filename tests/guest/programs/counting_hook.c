@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// A preloaded library that hooks dlopen and dlmopen, counts the calls and prints the numbers at the
+// end. CG_FIND says how it finds the next function at each call: "next" (dlsym), "version-next" or
+// "version-default" (dlvsym). TAIL: it jumps to that function and leaves its caller's return
+// address.
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef __x86_64__
+#define OLD_DLOPEN "GLIBC_2.2.5"
+#define OLD_DLMOPEN "GLIBC_2.3.4"
+#else
+#define OLD_DLOPEN "GLIBC_2.17"
+#define OLD_DLMOPEN "GLIBC_2.17"
+#endif
+
+static int opens, dlmopens;
+
+static void* find(const char* name, const char* old) {
+  const char* how = getenv("CG_FIND");
+  if (strcmp(how, "next") == 0) return dlsym(RTLD_NEXT, name);
+  void* where = strcmp(how, "version-next") == 0 ? RTLD_NEXT : RTLD_DEFAULT;
+  void* found = dlvsym(where, name, old);
+  return found != NULL ? found : dlvsym(where, name, "GLIBC_2.34");
+}
+
+static void stop_if_endless(int calls) {
+  if (calls < 100000) return;
+  if (write(1, "endless\n", 8) != 8) _exit(98);
+  _exit(99);
+}
+
+void* dlopen(const char* name, int mode) {
+  stop_if_endless(++opens);
+  void* (*next)(const char*, int) = (void* (*)(const char*, int))find("dlopen", OLD_DLOPEN);
+#ifdef TAIL
+  return next(name, mode);
+#else
+  void* volatile result = next(name, mode);
+  return result;
+#endif
+}
+
+void* dlmopen(Lmid_t where, const char* name, int mode) {
+  stop_if_endless(++dlmopens);
+  void* (*next)(Lmid_t, const char*, int) =
+      (void* (*)(Lmid_t, const char*, int))find("dlmopen", OLD_DLMOPEN);
+#ifdef TAIL
+  return next(where, name, mode);
+#else
+  void* volatile result = next(where, name, mode);
+  return result;
+#endif
+}
+
+__attribute__((destructor)) static void print(void) {
+  char text[64];
+  const int length = snprintf(text, sizeof text, "dlopen %d dlmopen %d\n", opens, dlmopens);
+  if (write(1, text, (size_t)length) != length) _exit(98);
+}

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program closes a library more often than it has opened it. Our own libraries stay loaded."""
+
+import os
+
+import pytest
+
+from support import guest, harness
+
+LIBRARIES = ["libcuda.so.1", "libnvidia-ml.so.1"]
+SETTINGS = {
+    "force-cpu": {"CUDAGUARD_POLICY": "FORCE_CPU"},
+    "validate": {"CUDAGUARD_POLICY": "VALIDATE"},
+    "clamp": {"CUDAGUARD_POLICY": "CLAMP"},
+    "list": {"CUDAGUARD_POLICY": "VALIDATE", "CUDAGUARD_VISIBLE_DEVICES": "1"},
+}
+
+
+def overclose(library, count, guard=True, **env):
+    driver = os.path.join(harness.FAKES, "lazy")
+    result = harness.run([guest.binary("overclose"), library, str(count)], world="none", guard=guard,
+                         trace=False, env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
+    assert result.rc == 0, result
+    return result.out
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_dlclose_answers_as_without_the_guard(setting, library, count):
+    unguarded = overclose(library, count, guard=False)
+    assert "closed yes\nerror no\nagain ok\nother ok\ninit 0\n" in unguarded  # the control
+    if setting == "force-cpu" and "cuda" in library:
+        unguarded = unguarded.replace("init 0", "init 100")
+    assert overclose(library, count, **SETTINGS[setting]) == unguarded
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_library_works_after_many_closes(setting, library):
+    """Without the guard, such a program uses memory that ld.so has freed."""
+    answer = "100" if setting == "force-cpu" and "cuda" in library else "0"
+    wanted = ("open ok\nclose 0\nfailed 49: shared object not open\nclosed yes\nerror no\nagain ok\n"
+              "other ok\ninit %s\n" % answer)
+    assert overclose(library, 50, **SETTINGS[setting]) == wanted

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify and reports name every place in the code that asks for CUDA, not only the first one of a
+process. The guard's message stays one per process and kind."""
+
+import os
+import sys
+
+from support import harness
+from launcher import test_verify_tree
+from support.observed import box
+
+TWO = """import ctypes
+def first(): ctypes.CDLL("libcuda.so.1").cuInit(0)
+def second(): ctypes.CDLL("libcuda.so.1").cuInit(0)
+first()
+second()
+"""
+# The same line asks from many stacks, and one stack asks often.
+LOOP = """import ctypes
+cuda = ctypes.CDLL("libcuda.so.1")
+def ask(depth): return ask(depth - 1) if depth else cuda.cuInit(0)
+for depth in range(200): ask(depth)
+for i in range(20000): ask(0)
+"""
+# Each code object is freed before the next one is made, and most often has the same address.
+RUNNER = """import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+for path in sys.argv[1:]:
+    exec(compile(open(path).read(), path, "exec"), {"cuda": cuda})
+"""
+NATIVE = r"""
+#include <dlfcn.h>
+int main(void) {
+  int (*init)(unsigned) = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+  init(0);
+  for (int i = 0; i < 3; ++i)
+    init(0);
+  return 0;
+}
+"""
+RUNTIME = r"""
+#include <dlfcn.h>
+int ask(void) {
+  int (*init)(unsigned) = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+  return init(0) + 1;
+}
+"""
+
+
+class Case(test_verify_tree.Case):
+    def interpreter(self, *words):
+        return [sys.executable, *words]
+
+    def lines(self):
+        """The lines that the result names."""
+        return [place["line"] for place in self.document["places"]]
+
+    def recorded(self, words, world="none", **env):
+        """Runs the words with the guard preloaded. Returns the lines of the records and the
+        messages."""
+        report = self.path("report.jsonl")
+        result = harness.run(words, world=world, trace=False,
+                             env=box.environment(CUDAGUARD_REPORT=report, **env))
+        self.assertEqual((result.rc, result.fake_calls), (0, []), result)
+        lines = [record.get("code", "") for record in harness.records(report)]
+        return lines, [line for line in result.err.splitlines() if line.startswith("cudaguard[")]
+
+
+class Verify(Case):
+    def test_line_that_asks_after_an_allowed_line_fails(self):
+        program = self.make("two.py", TWO)
+        words = self.interpreter(program)
+        result, _ = self.tree(words, ["--allow", "line:two.py:2"])
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA, in 1 of", "two.py:3 in second",
+                  "  allowed: ", "two.py:2 in f")
+        self.assertEqual(self.lines(), ["two.py:2", "two.py:3"], result)
+        result, _ = self.tree(words, ["--allow", "line:two.py:[23]"])
+        self.ends(result, 0, "PASS: no CUDA use except in 1 allowed process")
+        unguarded = harness.run(words, world="none", guard=False, trace=False,
+                                env=box.environment())
+        self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
+
+    def test_every_test_of_a_suite_that_asks_is_named(self):
+        program = self.make("test_suite.py", "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+                            "def test_a(): cuda.cuInit(0)\n"
+                            "def test_none(): pass\n"
+                            "def test_b(): cuda.cuInit(0)\n"
+                            "def test_c(): cuda.cuInit(0)\n")
+        result, _ = self.tree(self.interpreter("-m", "pytest", "-q", "-p", "no:cacheprovider",
+                                               program))
+        self.ends(result, 1, "FAIL: 3 lines asked for CUDA, in 1 of")
+        self.assertEqual(self.lines(), ["test_suite.py:3", "test_suite.py:5", "test_suite.py:6"])
+
+    def test_place_in_native_code_is_its_return_address(self):
+        self.need("gcc")
+        program = self.compile("native", NATIVE, "-g", "-O0", "-ldl")
+        result, _ = self.tree([program])
+        self.ends(result, 1, "FAIL: 2 lines asked for CUDA")
+        self.assertEqual(self.lines(), ["native.c:5", "native.c:7"], result)
+
+    def test_limit_lines_that_ask_through_one_call_of_a_runtime(self):
+        """Both lines call the runtime, which calls cuInit at one place."""
+        self.need("gcc")
+        runtime = self.compile("runtime", RUNTIME, "-shared", "-fPIC", "-ldl")
+        os.rename(runtime, self.path("libcudart.so.99"))
+        program = self.compile("user", "int ask(void);\nint main(void) {\n  ask();\n  ask();\n"
+                               "  return 0;\n}\n", "-g", "-O0", self.path("libcudart.so.99"))
+        result, _ = self.tree([program])
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA")
+        self.assertEqual(self.lines(), ["user.c:3"], result)
+
+    def test_repeated_call_is_reported_once(self):
+        program = self.make("loop.py", LOOP)
+        report = self.path("report.jsonl")
+        result, _ = self.tree(self.interpreter(program), ["--report", report])
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA")
+        asked = [record for record in harness.records(report) if "api" in record]
+        self.assertEqual(len(asked), 1, asked)
+
+    def test_code_in_place_of_freed_code_is_new(self):
+        files = [self.make("cell%d.py" % i, "cuda.cuInit(0)\n") for i in range(20)]
+        result, _ = self.tree(self.interpreter(self.make("runner.py", RUNNER), *files))
+        self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
+
+    def test_more_places_than_a_guard_records_are_incomplete(self):
+        most = 2048
+        for count, rc, doubts in ((most, 0, 0), (most + 1, 3, 1)):
+            program = self.make("many.py", "import ctypes\nf = ctypes.CDLL('libcuda.so.1').cuInit\n"
+                                + "f(0)\n" * count)
+            report = self.path("report%d.jsonl" % count)
+            result, tree = self.tree(self.interpreter(program),
+                                     ["--allow", "line:many.py:*", "--report", report])
+            self.assertEqual(result.rc, rc, result.err[-2000:])
+            self.assertEqual(len(tree["doubts"]), doubts, tree["doubts"])
+            records = [record for record in harness.records(report) if "api" in record]
+            self.assertEqual([record.get("last_place") for record in records],
+                             [None] * most + [True] * doubts)
+            for record in records[-2:]:
+                self.validates(record, "record", "record.schema.json")
+        self.assertRegex(tree["doubts"][0],
+                         r"^python\S* \(\d+\) asked from more places than a guard records$")
+
+
+class Recorded(Case):
+    """The same with a report and without verify."""
+
+    def test_report_has_every_line_and_the_message_is_one(self):
+        program = self.make("two.py", TWO)
+        lines, messages = self.recorded(self.interpreter(program))
+        self.assertEqual((lines, len(messages)), (["two.py:2", "two.py:3"], 1), messages)
+
+    def test_forked_child_reports_its_places_anew(self):
+        program = self.make("forked.py", TWO + "import os\nif os.fork() == 0:\n    second()\n"
+                            "    os._exit(0)\nos.wait()\n")
+        lines, messages = self.recorded(self.interpreter(program))
+        self.assertEqual((lines, len(messages)), (["forked.py:2", "forked.py:3", "forked.py:3"], 1),
+                         messages)
+
+    def test_repeated_call_is_recorded_once(self):
+        lines, _ = self.recorded(self.interpreter(self.make("loop.py", LOOP)))
+        self.assertEqual(lines, ["loop.py:3"])
+

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A launcher that is stopped stops no program: another process answers the start beacons. The result
+is the one of a launcher that was never stopped."""
+
+import os
+import time
+
+from support import harness, verified
+from launcher import test_verify_tree
+
+# The sleep is there before the launcher stops. It only matters if programs cannot start.
+STOPPED = """
+log="$1"
+(trap 'kill $sleep; exit' TERM
+ sleep 20 & sleep=$!
+ wait $sleep
+ echo late >>"$log"
+ kill -CONT $PPID) &
+late=$!
+sleep 0.2
+kill -STOP $PPID
+{}
+echo started >>"$log"
+kill -CONT $PPID
+kill $late
+wait $late
+true
+"""
+
+
+class StoppedLauncher(test_verify_tree.Case):
+    def stopped(self, body, options=()):
+        """Runs a shell script while the launcher is stopped. Returns as tree() does."""
+        log = self.make("log", "")
+        script = self.make("script.sh", STOPPED.format(body))
+        result, tree = self.tree(["sh", script, log], options)
+        with open(log, encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), "started\n", result)
+        return result, tree
+
+    def test_programs_start_and_are_counted(self):
+        report = self.path("report.jsonl")
+        result, tree = self.stopped("for i in $(seq 200); do /bin/true $i; done",
+                                    ["--report", report])
+        self.ends(result, 0, "PASS: ")
+        self.assertEqual((tree["doubts"], tree["unguarded"]), ([], []), result)
+        self.assertEqual(tree["heard"], self.document["counts"]["processes"], result)
+        self.assertGreater(tree["heard"], 200)
+        records = harness.records(report)
+        true = [one for one in records if one["argv"][0] == "/bin/true"]
+        self.assertEqual(len(true), 200)
+        for record in true[:3]:
+            self.validates(record, "record", "record.schema.json")
+
+    def test_unguarded_policy_is_seen_although_no_memory_was_read(self):
+        result, tree = self.stopped("CUDAGUARD_POLICY=OFF /bin/true off")
+        self.assertEqual([one["reason"] for one in tree["unguarded"]], ["CUDAGUARD_POLICY is OFF"],
+                         result)
+
+    def test_attempts_wait_and_fail(self):
+        """An attempt decides the verdict, so it waits for the launcher."""
+        program = self.make("ask.py", "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+        result, tree = self.stopped("/usr/bin/env python3 %s & asks=$!; /bin/true; "
+                                    "(sleep 1; kill -CONT $PPID) & wait $asks" % program)
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA", "ask.py:2 in <module>")
+        self.assertEqual(tree["doubts"], [], result)
+
+    def test_nothing_is_left_over(self):
+        """The other process ends with the launcher, even if that is killed."""
+        for how in ("true", "kill -KILL $PPID"):
+            done = self.unguarded(
+                "sh", "-c", '"$0" verify -- sh -c \'ps -o pid= --ppid '
+                '$PPID >"$1"; %s\' - "$1"; true' % how, verified.VERIFY[0], self.path("children"))
+            with open(self.path("children"), encoding="utf-8") as stream:
+                children = stream.read().split()
+            self.assertGreaterEqual(len(children), 2, done)
+            for pid in children:
+                self.ends_soon(int(pid))
+
+    def ends_soon(self, pid):
+        for _ in range(1000):
+            if not os.path.exists("/proc/%d" % pid):
+                return
+            time.sleep(0.01)
+        self.fail("process %d is still there" % pid)

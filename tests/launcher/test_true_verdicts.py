@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify's verdict and counts are right about loads that the guard refuses, about programs that end
+while ld.so is at work, about files that are mapped only to be read, and about short-lived
+children."""
+
+import os
+import sys
+
+from support import harness
+from launcher import test_verify_tree
+from support.observed import box
+
+JAILED = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+int main(int count, char** words) {
+  if (count < 4) return 9;
+  if (geteuid() != 0 && unshare(CLONE_NEWUSER) != 0) return 8;
+  if (chroot(words[1]) != 0 || chdir("/") != 0) return 7;
+  void* handle = dlopen(words[2], RTLD_NOW);
+  int (*init)(unsigned) = handle ? (int (*)(unsigned))dlsym(handle, words[3]) : 0;
+  if (init == 0) return puts("refused") < 0;
+  printf("answer %d\n", init(0));
+  return 0;
+}
+"""
+LIBRARY = "int cuInit(unsigned flags) { return (int)flags; }\nint nvmlInit_v2(void) { return 0; }\n"
+SLOW = r"""
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+__attribute__((constructor)) static void slow(void) {
+  const char* what = getenv("WHAT");
+  if (what == NULL) return;
+  struct timespec time = {0, 300000000};
+  nanosleep(&time, NULL);
+  const clock_t end = clock() + CLOCKS_PER_SEC / 10;
+  while (clock() < end) {}
+  unsetenv("WHAT");
+  if (*what == 'e') _exit(0);
+  if (*what == 'k') kill(getpid(), SIGKILL);
+  if (*what == 'x') execl("/bin/true", "true", NULL);
+}
+"""
+MAPS = r"""
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+int main(int count, char** words) {
+  struct stat status;
+  int file = open(words[1], O_RDONLY);
+  if (file < 0 || fstat(file, &status) != 0) return 9;
+  int rights = count > 2 ? PROT_READ | PROT_EXEC : PROT_READ;
+  if (mmap(NULL, status.st_size, rights, MAP_PRIVATE, file, 0) == MAP_FAILED) return 8;
+  usleep(500000);
+  return 0;
+}
+"""
+
+
+class Case(test_verify_tree.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("gcc")
+
+
+class RefusedLoads(Case):
+    """The null drivers are out of reach in the new root, so the guard refuses the load."""
+
+    def setUp(self):
+        super().setUp()
+        self.program = self.compile("jailed", JAILED, "-ldl")
+        self.jail = self.path("jail")
+        os.mkdir(self.jail)
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+            made = self.compile(name.replace(".", "_"), LIBRARY, "-shared", "-fPIC",
+                                "-Wl,-soname," + name)
+            os.rename(made, os.path.join(self.jail, name))
+
+    def test_refused_driver_is_incomplete(self):
+        words = [self.program, self.jail, "/libcuda.so.1", "cuInit"]
+        unguarded = harness.run(words, world="none", guard=False, trace=False,
+                                env=box.environment())
+        self.assertEqual(unguarded.out, "answer 0\n", unguarded)
+        report = self.path("report.jsonl")
+        result, tree = self.tree(words, ["--report", report])
+        self.assertEqual(result.out, "refused\n", result)
+        self.ends(result, 3, "INCOMPLETE: no CUDA use seen")
+        self.assertEqual(len(tree["doubts"]), 1, tree)
+        self.assertRegex(tree["doubts"][0], r"^jailed \(\d+\) was refused NVIDIA's CUDA library, "
+                         "because a file of cudaguard cannot be used$")
+        records = [one for one in harness.records(report) if "api" in one]
+        self.assertEqual([(one["api"], one["object"], one["decision"]) for one in records],
+                         [("dlopen", "/libcuda.so.1", "refuse")])
+        self.validates(records[0], "record", "record.schema.json")
+        result, _ = self.tree(words, ["--allow", "jailed"])
+        self.ends(result, 0, "PASS: ")
+
+    def test_refused_nvml_is_incomplete_if_nvml_is_denied(self):
+        words = [self.program, self.jail, "/libnvidia-ml.so.1", "nvmlInit_v2"]
+        result, tree = self.tree(words)
+        self.assertEqual((result.out, result.rc, tree["doubts"]), ("refused\n", 0, []), result)
+        result, tree = self.tree(words, ["--deny", "nvml"])
+        self.assertEqual((result.rc, len(tree["doubts"])), (3, 1), result)
+        self.assertIn("was refused NVIDIA's NVML library", tree["doubts"][0])
+
+
+class EndsInLoader(Case):
+    """The first constructors of a program run before the guard's own."""
+
+    def setUp(self):
+        super().setUp()
+        library = self.compile("slow", SLOW, "-shared", "-fPIC", "-Wl,-soname,libslow.so",
+                               suffix=".c")
+        os.rename(library, self.path("libslow.so"))
+        self.program = self.compile("main", "int main(void) { return 0; }\n",
+                                    "-Wl,--no-as-needed", self.path("libslow.so"),
+                                    "-Wl,-rpath," + self.path())
+
+    def test_program_that_ends_in_a_constructor_leaves_no_doubt(self):
+        for what in ("exits", "killed", "xec"):
+            with self.subTest(what):
+                words = ["sh", "-c", 'WHAT=%s "$0"; true' % what, self.program]
+                result, tree = self.tree(words)
+                self.ends(result, 0, "PASS: ")
+                self.assertEqual(tree["doubts"], [], result)
+
+    def test_control_guard_that_sends_no_start_beacon_leaves_one(self):
+        """The library of this name is another one, so nothing is known about the program."""
+        directory = self.path("other")
+        os.mkdir(directory)
+        other = self.compile("other_guard", "int nothing;\n", "-shared", "-fPIC")
+        os.rename(other, os.path.join(directory, "libcudaguard.so"))
+        words = ["sh", "-c", 'LD_PRELOAD="$0" sleep 0.5; true',
+                 os.path.join(directory, "libcudaguard.so")]
+        result, tree = self.tree(words)
+        self.ends(result, 3, "INCOMPLETE: ")
+        self.assertRegex(tree["doubts"][0], r"^sleep \(\d+\) sent no start beacon")
+
+
+class Mapped(Case):
+    def test_driver_counts_only_if_its_code_can_run(self):
+        """A search tool, ldconfig or strip maps the file to read it."""
+        program = self.compile("maps", MAPS, "-static")
+        driver = self.compile("libcuda", LIBRARY, "-shared", "-fPIC")
+        os.rename(driver, self.path("libcuda.so.1"))
+        result, tree = self.tree(["sh", "-c", '"$0" "$1"; true', program,
+                                  self.path("libcuda.so.1")])
+        self.ends(result, 0, "PASS: ")
+        self.assertEqual([one["has_driver"] for one in tree["unguarded"]], [False], result)
+        result, tree = self.tree(["sh", "-c", '"$0" "$1" x; true', program,
+                                  self.path("libcuda.so.1")])
+        self.ends(result, 1, "FAIL: ")
+        self.assertEqual([one["has_driver"] for one in tree["unguarded"]], [True], result)
+
+
+class Counts(Case):
+    def test_processes_that_asked_were_heard(self):
+        text = ("import ctypes, os\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+                "for i in range(20):\n"
+                "    if os.fork() == 0:\n"
+                "        cuda.cuInit(0)\n"
+                "        os._exit(0)\n"
+                "    os.wait()\n")
+        result, tree = self.tree([sys.executable, self.make("children.py", text)])
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA, in 20 of 21 processes",
+                  "heard from 21 of 21 processes")
+        self.assertEqual(tree["heard"], self.document["counts"]["processes"], result)
