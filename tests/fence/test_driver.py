@@ -21,8 +21,10 @@ LINE = r"^cudaguard\[\d+\]: .*; to allow (?:CUDA|NVML|OpenCL): run it without --
 
 class Driver(driver.Case):
     def test_driver_without_device_nodes_is_refused(self):
-        for words in ([ENTRY_POINT, "lib=libcuda.so.1"],
-                      [harness.program("static_entry_point"), harness.real_driver_file()]):
+        programs = [[ENTRY_POINT, "lib=libcuda.so.1"]]
+        if harness.have_reference_driver():  # 550 answers 304 in a static program, without an ioctl
+            programs.append([harness.program("static_entry_point"), harness.real_driver_file()])
+        for words in programs:
             with self.subTest(words):
                 done = self.same_but_refused(*words, expected=[LAST])
                 self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
