@@ -8,6 +8,7 @@
 #include "policy/library.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/objects.h"
+#include "shim/elf/reference.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/hook/later_lookups.h"
 #include "shim/hook/null_drivers.h"
@@ -196,6 +197,23 @@ bool loads_nothing(const char* name, int mode, const void* caller) {
   return chosen;
 }
 
+/// True if a call through the form with a version may come back from `next`, another library's
+/// hook. Such a hook finds our form with a version only by dlvsym, because its own function has no
+/// version. It may jump there, so that its caller looks like the program.
+[[gnu::cold]] bool may_come_back(const Loader& the, const void* next) {
+  const link_map* hook = next == nullptr ? nullptr : object_of(the, next);
+  return hook == nullptr || version_of_reference(hook->l_ld, hook->l_addr, "dlvsym") != nullptr;
+}
+
+/// Returns where a call through the form with a version goes on. ld.so of glibc 2.41 binds imports
+/// to this form, as dlvsym does; older ones bind them to the form without a version.
+template <typename Function>
+const void* after_version(const Loader& the, Function next, Function libcs) {
+  const auto* hook = reinterpret_cast<const void*>(next);
+  const bool is_libcs = next == libcs || may_come_back(the, hook);
+  return is_libcs ? reinterpret_cast<const void*>(libcs) : hook;
+}
+
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
   const Process* here = inherited.process.load(std::memory_order_acquire);
@@ -239,16 +257,15 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   return route(the, name, reinterpret_cast<const void*>(the.next_dlmopen.get()));
 }
 
-/// For callers that have found us by a version. Without us they would have found libc's function,
-/// because the hooks of other libraries have no version. The caller may be such a hook, to which
-/// `next_dlopen` would lead back.
-[[gnu::cold]] Route cudaguard_route_versioned_dlopen(const char* name, const void* caller,
-                                                     int mode) {
+Route cudaguard_route_versioned_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  if (is_nobodys_business(name, mode)) [[likely]] {
+    return {name, reinterpret_cast<const void*>(inherited.loader.dlopen.get())};
+  }
   name = choose_name(name, mode, caller);
   count_handle(name, mode);
   const Loader& the = loader();
-  return route(the, name, reinterpret_cast<const void*>(the.dlopen.get()));
+  return route(the, name, after_version(the, the.next_dlopen.get(), the.dlopen.get()));
 }
 
 [[gnu::cold]] Route cudaguard_route_versioned_dlmopen(const char* name, const void* caller,
@@ -256,6 +273,6 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   name = choose_name(name, mode, caller);
   const Loader& the = loader();
-  return route(the, name, reinterpret_cast<const void*>(the.dlmopen.get()));
+  return route(the, name, after_version(the, the.next_dlmopen.get(), the.dlmopen.get()));
 }
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of unusual times and callers, of OpenCL, of decoys, and of the documented limits."""
 
+from support import harness
 from support.matrix import CUDA, DRIVEN, NVML, Row
 
 ENTRY_POINT = "{programs}/entry_point"
