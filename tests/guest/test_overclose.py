@@ -2,6 +2,7 @@
 """A program closes a library more often than it has opened it. Our own libraries stay loaded."""
 
 import os
+import re
 
 import pytest
 
@@ -24,6 +25,11 @@ def overclose(library, count, guard=True, **env):
     return result.out
 
 
+def without_text(output):
+    """Without the guard, ld.so takes the text of the error from memory that it has freed."""
+    return re.sub(r"(?m)^(failed \d+).*", r"\1", output)
+
+
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -32,7 +38,8 @@ def test_dlclose_answers_as_without_the_guard(setting, library, count):
     assert "closed yes\nerror no\nagain ok\nother ok\ninit 0\n" in unguarded  # the control
     if setting == "force-cpu" and "cuda" in library:
         unguarded = unguarded.replace("init 0", "init 100")
-    assert overclose(library, count, **SETTINGS[setting]) == unguarded
+    guarded = overclose(library, count, **SETTINGS[setting])
+    assert without_text(guarded) == without_text(unguarded)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
