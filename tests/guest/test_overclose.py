@@ -16,12 +16,16 @@ SETTINGS = {
 }
 
 
-def overclose(library, count, guard=True, **env):
+def run(program, *words, guard=True, **env):
     driver = os.path.join(harness.FAKES, "lazy")
-    result = harness.run([guest.binary("overclose"), library, str(count)], world="none", guard=guard,
-                         trace=False, env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
+    result = harness.run([guest.binary(program), *words], world="none", guard=guard, trace=False,
+                         env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
     assert result.rc == 0, result
     return result.out
+
+
+def overclose(library, count, guard=True, **env):
+    return run("overclose", library, str(count), guard=guard, **env)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -43,3 +47,12 @@ def test_library_works_after_many_closes(setting, library):
     wanted = ("open ok\nclose 0\nfailed 49: shared object not open\nclosed yes\nerror no\nagain ok\n"
               "other ok\ninit %s\n" % answer)
     assert overclose(library, 50, **SETTINGS[setting]) == wanted
+
+
+@pytest.mark.parametrize("way", ["base", "both", "kept", "space"])
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_handles_of_dlmopen_and_kept_libraries_count_as_without_the_guard(setting, library, way):
+    unguarded = run("handles", library, way, guard=False)
+    assert unguarded.startswith("open ok\nloaded yes\nclose 0\n")  # the control
+    assert run("handles", library, way, **SETTINGS[setting]) == unguarded
