@@ -205,7 +205,8 @@ inline bool is_forked() {
   char text[256];
   const long length = read(file.fd(), text, sizeof text);
   // "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS": the name may hold any character.
-  const char* at = text + (length > 0 ? length : 0);
+  if (length <= 0) return false;
+  const char* at = text + length;
   while (at != text && *--at != ')') continue;
   constexpr int kWordsBefore = 7;
   for (int spaces = 0; spaces < kWordsBefore; ++at) {
