@@ -202,7 +202,7 @@ class File {
 inline bool is_forked() {
   const File file("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (!file.ok()) return false;
-  char text[256];
+  char text[256] = {};
   const long length = read(file.fd(), text, sizeof text);
   // "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS": the name may hold any character.
   if (length <= 0) return false;
