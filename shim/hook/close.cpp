@@ -24,6 +24,7 @@ int which_is(const void* handle) {
 bool take_handle(int which) {
   uint32_t left = inherited.handles[which].load(std::memory_order_relaxed);
   while (left != 0) {
+    if ((left & InheritedState::kKept) != 0) return true;
     if (inherited.handles[which].compare_exchange_weak(left, left - 1)) return true;
   }
   return false;

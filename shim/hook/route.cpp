@@ -48,10 +48,12 @@ bool is_needed(Library library) {
 }
 
 /// True for an RTLD_NOLOAD request if the program itself has not loaded this library. Libraries
-/// that we have loaded in its place or for a proxy do not count.
-bool is_loaded_for_us_alone(const LibraryRequest& request, int mode) {
+/// that we have loaded in its place or for a proxy do not count. None of them is in another
+/// namespace.
+bool is_loaded_for_us_alone(const LibraryRequest& request, int mode, long space) {
   const bool driver = request.library == Library::kDriver;
-  return (mode & RTLD_NOLOAD) != 0 && (driver || request.library == Library::kNvml) &&
+  return (mode & RTLD_NOLOAD) != 0 && space == LM_ID_BASE &&
+         (driver || request.library == Library::kNvml) &&
          inherited.handles[driver ? 0 : 1].load(std::memory_order_relaxed) == 0 &&
          !is_needed(request.library);
 }
@@ -65,7 +67,11 @@ void count_handle(const char* path, int mode) {
       continue;
     }
     inherited.had_handle[which].store(true, std::memory_order_relaxed);
-    inherited.handles[which].fetch_add(1, std::memory_order_relaxed);
+    if ((mode & RTLD_NODELETE) != 0) {
+      inherited.handles[which].fetch_or(InheritedState::kKept, std::memory_order_relaxed);
+    } else {
+      inherited.handles[which].fetch_add(1, std::memory_order_relaxed);
+    }
   }
 }
 
@@ -151,8 +157,8 @@ bool loads_nothing(const char* name, int mode, const void* caller) {
          may_inherit_locks(here) && loads_nothing(name, mode, caller);
 }
 
-[[gnu::noinline, gnu::cold]] const char* choose_name(const char* name, int mode,
-                                                     const void* caller) {
+[[gnu::noinline, gnu::cold]] const char* choose_name(const char* name, int mode, const void* caller,
+                                                     long space = LM_ID_BASE) {
   Process& here = process();
   const LibraryRequest request = name == nullptr ? LibraryRequest{} : classify(name);
   if (passes_by_us(request, mode)) need_dev_names();
@@ -165,7 +171,7 @@ bool loads_nothing(const char* name, int mode, const void* caller) {
       return name;
     }
   }
-  if (is_loaded_for_us_alone(request, mode)) {
+  if (is_loaded_for_us_alone(request, mode, space)) {
     // Before the null drivers are loaded, ld.so knows no library of that name either.
     return policy == Policy::kForceCpu && !null_drivers_tried() ? name : kNotLoaded;
   }
@@ -250,9 +256,11 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   return route(the, name, reinterpret_cast<const void*>(the.next_dlopen.get()));
 }
 
-[[gnu::cold]] Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode) {
-  using namespace cudaguard;               // NOLINT(google-build-using-namespace)
-  name = choose_name(name, mode, caller);  // seldom called
+[[gnu::cold]] Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode,
+                                            long space) {
+  using namespace cudaguard;                      // NOLINT(google-build-using-namespace)
+  name = choose_name(name, mode, caller, space);  // seldom called
+  if (space == LM_ID_BASE) count_handle(name, mode);
   const Loader& the = loader();
   return route(the, name, reinterpret_cast<const void*>(the.next_dlmopen.get()));
 }
@@ -269,9 +277,10 @@ Route cudaguard_route_versioned_dlopen(const char* name, const void* caller, int
 }
 
 [[gnu::cold]] Route cudaguard_route_versioned_dlmopen(const char* name, const void* caller,
-                                                      int mode) {
+                                                      int mode, long space) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  name = choose_name(name, mode, caller);
+  name = choose_name(name, mode, caller, space);
+  if (space == LM_ID_BASE) count_handle(name, mode);
   const Loader& the = loader();
   return route(the, name, after_version(the, the.next_dlmopen.get(), the.dlmopen.get()));
 }

@@ -10,6 +10,7 @@
  * caller found us, and so what it would have reached without us: another library's hook, or libc.
  *
  * cudaguard_route_dlopen(const char *name, const void *return_address, int mode) -> {name, target}
+ * The routers of dlmopen get its first argument, the namespace, as their last one.
  */
 .macro VERSION name, old /* that of libdl.so.2; that of libc.so.6 */
 	.symver	cudaguard_\name, \name\()@GLIBC_\old
@@ -45,6 +46,7 @@
 	movq	\slot(%rsp), %rdi
 	movl	(\slot - 8)(%rsp), %edx /* the mode is the argument after the name */
 	movq	24(%rsp), %rsi
+	movq	16(%rsp), %rcx
 	call	\router
 	movq	%rdx, %r11
 	movq	%rax, \slot(%rsp)
@@ -93,6 +95,7 @@
 	.cfi_adjust_cfa_offset 32
 	stp	x2, x30, [sp, #16]
 	.cfi_rel_offset x30, 24
+	mov	x3, x0
 	ldr	x0, [sp, #\slot]
 	ldr	x2, [sp, #(\slot + 8)] /* the mode is the argument after the name */
 	mov	x1, x30

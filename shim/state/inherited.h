@@ -46,6 +46,8 @@ struct InheritedState {
   /// How many handles the program has of our libraries for the driver and for NVML, and whether it
   /// has ever had one. ld.so does not count for a library that always stays loaded.
   std::atomic<uint32_t> handles[2]{};
+  /// A bit of `handles`: the program has opened the library with RTLD_NODELETE, so it stays loaded.
+  static constexpr uint32_t kKept = 0x80000000;
   std::atomic<bool> had_handle[2]{};
   Loaded proxies[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null if no CUDA was allowed

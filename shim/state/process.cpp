@@ -120,10 +120,16 @@ bool Process::had_case(const Cases& cases, uint64_t key) {
   return true;
 }
 
+/// True if this process has only ever had one thread, and the process that forked it, too. False
+/// if that is not known.
+static bool had_one_thread(const Loader& the) {
+  const char* single = the.single_threaded.get();
+  return single != nullptr && *single != 0;
+}
+
 bool may_inherit_locks(Process& process) {
   if (!process.fork_known.load(std::memory_order_acquire)) {
-    const char* single = loader().single_threaded.get();
-    if ((single == nullptr || *single == 0) && sys::is_forked()) {
+    if (!had_one_thread(loader()) && sys::is_forked()) {
       process.forked.store(true, std::memory_order_relaxed);
     }
     process.fork_known.store(true, std::memory_order_release);
@@ -163,7 +169,11 @@ Process& make_process(Process* stale) {
   // No constructor runs: fresh pages are zero, and so is a new Process. Writing its zeros would
   // touch seven pages.
   auto* made = static_cast<Process*>(memory);
-  made->forked.store(stale != nullptr, std::memory_order_relaxed);
+  if (stale != nullptr) {
+    // Its own threads may unload libraries later, so a child without inherited locks must lock.
+    made->forked.store(!had_one_thread(inherited.loader), std::memory_order_relaxed);
+    made->fork_known.store(true, std::memory_order_relaxed);
+  }
   made->config = read_config(stale != nullptr);
   made->listens.store(inherited.listens.load(), std::memory_order_relaxed);
   made->fallen.store(inherited.fallen.load(), std::memory_order_relaxed);

@@ -33,7 +33,8 @@ struct LateWrite {
 struct Process {
   bool ready = false;  ///< false in a forked child
   /// From a process whose other threads may have held a lock. Found out by may_inherit_locks(),
-  /// or at once if the other process had such a state.
+  /// or at once if the other process had such a state: a child that has started threads of its own
+  /// before counts, too.
   std::atomic<bool> forked{false};
   std::atomic<bool> fork_known{false};
   /// Nothing is left to do before a dlopen goes on: FORCE_CPU applies, the null drivers were tried,

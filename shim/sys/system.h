@@ -202,10 +202,11 @@ class File {
 inline bool is_forked() {
   const File file("/proc/self/stat", O_RDONLY | O_CLOEXEC);
   if (!file.ok()) return false;
-  char text[256];
+  char text[256] = {};
   const long length = read(file.fd(), text, sizeof text);
   // "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS": the name may hold any character.
-  const char* at = text + (length > 0 ? length : 0);
+  if (length <= 0) return false;
+  const char* at = text + length;
   while (at != text && *--at != ')') continue;
   constexpr int kWordsBefore = 7;
   for (int spaces = 0; spaces < kWordsBefore; ++at) {

@@ -93,7 +93,7 @@ class Files(unittest.TestCase):
             self.assertEqual(shape, [
                 "bti c",
                 "stp x0, x1, [sp, #-32]!", "stp x2, x30, [sp, #16]",
-                "ldr x0, " + slot, "ldr x2, " + mode, "mov x1, x30",
+                "mov x3, x0", "ldr x0, " + slot, "ldr x2, " + mode, "mov x1, x30",
                 "bl",
                 "mov x16, x1", "str x0, " + slot,
                 "ldp x2, x30, [sp, #16]", "ldp x0, x1, [sp], #32",
@@ -112,7 +112,7 @@ class Files(unittest.TestCase):
             steps = [(int(line.split()[0], 16) - symbol.value, *line.split()[1:3])
                      for line in entry[1].splitlines()[1:]]
             self.assertEqual(steps, [(0, "sp+0", "u"), (8, "sp+32", "u"), (12, "sp+32", "c-8"),
-                                     (40, "sp+32", "u"), (44, "sp+0", "u")])
+                                     (44, "sp+32", "u"), (48, "sp+0", "u")])
 
 
 class Unwinding(unittest.TestCase):

@@ -17,10 +17,10 @@ SETTINGS = {
 }
 
 
-def overclose(library, count, guard=True, **env):
+def run(program, *words, guard=True, **env):
     driver = os.path.join(harness.FAKES, "lazy")
-    result = harness.run([guest.binary("overclose"), library, str(count)], world="none", guard=guard,
-                         trace=False, env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
+    result = harness.run([guest.binary(program), *words], world="none", guard=guard, trace=False,
+                         env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
     assert result.rc == 0, result
     return result.out
 
@@ -28,6 +28,10 @@ def overclose(library, count, guard=True, **env):
 def without_text(output):
     """Without the guard, ld.so takes the text of the error from memory that it has freed."""
     return re.sub(r"(?m)^(failed \d+).*", r"\1", output)
+
+
+def overclose(library, count, guard=True, **env):
+    return run("overclose", library, str(count), guard=guard, **env)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -50,3 +54,12 @@ def test_library_works_after_many_closes(setting, library):
     wanted = ("open ok\nclose 0\nfailed 49: shared object not open\nclosed yes\nerror no\nagain ok\n"
               "other ok\ninit %s\n" % answer)
     assert overclose(library, 50, **SETTINGS[setting]) == wanted
+
+
+@pytest.mark.parametrize("way", ["base", "both", "kept", "space"])
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_handles_of_dlmopen_and_kept_libraries_count_as_without_the_guard(setting, library, way):
+    unguarded = run("handles", library, way, guard=False)
+    assert unguarded.startswith("open ok\nloaded yes\nclose 0\n")  # the control
+    assert run("handles", library, way, **SETTINGS[setting]) == unguarded

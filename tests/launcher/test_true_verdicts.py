@@ -4,7 +4,9 @@ while ld.so is at work, about files that are mapped only to be read, and about s
 children."""
 
 import os
+import platform
 import sys
+import unittest
 
 from support import harness
 from launcher import test_verify_tree
@@ -45,6 +47,16 @@ __attribute__((constructor)) static void slow(void) {
   if (*what == 'e') _exit(0);
   if (*what == 'k') kill(getpid(), SIGKILL);
   if (*what == 'x') execl("/bin/true", "true", NULL);
+}
+"""
+OWN_ENTRY = r"""
+#include <time.h>
+#include <unistd.h>
+__asm__(".globl _start\n_start: lea -64(%rsp), %rsp\nand $-16, %rsp\ncall work\n");
+void work(void) {
+  const clock_t end = clock() + CLOCKS_PER_SEC / 2;
+  while (clock() < end) {}
+  _exit(0);
 }
 """
 MAPS = r"""
@@ -134,15 +146,27 @@ class EndsInLoader(Case):
 
     def test_control_guard_that_sends_no_start_beacon_leaves_one(self):
         """The library of this name is another one, so nothing is known about the program."""
-        directory = self.path("other")
-        os.mkdir(directory)
-        other = self.compile("other_guard", "int nothing;\n", "-shared", "-fPIC")
-        os.rename(other, os.path.join(directory, "libcudaguard.so"))
-        words = ["sh", "-c", 'LD_PRELOAD="$0" sleep 0.5; true',
-                 os.path.join(directory, "libcudaguard.so")]
-        result, tree = self.tree(words)
+        result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$0" sleep 0.5; true', self.other()])
         self.ends(result, 3, "INCOMPLETE: ")
         self.assertRegex(tree["doubts"][0], r"^sleep \(\d+\) sent no start beacon")
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "the program is written for x86-64")
+    def test_program_with_an_entry_point_of_its_own_has_left_the_loader(self):
+        """Go's entry point leaves the words below the arguments as ld.so has left them."""
+        program = self.compile("own_entry", OWN_ENTRY, "-nostartfiles")
+        result, tree = self.tree(["sh", "-c", '"$0"; true', program])
+        self.ends(result, 0, "PASS: ")  # the control
+        result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$1" "$0"; true', program, self.other()])
+        self.ends(result, 3, "INCOMPLETE: ")
+        self.assertRegex(tree["doubts"][0], r"^own_entry \(\d+\) sent no start beacon")
+
+    def other(self):
+        """Returns the path of another library with the guard's name."""
+        directory = self.path("other")
+        os.mkdir(directory)
+        made = self.compile("other_guard", "int nothing;\n", "-shared", "-fPIC")
+        os.rename(made, os.path.join(directory, "libcudaguard.so"))
+        return os.path.join(directory, "libcudaguard.so")
 
 
 class Mapped(Case):

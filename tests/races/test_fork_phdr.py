@@ -13,6 +13,7 @@ from support import harness, racing
 PROGRAM = os.path.join(racing.DIRECTORY, "phdr_fork")
 LINKED = os.path.join(racing.DIRECTORY, "phdr_fork_linked")
 SECOND_HOOK = os.path.join(harness.BUILD, "tests", "guest", "hook_second.so")
+PLUGIN = os.path.join(harness.BUILD, "tests", "guest", "empty.so")
 ENDED = re.compile(r"^ok (\d+) hung (\d+) other (\d+)$", re.M)
 SECONDS = 30  # A child that needs longer hangs.
 # Another path of libc than the one by which ld.so knows it, as far as the system has one.
@@ -109,3 +110,13 @@ def test_no_child_of_many_waits(program, policy, request):
     if program == "linked":
         steps = [LINKED, "cuda:%d" % CALLS["cuda"][policy == "force-cpu"], *STEPS["twice"]]
     assert forks(steps, how="storm", count=count, **POLICIES[policy]) == (count, 0, 0)
+
+
+@pytest.mark.parametrize("guard", [harness.GUARD, None], ids=["guarded", "control"])
+def test_child_walks_while_its_own_threads_unload(guard):
+    """Its parent had one thread, so the child has inherited no lock, and may take it."""
+    program = os.path.join(racing.DIRECTORY, "fork_walk")
+    result = harness.run([program, PLUGIN, "20000"], world="none", guard=False,
+                         preload=[guard] if guard else [], trace=False,
+                         env={"CUDAGUARD_LOG": "off"})
+    assert result.out == "child 0 0\n", result

@@ -152,17 +152,32 @@ std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   return numbers;
 }
 
-/// True if ld.so runs in secure mode. The process must be of this program's architecture.
-bool is_secure(pid_t pid) {
+/// A value that the kernel gave to ld.so (AT_*), 0 if there is none. The process must be of this
+/// program's architecture.
+uint64_t auxiliary_value(pid_t pid, uint64_t type) {
   std::string bytes;
   read_file(path_of(pid, "auxv"), bytes, 4096);
   for (size_t at = 0; at + sizeof(Elf64_auxv_t) <= bytes.size(); at += sizeof(Elf64_auxv_t)) {
     Elf64_auxv_t entry = {};
     memcpy(&entry, bytes.data() + at, sizeof entry);
-    if (entry.a_type == AT_SECURE) return entry.a_un.a_val != 0;
+    if (entry.a_type == type) return entry.a_un.a_val;
   }
-  return false;
+  return 0;
 }
+
+#if defined(__x86_64__)
+/// True if the program begins with glibc's _start, up to its two pushes. Go's programs and those
+/// that ld.so runs as a command begin in other ways.
+bool begins_with_start(pid_t pid, ProcessView& memory) {
+  constexpr uint8_t kStart[] = {0x31, 0xed, 0x49, 0x89, 0xd1, 0x5e, 0x48, 0x89,
+                                0xe2, 0x48, 0x83, 0xe4, 0xf0, 0x50, 0x54};
+  constexpr uint8_t kEndbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
+  uint8_t code[sizeof kEndbr64 + sizeof kStart];
+  if (!memory.read(auxiliary_value(pid, AT_ENTRY), code, sizeof code)) return false;
+  const bool marked = memcmp(code, kEndbr64, sizeof kEndbr64) == 0;
+  return memcmp(code + (marked ? sizeof kEndbr64 : 0), kStart, sizeof kStart) == 0;
+}
+#endif
 
 /// The value of a variable in the bytes of /proc/PID/environ; null if it is unset.
 const char* value_of(const std::string& environment, std::string_view name) {
@@ -279,12 +294,12 @@ Identity identify(pid_t thread) {
 std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
 #if defined(__x86_64__)
   // ld.so calls its own functions, and these the constructors, with the stack that the kernel has
-  // made, so its first return address is just below the arguments. The program's _start overwrites
-  // that word by a number.
+  // made, so its first return address is just below the arguments. glibc's _start overwrites that
+  // word by a number.
   uint64_t address = 0;
   const uint64_t arguments = stat.image[1];
-  if (arguments == 0 ||
-      !WaitingProcess(pid).read(arguments - sizeof address, &address, sizeof address)) {
+  WaitingProcess memory(pid);
+  if (arguments == 0 || !memory.read(arguments - sizeof address, &address, sizeof address)) {
     return {};
   }
   std::optional<bool> inside;  // a process that is being killed has no mappings
@@ -293,6 +308,7 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
     inside = file.from <= address && address < file.to;
     return !*inside;
   });
+  if (inside.value_or(false) && !begins_with_start(pid, memory)) return {};
   return inside;
 #else
   static_cast<void>(pid);
@@ -464,7 +480,7 @@ Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
   const Libraries loaded = at_exec ? Libraries{} : libraries_of(pid);
   Answer file = of_file(path_of(pid, "exe"));
   if (!loaded.guard && file.is != Answer::Is::kGuarded) return file;
-  if (is_secure(pid))
+  if (auxiliary_value(pid, AT_SECURE) != 0)
     return no("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
   Answer environment = of_environment(pid, loaded.guard, forked);
   environment.starts &= file.starts;
