@@ -31,7 +31,8 @@ LANGUAGES = [
      ["/usr/lib/*/perl5/*/FFI/Platypus.pm"], "libffi-platypus-perl"),
     ("cgo", "Go's cgo", [BUILT + "/cgo"], [BUILT + "/cgo"], "golang-go, before the build"),
     ("jna", "Java's JNA",
-     ["java", "-Xshare:auto", "-Xint", "-XX:+UseSerialGC", "-cp", JNA + ":" + BUILT, "JnaEntryPoint"],
+     ["java", "--enable-native-access=ALL-UNNAMED", "-Xshare:auto", "-Xint", "-XX:+UseSerialGC",
+      "-cp", JNA + ":" + BUILT, "JnaEntryPoint"],
      [JNA, BUILT + "/JnaEntryPoint.class"], "libjna-java default-jdk-headless, before the build"),
 ]
 
