@@ -53,6 +53,7 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if not item.get_closest_marker("full")]
 
 
+@pytest.hookimpl(optionalhook=True)  # without xdist
 def pytest_xdist_auto_num_workers():
     """Twice as many as cores, because some tests wait more than they work."""
     return 2 * os.cpu_count()
