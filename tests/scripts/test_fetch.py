@@ -10,6 +10,7 @@ import runpy
 import shutil
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 import unittest
@@ -132,6 +133,9 @@ class Frameworks(Case):
     def setUp(self):
         super().setUp()
         # Releases whose own Python is newer use the fetched 3.11.
+        if sys.version_info >= (3, 13) and not os.path.isdir(
+                os.path.join(harness.DEPS, "pythons", "debian-3.11")):
+            harness.skip(self, "run scripts/fetch-pythons %s debian-3.11" % harness.DEPS)
         os.makedirs(self.dest)
         os.symlink(os.path.join(harness.DEPS, "pythons"), os.path.join(self.dest, "pythons"))
         place = os.path.join(self.dest, "frameworks", ".uv-" + UV_VERSION, "bin")

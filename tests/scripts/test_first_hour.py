@@ -126,6 +126,8 @@ class Owner(Case):
         super().setUp()
         if os.geteuid() != 0:
             harness.skip(self, "needs root, for files of another user")
+        if not shutil.which("git"):
+            harness.skip(self, "not installed: git")
         os.chmod(self.directory, 0o777)
 
     def checkout(self, owner):

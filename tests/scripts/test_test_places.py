@@ -2,6 +2,7 @@
 """scripts/test-places runs a command on another machine and prints what its tests said."""
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -11,6 +12,8 @@ from support import harness, settings
 SCRIPT = os.path.join(harness.SOURCE, "scripts", "test-places")
 SUMMARY = "echo '1 failed, 20 passed, 3 skipped in 4.0s'"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+needs_tools = pytest.mark.skipif(not shutil.which("git") or not shutil.which("ccache"),
+                                 reason="not installed: git, ccache")
 
 
 def places(directory, *words):
@@ -30,6 +33,7 @@ def test_unknown_place_is_refused_with_the_known_ones(tmp_path):
 
 
 @needs_root
+@needs_tools
 def test_command_sees_another_directory_without_the_driver(tmp_path):
     if not os.path.isdir(os.path.join(settings.SOURCE, ".git")):
         pytest.skip("not a checkout")
@@ -45,6 +49,7 @@ def test_command_sees_another_directory_without_the_driver(tmp_path):
 
 
 @needs_root
+@needs_tools
 def test_failure_in_a_place_is_the_result(tmp_path):
     done = places(tmp_path, "root", "--", "sh", "-c", f"{SUMMARY}; exit 1")
     assert done.returncode == 1, done

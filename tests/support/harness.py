@@ -278,6 +278,10 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         raise RuntimeError("no recording fake driver in " + FAKE_DRIVER)
     if world == "real" and not have_real_driver():
         raise RuntimeError("no real driver on this machine")
+    tools = ["bwrap"] * sandboxed + ["strace"] * trace
+    if missing := [tool for tool in tools if not shutil.which(tool)]:
+        reason = "not installed: " + ", ".join(missing)
+        raise unittest.SkipTest(reason) if may_skip(reason) else RuntimeError(reason)
     with tempfile.TemporaryDirectory(prefix="cg-") as scratch:
         os.chmod(scratch, 0o777)
         fake_log = os.path.join(scratch, "fake.log")

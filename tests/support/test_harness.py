@@ -106,6 +106,9 @@ class Skips(unittest.TestCase):
 
     def test_skipped_subtest_does_not_stop_the_others(self):
         class Parts(harness.Case):
+            def setUp(self):
+                """Needs no sandbox."""
+
             def runTest(self):
                 for number in range(3):
                     with self.subTest(number):
