@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
-# Both functions need root and a mount namespace of the caller's own.
+# These functions need root and a mount namespace of the caller's own.
 # private_dev DIRECTORY: mounts a /dev without the machine's devices on the directory, because
 # NVIDIA's driver makes device nodes when root runs it.
 # enter_root LOWER SCRATCH [CLONE [CACHES]]: the root of the namespace becomes an overlay over LOWER.
@@ -37,14 +37,14 @@ own_cache() {
 
 enter_root() {
   local lower=$1 scratch=$2 clone=${3:-} caches=${4:-}
-  local root=$scratch/root options=volatile name
+  local root=$scratch/root name
   mkdir -p "$scratch"/{up,work,root}
   if [ "$lower" = / ]; then # An overlay's own files may not be in its lower layer.
     mount -t tmpfs -o mode=755 tmpfs "$scratch/up"
     mkdir "$scratch"/up/{up,work}
     mount -t overlay -o "lowerdir=/,upperdir=$scratch/up/up,workdir=$scratch/up/work" overlay "$root"
   else
-    mount -t overlay -o "$options,lowerdir=$lower,upperdir=$scratch/up,workdir=$scratch/work" \
+    mount -t overlay -o "volatile,lowerdir=$lower,upperdir=$scratch/up,workdir=$scratch/work" \
       overlay "$root"
   fi
   mount -t proc proc "$root/proc"

@@ -17,13 +17,18 @@ need_root() {
   return 1
 }
 
+cmake_candidate() { apt-cache policy cmake | sed -n 's/^  Candidate: \([0-9.]*\).*/\1/p'; }
+
 need_cmake() {
   local needed=3.22 version=
   if command -v cmake >/dev/null; then
     version=$(cmake --version | sed -n 's/^cmake version //p')
   elif command -v apt-cache >/dev/null && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }; then
-    quietly as_root apt-get update -q || return 1
-    version=$(apt-cache policy cmake | sed -n 's/^  Candidate: \([0-9.]*\).*/\1/p')
+    version=$(cmake_candidate)
+    if [ -z "$version" ]; then # This machine has no package lists yet.
+      quietly as_root apt-get update -q || return 1
+      version=$(cmake_candidate)
+    fi
   fi
   [ -n "$version" ] || return 0
   [ "$(printf '%s\n' "$needed" "$version" | sort -V | head -n 1)" = "$needed" ] || {

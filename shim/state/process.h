@@ -131,7 +131,7 @@ inline Process& process() {
 }
 
 /// True if this process was forked, and by a process that had more than one thread: it may have
-/// inherited a lock locked, and nobody will unlock it.
+/// inherited a lock locked, and no thread here will unlock it.
 bool may_inherit_locks(Process& process);
 
 /// Returns how to walk the objects that were loaded after the start.

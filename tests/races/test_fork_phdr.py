@@ -97,7 +97,7 @@ def test_control_unguarded_linked_child_does_not_wait(call):
 
 @pytest.mark.parametrize("step", ["phdr:", "open:libresolv.so.2"])
 def test_control_child_inherits_the_lock(step):
-    """A child that does take the lock waits for ever, without the guard, too."""
+    """A child that does take the lock hangs, without the guard, too."""
     assert forks([PROGRAM, step], guard=None, count=1, seconds=2) == (0, 1, 0)
 
 

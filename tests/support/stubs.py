@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the CUDA libraries that a plug-in needs to be loaded: each of their functions returns 1.
-The real ones are downloads of a gigabyte, and without a GPU nobody calls them."""
+The real ones are downloads of a gigabyte, and without a GPU no program calls them."""
 
 import collections
 import os
