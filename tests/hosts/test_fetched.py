@@ -5,7 +5,6 @@
 import glob
 import os
 import stat
-import subprocess
 
 import pytest
 
@@ -44,14 +43,12 @@ class Fetched(hosts.Case):
         (dotnet,) = glob.glob(self.environment("dotnet") + "/lib/python3*/site-packages/dotnetcore2/"
                               "bin/dotnet")
         os.chmod(dotnet, os.stat(dotnet).st_mode | stat.S_IXUSR)  # the wheel does not set this bit
-        self.need("mcs")
-        subprocess.run(["mcs", "-out:" + self.path("asks.dll"),
-                        os.path.join(hosts.PROGRAMS, "asks.cs")], check=True)
+        program = self.compile_c_sharp("asks.dll")
         with open(self.path("asks.runtimeconfig.json"), "w", encoding="utf-8") as stream:
             stream.write('{"runtimeOptions": {"framework": {"name": "Microsoft.NETCore.App", '
                          '"version": "3.1.0"}, '
                          '"configProperties": {"System.Globalization.Invariant": true}}}')
-        self.compare([dotnet, self.path("asks.dll")])
+        self.compare([dotnet, program])
 
     def test_free_threaded_python_behaves_as_unguarded(self):
         python = os.path.join(harness.DEPS, "pythons", "free-threaded", "bin", "python3")

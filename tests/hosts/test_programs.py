@@ -46,6 +46,4 @@ class Programs(hosts.Case):
         self.compare([self.path("asks")])
 
     def test_mono_behaves_as_without_the_guard(self):
-        self.need("mono")
-        self.compile("mcs", "-out:" + self.path("asks.exe"), self.source("asks.cs"))
-        self.compare(["mono", self.path("asks.exe")])
+        self.compare(["mono", self.compile_c_sharp("asks.exe")])

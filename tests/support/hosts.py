@@ -3,11 +3,13 @@
 
 import os
 import re
+import subprocess
 
 from support import harness
 
 BIN = os.path.join(harness.BUILD, "tests", "hosts")
 PROGRAMS = os.path.join(harness.SOURCE, "tests", "hosts", "programs")
+MCS = os.path.join(harness.DEPS, "pythons", "mcs", "bin", "mcs.exe")
 PYTHON = "/usr/bin/python3"  # Debian's: greenlet and gevent are Debian packages
 OUR_LINE = re.compile(r"^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by .+\); "
                       r"to allow CUDA: CUDAGUARD_POLICY=OFF\n", re.MULTILINE)
@@ -33,3 +35,12 @@ class Case(harness.DirectoryCase):
         self.assertEqual(bool(OUR_LINE.search(guarded.err)), message, guarded)
         self.assertEqual(OUR_LINE.sub("", guarded.err), unguarded.err, guarded)
         self.assertEqual({record["api"] for record in harness.records(report)}, {"cuInit"}, guarded)
+
+    def compile_c_sharp(self, out):
+        """Compiles asks.cs to this file in the test's directory, by Mono's compiler."""
+        self.need("mono")
+        if not os.path.exists(MCS):
+            harness.skip(self, "run scripts/fetch-pythons %s mcs" % harness.DEPS)
+        subprocess.run(["mono", MCS, "-out:" + self.path(out), os.path.join(PROGRAMS, "asks.cs")],
+                       check=True)
+        return self.path(out)
