@@ -26,7 +26,7 @@ need_cmake() {
   elif command -v apt-cache >/dev/null && { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }; then
     version=$(cmake_candidate)
     if [ -z "$version" ]; then # This machine has no package lists yet.
-      quietly as_root apt-get update -q || return 1
+      update_lists || return 1
       version=$(cmake_candidate)
     fi
   fi
@@ -53,12 +53,19 @@ missing_packages() {
   done
 }
 
+# The package lists are fetched once a script.
+update_lists() {
+  [ -z "${updated_lists:-}" ] || return 0
+  quietly as_root apt-get update -q || return 1
+  updated_lists=1
+}
+
 install_known_packages() {
   local known=() name missing there
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
   need_root "${missing[@]}" || return 1
-  quietly as_root apt-get update -q || return 1
+  update_lists || return 1
   # Compare whole names, because apt takes an unknown name with "+" for a pattern, so that g++-13
   # also means clang-13.
   there=$(apt-cache show "${missing[@]}" 2>/dev/null | sed -n 's/^Package: //p' || true)
@@ -82,7 +89,7 @@ install_packages() {
   [ ${#missing[@]} -gt 0 ] || return 0
   need_root "${missing[@]}" || return 1
   echo "installing: ${missing[*]}"
-  quietly as_root apt-get update -q &&
+  update_lists &&
     quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
       --no-install-recommends "${missing[@]}"
 }
