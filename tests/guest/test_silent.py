@@ -201,8 +201,8 @@ CONTENT = {"read", "pread64", "write", "recvmsg"}
 CHANCE = {"getrandom"}
 
 
-# Names of temporary files of gcc and git.
-RANDOM_NAME = re.compile(r"/(cc|t|tmp_obj_)\w{6}\b")
+# Names of temporary files of gcc and git; the process itself.
+RANDOM_NAME = re.compile(r"/(cc|t|tmp_obj_)\w{6}\b|(?<=^/proc)/\d+\b")
 
 
 def comparable(process):

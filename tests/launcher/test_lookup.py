@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which file is started: as a shell finds it. Each case is put to bash too, and has the same exit
-code and the same output."""
+code and the same output. Only bash 5.3 has 126 for an interpreter that is missing, where env and
+older releases have 127."""
 
 import os
 import shutil
 
 from support import harness, launcher
 
+INTERPRETER_IS_MISSING = ("./no-interpreter", "./relative", "./to-none")
 SHOW = "#!/bin/sh\necho \"$0 $*\"\nexit 7\n"
 
 
@@ -23,7 +25,8 @@ class Case(launcher.Case):
         """Bash ends with `code`, and so does the launcher; path: PATH, or as it is."""
         env = launcher.environment(**({} if path is None else {"PATH": path}))
         wanted = self.by_bash(words, env)
-        self.assertEqual(wanted.returncode, code, wanted)
+        accepted = (126, 127) if words[0] in INTERPRETER_IS_MISSING else (code,)
+        self.assertIn(wanted.returncode, accepted, wanted)
         done = self.start("run", *words, env=env, cwd=self.directory)
         self.assertEqual((done.returncode, done.stdout), (code, wanted.stdout), done)
         if code in (126, 127):

@@ -234,7 +234,9 @@ class Bundles(Case):
 
     def test_thread_of_a_bundled_program_does_not_name_the_standard_library(self):
         self.compiled(VENDORED, "vendored/__init__.py")
-        thread = self.write("source/threading.py", "import _thread\n\ndef run(what, ended):\n    what(1)\n"
+        thread = self.write("source/threading.py", "import _thread\n"
+                            "from _thread import RLock  # for Python 3.14's ctypes\n"
+                            "def run(what, ended):\n    what(1)\n"
                             "    ended.release()\n")
         self.compiled(thread, "threading.py")
         program = self.compiled(self.write("user/thread.py", "import _thread, vendored\n"
