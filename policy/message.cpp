@@ -191,11 +191,11 @@ Text& put_caller(Text& out, const CodePlace& caller) {
 
 /// Writes "unset" or the value in quotes.
 Text& put_value(Text& out, bool set, std::string_view value) {
-  return out.print(set ? "\"%s\"" : "unset", value);
+  return set ? out.print("\"%s\"", value) : out.put("unset");
 }
 
 Text& put_list(Text& out, std::string_view list, bool by_option) {
-  return out.print(by_option ? "--gpus \"%s\": " : "CUDAGUARD_VISIBLE_DEVICES=\"%s\": ", list);
+  return out.put(by_option ? "--gpus " : "CUDAGUARD_VISIBLE_DEVICES=").print("\"%s\": ", list);
 }
 
 /// True if the process is a Jupyter kernel.
@@ -215,8 +215,7 @@ Text& put_list_error(Text& out, const ListError& error, size_t count) {
   const std::string_view why = text_of(error.why);
   out.put(error.position != 0 ? " " : "").put(why);
   if (count == 0 || why.ends_with(')')) return out;
-  return out.print(count == 1 ? " (this machine has %u GPU)" : " (this machine has %u GPUs)",
-                   count);
+  return out.print(" (this machine has %u GPU%c)", count, count == 1 ? "" : "s");
 }
 
 Text& put_complaint(Text& out, const Complaint& complaint) {
@@ -285,9 +284,11 @@ void write_allowed(Text& out, Policy policy, const Attempt& attempt) {
       out.put("code loaded");
       break;
     default:
-      out.print(
-          attempt.event == EventKind::kContext ? "context on device %u" : "device %u selected",
-          static_cast<uint64_t>(attempt.device));
+      if (attempt.event == EventKind::kContext) {
+        out.print("context on device %u", static_cast<uint64_t>(attempt.device));
+      } else {
+        out.print("device %u selected", static_cast<uint64_t>(attempt.device));
+      }
   }
   if (failed) out.print(", error %u", static_cast<uint64_t>(attempt.result));
   out.print(" (policy %s; %s ", name_of(policy), attempt.api);
@@ -312,13 +313,17 @@ void write_not_enforced(Text& out, const NotEnforcedFacts& facts) {
 void write_bad_index(Text& out, const IndexFacts& facts) {
   const bool negative = facts.asked < 0;
   const auto asked = static_cast<int64_t>(facts.asked);
-  out.print(negative ? "%s: device -%u does not exist (" : "%s: device %u does not exist (",
-            facts.api, static_cast<uint64_t>(negative ? -asked : asked));
+  out.print("%s: device %c%u does not exist (", facts.api, negative ? "-" : "",
+            static_cast<uint64_t>(negative ? -asked : asked));
   put_caller(out, facts.caller).put("); visible: ");
   if (facts.count <= 0) {
     out.put("none");
   } else {
-    out.print(facts.count == 1 ? "0 only" : "0 to %u", static_cast<uint64_t>(facts.count - 1));
+    if (facts.count == 1) {
+      out.put("0 only");
+    } else {
+      out.print("0 to %u", static_cast<uint64_t>(facts.count - 1));
+    }
     if (!facts.are.empty()) {
       out.print(" = %s", facts.are_whose).put_printable(facts.are, kMaxLine / 4);
     }
@@ -372,7 +377,8 @@ void put_new_list(Text& out, const LateWriteFacts& facts) {
     out.put(facts.in_run ? "cudaguard run --gpus " : "CUDAGUARD_VISIBLE_DEVICES=");
     // A blank would end the word in a shell.
     const bool quoted = facts.is.find(' ') != std::string_view::npos;
-    out.print(quoted ? "\"%s\"" : "%s", facts.is);
+    const char* quote = quoted ? "\"" : "";
+    out.print("%c%s%c", quote, facts.is, quote);
     out.put(one ? " and use device 0" : "; its devices are then numbered from 0");
   }
 }
@@ -389,18 +395,15 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
     if (facts.read_already) {
       out.put(" had read it: no effect in this process");
     } else {
-      out.print(facts.reported == 1 ? " had reported %u GPU; CUDA sees %u"
-                                    : " had reported %u GPUs; CUDA sees %u",
-                facts.reported, facts.sees);
+      out.print(" had reported %u GPU%c; CUDA sees %u", facts.reported,
+                facts.reported == 1 ? "" : "s", facts.sees);
     }
   }
   // The program may have derived the value from an option of its own, so the message gives the
   // numbering, not what to write.
   if (!facts.allow_list.empty()) {
-    out.print(facts.by_option
-                  ? ". Inside --gpus %s, devices are numbered from 0"
-                  : ". Inside CUDAGUARD_VISIBLE_DEVICES=%s, devices are numbered from 0",
-              facts.allow_list);
+    out.print(". Inside %c%s, devices are numbered from 0",
+              facts.by_option ? "--gpus " : "CUDAGUARD_VISIBLE_DEVICES=", facts.allow_list);
     const char* before = ":";
     int most = 8;  // keeps the message readable
     for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ",", --most) {
@@ -432,7 +435,8 @@ void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
 }
 
 void write_complaint(Text& out, const Complaint& complaint) {
-  out.print(complaint.value.empty() ? "%s" : "%s=\"%s\"", complaint.variable, complaint.value);
+  out.print("%s", complaint.variable);
+  if (!complaint.value.empty()) out.print("=\"%s\"", complaint.value);
   put_complaint(out.put(" "), complaint);
   if (!complaint.accepted.empty()) out.put("; ").put(complaint.instead);
 }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -53,6 +54,39 @@ size_t utf8_length(std::string_view text);
 /// Returns the character of such a sequence.
 uint32_t utf8_value(std::string_view sequence);
 
+namespace text_detail {
+
+/// Returns what stands in a pattern for an argument of this type: %s, %n and %l are 's'.
+template <typename Argument>
+consteval char place_of() {
+  if (std::is_same_v<Argument, std::string_view>) return 's';
+  if (std::is_convertible_v<Argument, const char*>) return 'c';
+  return std::is_unsigned_v<Argument> ? 'u' : '?';
+}
+
+void pattern_does_not_fit_its_arguments();  // is never defined
+
+}  // namespace text_detail
+
+/// A pattern of Text::print that is checked when it is compiled.
+template <typename... Arguments>
+struct Pattern {
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is a pattern
+  consteval Pattern(const char* pattern) : text(pattern) {
+    const char places[] = {text_detail::place_of<Arguments>()..., '\0'};
+    size_t next = 0;
+    for (const char* at = pattern; *at != '\0'; ++at) {
+      if (*at != '%') continue;
+      const char place = *++at == 'n' || *at == 'l' ? 's' : *at;
+      if (next == sizeof...(Arguments) || places[next++] != place) {
+        text_detail::pattern_does_not_fit_its_arguments();
+      }
+    }
+    if (next != sizeof...(Arguments)) text_detail::pattern_does_not_fit_its_arguments();
+  }
+  const char* text;
+};
+
 class Text {
  public:
   constexpr Text(char* buffer, size_t capacity) : begin_(buffer), capacity_(capacity) {}
@@ -73,10 +107,11 @@ class Text {
 
   /// Writes a pattern whose places take the arguments in their order. %s is a string_view,
   /// printable and cut at 80 bytes (%n: 40, %l: 2048). %c is a zero-terminated string, %u a number.
+  /// A pattern that does not fit its arguments does not compile.
   template <typename... Arguments>
-  Text& print(const char* pattern, const Arguments&... arguments) {
-    const Argument list[] = {arguments...};
-    return put_pattern(pattern, list);
+  Text& print(std::type_identity_t<Pattern<Arguments...>> pattern, const Arguments&... arguments) {
+    const Argument list[] = {arguments..., uint64_t{0}};
+    return put_pattern(pattern.text, list);
   }
 
   std::string_view view() const { return {begin_, size_}; }
@@ -88,7 +123,6 @@ class Text {
     Argument(const std::string_view& value) : view(&value) {}
     Argument(const char* const& value) : text(value) {}
     Argument(uint64_t value) : number(value) {}
-    Argument(std::string_view&&) = delete;
     const std::string_view* view;
     const char* text;
     uint64_t number;
