@@ -72,6 +72,7 @@ void find(Loader& it, const StartObjects& start) {
     it.next_dlopen.take(ask_next(it.dlsym, "dlopen"));
     it.next_dlmopen.take(ask_next(it.dlsym, "dlmopen"));
     it.next_dlclose.take(ask_next(it.dlsym, "dlclose"));
+    it.next_dlvsym.take(ask_next(it.dlsym, "dlvsym"));
   }
   if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
       it.dlerror != nullptr) {

@@ -18,6 +18,7 @@ class AnyFound {
   void take(const void* found) {
     if (found != nullptr) at_.store(const_cast<void*>(found), std::memory_order_relaxed);
   }
+  const void* address() const { return at_.load(std::memory_order_relaxed); }
 
  protected:
   std::atomic<void*> at_{nullptr};
@@ -39,6 +40,7 @@ struct Loader {
   Found<Open> next_dlopen;
   Found<OpenIn> next_dlmopen;
   Found<int (*)(void*)> next_dlclose;
+  Found<void* (*)(void*, const char*, const char*)> next_dlvsym;
   /// libc's own.
   Found<Open> dlopen;
   Found<OpenIn> dlmopen;

@@ -42,6 +42,9 @@ struct Tables {
   // Null accepts any definition. Otherwise the version of an import, as ld.so takes it: "" for
   // none.
   const char* wanted;
+  // Searches as dlvsym does: skips definitions without a version, and accepts an import with an
+  // address, by which a program at a fixed address names its PLT entry.
+  bool as_dlvsym = false;
 };
 
 // Returns a value of the dynamic section, 0 if there is none.
@@ -107,15 +110,16 @@ inline const char* version_name(const Tables& t, unsigned number) {
     match(const Tables& t, uint32_t index, const char* name, const ElfW(Sym) * *second) {
   const ElfW(Sym)* symbol = t.symbols + index;
   const unsigned type = symbol->st_info & 0xf;  // the same bits in both ELF classes
-  if (symbol->st_shndx == SHN_UNDEF || symbol->st_shndx == SHN_ABS || type == STT_TLS ||
-      type == STT_GNU_IFUNC || !same(t.strings + symbol->st_name, name)) {
+  const bool undefined = symbol->st_shndx == SHN_UNDEF && (!t.as_dlvsym || symbol->st_value == 0);
+  if (undefined || symbol->st_shndx == SHN_ABS || type == STT_TLS || type == STT_GNU_IFUNC ||
+      !same(t.strings + symbol->st_name, name)) {
     return nullptr;
   }
   if (t.versions == nullptr) return symbol;
   constexpr unsigned kHidden = 0x8000;
   const unsigned number = t.versions[index] & ~kHidden;
   const bool hidden = number != t.versions[index];
-  if (t.wanted == nullptr ? !hidden : number < 2) return symbol;
+  if (t.wanted == nullptr ? !hidden : number < 2 && !t.as_dlvsym) return symbol;
   if (t.wanted != nullptr && *t.wanted != '\0') {
     const char* version = version_name(t, number);
     return version != nullptr && same(version, t.wanted) ? symbol : nullptr;
@@ -185,6 +189,14 @@ inline const void* elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const 
 inline const void* elf_definition(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name,
                                   const char* version) {
   return elf_detail::lookup(dynamic, base, name, version);
+}
+
+// Returns the definition that ld.so's dlvsym would take, or null.
+inline const ElfW(Sym) * elf_versioned(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name,
+                                       const char* version) {
+  elf_detail::Tables tables = elf_detail::read_tables(dynamic, base, version);
+  tables.as_dlvsym = true;
+  return elf_detail::find(tables, name);
 }
 
 // Returns the object's DT_SONAME, or null if it has none.

@@ -8,7 +8,6 @@
 #include "policy/library.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/objects.h"
-#include "shim/elf/reference.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/hook/later_lookups.h"
 #include "shim/hook/null_drivers.h"
@@ -203,21 +202,29 @@ bool loads_nothing(const char* name, int mode, const void* caller) {
   return chosen;
 }
 
-/// True if a call through the form with a version may come back from `next`, another library's
-/// hook. Such a hook finds our form with a version only by dlvsym, because its own function has no
-/// version. It may jump there, so that its caller looks like the program.
-[[gnu::cold]] bool may_come_back(const Loader& the, const void* next) {
-  const link_map* hook = next == nullptr ? nullptr : object_of(the, next);
-  return hook == nullptr || version_of_reference(hook->l_ld, hook->l_addr, "dlvsym") != nullptr;
-}
-
-/// Returns where a call through the form with a version goes on. ld.so of glibc 2.41 binds imports
-/// to this form, as dlvsym does; older ones bind them to the form without a version.
-template <typename Function>
-const void* after_version(const Loader& the, Function next, Function libcs) {
-  const auto* hook = reinterpret_cast<const void*>(next);
-  const bool is_libcs = next == libcs || may_come_back(the, hook);
-  return is_libcs ? reinterpret_cast<const void*>(libcs) : hook;
+/// True if this caller's search for a versioned definition would come to our export before it finds
+/// one. The search skips our export and other libraries' hooks, which have no version.
+[[gnu::cold]] bool comes_past_us(const void* handle, const void* caller, const char* name,
+                                 const char* version) {
+  const link_map* after = nullptr;  // the search begins after this object
+  if (handle == RTLD_NEXT) {
+    after = start_objects().holder(caller);
+    if (after == nullptr) return false;
+  } else if (handle != RTLD_DEFAULT && handle != start_objects().first()) {
+    return false;
+  }
+  bool searched = after == nullptr;
+  bool past_us = false;
+  start_objects().visit([&](const link_map& object) {
+    if (object.l_ld == _DYNAMIC) past_us = searched;
+    if (object.l_ld == _DYNAMIC ||
+        (searched && elf_versioned(object.l_ld, object.l_addr, name, version) != nullptr)) {
+      return true;
+    }
+    searched = searched || &object == after;
+    return false;
+  });
+  return past_us;
 }
 
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.
@@ -232,15 +239,15 @@ const void* after_version(const Loader& the, Function next, Function libcs) {
 
 extern "C" {
 
-/// Two registers: the name to request and the function to jump to. If `target` is null, dlopen
-/// returns null.
+/// Two registers: the name to request and the function to jump to. If `target` is null, the thunk
+/// returns `name`.
 struct Route {
   const char* name;
   const void* target;
 };
 
 static Route route(const cudaguard::Loader& the, const char* name, const void* target) {
-  if (name != cudaguard::kNotLoaded) return {name, target};
+  if (name != cudaguard::kNotLoaded && target != nullptr) return {name, target};
   if (the.dlerror != nullptr) the.dlerror();  // clears an earlier error, as the real call would
   return {nullptr, nullptr};
 }
@@ -248,12 +255,12 @@ static Route route(const cudaguard::Loader& the, const char* name, const void* t
 Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   if (is_nobodys_business(name, mode)) [[likely]] {
-    return {name, reinterpret_cast<const void*>(inherited.loader.dlopen.get())};
+    return {name, inherited.loader.dlopen.address()};
   }
   name = choose_name(name, mode, caller);
   count_handle(name, mode);
   const Loader& the = loader();
-  return route(the, name, reinterpret_cast<const void*>(the.next_dlopen.get()));
+  return route(the, name, the.next_dlopen.address());
 }
 
 [[gnu::cold]] Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode,
@@ -262,26 +269,56 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   name = choose_name(name, mode, caller, space);  // seldom called
   if (space == LM_ID_BASE) count_handle(name, mode);
   const Loader& the = loader();
-  return route(the, name, reinterpret_cast<const void*>(the.next_dlmopen.get()));
+  return route(the, name, the.next_dlmopen.address());
 }
 
-Route cudaguard_route_versioned_dlopen(const char* name, const void* caller, int mode) {
+Route cudaguard_route_libcs_dlopen(const char* name, const void* caller, int mode) {
+  const Route next = cudaguard_route_dlopen(name, caller, mode);
+  if (next.target == nullptr) return next;
+  return {next.name, cudaguard::inherited.loader.dlopen.address()};
+}
+
+[[gnu::cold]] Route cudaguard_route_libcs_dlmopen(const char* name, const void* caller, int mode,
+                                                  long space) {
+  const Route next = cudaguard_route_dlmopen(name, caller, mode, space);
+  if (next.target == nullptr) return next;
+  return {next.name, cudaguard::inherited.loader.dlmopen.address()};
+}
+
+// The thunks.
+void cudaguard_dlopen();
+void cudaguard_dlmopen();
+void cudaguard_dlvsym();
+void cudaguard_libcs_dlopen();
+void cudaguard_libcs_dlmopen();
+
+/// Gives our own function where dlvsym would come past it, and leaves all other requests to ld.so.
+[[gnu::cold]] Route cudaguard_route_dlvsym(const char* name, const void* caller,
+                                           const char* version, void* handle) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  if (is_nobodys_business(name, mode)) [[likely]] {
-    return {name, reinterpret_cast<const void*>(inherited.loader.dlopen.get())};
+  const Loader& the = loader();
+  auto* const next = the.next_dlvsym.get();
+  const struct {
+    const char* name;
+    const void* next;
+    void (*ours)();
+    void (*libcs)();
+  } hooks[] = {
+      {"dlopen", the.next_dlopen.address(), cudaguard_dlopen, cudaguard_libcs_dlopen},
+      {"dlmopen", the.next_dlmopen.address(), cudaguard_dlmopen, cudaguard_libcs_dlmopen},
+      {"dlvsym", the.next_dlvsym.address(), cudaguard_dlvsym, nullptr},
+  };
+  for (const auto& hook : hooks) {
+    if (next == nullptr || name == nullptr || !elf_detail::same(name, hook.name) ||
+        !comes_past_us(handle, caller, name, version)) {
+      continue;
+    }
+    // A search that begins after us finds what this caller would find without us.
+    const void* found = next(RTLD_NEXT, name, version);
+    if (found == nullptr) break;  // ld.so's error names the caller
+    auto* const ours = found == hook.next ? hook.ours : hook.libcs;
+    if (ours != nullptr) return {reinterpret_cast<const char*>(ours), nullptr};
   }
-  name = choose_name(name, mode, caller);
-  count_handle(name, mode);
-  const Loader& the = loader();
-  return route(the, name, after_version(the, the.next_dlopen.get(), the.dlopen.get()));
-}
-
-[[gnu::cold]] Route cudaguard_route_versioned_dlmopen(const char* name, const void* caller,
-                                                      int mode, long space) {
-  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  name = choose_name(name, mode, caller, space);
-  if (space == LM_ID_BASE) count_handle(name, mode);
-  const Loader& the = loader();
-  return route(the, name, after_version(the, the.next_dlmopen.get(), the.dlmopen.get()));
+  return {name, the.next_dlvsym.address()};
 }
 }

@@ -1,20 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two hooks. A thunk saves the integer arguments, gets the name and the target from the router,
+/* The hooks that can jump. A thunk saves the integer arguments, gets the name and the target from the router,
  * restores the arguments and jumps. The caller's return address stays on top, so that ld.so sees
  * the true caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ does not guarantee such a tail
- * call. dl* functions take no vector arguments. If the target is null, the thunk returns null.
+ * call. dl* functions take no vector arguments. If the target is null, the thunk returns the other
+ * word.
  *
- * Each hook has two forms. ld.so binds an import to the form without a version, because that
- * definition fits every import and comes first in the symbol table. dlvsym finds no definition
- * without a version: it finds the other form, which has glibc's versions. The form tells how the
- * caller found us, and so what it would have reached without us: another library's hook, or libc.
+ * dlopen and dlmopen have two forms. The exports go on to the next hook. The others, to which our
+ * dlvsym leads, go on to libc: without the guard, dlvsym would have found libc's function, because
+ * another library's hook has no version.
  *
  * cudaguard_route_dlopen(const char *name, const void *return_address, int mode) -> {name, target}
- * The routers of dlmopen get its first argument, the namespace, as their last one.
+ * The routers of dlmopen and dlvsym get its first argument, the namespace or the handle, as their
+ * last one.
  */
-.macro VERSION name, old /* that of libdl.so.2; that of libc.so.6 */
-	.symver	cudaguard_\name, \name\()@GLIBC_\old
-	.symver	cudaguard_\name, \name\()@GLIBC_2.34
+.macro EXPORT name, router, slot /* with a second name, because another library's may come first */
+	THUNK	\name, \router, \slot
+	.globl	cudaguard_\name
+	.hidden	cudaguard_\name
+	.set	cudaguard_\name, \name
+.endm
+.macro LIBCS name, router, slot
+	.hidden	cudaguard_libcs_\name
+	THUNK	cudaguard_libcs_\name, \router, \slot
 .endm
 
 #if defined(__x86_64__)
@@ -44,7 +51,7 @@
 	.cfi_adjust_cfa_offset 8
 	.cfi_rel_offset %rdx, 0
 	movq	\slot(%rsp), %rdi
-	movl	(\slot - 8)(%rsp), %edx /* the mode is the argument after the name */
+	movq	(\slot - 8)(%rsp), %rdx /* the mode or version is the argument after the name */
 	movq	24(%rsp), %rsi
 	movq	16(%rsp), %rcx
 	call	\router
@@ -62,18 +69,16 @@
 	testq	%r11, %r11
 	jz	1f
 	jmp	*%r11
-1:	xorl	%eax, %eax
-	ret
+1:	ret
 	.cfi_endproc
 	.size	\name, . - \name
 .endm
 
-	THUNK dlopen, cudaguard_route_dlopen, 16
-	THUNK dlmopen, cudaguard_route_dlmopen, 8
-	THUNK cudaguard_dlopen, cudaguard_route_versioned_dlopen, 16
-	THUNK cudaguard_dlmopen, cudaguard_route_versioned_dlmopen, 8
-	VERSION dlopen, 2.2.5
-	VERSION dlmopen, 2.3.4
+	EXPORT	dlopen, cudaguard_route_dlopen, 16
+	EXPORT	dlmopen, cudaguard_route_dlmopen, 8
+	EXPORT	dlvsym, cudaguard_route_dlvsym, 8
+	LIBCS	dlopen, cudaguard_route_libcs_dlopen, 16
+	LIBCS	dlmopen, cudaguard_route_libcs_dlmopen, 8
 
 #elif defined(__aarch64__)
 
@@ -97,10 +102,11 @@
 	.cfi_rel_offset x30, 24
 	mov	x3, x0
 	ldr	x0, [sp, #\slot]
-	ldr	x2, [sp, #(\slot + 8)] /* the mode is the argument after the name */
+	ldr	x2, [sp, #(\slot + 8)] /* the mode or version is the argument after the name */
 	mov	x1, x30
 	bl	\router
 	mov	x16, x1
+	mov	x17, x0
 	str	x0, [sp, #\slot]
 	ldp	x2, x30, [sp, #16]
 	.cfi_restore x30
@@ -108,18 +114,17 @@
 	.cfi_adjust_cfa_offset -32
 	cbz	x16, 1f
 	br	x16
-1:	mov	x0, xzr
+1:	mov	x0, x17
 	ret
 	.cfi_endproc
 	.size	\name, . - \name
 .endm
 
-	THUNK dlopen, cudaguard_route_dlopen, 0
-	THUNK dlmopen, cudaguard_route_dlmopen, 8
-	THUNK cudaguard_dlopen, cudaguard_route_versioned_dlopen, 0
-	THUNK cudaguard_dlmopen, cudaguard_route_versioned_dlmopen, 8
-	VERSION dlopen, 2.17
-	VERSION dlmopen, 2.17
+	EXPORT	dlopen, cudaguard_route_dlopen, 0
+	EXPORT	dlmopen, cudaguard_route_dlmopen, 8
+	EXPORT	dlvsym, cudaguard_route_dlvsym, 8
+	LIBCS	dlopen, cudaguard_route_libcs_dlopen, 0
+	LIBCS	dlmopen, cudaguard_route_libcs_dlmopen, 8
 
 #else
 #error "cudaguard knows x86-64 and AArch64"

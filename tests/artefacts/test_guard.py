@@ -29,18 +29,8 @@ NOTE = """
 #endif
 __asm__(".section .note.cudaguard,\\"" NOTE_FLAGS "\\"\\n.balign 4\\n.byte %s\\n.text\\n");
 """ % ",".join(map(str, guard_rules.version_note()))
-MACHINE = os.uname().machine
 MAP = os.path.join(harness.SOURCE, "shim", "exports", "exports.map")
-GOOD_SOURCE = NOTE + "".join(
-    "void %s(void) {}\n" % name
-    for name in sorted(guard_rules.EXPORTS - set(guard_rules.VERSIONS[MACHINE])))
-for export, versions in guard_rules.VERSIONS[MACHINE].items():
-    GOOD_SOURCE += "#ifndef NO_%s_0\nvoid %s(void) {}\n#endif\n" % (export, export)
-    GOOD_SOURCE += "void cudaguard_%s(void) {}\n" % export
-    for number, version in enumerate(versions[1:], 1):
-        GOOD_SOURCE += "#ifndef NO_%s_%d\n__asm__(\".symver cudaguard_%s,%s%s\");\n#endif\n" % (
-            export, number, export, export, version)
-GOOD_SOURCE += """
+GOOD_SOURCE = NOTE + "".join("void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS)) + """
 #ifndef NO_START
 static volatile int started;
 __attribute__((constructor)) static void start(void) { started = 1; }
@@ -55,7 +45,7 @@ MUTANTS = [
     (guard_rules.needed, "", [], ["-lc"]),
     (guard_rules.imports, "int puts(const char*); void* volatile p = puts;", [], []),
     (guard_rules.no_libdl_import,
-     "void* dlvsym(void*, const char*, const char*); void* volatile p = dlvsym;", [], []),
+     "void* dlsym(void*, const char*); void* volatile p = dlsym;", [], []),
     (guard_rules.no_libdl_import, "int dladdr(void*, void*); void* volatile p = dladdr;", [], []),
     (guard_rules.glibc_floor,
      "void late(void) __asm__(\"dlerror\"); __asm__(\".symver dlerror,dlerror@GLIBC_2.34\");"
@@ -63,10 +53,8 @@ MUTANTS = [
     (guard_rules.exports, "void cuLaunch(void) {}", [], []),
     (guard_rules.exports, "int cudaguard_state = 1;", [], []),
     (guard_rules.exports, "", ["-DnvmlShutdown=nvmlEnd"], []),
-    (guard_rules.exports, "", ["-DNO_dlopen_0"], []),
-    (guard_rules.exports, "", ["-DNO_dlmopen_1"], []),
-    (guard_rules.exports, "void cudaguard_dl(void) {}"
-     "__asm__(\".symver cudaguard_dl,cuInit@GLIBC_2.34\");", [], []),
+    (guard_rules.exports, "", ["-Ddlvsym=dlversion"], []),
+    (guard_rules.exports, "", ["-Wl,--default-symver"], []),
     (guard_rules.soname, "", ["-Wl,-soname,libcuda.so.1"], []),
     (guard_rules.no_run_path, "", ["-Wl,-rpath,$ORIGIN"], []),
     (guard_rules.no_run_path, "", ["-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags"], []),

@@ -56,13 +56,3 @@ def test_control_the_lock_is_seen_in_an_object(tmp_path):
     subprocess.run(["cc", "-c", str(source), "-o", str(tmp_path / "takes.o")], check=True)
     listed = elf_facts.tool_output("nm", "-u", str(tmp_path / "takes.o"))
     assert "dl_iterate_phdr" in listed
-
-
-@pytest.mark.parametrize("name", ["dlopen", "dlmopen"])
-def test_imports_are_bound_to_the_hook_without_a_version(name):
-    """ld.so takes the first definition that fits (shim/hook/order_versions.sh)."""
-    listed = elf_facts.tool_output("readelf", "-W", "--dyn-syms", harness.GUARD)
-    found = [line.split()[-1] for line in listed.splitlines()
-             if line.split()[-1:] and line.split()[-1].split("@")[0] == name]
-    assert found[0] == name
-    assert len(found) == 3

@@ -5,7 +5,8 @@
 //   api=cuda|nvml
 //   flags=a,b      now|lazy, global|local, deepbind, nodelete, noload
 //   via=call|next|default|FILE   where the program gets dlopen itself
-//   version=old|new  via=next and via=default use dlvsym with glibc's version
+//   version=old|new  via=next and via=default use dlvsym with glibc's version; via=FILE the dlvsym
+//                  of that file
 //   space=base|new dlopen, or dlmopen into a new namespace
 //   get=dlsym|default|next|self|proc|proc1|chain   how the entries are found
 //   close=1        closes what was opened, twice
@@ -59,7 +60,11 @@ static void* libdl_function(const char* name, void* direct) {
   if (strcmp(via, "default") == 0) return look_up(RTLD_DEFAULT, name, version);
   if (strcmp(via, "call") != 0) {
     void* library = dlopen(via, RTLD_NOW);
-    return library == NULL ? NULL : dlsym(library, name);
+    if (library == NULL || version == NULL) return library == NULL ? NULL : dlsym(library, name);
+    void* (*by_version)(void*, const char*, const char*) =
+        (void* (*)(void*, const char*, const char*))dlsym(library, "dlvsym");
+    void* volatile found = by_version(RTLD_DEFAULT, name, glibcs_version(name, version));
+    return found;
   }
   return direct;
 }

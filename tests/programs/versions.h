@@ -9,18 +9,21 @@
 #include <stddef.h>
 #include <string.h>
 
+static inline const char* glibcs_version(const char* name, const char* version) {
+  if (strcmp(version, "old") != 0) return "GLIBC_2.34";
+#if defined(__aarch64__)
+  (void)name;
+  return "GLIBC_2.17";
+#else
+  return strcmp(name, "dlmopen") == 0 ? "GLIBC_2.3.4" : "GLIBC_2.2.5";
+#endif
+}
+
 // Always inlined and never in tail position, because RTLD_NEXT depends on the return address in the
 // calling object.
 static inline void* look_up(void* where, const char* name, const char* version) {
-  const char* wanted = "GLIBC_2.34";
-  if (version != NULL && strcmp(version, "old") == 0) {
-#if defined(__aarch64__)
-    wanted = "GLIBC_2.17";
-#else
-    wanted = strcmp(name, "dlmopen") == 0 ? "GLIBC_2.3.4" : "GLIBC_2.2.5";
-#endif
-  }
-  void* volatile found = version == NULL ? dlsym(where, name) : dlvsym(where, name, wanted);
+  void* volatile found =
+      version == NULL ? dlsym(where, name) : dlvsym(where, name, glibcs_version(name, version));
   return found;
 }
 

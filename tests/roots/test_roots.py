@@ -78,6 +78,59 @@ class Roots(systems.Case):
         result = self.run_inside(root, command, driver=False)
         self.assertEqual(result.out, "ok 0 hung 1 other 0\n", result)  # the control
 
+    def hooks_in(self, suite):
+        """As tests/guest/test_hooks.py and test_overclose.py."""
+        root = self.system(suite)
+        sources = os.path.join(harness.SOURCE, "tests", "guest", "programs")
+
+        def build(source, output, *flags, libdl=True):
+            systems.link(root, [os.path.join(sources, source)], os.path.join(self.programs, output), [],
+                         flags=flags, libdl=libdl)
+
+        shapes = {"calls": [], "jumps": ["-DTAIL"], "own": ["-DOWN_DLVSYM"], "once": ["-DONCE"]}
+        for shape, flags in shapes.items():
+            build("counting_hook.c", shape + ".so", "-O2", *flags)
+        for program in ("poll", "overclose"):
+            build(program + ".c", program, "-fPIE")  # no PLT entry that dlvsym would find
+        build("lookups.c", "lookups", "-DPROGRAM")
+        build("lookups.c", "lookups.so")
+        guard = "/mnt/lib/libcudaguard.so"
+
+        def compare(argv, other, env):
+            unguarded = self.run_inside(root, argv, other, env=env)
+            self.assertEqual(unguarded.rc, 0, unguarded)
+            for preload in ([*other, guard], [guard, *other]):
+                with self.subTest(suite=suite, argv=argv, preload=preload, env=env):
+                    guarded = self.run_inside(root, argv, preload, env=env)
+                    self.assertEqual(guarded.out.replace("libcudaguard.so", libc), unguarded.out, guarded)
+            return unguarded.out
+
+        libc = "libdl.so.2" if os.path.islink(systems.find(root, "libc.so.6")) else "libc.so.6"
+        for shape in shapes:
+            for find in ("next", "default", "version-next", "version-default"):
+                if (shape, find) == ("once", "default"):
+                    continue
+                for via in (None, "default", "self", "version-default", "version-next", "version-self"):
+                    env = {"CG_FIND": find, **({"CG_VIA": via} if via else {})}
+                    out = compare(["/mnt/programs/poll", "20", "libm.so.6"], ["/mnt/programs/%s.so" % shape],
+                                  env)
+                    if via is None:
+                        calls = 40 if find == "default" else 20
+                        self.assertIn("dlmopen %d\n" % calls, out)  # the control
+        compare(["/mnt/programs/lookups"], [], None)
+        compare(["/mnt/programs/poll", "2", "libm.so.6"], ["/mnt/programs/lookups.so"], {"CG_START": "1"})
+        closed = self.run_inside(root, ["/mnt/programs/overclose", "libcuda.so.1", "3"], [guard])
+        self.assertIn("failed 2: shared object not open\nclosed yes\nerror no\nagain ok\n", closed.out)
+
+    def test_hooks_see_each_call_in_bullseye(self):
+        self.hooks_in("bullseye")
+
+    def test_hooks_see_each_call_in_trixie(self):
+        self.hooks_in("trixie")
+
+    def test_hooks_see_each_call_in_xenial(self):
+        self.hooks_in("xenial")
+
     def test_forked_child_does_not_wait_in_bullseye(self):
         self.forks_in("bullseye")
 

@@ -46,6 +46,8 @@ for version in ("old", "new"):
         Row("limit.preload-after-" + version, "dlvsym(RTLD_NEXT) from a library after the guard",
             ["{programs}/entry_point_linked", "via=next", "version=" + version], worlds=DRIVEN,
             limit=True),
+        Row("limit.libc-dlvsym-" + version, "a path, by the dlvsym that a handle of libc gives",
+            [ENTRY_POINT, ABSOLUTE, "via=libc.so.6", "version=" + version], worlds=DRIVEN, limit=True),
     ]
 ROWS.append(Row("limit.got", "a path, after a library has written libc's dlopen to the program's GOT",
                 [ENTRY_POINT, ABSOLUTE], worlds=DRIVEN, limit=True,

@@ -35,7 +35,7 @@ def gcc_file(name):
                           text=True).stdout.strip()
 
 
-def link(root, sources, output, libraries, includes=(), archives=()):
+def link(root, sources, output, libraries, includes=(), archives=(), flags=(), libdl=True):
     """Compiles here and links to the root's own libraries only."""
     start = [gcc_file(name) for name in ("crt1.o", "crti.o", "crtbegin.o")]
     end = [gcc_file(name) for name in ("crtend.o", "crtn.o")]
@@ -44,11 +44,12 @@ def link(root, sources, output, libraries, includes=(), archives=()):
         start, kind = [gcc_file("crti.o"), gcc_file("crtbeginS.o")], ["-shared", "-fPIC"]
     compiler = ["g++", "-std=c++20"] if sources[0].endswith("pp") else ["gcc", "-std=gnu11"]
     command = [*compiler, "-O1", "-D_GNU_SOURCE", "-U_FORTIFY_SOURCE", *kind,
-               *("-I" + directory for directory in includes), "-nostdlib",
+               *("-I" + directory for directory in includes), *flags, "-nostdlib",
                "-Wl,--allow-shlib-undefined", "-Wl,--no-as-needed",
                *start, *sources, *archives,
                *(find(root, name) if "/" not in name else name for name in libraries),
-               find(root, "libdl.so.2"), find(root, "libpthread.so.0"), find(root, "libc.so.6"),
+               *([find(root, "libdl.so.2"), find(root, "libpthread.so.0")] if libdl else []),
+               find(root, "libc.so.6"),
                gcc_file("libc_nonshared.a"), gcc_file("libgcc.a"), *end, "-o", output]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
@@ -101,7 +102,8 @@ class Case(harness.Case):
             harness.skip(self, fetch.stderr.strip())
         return os.path.join(ROOTS, suite)
 
-    def run_inside(self, root, argv, preload=(), driver=True, mounts=("dev", "proc"), directory="/"):
+    def run_inside(self, root, argv, preload=(), driver=True, mounts=("dev", "proc"), directory="/",
+                   env=None):
         """Runs argv in the system, which sees /mnt/{bin,lib,driver,programs} and the mounts that
         `mounts` names. driver=False: the system has no driver."""
         out = os.path.join(self.scratch, "out")
@@ -118,7 +120,7 @@ class Case(harness.Case):
                    "--chdir", directory]
         for name in mounts:
             command += ["--" + name, "/" + name]
-        environment = {"PATH": "/usr/bin:/bin", "CG_FAKE_LOG": "/mnt/out/fake.log"}
+        environment = {"PATH": "/usr/bin:/bin", "CG_FAKE_LOG": "/mnt/out/fake.log", **(env or {})}
         if driver:
             command += ["--ro-bind", harness.FAKE_DRIVER, "/mnt/driver"]
             environment["LD_LIBRARY_PATH"] = "/mnt/driver"

@@ -32,6 +32,20 @@ TEST(SymbolLookup, LibcsFunctions_AreFoundAsByDlsym) {
   dlclose(handle);
 }
 
+TEST(SymbolLookup, VersionedDefinition_IsFoundAsByDlvsym) {
+  const link_map* libc = find("libc.so");
+  ASSERT_NE(libc, nullptr);
+  void* handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
+  ASSERT_NE(handle, nullptr);
+  for (const char* version : {"GLIBC_2.2.5", "GLIBC_2.3", "GLIBC_2.17", "GLIBC_2.3.4", "CG_1"}) {
+    const auto* found = elf_versioned(libc->l_ld, libc->l_addr, "realpath", version);
+    const void* address =
+        found == nullptr ? nullptr : reinterpret_cast<const void*>(libc->l_addr + found->st_value);
+    EXPECT_EQ(address, dlvsym(handle, "realpath", version)) << version;
+  }
+  dlclose(handle);
+}
+
 TEST(SymbolLookup, Soname_IsRead) {
   const link_map* libc = find("libc.so");
   ASSERT_NE(libc, nullptr);

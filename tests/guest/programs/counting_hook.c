@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A preloaded library that hooks dlopen and dlmopen, counts the calls and prints the numbers at the
-// end. CG_FIND says how it finds the next function at each call: "next" (dlsym), "version-next" or
-// "version-default" (dlvsym). TAIL: it jumps to that function and leaves its caller's return
-// address. DLSYM_ONLY: it has no reference to dlvsym.
+// end. CG_FIND says how it finds the next function: "next" or "default" (dlsym), "version-next" or
+// "version-default" (dlvsym). "default" finds the first hook, so a call inside another one goes to
+// the next. TAIL: it jumps to the function and leaves its caller's return address. It looks the
+// function up at each call; ONCE: at the first. DLSYM_ONLY: it has no reference to dlvsym.
+// OWN_DLVSYM: it hooks dlvsym, too.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,14 +19,37 @@
 #define OLD_DLMOPEN "GLIBC_2.17"
 #endif
 
+#ifdef ONCE
+#define LOOKED_UP static
+#else
+#define LOOKED_UP
+#endif
+
 static int opens, dlmopens;
 
+#ifdef OWN_DLVSYM
+static int lookups;
+
+void* dlvsym(void* where, const char* name, const char* version) {
+  ++lookups;
+  void* (*next)(void*, const char*, const char*) =
+      (void* (*)(void*, const char*, const char*))dlsym(RTLD_NEXT, "dlvsym");
+  void* volatile result = next(where, name, version);
+  return result;
+}
+#endif
+
 static void* find(const char* name, const char* old) {
+  const char* how = getenv("CG_FIND");
+  static int inside;
+  if (strcmp(how, "default") == 0) {
+    inside = !inside;
+    return dlsym(inside ? RTLD_DEFAULT : RTLD_NEXT, name);
+  }
 #ifdef DLSYM_ONLY
   (void)old;
   return dlsym(RTLD_NEXT, name);
 #else
-  const char* how = getenv("CG_FIND");
   if (strcmp(how, "next") == 0) return dlsym(RTLD_NEXT, name);
   void* where = strcmp(how, "version-next") == 0 ? RTLD_NEXT : RTLD_DEFAULT;
   void* found = dlvsym(where, name, old);
@@ -40,7 +65,8 @@ static void stop_if_endless(int calls) {
 
 void* dlopen(const char* name, int mode) {
   stop_if_endless(++opens);
-  void* (*next)(const char*, int) = (void* (*)(const char*, int))find("dlopen", OLD_DLOPEN);
+  LOOKED_UP void* (*next)(const char*, int) = NULL;
+  if (next == NULL) next = (void* (*)(const char*, int))find("dlopen", OLD_DLOPEN);
 #ifdef TAIL
   return next(name, mode);
 #else
@@ -51,8 +77,8 @@ void* dlopen(const char* name, int mode) {
 
 void* dlmopen(Lmid_t where, const char* name, int mode) {
   stop_if_endless(++dlmopens);
-  void* (*next)(Lmid_t, const char*, int) =
-      (void* (*)(Lmid_t, const char*, int))find("dlmopen", OLD_DLMOPEN);
+  LOOKED_UP void* (*next)(Lmid_t, const char*, int) = NULL;
+  if (next == NULL) next = (void* (*)(Lmid_t, const char*, int))find("dlmopen", OLD_DLMOPEN);
 #ifdef TAIL
   return next(where, name, mode);
 #else
@@ -65,4 +91,7 @@ __attribute__((destructor)) static void print(void) {
   char text[64];
   const int length = snprintf(text, sizeof text, "dlopen %d dlmopen %d\n", opens, dlmopens);
   if (write(1, text, (size_t)length) != length) _exit(98);
+#ifdef OWN_DLVSYM
+  dprintf(1, "dlvsym %d\n", lookups);
+#endif
 }
