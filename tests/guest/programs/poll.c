@@ -2,8 +2,8 @@
 // poll COUNT NAME [MODE]: asks COUNT times for a library by dlopen, and as often by dlmopen, each
 // from one place. Prints how many requests gave a handle. CG_VIA says how it looks both functions
 // up at each request: "default" or "self" (dlsym), or "version-default", "version-next" or
-// "version-self" (dlvsym, CG_VERSION is glibc's new version). Without CG_VIA it calls what ld.so has
-// bound its imports to.
+// "version-self" (dlvsym, CG_VERSION is glibc's new version). Without CG_VIA it calls what ld.so
+// has bound its imports to.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
