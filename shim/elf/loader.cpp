@@ -20,6 +20,7 @@ void take_from(Loader& into, const link_map& object) {
   take(into.dlopen, "dlopen");
   take(into.dlmopen, "dlmopen");
   take(into.dlclose, "dlclose");
+  take(into.dlvsym, "dlvsym");
   take(into.dlerror, "dlerror");
   take(into.dlsym, "dlsym");
   take(into.dlinfo, "dlinfo");
@@ -52,11 +53,14 @@ void take_from_glibc(Loader& into, const StartObjects& start) {
   if (into.dlsym == nullptr && libc != nullptr) take_from_late_libdl(into, *libc);
 }
 
-/// Calls dlsym(RTLD_NEXT), which identifies its caller by the return address. So the call must come
-/// from this library and must not be a tail call.
-[[gnu::noinline]] void* ask_next(void* (*dlsym)(void*, const char*), const char* name) {
-  void* volatile result = dlsym(RTLD_NEXT, name);
-  return result;
+/// Takes what dlsym(RTLD_NEXT) finds, which identifies its caller by the return address. So the
+/// call must come from this library and must not be a tail call.
+/// If libdl.so.2 is only in a local scope, where libc loads name services, it finds nothing, and
+/// libc's own is the next.
+[[gnu::noinline]] void take_next(AnyFound& to, void* (*dlsym)(void*, const char*), const char* name,
+                                 const AnyFound& libcs) {
+  const void* const next = dlsym(RTLD_NEXT, name);
+  to.take(next != nullptr ? next : libcs.address());
 }
 
 }  // namespace
@@ -69,10 +73,10 @@ void find(Loader& it, const StartObjects& start) {
     take_from(it, *libc);
   }
   if (it.dlsym != nullptr) {
-    it.next_dlopen.take(ask_next(it.dlsym, "dlopen"));
-    it.next_dlmopen.take(ask_next(it.dlsym, "dlmopen"));
-    it.next_dlclose.take(ask_next(it.dlsym, "dlclose"));
-    it.next_dlvsym.take(ask_next(it.dlsym, "dlvsym"));
+    take_next(it.next_dlopen, it.dlsym, "dlopen", it.dlopen);
+    take_next(it.next_dlmopen, it.dlsym, "dlmopen", it.dlmopen);
+    take_next(it.next_dlclose, it.dlsym, "dlclose", it.dlclose);
+    take_next(it.next_dlvsym, it.dlsym, "dlvsym", it.dlvsym);
   }
   if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
       it.dlerror != nullptr) {

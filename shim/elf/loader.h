@@ -45,6 +45,7 @@ struct Loader {
   Found<Open> dlopen;
   Found<OpenIn> dlmopen;
   Found<int (*)(void*)> dlclose;
+  Found<void* (*)(void*, const char*, const char*)> dlvsym;
   Found<char* (*)()> dlerror;
   Found<void* (*)(void*, const char*)> dlsym;
   Found<int (*)(void*, int, void*)> dlinfo;

@@ -131,6 +131,16 @@ class Roots(systems.Case):
     def test_hooks_see_each_call_in_xenial(self):
         self.hooks_in("xenial")
 
+    def test_libdl_in_a_local_scope_is_found_in_bullseye(self):
+        """libc loads a name service, and so libdl.so.2, where dlsym(RTLD_NEXT) does not look."""
+        root = self.system("bullseye")
+        source = os.path.join(harness.SOURCE, "tests", "guest", "programs", "late_libdl.c")
+        systems.link(root, [source], os.path.join(self.programs, "late.so"), [], flags=["-DLIBRARY"])
+        systems.link(root, [source], os.path.join(self.programs, "late"), [], libdl=False)
+        for preload in ((), ("/mnt/lib/libcudaguard.so",)):
+            result = self.run_inside(root, ["/mnt/programs/late", "/mnt/programs/late.so"], preload)
+            self.assertEqual((result.out, result.rc), ("answers 31\n", 0), result)
+
     def test_forked_child_does_not_wait_in_bullseye(self):
         self.forks_in("bullseye")
 
