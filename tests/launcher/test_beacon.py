@@ -282,6 +282,17 @@ class Heard(test_verify_tree.Case):
         for record in harness.records(report):
             self.validates(record, "record", "record.schema.json")
 
+    def test_announcement_of_an_ended_process_names_its_program(self):
+        """So --allow applies, and the process is listed once."""
+        script = self.make("ends.py", "import ctypes\nU = ctypes.c_ulong\n"
+                           "ctypes.CDLL(None).syscall(39, U(0x6375646167756172), U(2), 0, U(0))\n")
+        words = self.python("import runpy, sys\nrunpy.run_path(sys.argv[1])")
+        result, _ = self.tree([*words, script], ["--allow=ends.py"])
+        self.ends(result, 0, "PASS", "in 1 allowed process")
+        processes = self.document["processes"]
+        self.assertEqual([one["asked"] for one in processes], [True], result)
+        self.assertIn("ends.py", processes[0]["command"])
+
     def test_record_has_the_native_stack(self):
         report = self.path("report")
         self.tree([self.program, "plain", "attempt"], ["--report", report])
@@ -295,10 +306,10 @@ class Heard(test_verify_tree.Case):
         send = ("import ctypes, os, sys\nU = ctypes.c_ulong\n"
                 "def send(at): ctypes.CDLL(None).syscall(39, U(0x6375646167756172), U(2), 0, U(at))\n"
                 "send(0)\n")
-        text = send + "os.execv(sys.executable, [sys.executable, *sys.argv[1:]])\n"
         again = self.make("again.py", send + "send(1)\n")
         for then in (["-c", ""], [again]):
-            result, _ = self.tree([*self.python(text), *then], ["--allow=again.py"])
+            text = send + "os.execv(sys.executable, [sys.executable, *%r])\n" % then
+            result, _ = self.tree(self.python(text), ["--allow=again.py"])
             self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process", "cuInit or the like")
 
 

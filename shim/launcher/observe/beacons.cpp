@@ -70,7 +70,7 @@ bool is_same_program(const Identity& a, const Identity& b) {
 
 /// A record without the details that the guard would have sent. asked_for() derives the kind of the
 /// attempt from it.
-std::string record_of(const Identity& who, Beacon what, const char* why, bool look) {
+std::string record_of(const Identity& who, Beacon what, const char* why) {
   Attempt attempt;
   attempt.api = "cuInit or the like";
   if (what == Beacon::kNvml) attempt.api = "nvmlInit or the like";
@@ -83,7 +83,7 @@ std::string record_of(const Identity& who, Beacon what, const char* why, bool lo
     attempt.object = "libcuda.so.1";
     attempt.event = EventKind::kRefused;
   }
-  return kernel_record(who, attempt, why, look);
+  return kernel_record(who, attempt, why);
 }
 
 }  // namespace
@@ -110,13 +110,17 @@ void Listener::take_beacon(const seccomp_notif& call) {
     return;
   }
   const bool is_known = known != announced_.end() && message != 0;
-  const Identity who = is_known ? known->second : identify(thread);
+  const Identity who = is_known ? known->second.who : identify(thread);
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (!is_attempt || too_many_) return;
     // A repeated call is ignored, unless another program has the same id now.
-    if (known != announced_.end() && !is_same_program(known->second, who)) report_ended(*known);
-    announced_.insert_or_assign({thread, what}, who);
+    if (known != announced_.end() && !is_same_program(known->second.who, who)) {
+      report_ended(*known);
+    }
+    // When the process has ended, nothing says which program it ran.
+    constexpr char kEnded[] = "its process ended before it sent the details";
+    announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, what, kEnded)});
     return;
   }
   WaitingProcess process(thread, has_own_numbers());
@@ -130,6 +134,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // finish() reports what was announced.
   if (!still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
+  if (what == Beacon::kStart) report_ended_by(who);
   const auto report = [&] {
     if (is_attempt && readable) {
       add_native(record, has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
@@ -144,15 +149,22 @@ void Listener::take_beacon(const seccomp_notif& call) {
                ? start_record_of(who, call.data.args[2])
                : record_of(who, what,
                            readable ? "its process had no memory for the details"
-                                    : "the memory of its process could not be read",
-                           true);
+                                    : "the memory of its process could not be read");
   report();
 }
 
 void Listener::report_ended(const Announced::value_type& one) {
-  const auto& [thread, what] = one.first;
-  report_(one.second, what,
-          record_of(one.second, what, "its process ended before it sent the details", false));
+  report_(one.second.who, one.first.second, one.second.record);
+}
+
+void Listener::report_ended_by(const Identity& started) {
+  // Their records belong to the earlier program only before the next one's start record.
+  for (auto one = announced_.begin(); one != announced_.end();) {
+    const Identity& who = one->second.who;
+    const bool ended = who.pid == started.pid && !is_same_program(who, started);
+    if (ended) report_ended(*one);
+    one = ended ? announced_.erase(one) : std::next(one);
+  }
 }
 
 }  // namespace cudaguard::launcher

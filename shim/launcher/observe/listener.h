@@ -61,8 +61,13 @@ class Listener {
   std::vector<std::string> doubts() const;
 
  private:
-  /// The process and program that has announced an attempt, by thread and kind.
-  using Announced = std::map<std::pair<pid_t, Beacon>, Identity>;
+  /// What a process has announced, with the record to report if it ends before it sends its own.
+  struct Announcement {
+    Identity who;
+    std::string record;
+  };
+  /// By thread and kind.
+  using Announced = std::map<std::pair<pid_t, Beacon>, Announcement>;
   /// A process, the program in it, the NVIDIA ioctl without its size, and whether NVML made the
   /// ioctl without CUDA.
   using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
@@ -72,6 +77,8 @@ class Listener {
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
+  /// A program starts in this process. If execve started it, the one before has ended.
+  void report_ended_by(const Identity& started);
 
   int descriptor_;
   int either_;  ///< epoll(7) of it and of Relief's
