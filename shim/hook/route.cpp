@@ -10,6 +10,7 @@
 #include "shim/elf/objects.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/hook/later_lookups.h"
+#include "shim/hook/needed.h"
 #include "shim/hook/null_drivers.h"
 #include "shim/proxy_loader/proxies.h"
 #include "shim/record/record.h"
@@ -30,21 +31,6 @@ const char* null_driver_name(NullDriverKind kind, const char* never) {
 
 /// A result of choose_name(): dlopen returns null without an error.
 constexpr char kNotLoaded[] = "";
-
-/// True if a loaded object that is not ours is linked to this library.
-bool is_needed(Library library) {
-  return visit_objects(start_objects(), later_objects(), [=](const link_map& object) {
-    const char* soname = elf_soname(object.l_ld, object.l_addr);
-    if (soname != nullptr && std::string_view(soname).starts_with("libcudaguard")) return false;
-    const char* strings = elf_detail::table<char>(object.l_ld, object.l_addr, DT_STRTAB);
-    for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
-      if (entry->d_tag == DT_NEEDED && classify(strings + entry->d_un.d_val).library == library) {
-        return true;
-      }
-    }
-    return false;
-  });
-}
 
 /// True for an RTLD_NOLOAD request if the program itself has not loaded this library. Libraries
 /// that we have loaded in its place or for a proxy do not count. None of them is in another

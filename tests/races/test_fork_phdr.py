@@ -5,6 +5,7 @@ not wait without the guard."""
 
 import os
 import re
+import signal
 
 import pytest
 
@@ -16,6 +17,7 @@ SECOND_HOOK = os.path.join(harness.BUILD, "tests", "guest", "hook_second.so")
 PLUGIN = os.path.join(harness.BUILD, "tests", "guest", "empty.so")
 ENDED = re.compile(r"^ok (\d+) hung (\d+) other (\d+)$", re.M)
 SECONDS = 30  # A child that needs longer hangs.
+KILLED = (-signal.SIGALRM, 128 + signal.SIGALRM)
 # Another path of libc than the one by which ld.so knows it, as far as the system has one.
 with open("/proc/self/maps", encoding="utf-8") as stream:
     LIBC = next(line.split()[-1] for line in stream if "/libc.so.6" in line or "/libc-2" in line)
@@ -40,6 +42,7 @@ STEPS = {
     "dlmopen": ["base:libc.so.6"],
     "twice": ["open:libc.so.6", "null:", "open:libc.so.6"],
 }
+NO_LOADS = STEPS["noload-driver"] + STEPS["noload-nvml"] + STEPS["open"]
 # What the parent has done before.
 BEFORE = {"fresh": [], "opened": ["open:libm.so.6"]}
 # What a linked program's child does first, and its answers without the guard and under FORCE_CPU.
@@ -112,11 +115,47 @@ def test_no_child_of_many_waits(program, policy, request):
     assert forks(steps, how="storm", count=count, **POLICIES[policy]) == (count, 0, 0)
 
 
+@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("guard", [harness.GUARD, None], ids=["guarded", "control"])
-def test_child_walks_while_its_own_threads_unload(guard):
-    """Its parent had one thread, so the child has inherited no lock, and may take it."""
+def test_child_asks_while_its_own_threads_unload(guard, threads):
+    """The guard walks ld.so's list, also in a child of several threads, which may have inherited the
+    lock of dl_iterate_phdr."""
     program = os.path.join(racing.DIRECTORY, "fork_walk")
-    result = harness.run([program, PLUGIN, "20000"], world="none", guard=False,
+    result = harness.run([program, PLUGIN, "100000", str(threads)], world="none", guard=False,
                          preload=[guard] if guard else [], trace=False,
                          env={"CUDAGUARD_LOG": "off"})
     assert result.out == "child 0 0\n", result
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_request_does_not_wait_for_a_thread_in_dl_iterate_phdr(policy):
+    """The process was not forked. The thread may itself wait for the one that asks."""
+    assert stay_and_ask(harness.GUARD, BEFORE["opened"], NO_LOADS, **POLICIES[policy]) == 0
+
+
+def test_control_unguarded_request_does_not_wait():
+    assert stay_and_ask(None, BEFORE["opened"], NO_LOADS) == 0
+
+
+# A library that was loaded by dlopen makes its first CUDA call. It reaches the guard, because the
+# program is linked to the driver, too.
+CALL = ["ask:0"]
+LOADED = ["plugin:" + os.path.join(racing.DIRECTORY, "ask.so")]
+
+
+def test_limit_call_waits_for_a_thread_in_dl_iterate_phdr():
+    assert stay_and_ask(harness.GUARD, LOADED, CALL, LINKED, seconds=2, **POLICIES["off"]) in KILLED
+    assert stay_and_ask(None, LOADED, CALL, LINKED) == 0
+
+
+@pytest.mark.parametrize("guard", [harness.GUARD, None], ids=["guarded", "control"])
+def test_limit_call_of_a_forked_child_walks_without_a_lock(guard):
+    assert forks([LINKED, *CALL], guard=guard, before=LOADED, **POLICIES["off"]) == (2, 0, 0)
+
+
+def stay_and_ask(guard, before, steps, program=PROGRAM, seconds=SECONDS, **env):
+    """A thread stays in dl_iterate_phdr, and another one does the steps. Returns the exit code."""
+    command = [program, "block", "-1", str(seconds), *before, "--", *steps]
+    return harness.run(command, world="none", guard=False, preload=[guard] if guard else [],
+                       trace=False, env={"LD_LIBRARY_PATH": racing.DRIVER, "CUDAGUARD_LOG": "off",
+                                         **env}).rc

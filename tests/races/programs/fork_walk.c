@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fork_walk PLUGIN COUNT: forks from its only thread. The child starts threads that load and unload
-// a library, and asks for the driver with RTLD_NOLOAD meanwhile, each at least COUNT times. Prints
-// how the child ended.
+// fork_walk PLUGIN COUNT THREADS: forks while it has this many threads. The child starts threads
+// that load and unload a library, and asks for the driver with RTLD_NOLOAD meanwhile, each at least
+// COUNT times. Prints how the child ended.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -24,14 +24,23 @@ static void* load_and_unload(void* unused) {
   return unused;
 }
 
+static void* wait_long(void* unused) {
+  for (;;) pause();
+  return unused;
+}
+
 static void ask(void) {
   if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != NULL) _exit(4);
 }
 
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;
+  if (argc < 4) return 2;
   plugin = argv[1];
   if (dlopen("libm.so.6", RTLD_NOW) == NULL) return 2;
+  for (int i = 1; i < atoi(argv[3]); ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, wait_long, NULL) != 0) return 2;
+  }
   const pid_t child = fork();
   if (child == 0) {
     ask();

@@ -2,7 +2,8 @@
 // phdr_fork HOW FORKS SECONDS [STEP...] -- STEP...: does the first steps. Other threads are inside
 // dl_iterate_phdr when it forks. Each child does the steps after "--", and is killed after SECONDS.
 // HOW is "block": a thread stays in its callback, so that every child inherits ld.so's lock locked;
-// "storm": two threads call dl_iterate_phdr all the time; "none". Prints "ok N hung N other N".
+// "storm": two threads call dl_iterate_phdr all the time; "none". Prints "ok N hung N other N". If
+// FORKS is -1, the process itself does the steps and ends with the result.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -22,6 +23,7 @@ extern int cudaSetDevice(int);
 #endif
 
 static atomic_int inside;
+static void* plugin;
 
 static int stay(struct dl_phdr_info* object, size_t size, void* data) {
   atomic_store(&inside, 1);
@@ -55,6 +57,11 @@ static int step(const char* what) {
   if (strncmp(what, "absent:", 7) == 0) return dlopen(name, RTLD_NOW | RTLD_NOLOAD) != NULL;
   if (strncmp(what, "base:", 5) == 0) return dlmopen(LM_ID_BASE, name, RTLD_NOW) == NULL;
   if (strncmp(what, "null:", 5) == 0) return dlopen(NULL, RTLD_NOW) == NULL;
+  if (strncmp(what, "plugin:", 7) == 0) return (plugin = dlopen(name, RTLD_NOW)) == NULL;
+  if (strncmp(what, "ask:", 4) == 0) {
+    int (*ask)(void) = (int (*)(void))dlsym(plugin, "ask");
+    return ask == NULL || ask() != atoi(name);
+  }
   if (strncmp(what, "phdr:", 5) == 0) {
     long calls = 0;
     return dl_iterate_phdr(count, &calls);
@@ -72,7 +79,14 @@ static int step(const char* what) {
   return 99;
 }
 
+static int do_steps(char** steps) {
+  int result = 0;
+  for (; *steps != NULL && result == 0; ++steps) result = step(*steps);
+  return result;
+}
+
 int main(int argc, char** argv) {
+  if (argc < 5) return 96;
   if (getenv("CG_EXEC") != NULL) {
     unsetenv("CG_EXEC");
     execv(argv[0], argv);
@@ -91,14 +105,16 @@ int main(int argc, char** argv) {
     pthread_create(&thread, NULL, storming, NULL);
   }
   while (strcmp(how, "none") != 0 && atomic_load(&inside) == 0) usleep(100);
+  if (forks < 0) {
+    alarm(seconds);
+    _exit(do_steps(argv + first + 1));
+  }
   int ok = 0, hung = 0, other = 0;
   for (int i = 0; i < forks && hung < 5; ++i) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(seconds);
-      int result = 0;
-      for (int at = first + 1; at < argc && result == 0; ++at) result = step(argv[at]);
-      _exit(result);
+      _exit(do_steps(argv + first + 1));
     }
     int status = 0;
     waitpid(child, &status, 0);
