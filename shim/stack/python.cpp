@@ -139,13 +139,15 @@ void keep(const Maps& maps, const Names& names, const Layout& layout, PythonFram
   to.is_finalizing[1] = names.is_finalizing[1];
   to.newest = names.newest;
   to.main = names.main;
+  to.line = names.line;
   to.code_type = names.code_type;
   to.thread_frame = layout.thread_frame;
   to.current = layout.current;
   to.back = layout.back;
   to.code = layout.code;
   to.instruction = layout.instruction;
-  to.instruction_size = layout.bytecode != 0 ? sizeof(uint64_t) : sizeof(int32_t);
+  to.bytecode = layout.bytecode;
+  to.unit = layout.unit;
   to.file = layout.file;
   to.state.store(stays(maps, names) ? PythonFrames::kKnown : PythonFrames::kMayMove,
                  std::memory_order_release);
@@ -435,14 +437,22 @@ bool add_python(const PythonFrames& it, Hash& hash) {
     if (depth == kDeepest) return false;
     const uint64_t code = pointer(frame + it.code) & ~uint64_t{3};  // as in walk()
     if (code == 0 || pointer(code + kType) != it.code_type) continue;
-    uint64_t instruction = 0;
-    memcpy(&instruction, reinterpret_cast<const void*>(frame + it.instruction),
-           it.instruction_size);
-    // A later code object may have the same address. Its file has another name, though, and a
-    // string keeps its length and its own hash.
+    int64_t at = 0;
+    if (it.bytecode != 0) {
+      at = static_cast<int64_t>(pointer(frame + it.instruction) - code - it.bytecode);
+    } else {
+      int32_t number = 0;
+      memcpy(&number, reinterpret_cast<const void*>(frame + it.instruction), sizeof number);
+      at = int64_t{number} * it.unit;
+    }
+    // No first instruction is a call. Nuitka's frames have none, so read_python() finds their line.
+    if (at == 0 || (it.bytecode == 0 && at < 0)) return false;
+    // A later code object may have the same address. It is of another line, though, or its file has
+    // another name, and a string keeps its length and its own hash.
     const uint64_t file = pointer(code + it.file);
     hash.add(code)
-        .add(instruction)
+        .add(static_cast<uint64_t>(at))
+        .add(static_cast<uint64_t>(it.line(code, static_cast<int>(at))))
         .add(file)
         .add(pointer(file + kLength))
         .add(pointer(file + kLength + sizeof file));

@@ -81,6 +81,7 @@ struct PythonFrames {
   int (*is_finalizing[2])() = {};  ///< each may be null
   const void* (*newest)() = nullptr;
   const void* (*main)() = nullptr;  ///< may be null
+  int (*line)(uint64_t code, int instruction) = nullptr;
   uint64_t code_type = 0;
   // Offsets of members.
   uint16_t thread_frame = 0;
@@ -88,7 +89,8 @@ struct PythonFrames {
   uint16_t back = 0;
   uint16_t code = 0;
   uint16_t instruction = 0;
-  uint16_t instruction_size = 0;
+  uint16_t bytecode = 0;
+  uint16_t unit = 0;
   uint16_t file = 0;
 };
 

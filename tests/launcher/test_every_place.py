@@ -28,6 +28,13 @@ cuda = ctypes.CDLL("libcuda.so.1")
 for path in sys.argv[1:]:
     exec(compile(open(path).read(), path, "exec"), {"cuda": cuda})
 """
+# The same, but all lines are in one file, as in the scripts that sphinx-gallery runs.
+BLOCKS = """import ast, ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+for number, block in enumerate(open(sys.argv[1])):
+    tree = ast.increment_lineno(ast.parse(block), number)
+    exec(compile(tree, sys.argv[1], "exec"), {"cuda": cuda})
+"""
 NATIVE = r"""
 #include <dlfcn.h>
 int main(void) {
@@ -120,6 +127,11 @@ class Verify(Case):
     def test_code_in_place_of_freed_code_is_new(self):
         files = [self.make("cell%d.py" % i, "cuda.cuInit(0)\n") for i in range(20)]
         result, _ = self.tree(self.interpreter(self.make("runner.py", RUNNER), *files))
+        self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
+
+    def test_code_of_the_same_file_in_place_of_freed_code_is_new(self):
+        script = self.make("script.py", "cuda.cuInit(0)\n" * 20)
+        result, _ = self.tree(self.interpreter(self.make("blocks.py", BLOCKS), script))
         self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
 
     def test_more_places_than_a_guard_records_are_incomplete(self):
