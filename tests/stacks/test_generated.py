@@ -272,3 +272,16 @@ class Bundlers(Case):
         self.make(self.tool("python"), "-m", "nuitka", "--standalone", "--assume-yes-for-downloads",
                   "--output-dir=" + self.path("compiled"), self.user, PYTHONPATH=where)
         self.names("program.py:5", self.path("compiled", "program.dist", "program.bin"), "plain")
+
+    def test_nuitka_names_each_line_of_a_function(self):
+        """Its frames have no instruction pointer that would tell the calls apart."""
+        program = self.write("user/two.py", "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
+                             "def main():\n    cuda.cuInit(0)\n    cuda.cuInit(0)\nmain()\n")
+        self.make(self.tool("python"), "-m", "nuitka", "--assume-yes-for-downloads",
+                  "--output-dir=" + self.path("compiled"), program)
+        words = [self.path("compiled", "two.bin")]
+        harness.run(words, guard=False, trace=False).assert_reached(self)
+        verified = harness.run([LAUNCHER, "verify", "--", *words], world="none", guard=False,
+                               trace=False)
+        self.assertEqual(verified.rc, 1, verified)
+        self.assertIn("FAIL: 2 lines asked for CUDA", verified.err)
