@@ -4,6 +4,7 @@ process. The guard's message stays one per process and kind."""
 
 import os
 import sys
+import sysconfig
 
 from support import harness
 from launcher import test_verify_tree
@@ -50,6 +51,21 @@ RUNTIME = r"""
 int ask(void) {
   int (*init)(unsigned) = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
   return init(0) + 1;
+}
+"""
+# "first" asks before it loads Python, whose code asks through the same call.
+EMBEDS = r"""
+#include <dlfcn.h>
+static int (*init)(unsigned);
+int ask(void) { volatile int answer = init(0); return answer; }
+int main(int count, char** words) {
+  init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
+  if (count > 2) ask();
+  void* python = dlopen(words[1], RTLD_NOW | RTLD_GLOBAL);
+  if (python == 0) return 9;
+  ((void (*)(void))dlsym(python, "Py_Initialize"))();
+  return ((int (*)(const char*))dlsym(python, "PyRun_SimpleString"))(
+      "import ctypes\nask = ctypes.CDLL(None).ask\nask()\nask()\n");
 }
 """
 
@@ -115,6 +131,18 @@ class Verify(Case):
         result, _ = self.tree([program])
         self.ends(result, 1, "FAIL: 1 line asked for CUDA")
         self.assertEqual(self.lines(), ["user.c:3"], result)
+
+    def test_limit_python_that_was_loaded_after_an_attempt(self):
+        self.need("gcc")
+        library = os.path.join(sysconfig.get_config_var("LIBDIR") or "",
+                               sysconfig.get_config_var("INSTSONAME") or "")
+        if ".so" not in library or not os.path.exists(library):
+            harness.skip(self, "no shared libpython (python3-dev)")
+        program = self.compile("embeds", EMBEDS, "-rdynamic", "-ldl")
+        result, _ = self.tree([program, library])
+        self.ends(result, 1, "FAIL: 2 lines asked for CUDA", "<string>:3", "<string>:4")
+        result, _ = self.tree([program, library, "first"])
+        self.ends(result, 1, "FAIL: 1 place asked for CUDA")
 
     def test_repeated_call_is_reported_once(self):
         program = self.make("loop.py", LOOP)
