@@ -307,7 +307,11 @@ class Heard(test_verify_tree.Case):
                 "def send(at): ctypes.CDLL(None).syscall(39, U(0x6375646167756172), U(2), 0, U(at))\n"
                 "send(0)\n")
         again = self.make("again.py", send + "send(1)\n")
-        for then in (["-c", ""], [again]):
+        # It announces NVML, and takes that back.
+        withdraws = self.make("withdraws.py", "import ctypes\nU = ctypes.c_ulong\n"
+                              "for kind in 3, 6:\n"
+                              "    ctypes.CDLL(None).syscall(39, U(0x6375646167756172), U(kind), 0, 0)\n")
+        for then in (["-c", ""], [again], [withdraws]):
             text = send + "os.execv(sys.executable, [sys.executable, *%r])\n" % then
             result, _ = self.tree(self.python(text), ["--allow=again.py"])
             self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process", "cuInit or the like")

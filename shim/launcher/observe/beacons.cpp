@@ -114,10 +114,10 @@ void Listener::take_beacon(const seccomp_notif& call) {
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (!is_attempt || too_many_) return;
-    // A repeated call is ignored, unless another program has the same id now.
-    if (known != announced_.end() && !is_same_program(known->second.who, who)) {
-      report_ended(*known);
-    }
+    // A repeated call is ignored, unless another program has the same id now. Its withdrawal must
+    // not take back what the earlier one has announced.
+    report_ended_by(who, announced_.lower_bound({thread, Beacon{}}),
+                    announced_.lower_bound({thread + 1, Beacon{}}));
     // When the process has ended, nothing says which program it ran.
     constexpr char kEnded[] = "its process ended before it sent the details";
     announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, what, kEnded)});
@@ -134,7 +134,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // finish() reports what was announced.
   if (!still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
-  if (what == Beacon::kStart) report_ended_by(who);
+  if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
   const auto report = [&] {
     if (is_attempt && readable) {
       add_native(record, has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
@@ -157,13 +157,15 @@ void Listener::report_ended(const Announced::value_type& one) {
   report_(one.second.who, one.first.second, one.second.record);
 }
 
-void Listener::report_ended_by(const Identity& started) {
+void Listener::report_ended_by(const Identity& who, Announced::iterator from,
+                               Announced::iterator to) {
   // Their records belong to the earlier program only before the next one's start record.
-  for (auto one = announced_.begin(); one != announced_.end();) {
-    const Identity& who = one->second.who;
-    const bool ended = who.pid == started.pid && !is_same_program(who, started);
-    if (ended) report_ended(*one);
-    one = ended ? announced_.erase(one) : std::next(one);
+  for (auto it = from; it != to;) {
+    const Identity& one = it->second.who;
+    const bool ended =
+        (one.pid == who.pid || one.thread == who.thread) && !is_same_program(one, who);
+    if (ended) report_ended(*it);
+    it = ended ? announced_.erase(it) : std::next(it);
   }
 }
 

@@ -122,7 +122,7 @@ void Listener::take_over() noexcept {
   try {
     while (const std::optional<Relief::Call> taken = relief_.take()) {
       if (is_start(taken->call)) {
-        report_ended_by(taken->who);
+        report_ended_by(taken->who, announced_.begin(), announced_.end());
         report_(taken->who, Beacon::kStart, taken->record);
       } else {
         handle(taken->call);

@@ -77,8 +77,9 @@ class Listener {
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
-  /// A program starts in this process. If execve started it, the one before has ended.
-  void report_ended_by(const Identity& started);
+  /// Reports what earlier programs of this process or of this thread's id have announced. They have
+  /// ended, because another one runs there now.
+  void report_ended_by(const Identity& who, Announced::iterator from, Announced::iterator to);
 
   int descriptor_;
   int either_;  ///< epoll(7) of it and of Relief's
