@@ -153,6 +153,49 @@ SHAPES = """
 """
 
 
+SAME_ID = r"""
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/sched.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static pid_t* id;
+static void send(unsigned long kind) { syscall(SYS_getpid, 0x6375646167756172ul, kind, 0ul, 0ul); }
+static void* ask_and_end(void* none) {
+  *id = gettid();
+  send(2);
+  _exit(0);
+  return none;
+}
+int main(void) {
+  id = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (fork() == 0) {
+    pthread_t thread;
+    pthread_create(&thread, 0, ask_and_end, 0);
+    pause();
+  }
+  wait(0);
+  struct clone_args same = {.exit_signal = SIGCHLD, .set_tid = (unsigned long)id, .set_tid_size = 1};
+  long child = -1;
+  while (child < 0) {
+    child = syscall(SYS_clone3, &same, sizeof same);
+    if (child < 0 && errno != EEXIST) return 9;
+  }
+  if (child == 0) {
+    send(3);
+    send(6);
+    _exit(0);
+  }
+  wait(0);
+  return 0;
+}
+"""
+
+
 class Heard(test_verify_tree.Case):
     """Each shape of process that asks for CUDA FAILs. The same one that does not ask PASSes."""
 
@@ -315,6 +358,13 @@ class Heard(test_verify_tree.Case):
             text = send + "os.execv(sys.executable, [sys.executable, *%r])\n" % then
             result, _ = self.tree(self.python(text), ["--allow=again.py"])
             self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process", "cuInit or the like")
+
+    def test_announcement_outlives_its_threads_id(self):
+        """Another process gets the id, announces NVML and takes that back."""
+        if os.geteuid() != 0:
+            harness.skip(self, "only root can choose the id of a process")
+        result, _ = self.tree([self.compile("same_id", SAME_ID, "-pthread")])
+        self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 2 processes")
 
 
 class Forged(test_verify_tree.Case):
