@@ -149,6 +149,7 @@ void keep(const Maps& maps, const Names& names, const Layout& layout, PythonFram
   to.bytecode = layout.bytecode;
   to.unit = layout.unit;
   to.file = layout.file;
+  to.ascii = layout.ascii;
   to.state.store(stays(maps, names) ? PythonFrames::kKnown : PythonFrames::kMayMove,
                  std::memory_order_release);
 }
@@ -445,11 +446,16 @@ bool add_python(const PythonFrames& it, Hash& hash) {
       memcpy(&number, reinterpret_cast<const void*>(frame + it.instruction), sizeof number);
       at = int64_t{number} * it.unit;
     }
+    const uint64_t file = pointer(code + it.file);
     // No first instruction is a call. Nuitka's frames have none, so read_python() finds their line.
-    if (at == 0 || (it.bytecode == 0 && at < 0)) return false;
+    // The frame with which 3.12 enters its interpreter stays at the first one, too.
+    constexpr std::string_view kShim = "<shim>";
+    const bool shim =
+        pointer(file + kLength) == kShim.size() &&
+        memcmp(reinterpret_cast<const void*>(file + it.ascii), kShim.data(), kShim.size()) == 0;
+    if (!shim && (at == 0 || (it.bytecode == 0 && at < 0))) return false;
     // A later code object may have the same address. It is of another line, though, or its file has
     // another name, and a string keeps its length and its own hash.
-    const uint64_t file = pointer(code + it.file);
     hash.add(code)
         .add(static_cast<uint64_t>(at))
         .add(static_cast<uint64_t>(it.line(code, static_cast<int>(at))))

@@ -92,6 +92,7 @@ struct PythonFrames {
   uint16_t bytecode = 0;
   uint16_t unit = 0;
   uint16_t file = 0;
+  uint16_t ascii = 0;
 };
 
 }  // namespace cudaguard
