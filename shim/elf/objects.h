@@ -82,7 +82,8 @@ class StartObjects {
 /// How to walk the objects that were loaded later.
 enum class LaterObjects : uint8_t {
   kNone,    ///< there are none
-  kFree,    ///< without a lock: this is a forked child, which may have inherited the lock locked
+  kFree,    ///< without a lock: a forked child may have inherited it locked, or the caller holds
+            ///< the lock of dlopen
   kLocked,  ///< with ld.so's lock, because another thread may unload one of them
 };
 
