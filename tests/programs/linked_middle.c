@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program linked to the driver through another library (middle.c). The argument selects how it
 // asks:
-//   handle PATH    dlsym on the handle of that library, at PATH
-//   next           that library calls dlsym(RTLD_NEXT)
-//   deepbind PATH  the RTLD_DEEPBIND plug-in at PATH opens the driver itself
+//   handle PATH [NAME]  dlsym(NAME) on the handle of a library, at PATH; the name is cuInit
+//                       otherwise
+//   next                that library calls dlsym(RTLD_NEXT)
+//   deepbind PATH       the RTLD_DEEPBIND plug-in at PATH opens the driver itself
 #include <dlfcn.h>
 
 #include "probe.h"
@@ -11,18 +12,18 @@
 int middle_count(void);
 int (*middle_next(void))(unsigned);
 
-static void print_init(int (*init)(unsigned)) {
+static void print_init(const char* name, int (*init)(unsigned)) {
   if (init == NULL) {
-    probe_print(1, "cuInit=null\n");
+    probe_print(1, "%s=null\n", name);
   } else {
-    probe_print(1, "cuInit=%d\n", init(0));
+    probe_print(1, "%s=%d\n", name, init(0));
   }
 }
 
 int main(int argc, char** argv) {
   if (argc < 2) return middle_count();  // keeps the library linked
   if (strcmp(argv[1], "next") == 0) {
-    print_init(middle_next());
+    print_init("cuInit", middle_next());
     return 0;
   }
   if (argc < 3) return 2;
@@ -35,7 +36,8 @@ int main(int argc, char** argv) {
   if (deepbind) {
     ((void (*)(int))dlsym(handle, "plugin_probe"))(1);
   } else {
-    print_init((int (*)(unsigned))dlsym(handle, "cuInit"));
+    const char* name = argc > 3 ? argv[3] : "cuInit";
+    print_init(name, (int (*)(unsigned))dlsym(handle, name));
   }
   return 0;
 }
