@@ -13,11 +13,15 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 inline constexpr std::string_view kRequestApi = "ioctl";
 inline constexpr std::string_view kNvmlMark = " (NVML)";
 
-/// `api` is "cuInit", "nvmlInit_v2" or "dlopen"; `object` is the library's name or path for dlopen.
+/// The `api` of a process that can look up functions of NVIDIA's library.
+inline constexpr std::string_view kLookUpApi = "dlsym";
+
+/// `api` is "cuInit", "nvmlInit_v2", "dlopen" or "dlsym"; for the last two, `object` is the
+/// library's name or path.
 inline DriverApi driver_api_of(std::string_view api, std::string_view object) {
   if (api.starts_with("nvml")) return DriverApi::kNvml;
   if (api == kRequestApi && object.ends_with(kNvmlMark)) return DriverApi::kNvml;
-  if (api != "dlopen") return DriverApi::kCuda;
+  if (api != "dlopen" && api != kLookUpApi) return DriverApi::kCuda;
   const LibraryRequest request = classify(object);
   if (request.library == Library::kNvml) return DriverApi::kNvml;
   return request.refused == nullptr ? DriverApi::kCuda : request.refused->asked;

@@ -74,6 +74,8 @@ std::string_view name_of(EventKind event) {
       return "nvml";
     case EventKind::kWork:
       return "work";
+    case EventKind::kExposed:
+      return "exposed";
     default:
       return "start";
   }
@@ -444,6 +446,14 @@ void write_complaint(Text& out, const Complaint& complaint) {
 void write_missing(Text& out, const MissingFacts& facts) {
   out.print("%l %c; %c", facts.file, facts.why, facts.instead);
   if (facts.reinstall) out.put(" until cudaguard is installed again");
+}
+
+void write_exposed(Text& out, std::string_view library) {
+  out.print(
+      "%l: the kernel does not let the guard change its symbols, so the program can reach the "
+      "driver "
+      "by dlsym; start this program itself with cudaguard run",
+      library);
 }
 
 void write_report_failed(Text& out, std::string_view path, int error) {

@@ -24,8 +24,20 @@ struct CodePlace {
 
 /// What was allowed. kNone: the attempt was denied. kStart: there was no attempt, the process has
 /// started. kRefused: a library was not loaded, because a file of cudaguard cannot be used, so it
-/// is not known whether the program would have asked for a GPU.
-enum class EventKind : uint8_t { kNone, kInit, kContext, kSelect, kNvml, kWork, kStart, kRefused };
+/// is not known whether the program would have asked for a GPU. kExposed: the program was started
+/// with NVIDIA's library, whose symbols the guard could not change, so it is not known whether the
+/// program has asked.
+enum class EventKind : uint8_t {
+  kNone,
+  kInit,
+  kContext,
+  kSelect,
+  kNvml,
+  kWork,
+  kStart,
+  kRefused,
+  kExposed
+};
 
 /// A frame of Python's.
 struct PythonFrame {
@@ -197,6 +209,9 @@ struct MissingFacts {
   bool reinstall;       ///< a new installation is the remedy
 };
 void write_missing(Text& out, const MissingFacts& facts);
+
+/// `library` is the path of NVIDIA's library, whose symbols the guard could not change.
+void write_exposed(Text& out, std::string_view library);
 
 void write_report_failed(Text& out, std::string_view path, int error);
 

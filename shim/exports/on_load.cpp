@@ -8,6 +8,7 @@
 #include "shim/hook/null_drivers.h"
 #include "shim/proxy_loader/proxies.h"
 #include "shim/record/output.h"
+#include "shim/record/record.h"
 #include "shim/state/process.h"
 #include "shim/sys/memory.h"
 #include "shim/sys/system.h"
@@ -26,30 +27,32 @@ constexpr const char* kFirstCalls[] = {"cuInit",   "cuGetProcAddress", "cuGetPro
                                        "nvmlInit", "nvmlInit_v2",      "nvmlInitWithFlags"};
 
 /// Lets a name in the library's symbol table lead to our function. All other names stay, so that
-/// ld.so can bind each of them. Does nothing if the kernel does not allow the write.
-void redirect(const link_map& library, const char* name) {
+/// ld.so can bind each of them. Returns false if the kernel does not allow the write.
+bool redirect(const link_map& library, const char* name) {
   const ElfW(Sym)* symbol =
       elf_detail::find(elf_detail::read_tables(library.l_ld, library.l_addr), name);
   const void* ours = elf_symbol(_DYNAMIC, own_base(), name);
-  if (symbol == nullptr || ours == nullptr) return;
+  if (symbol == nullptr || ours == nullptr) return true;
   const auto at = reinterpret_cast<ElfW(Addr)>(symbol) - library.l_addr;
   const auto* segment = find_segment(library, [=](const ElfW(Phdr) & it) {
     return it.p_type == PT_LOAD && at - it.p_vaddr < it.p_memsz;
   });
-  if (segment == nullptr) return;
+  if (segment == nullptr) return false;
   const int protection = PROT_READ | ((segment->p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
                          ((segment->p_flags & PF_X) != 0 ? PROT_EXEC : 0);
   const ElfW(Addr) value = reinterpret_cast<ElfW(Addr)>(ours) - library.l_addr;
-  overwrite(&symbol->st_value, &value, sizeof value, protection);
+  return overwrite(&symbol->st_value, &value, sizeof value, protection);
 }
 
 /// Under FORCE_CPU, a look-up in a handle finds our functions even in NVIDIA's own library. ld.so
 /// has mapped that library before we could act, and nothing has initialised it. The other objects
 /// of the start that need it are bound to our exports.
-void redirect_first_calls() {
-  start_objects().visit([](const link_map& object) {
+void redirect_first_calls(Process& here) {
+  start_objects().visit([&](const link_map& object) {
     if (!is_driver(object)) return false;
-    for (const char* name : kFirstCalls) redirect(object, name);
+    bool all = true;
+    for (const char* name : kFirstCalls) all = redirect(object, name) && all;
+    if (!all) report_exposed(here, object.l_name);
     return false;
   });
 }
@@ -74,7 +77,7 @@ void redirect_first_calls() {
   if (allows_cuda(here.policy())) load_proxies_early(here);
   if (here.policy() != Policy::kForceCpu) return;
   null_driver(NullDriverKind::kDriver);
-  redirect_first_calls();
+  redirect_first_calls(here);
 }
 
 /// Makes no system call, unless a start record is wanted or the program is linked to the driver.

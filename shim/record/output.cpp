@@ -225,6 +225,7 @@ void write_start(char** words, char** variables) {
 
 Beacon beacon_of(EventKind event, DriverApi asked) {
   if (event == EventKind::kRefused) return Beacon::kRefused;
+  if (event == EventKind::kExposed) return Beacon::kExposed;
   if (event != EventKind::kNone && event != EventKind::kInit && event != EventKind::kNvml) {
     return Beacon::kAllowed;
   }
@@ -295,8 +296,9 @@ bool prepare(Process& process, Output& output) {
   print_complaints(process);
   const EventKind event = output.attempt.event;
   const Log log = process.config.log;
-  // print_missing_null_driver() has reported a refused load.
-  output.line = log == Log::kAll && event != EventKind::kRefused;
+  // These two have messages of their own.
+  const bool has_message = event == EventKind::kRefused || event == EventKind::kExposed;
+  output.line = log == Log::kAll && !has_message;
   const DriverApi asked = output.asked;
   if (event == EventKind::kNone) {
     // CUDA, NVML and OpenCL have a message each. A refusal of NVML or OpenCL is no news after one

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/record.h"
 
+#include "policy/driver_api.h"
 #include "shim/record/output.h"
 #include "shim/stack/stack.h"
 #include "shim/sys/system.h"
@@ -81,6 +82,17 @@ void record_attempt(Process& process, const char* key, const char* object, const
 
 void record_refused(Process& process, const char* key, const char* object, const void* caller) {
   record(process, {.kind = EventKind::kRefused, .api = key, .caller = caller, .object = object});
+}
+
+void report_exposed(Process& process, const char* library) {
+  if (process.wants_places()) {
+    record(process, {.kind = EventKind::kExposed, .api = kLookUpApi.data(), .object = library});
+  }
+  const std::string_view path = library;
+  const auto write = [](Text& out, const void* context) {
+    write_exposed(out, *static_cast<const std::string_view*>(context));
+  };
+  print_case(process, Hash().add(path).result(), write, &path);
 }
 
 void record_event(Process& process, const Event& event) {

@@ -22,6 +22,10 @@ void record_attempt(Process& process, const char* key, const char* object, const
 /// program might have got a GPU. `key` is as above. Counts no attempt.
 void record_refused(Process& process, const char* key, const char* object, const void* caller);
 
+/// Reports that look-ups by dlsym may find the functions of NVIDIA's library at this path. Called
+/// once for a library. Counts no attempt.
+void report_exposed(Process& process, const char* library);
+
 /// Something that the guard allowed. Not for functions that are called often.
 struct Event {
   using Kind = EventKind;

@@ -5,7 +5,8 @@ starts itself, so here other programs start this one."""
 
 import os
 
-from support import harness, launcher
+from launcher import test_verify_tree
+from support import guest, harness, launcher
 
 MIDDLE = harness.program("middle.so")
 NVML = harness.program("plugin_linked_nvml.so")
@@ -15,6 +16,8 @@ SHELL = ["sh", "-c", '"$@"; exit $?', "sh"]
 STARTERS = {"env": ["env"], "nice": ["nice"], "timeout": ["timeout", "100"],
             "xargs": ["xargs", "-a", os.devnull], "sh": SHELL,
             "make": ["make", "-s", "-f", "{makefile}"]}
+EXPOSED = (r"^/\S+/%s: the kernel does not let the guard change its symbols, so the program can reach "
+           r"the driver by dlsym; start this program itself with cudaguard run$")
 
 
 def asks(program="linked_middle"):
@@ -54,3 +57,74 @@ class Started(launcher.Case):
         for name in ("nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"):
             program = [harness.program("linked_middle"), "handle", NVML, name]
             self.check(program, {"LD_PRELOAD": NVML}, {name: "0"})
+
+
+class SymbolsThatCannotBeChanged(test_verify_tree.Case):
+    """The kernel does not let the guard write to the symbol table of NVIDIA's library."""
+
+    env = {"CG_FORBID": "write"}
+
+    def test_message_says_that_the_driver_can_be_reached(self):
+        program = asks("linked_forbids")
+        control = harness.run(program, guard=False, env=self.env)
+        self.assertEqual(control.answers["cuInit"], "0", control)
+        for words, guard in ((program, True), (RUN + SHELL + program, False)):
+            result = harness.run(words, guard=guard, env=self.env)
+            # The limit: the program reaches the driver.
+            self.assertEqual((result.rc, result.answers["cuInit"]), (0, "0"), result)
+            lines = guest.lines_of(result.err)
+            self.assertEqual(len(lines), 1, result)
+            self.assertRegex(lines[0], EXPOSED % r"libcuda\.so\.1")
+        # What the message advises.
+        result = harness.run(RUN + program, guard=False, env=self.env)
+        self.assertEqual(result.answers["cuInit"], "100", result)
+        result.assert_untouched(self, linked=True)
+
+    def test_each_library_has_a_message(self):
+        program = asks("linked_forbids") + ["cuInit"]
+        result = harness.run(program, env=dict(self.env, LD_PRELOAD=NVML))
+        lines = sorted(guest.lines_of(result.err))
+        self.assertEqual(len(lines), 2, result)
+        for line, name in zip(lines, (r"libcuda\.so\.1", r"libnvidia-ml\.so\.1")):
+            self.assertRegex(line, EXPOSED % name)
+
+    def test_no_message_if_the_guard_changes_nothing(self):
+        for policy in ("OFF", "VALIDATE", "CLAMP"):
+            result = harness.run(asks("linked_forbids"), env=dict(self.env, CUDAGUARD_POLICY=policy))
+            self.assertEqual((result.rc, result.err), (0, ""), result)
+        result = harness.run(asks("linked_forbids"), env=dict(self.env, CUDAGUARD_LOG="off"))
+        self.assertEqual((result.rc, result.err), (0, ""), result)
+
+    def test_pages_that_stay_writable_break_nothing(self):
+        env = {"CG_FORBID": "read"}
+        control = harness.run(asks("linked_forbids"), guard=False, env=env)
+        self.assertEqual((control.rc, control.answers["cuInit"]), (0, "0"), control)
+        result = harness.run(asks("linked_forbids"), env=env)
+        self.assertEqual((result.rc, result.answers["cuInit"]), (0, "100"), result)
+        self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "linked_forbids"])
+        result.assert_untouched(self, linked=True)
+
+    def test_verify_is_incomplete(self):
+        program = SHELL + asks("linked_forbids")
+        doubt = (r"^linked_forbids \(\d+\) could call NVIDIA's CUDA library by dlsym, because the guard "
+                 r"could not change the library's symbols$")
+        # By the fence's beacons, and by a file.
+        for options in ([], ["--fence=off"]):
+            with self.subTest(options):
+                report = self.path("report" + "".join(options))
+                result, tree = self.tree(program, [*options, "--report", report], env=self.env)
+                # An attempt that nobody reports: the real one would open the device.
+                self.assertEqual((result.rc, result.answers["cuInit"]), (3, "0"), result)
+                self.assertIn("cudaguard: INCOMPLETE: no CUDA use seen", result.err)
+                self.assertEqual(len(tree["doubts"]), 1, tree)
+                self.assertRegex(tree["doubts"][0], doubt)
+                records = [one for one in harness.records(report) if one.get("api")]
+                self.assertEqual([(one["api"], one["asked"], one["event"]) for one in records],
+                                 [("dlsym", "cuda", "exposed")])
+                self.validates(records[0], "record", "record.schema.json")
+                result, _ = self.tree(program, [*options, "--allow", "*linked_forbids*"], env=self.env)
+                self.assertEqual(result.rc, 0, result)
+
+    def test_verify_is_complete_without_the_limit(self):
+        result, tree = self.tree(SHELL + asks("linked_forbids"))
+        self.assertEqual((result.rc, tree["doubts"]), (1, []), result)

@@ -19,6 +19,14 @@ class Vectors(unittest.TestCase):
         sys.path.insert(0, PACKAGES)
         self.addCleanup(sys.path.remove, PACKAGES)
 
+    def test_exposed_library_is_no_attempt(self):
+        from cudaguard import records
+        record = {"v": 1, "pid": 7, "argv": ["train"], "api": "dlsym", "asked": "cuda",
+                  "object": "/usr/lib/libcuda.so.1", "decision": "allow", "caller": "?"}
+        self.assertIsNotNone(records.parse(json.dumps(record).encode()))
+        record["event"] = "exposed"
+        self.assertIsNone(records.parse(json.dumps(record).encode()))
+
     def test_plugin_decides_as_written(self):
         from cudaguard import pytest_plugin, records
         with open(os.path.join(settings.TESTS, "vectors", "decisions.json"),

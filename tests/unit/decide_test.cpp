@@ -244,6 +244,25 @@ TEST_F(Decision, RefusedLoadIsNamedByTheCommandThatTheLauncherSaw) {
   EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("jailed (2) was refused"));
 }
 
+TEST_F(Decision, ExposedLibraryIsADoubtIfItsKindIsDenied) {
+  verdict_.findings.processes[1].exposed = {DriverApi::kNvml};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  verdict_.findings.processes[1].exposed.insert(DriverApi::kCuda);
+  decide(verdict_);
+  EXPECT_EQ(verdict_.result, Verdict::Result::kIncomplete);
+  EXPECT_EQ(verdict_.tree.doubts,
+            (std::vector<std::string>{"python3 (2) could call NVIDIA's CUDA library by dlsym, "
+                                      "because the guard could not change the library's symbols"}));
+}
+
+TEST_F(Decision, ExposedLibraryOfAnAllowedProcessIsNoDoubt) {
+  verdict_.findings.processes[1].exposed = {DriverApi::kCuda};
+  verdict_.allow = {"train.py"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+}
+
 TEST_F(Decision, FullTableOfPlacesIsADoubtEvenIfItsProcessIsAllowed) {
   verdict_.findings.processes[1].last_place = true;
   verdict_.allow = {"train.py"};

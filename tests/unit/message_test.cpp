@@ -444,6 +444,14 @@ TEST_F(Message, MissingNullDriver_NamesFileAndConsequence) {
   EXPECT_EQ(take(), "cudaguard[7]: /x/libcuda.so.1 cannot be opened now; CUDA is refused\n");
 }
 
+TEST_F(Message, Exposed_NamesTheLibraryAndTheRemedy) {
+  write_exposed(line(7), "/usr/lib/libcuda.so.1");
+  EXPECT_EQ(take(),
+            "cudaguard[7]: /usr/lib/libcuda.so.1: the kernel does not let the guard change its "
+            "symbols, so the program can reach the driver by dlsym; start this program itself with "
+            "cudaguard run\n");
+}
+
 TEST_F(Message, ReportFailed_NamesTheReason) {
   write_report_failed(line(7), "/x/y", EACCES);
   EXPECT_EQ(take(),
@@ -524,6 +532,15 @@ TEST_F(Message, Record_SaysThatALoadWasRefusedOrThatPlacesFollowWithoutRecords) 
   attempt = {.api = "cuInit", .last_place = true};
   write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_NE(take().find(R"("decision":"deny","last_place":true,"caller":"?")"), std::string::npos);
+}
+
+TEST_F(Message, Record_SaysWhichLibraryIsExposed) {
+  const Attempt attempt{
+      .api = "dlsym", .object = "/x/libnvidia-ml.so.1", .event = EventKind::kExposed};
+  write_record(out_, {}, attempt, kMaxRecord);
+  EXPECT_NE(take().find(R"("api":"dlsym","object":"/x/libnvidia-ml.so.1","asked":"nvml",)"
+                        R"("event":"exposed","decision":"allow","caller":"?")"),
+            std::string::npos);
 }
 
 TEST_F(Message, Record_HasWhatTheAttemptIs) {

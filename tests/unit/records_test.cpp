@@ -157,6 +157,19 @@ TEST(Records, StartRecordAloneIsNoAttempt) {
   EXPECT_TRUE(records.findings().processes[0].asked());
 }
 
+TEST(Records, ExposedLibraryIsNoCall) {
+  Records records;
+  for (const char* library : {"/x/libcuda.so.1", "/x/libnvidia-ml.so.535.1"}) {
+    records.add(record_of({}, R"("api":"dlsym","object":")" + std::string(library) +
+                                  R"(","event":"exposed","decision":"allow"})"));
+  }
+  ASSERT_EQ(records.findings().processes.size(), 1u);
+  const ObservedProcess& process = records.findings().processes[0];
+  EXPECT_EQ(process.exposed, (std::set<DriverApi>{DriverApi::kCuda, DriverApi::kNvml}));
+  EXPECT_FALSE(process.asked());
+  EXPECT_TRUE(records.findings().sites.empty());
+}
+
 TEST(Records, EachEventSetsTheFactOfItsProcess) {
   const struct {
     std::string rest;

@@ -101,21 +101,32 @@ std::string command_of(const Verdict& verdict, const ObservedProcess& process) {
   return seen == all.end() ? process.command : seen->command;
 }
 
+/// Returns the name of the first of the libraries that --deny names, or an empty string.
+std::string first_denied(const Verdict& verdict, const std::set<DriverApi>& libraries) {
+  const auto one = std::find_if(libraries.begin(), libraries.end(),
+                                [&](DriverApi asked) { return verdict.deny.contains(asked); });
+  return one == libraries.end() ? "" : std::string(name_of(*one));
+}
+
 /// Adds what the records themselves say about missing attempts.
 void add_doubts(Verdict& verdict) {
   for (const ObservedProcess& process : verdict.findings.processes) {
-    if (!process.last_place && process.not_loaded.empty()) continue;
+    if (!process.last_place && process.not_loaded.empty() && process.exposed.empty()) continue;
     const std::string command = command_of(verdict, process);
     const std::string name =
         command.substr(0, command.find(' ')) + " (" + std::to_string(process.pid) + ") ";
     std::vector<std::string>& doubts = verdict.tree.doubts;
     if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
-    const auto refused =
-        std::find_if(process.not_loaded.begin(), process.not_loaded.end(),
-                     [&](DriverApi asked) { return verdict.deny.contains(asked); });
-    if (refused == process.not_loaded.end() || is_allowed(verdict.allow, command)) continue;
-    doubts.push_back(name + "was refused NVIDIA's " + std::string(name_of(*refused)) +
-                     " library, because a file of cudaguard cannot be used");
+    if (is_allowed(verdict.allow, command)) continue;
+    if (const std::string library = first_denied(verdict, process.not_loaded); !library.empty()) {
+      doubts.push_back(name + "was refused NVIDIA's " + library +
+                       " library, because a file of cudaguard cannot be used");
+    }
+    if (const std::string library = first_denied(verdict, process.exposed); !library.empty()) {
+      doubts.push_back(
+          name + "could call NVIDIA's " + library +
+          " library by dlsym, because the guard could not change the library's symbols");
+    }
   }
 }
 

@@ -121,7 +121,8 @@ struct ObservedProcess {
   bool by_guard = false;            ///< its guard has sent or written a record of a call
   bool last_place = false;          ///< has asked from more places than a guard records
   std::set<DriverApi>
-      not_loaded;  ///< libraries that were refused, because a file of ours is unusable
+      not_loaded;               ///< libraries that were refused, because a file of ours is unusable
+  std::set<DriverApi> exposed;  ///< libraries whose symbols the guard could not change
   bool asked() const { return !only_start; }
 };
 

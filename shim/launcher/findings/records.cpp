@@ -175,6 +175,10 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
     process.policy = call.policy;
     return Kind::kRecord;
   }
+  if (call.event == "exposed") {
+    process.exposed.insert(driver_api_of(call.api, call.object));
+    return Kind::kRecord;
+  }
   process.only_start = false;
   process.by_guard |= call.api != kRequestApi;
   process.last_place |= call.last_place;

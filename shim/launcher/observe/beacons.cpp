@@ -3,6 +3,7 @@
 
 #include <iterator>
 
+#include "policy/driver_api.h"
 #include "policy/message.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
@@ -83,6 +84,11 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
     attempt.object = "libcuda.so.1";
     attempt.event = EventKind::kRefused;
   }
+  if (what == Beacon::kExposed) {
+    attempt.api = kLookUpApi;
+    attempt.object = "libcuda.so.1";
+    attempt.event = EventKind::kExposed;
+  }
   return kernel_record(who, attempt, why);
 }
 
@@ -102,8 +108,8 @@ void Listener::take_beacon(const seccomp_notif& call) {
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
   const auto known = announced_.find({thread, what});
-  const bool is_attempt =
-      (what >= Beacon::kCuda && what <= Beacon::kOpenCl) || what == Beacon::kRefused;
+  const bool is_attempt = (what >= Beacon::kCuda && what <= Beacon::kOpenCl) ||
+                          what == Beacon::kRefused || what == Beacon::kExposed;
   if (what == Beacon::kWithdrawn) {
     announced_.erase(announced_.lower_bound({thread, Beacon{}}),
                      announced_.lower_bound({thread + 1, Beacon{}}));

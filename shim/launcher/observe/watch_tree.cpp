@@ -55,7 +55,7 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
     if (watch && !what && who.stat.started != 0) watch->note_request(who.pid);
     const bool is_attempt = records.add(record, who);
     return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
-           what == Beacon::kRefused;
+           what == Beacon::kRefused || what == Beacon::kExposed;
   };
   std::vector<int> kept = how.kept;
   if (listens) {

@@ -128,9 +128,10 @@ def _base_name(place: Any) -> str:
 
 
 def attempt_of(record: Any) -> Optional[Attempt]:
-    """The attempt of a record. None for a start record and for a value that is no record."""
+    """The attempt of a record. None for a record of another event and for a value that is no record.
+    """
     try:
-        if record["v"] != 1 or "api" not in record:
+        if record["v"] != 1 or "api" not in record or record.get("event") == "exposed":
             return None
         api = str(record["api"])
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"]))
