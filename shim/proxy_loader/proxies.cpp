@@ -134,8 +134,8 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   if (!there) directory.set_real_directory();
   const char* path = directory.file(files.file);
   if (!there && sys::stat(path, &status) != 0) {
-    const bool missing = is_own_file_there(start_objects());
-    return give_up(process, files, path, missing ? kMissing : kUnreachable);
+    const char* why = is_own_file_there(start_objects()) ? why_unusable(path) : kUnreachable;
+    return give_up(process, files, path, why != nullptr ? why : kMissing);
   }
   load(process, files, path, quiet, inherited.proxies[static_cast<int>(kind)]);
 }

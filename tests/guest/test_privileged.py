@@ -114,6 +114,30 @@ class Privileged(guest.Case):
         self.assertEqual(self.fake_calls(), [])
         self.assertFalse(os.path.exists(self.report))
 
+    def test_setuid_program_that_gives_up_its_rights_finds_nothing_missing(self):
+        """The guard's directory is root's alone. ld.so loads the guard with the program's rights, and
+        the program then becomes the user who has started it."""
+        program = shutil.copy(guest.binary("jail"), self.directory)
+        os.chmod(program, 0o4755)
+        words = (program, "uid=%d" % NOBODY, "libm.so.6")
+        # What the test hides: with the file that all may read, the driver's name is found.
+        done = self.run_as_nobody(*words, "libcuda.so.1")
+        self.assertEqual((done.stdout, done.stderr), ("libm.so.6 ok\nlibcuda.so.1 ok\n", ""), done)
+        os.mkdir(self.path("private"))
+        os.rename(self.path("lib"), self.path("private", "lib"))
+        os.chmod(self.path("private"), 0o700)
+        self.guard = self.path("private", "lib", "libcudaguard.so")
+        # The programs around this one are ordinary, and cannot load the guard.
+        done = self.run_as_nobody(*words)
+        self.assertEqual(done.stdout, "libm.so.6 ok\n", done)
+        self.assertEqual(guest.lines_of(done.stderr), [])
+        self.assertNotIn("is missing", done.stderr)
+        done = self.run_as_nobody(*words, "libcuda.so.1")
+        self.assertEqual(done.stdout, "libm.so.6 ok\nlibcuda.so.1 null\n", done)
+        lines = guest.lines_of(done.stderr)
+        self.assertEqual(len(lines), 1, done)
+        self.assertIn("cannot be reached by this process (chroot or permissions)", lines[0])
+
     def write_etc(self, name, text, mode=0o644):
         path = self.path("etc", name)
         if os.path.exists(path):

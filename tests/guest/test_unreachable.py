@@ -10,7 +10,10 @@ from support import guest, harness
 CANNOT = "%s cannot be reached by this process (chroot or permissions); %s is refused"
 
 
-class Unreachable(guest.Case):
+NOBODY = 65534
+
+
+class Jailed(guest.Case):
     def setUp(self):
         super().setUp()
         if os.geteuid() != 0:
@@ -52,3 +55,65 @@ class Unreachable(guest.Case):
     def test_control_unguarded_program_loads_the_driver(self):
         result = self.jailed("libm.so.6", "libcuda.so.1", guard=False)
         self.assertEqual(result.out, "libm.so.6 ok\nlibcuda.so.1 ok\n", result)
+
+
+class OtherUser(guest.Case):
+    """A program of root that becomes a user who may not look into the guard's directory."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            harness.skip(self, "needs root to become another user")
+        os.mkdir(self.path("private"))
+        self.guard = harness.copy_install(self.path("private", "lib"))
+
+    def becomes(self, *names, guard=True, **env):
+        result = harness.run([guest.binary("jail"), "uid=%d" % NOBODY, *names], guard=False,
+                             preload=[self.guard] if guard else [], trace=False, env=env)
+        self.assertEqual(result.rc, 0, result)
+        return result
+
+    def hide(self, *names):
+        os.chmod(self.path("private", *names), 0o700)
+
+    def test_other_library_is_loaded_and_nothing_is_printed(self):
+        self.hide()
+        for policy in ("FORCE_CPU", "VALIDATE", "CLAMP", "OFF"):
+            with self.subTest(policy):
+                result = self.becomes("libm.so.6", CUDAGUARD_POLICY=policy)
+                self.assertEqual((result.out, result.err), ("libm.so.6 ok\n", ""), result)
+
+    def test_driver_is_refused_with_the_reason(self):
+        self.hide()
+        for policy in ("FORCE_CPU", "VALIDATE", "CLAMP"):
+            with self.subTest(policy):
+                result = self.becomes("libm.so.6", "libcuda.so.1", CUDAGUARD_POLICY=policy)
+                self.assertEqual(result.out, "libm.so.6 ok\nlibcuda.so.1 null\n", result)
+                lines = guest.lines_of(result.err)
+                self.assertIn("cannot be reached by this process (chroot or permissions)", lines[0])
+                self.assertNotIn("is missing", result.err)
+                self.assertEqual(result.fake_calls, [], result)
+
+    def test_directory_of_the_other_files_alone_is_hidden(self):
+        """The guard's own file can be reached, so these files cannot be read, and none is missing."""
+        self.hide("lib", "cudaguard")
+        for policy in ("FORCE_CPU", "VALIDATE"):
+            with self.subTest(policy):
+                result = self.becomes("libcuda.so.1", CUDAGUARD_POLICY=policy)
+                self.assertEqual(result.out, "libcuda.so.1 null\n", result)
+                lines = guest.lines_of(result.err)
+                self.assertIn(" cannot be read; ", lines[0])
+                self.assertNotIn("is missing", result.err)
+
+    def test_control_file_that_is_gone_is_missing(self):
+        shutil.rmtree(self.path("private", "lib", "cudaguard"))
+        for policy in ("FORCE_CPU", "VALIDATE"):
+            with self.subTest(policy):
+                result = self.becomes("libcuda.so.1", CUDAGUARD_POLICY=policy)
+                self.assertIn(" is missing; ", guest.lines_of(result.err)[0])
+
+    def test_control_directory_that_all_may_see_hides_nothing(self):
+        result = self.becomes("libm.so.6", "libcuda.so.1")
+        self.assertEqual((result.out, result.err), ("libm.so.6 ok\nlibcuda.so.1 ok\n", ""), result)
+        result = self.becomes("libcuda.so.1", guard=False)
+        self.assertEqual(result.out, "libcuda.so.1 ok\n", result)
