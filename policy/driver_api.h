@@ -16,6 +16,12 @@ inline constexpr std::string_view kNvmlMark = " (NVML)";
 /// The `api` of a process that can look up functions of NVIDIA's library.
 inline constexpr std::string_view kLookUpApi = "dlsym";
 
+/// The nvmlReturn_t by which FORCE_CPU refuses NVML: "driver not loaded", which programs meet on
+/// each machine without NVIDIA's driver. Some programs fail if NVML works and has no GPU. But
+/// nvmlInit without a version succeeds: PyTorch's device_count() calls it, and asks CUDA if it
+/// fails. No header declares that function any more.
+constexpr int nvml_refusal(std::string_view api) { return api == "nvmlInit" ? 0 : 9; }
+
 /// `api` is "cuInit", "nvmlInit_v2", "dlopen" or "dlsym"; for the last two, `object` is the
 /// library's name or path.
 inline DriverApi driver_api_of(std::string_view api, std::string_view object) {

@@ -6,6 +6,7 @@
 #include <cuda.h>
 #include <nvml.h>
 
+#include "policy/driver_api.h"
 #include "shim/exports/denied.h"
 #include "shim/exports/next_definition.h"
 #include "shim/hook/null_drivers.h"
@@ -35,14 +36,26 @@ nvmlReturn_t unless_off(nvmlReturn_t answer) {
   return is_off() ? NVML_ERROR_LIBRARY_NOT_FOUND : answer;
 }
 
-nvmlReturn_t no_gpu(const char* api, const void* caller) {
-  return static_cast<nvmlReturn_t>(denied(process(), api, caller, unless_off(NVML_SUCCESS)));
+nvmlReturn_t refused(const char* api, const void* caller) {
+  const auto answer = static_cast<nvmlReturn_t>(nvml_refusal(api));
+  return static_cast<nvmlReturn_t>(denied(process(), api, caller, unless_off(answer)));
 }
 
 nvmlReturn_t none(unsigned int* count) {
   if (count == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *count = 0;
   return unless_off(NVML_SUCCESS);
+}
+
+/// Returns the function of the loaded null driver if there is no proxy. Loads nothing.
+[[gnu::noinline]] NextDefinition or_loaded_null_driver(NextDefinition it, const char* name) {
+  if (it.function == nullptr && !is_off()) {
+    const Loaded& nvml = inherited.null_drivers[static_cast<int>(NullDriverKind::kNvml)];
+    const NullDriver loaded = {nvml.path.load(std::memory_order_acquire),
+                               nvml.link_map.load(std::memory_order_relaxed)};
+    it.function = const_cast<void*>(loaded.symbol(name));
+  }
+  return it;
 }
 
 /// Returns the null driver's function if there is no proxy.
@@ -111,15 +124,15 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int ve
   return CUDA_ERROR_NO_DEVICE;
 }
 
-/// Calls the next definition, or answers as on a machine without a GPU.
-#define CG_NVML(name, answer, parameters, ...) \
-  nvmlReturn_t DECLDIR name parameters {       \
-    CG_FORWARD(name, __VA_ARGS__);             \
-    return answer;                             \
+/// Calls the next definition or the null driver, or answers as on a machine without a GPU.
+#define CG_NVML(name, answer, parameters, ...)                               \
+  nvmlReturn_t DECLDIR name parameters {                                     \
+    CG_CALL(or_loaded_null_driver(CG_NEXT(name), #name), name, __VA_ARGS__); \
+    return answer;                                                           \
   }
-CG_NVML(nvmlInit, no_gpu("nvmlInit", CG_CALLER), (void))
-CG_NVML(nvmlInit_v2, no_gpu("nvmlInit_v2", CG_CALLER), (void))
-CG_NVML(nvmlInitWithFlags, no_gpu("nvmlInitWithFlags", CG_CALLER), (unsigned int flags), flags)
+CG_NVML(nvmlInit, refused("nvmlInit", CG_CALLER), (void))
+CG_NVML(nvmlInit_v2, refused("nvmlInit_v2", CG_CALLER), (void))
+CG_NVML(nvmlInitWithFlags, refused("nvmlInitWithFlags", CG_CALLER), (unsigned int flags), flags)
 CG_NVML(nvmlShutdown, unless_off(NVML_SUCCESS), (void))
 CG_NVML(nvmlDeviceGetCount, none(count), (unsigned int* count), count)
 CG_NVML(nvmlDeviceGetCount_v2, none(count), (unsigned int* count), count)

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The NVML functions that do more than return an error. They answer like NVML on a machine without
-// a GPU. The other names of the API are in entries.S.
+// The NVML functions that do more than return an error. They answer like NVML on a machine whose
+// driver is not loaded, or like NVML without a GPU after an nvmlInit that succeeds (nvml_refusal).
+// The other names of the API are in entries.S.
 #define NVML_NO_UNVERSIONED_FUNC_DEFS  // nvmlInit means nvmlInit, not nvmlInit_v2
 #include <nvml.h>
 #include <poll.h>
 
+#include <atomic>
 #include <cstring>
 #include <string_view>
 
+#include "policy/driver_api.h"
 #include "shim/null_driver/export.h"
 #include "shim/null_driver/report_attempt.h"
 #define CG_ERROR_LIST "nvml_errors.inc"
@@ -32,18 +35,32 @@ constexpr int kCudaVersion = 99990;
 constexpr std::string_view kDriverVersion = "999.90";
 constexpr std::string_view kNvmlVersion = "99.999.90";
 
-[[gnu::always_inline]] inline nvmlReturn_t initialised(const char* api, const void* caller) {
+// The calls of nvmlInit that no nvmlShutdown has ended. Not in .bss, which would cost a mapping.
+[[gnu::section(".data")]] constinit std::atomic<unsigned int> users{0};
+
+bool is_initialised() { return users.load(std::memory_order_relaxed) != 0; }
+
+/// Returns the answer, or the one of NVML before nvmlInit.
+[[gnu::always_inline]] inline nvmlReturn_t after_init(nvmlReturn_t answer) {
+  return cudaguard::roomy(is_initialised() ? answer : NVML_ERROR_UNINITIALIZED);
+}
+
+[[gnu::always_inline]] inline nvmlReturn_t refused(const char* api, const void* caller) {
+  const auto answer = static_cast<nvmlReturn_t>(cudaguard::nvml_refusal(api));
+  if (answer == NVML_SUCCESS) users.fetch_add(1, std::memory_order_relaxed);
   cudaguard::report_attempt(api, caller);
-  return cudaguard::roomy(NVML_SUCCESS);
+  return cudaguard::roomy(answer);
 }
 
 [[gnu::always_inline]] inline nvmlReturn_t put(unsigned int* out, unsigned int value) {
+  if (!is_initialised()) return NVML_ERROR_UNINITIALIZED;
   if (out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *out = value;
   return cudaguard::roomy(NVML_SUCCESS);
 }
 
 [[gnu::always_inline]] inline nvmlReturn_t put_version(int* out) {
+  if (!is_initialised()) return NVML_ERROR_UNINITIALIZED;
   if (out == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *out = kCudaVersion;
   return cudaguard::roomy(NVML_SUCCESS);
@@ -58,26 +75,28 @@ nvmlReturn_t put_text(char* out, unsigned int size, std::string_view text) {
 }
 
 [[gnu::always_inline]] inline nvmlReturn_t no_such_index() {
-  return cudaguard::roomy(NVML_ERROR_INVALID_ARGUMENT);
+  return after_init(NVML_ERROR_INVALID_ARGUMENT);
 }
 
-[[gnu::always_inline]] inline nvmlReturn_t not_found() {
-  return cudaguard::roomy(NVML_ERROR_NOT_FOUND);
-}
+[[gnu::always_inline]] inline nvmlReturn_t not_found() { return after_init(NVML_ERROR_NOT_FOUND); }
 
 }  // namespace
 
-CG_EXPORT nvmlReturn_t nvmlInit() { return initialised("nvmlInit", __builtin_return_address(0)); }
+CG_EXPORT nvmlReturn_t nvmlInit() { return refused("nvmlInit", __builtin_return_address(0)); }
 
-CG_EXPORT nvmlReturn_t nvmlInit_v2() {
-  return initialised("nvmlInit_v2", __builtin_return_address(0));
-}
+CG_EXPORT nvmlReturn_t nvmlInit_v2() { return refused("nvmlInit_v2", __builtin_return_address(0)); }
 
 CG_EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int) {
-  return initialised("nvmlInitWithFlags", __builtin_return_address(0));
+  return refused("nvmlInitWithFlags", __builtin_return_address(0));
 }
 
-CG_EXPORT nvmlReturn_t nvmlShutdown() { return cudaguard::roomy(NVML_SUCCESS); }
+// NVML succeeds here even before nvmlInit.
+CG_EXPORT nvmlReturn_t nvmlShutdown() {
+  unsigned int left = users.load(std::memory_order_relaxed);
+  while (left != 0 && !users.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) {
+  }
+  return NVML_SUCCESS;
+}
 
 CG_EXPORT const char* nvmlErrorString(nvmlReturn_t code) {
   const char* text = cudaguard::find_error(static_cast<int>(code)).text;
@@ -119,8 +138,10 @@ CG_EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int* version) {
 }
 
 CG_EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char* version, unsigned int size) {
+  if (!is_initialised()) return NVML_ERROR_UNINITIALIZED;
   return cudaguard::roomy(put_text(version, size, kDriverVersion));
 }
+// NVML needs no nvmlInit for its own version.
 CG_EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char* version, unsigned int size) {
   return cudaguard::roomy(put_text(version, size, kNvmlVersion));
 }
@@ -139,19 +160,22 @@ CG_EXPORT nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int, unsigned int* c
 // No GPU can be added to this set, so it has no events. The wait sleeps, as loops expect it to.
 CG_EXPORT nvmlReturn_t nvmlEventSetCreate(nvmlEventSet_t* set) {
   static constexpr char kOne = 0;
+  if (!is_initialised()) return NVML_ERROR_UNINITIALIZED;
   if (set == nullptr) return NVML_ERROR_INVALID_ARGUMENT;
   *set = reinterpret_cast<nvmlEventSet_t>(const_cast<char*>(&kOne));
   return cudaguard::roomy(NVML_SUCCESS);
 }
 CG_EXPORT nvmlReturn_t nvmlEventSetWait(nvmlEventSet_t, nvmlEventData_t*, unsigned int ms) {
+  if (!is_initialised()) return NVML_ERROR_UNINITIALIZED;
   poll(nullptr, 0, static_cast<int>(ms));
   return NVML_ERROR_TIMEOUT;
 }
 CG_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t, nvmlEventData_t*, unsigned int ms) {
+  if (!is_initialised()) return NVML_ERROR_UNINITIALIZED;
   poll(nullptr, 0, static_cast<int>(ms));
   return NVML_ERROR_TIMEOUT;
 }
-CG_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t) { return cudaguard::roomy(NVML_SUCCESS); }
+CG_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t) { return after_init(NVML_SUCCESS); }
 
 // Succeeds without a table, because nvidia-smi takes any error for a wrong library version.
 CG_EXPORT nvmlReturn_t nvmlInternalGetExportTable(const void** table, const void*) {

@@ -5,6 +5,7 @@
 // container that has no others, so that NVML and CUDA agree (PyTorch compares the two).
 #include <nvml.h>
 
+#include "policy/driver_api.h"
 #include "shim/proxy/late_write.h"
 #include "shim/proxy/nvml_state.h"
 
@@ -31,11 +32,15 @@ namespace {
     }                                                                      \
   } while (false)
 
+nvmlReturn_t denied_init(const Access& now, const char* api, const void* caller) {
+  if (now.guard != nullptr) now.guard->record_attempt(now.guard->process(), api, nullptr, caller);
+  return static_cast<nvmlReturn_t>(nvml_refusal(api));
+}
+
 nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api,
                          const void* caller) {
   if (result == NVML_SUCCESS && now.way == Way::kFilter && !make_view(*now.guard)) {
-    now.guard->record_attempt(now.guard->process(), api, nullptr, caller);
-    return NVML_SUCCESS;  // with no GPU, as under FORCE_CPU
+    return denied_init(now, api, caller);
   }
   if (now.records) {
     now.guard->record_event(
@@ -43,11 +48,6 @@ nvmlReturn_t initialised(const Access& now, nvmlReturn_t result, const char* api
         {.kind = Event::Kind::kNvml, .api = api, .caller = caller, .result = result});
   }
   return result;
-}
-
-nvmlReturn_t denied_init(const Access& now, const char* api, const void* caller) {
-  if (now.guard != nullptr) now.guard->record_attempt(now.guard->process(), api, nullptr, caller);
-  return NVML_SUCCESS;
 }
 
 nvmlReturn_t put(unsigned* out, unsigned value) {

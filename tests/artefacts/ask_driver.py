@@ -74,11 +74,50 @@ def before_init(driver):
     }
 
 
+def without_nvml(nvml, when):
+    """Returns what NVML's functions answer before an nvmlInit that succeeds, and what they write."""
+    number, handle = ctypes.c_uint(UNTOUCHED), ctypes.c_void_p(UNTOUCHED)
+    text = ctypes.create_string_buffer(b"U", 99)
+    to_number, to_handle = ctypes.byref(number), ctypes.byref(handle)
+    calls = {
+        "nvmlDeviceGetCount": (to_number,), "nvmlDeviceGetCount_v2": (to_number,),
+        "nvmlUnitGetCount": (to_number,), "nvmlGetExcludedDeviceCount": (to_number,),
+        "nvmlDeviceGetHandleByIndex": (0, to_handle),
+        "nvmlDeviceGetHandleByIndex_v2": (0, to_handle),
+        "nvmlDeviceGetHandleByUUID": (b"GPU-1", to_handle),
+        "nvmlDeviceGetHandleBySerial": (b"1", to_handle),
+        "nvmlDeviceGetHandleByPciBusId_v2": (b"0:0:0", to_handle),
+        "nvmlUnitGetHandleByIndex": (0, to_handle),
+        "nvmlSystemGetCudaDriverVersion": (to_number,),
+        "nvmlSystemGetCudaDriverVersion_v2": (to_number,),
+        "nvmlSystemGetDriverVersion": (text, 99), "nvmlSystemGetProcessName": (1, text, 99),
+        "nvmlSystemGetHicVersion": (to_number, None),
+        "nvmlSystemGetTopologyGpuSet": (0, to_number, None), "nvmlEventSetCreate": (to_handle,),
+        "nvmlEventSetWait": (None, None, 1), "nvmlEventSetWait_v2": (None, None, 1),
+        "nvmlEventSetFree": (None,), "nvmlShutdown": (),
+    }
+    answers = {"%s %s" % (name, when): getattr(nvml, name)(*arguments)
+               for name, arguments in calls.items()}
+    answers["nvmlDeviceGetCount_v2(NULL) " + when] = nvml.nvmlDeviceGetCount_v2(None)
+    answers["NVML writes " + when] = [number.value, handle.value, text.value.decode()]
+    answers["nvmlSystemGetNVMLVersion " + when] = nvml.nvmlSystemGetNVMLVersion(text, 99)
+    return answers
+
+
+def nvml_answers(nvml):
+    """NVIDIA's nvmlInit_v2 has several reasons to fail without a GPU."""
+    answers = without_nvml(nvml, "first")
+    answers["nvmlInit_v2 fails"] = nvml.nvmlInit_v2() != 0
+    answers["nvmlInitWithFlags fails"] = nvml.nvmlInitWithFlags(0) != 0
+    answers.update(without_nvml(nvml, "after the refusal"))
+    return answers
+
+
 def main():
     driver, nvml = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])
     questions = json.load(sys.stdin)
     answers = {**look_up(driver, questions), **texts(driver, nvml, questions),
-               **before_init(driver)}
+               **nvml_answers(nvml), **before_init(driver)}
     sys.stdout.write(json.dumps(answers))  # one write, because the harness traces every write
 
 

@@ -75,6 +75,14 @@ class NativeAnswers(harness.Case):
         self.assertEqual(different[:20], [], "%d of %d differ" % (len(different), len(real)))
         self.assertEqual(set(ours), set(real))
 
+    def test_nvml_is_refused_as_on_a_machine_without_the_driver(self):
+        asked = {"exports": [], "names": [], "versions": {}, "codes": [], "nvml_codes": []}
+        ours, _ = self.ask("none", harness.NULL_DRIVER_DIR, asked)
+        self.assertEqual((ours["nvmlInit_v2 fails"], ours["nvmlInitWithFlags fails"]), (True, True))
+        for when in ("first", "after the refusal"):
+            self.assertEqual(ours["nvmlDeviceGetCount_v2 " + when], 1)
+            self.assertEqual(ours["NVML writes " + when], [0x55, 0x55, "U"])
+
     def test_newer_names_follow_the_same_rules(self):
         # Names that driver 535 lacks follow the same rules.
         asked = questions()

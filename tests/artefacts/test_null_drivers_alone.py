@@ -57,12 +57,12 @@ class Alone(harness.Case):
 
     def test_linked_nvml_program_runs_without_a_driver(self):
         for program in ("linked_nvml", "linked_nvml_now"):
-            self.check(program, ["nvmlInit=0", "countRc=0", "count=0", "shutdown=0"])
+            self.check(program, ["nvmlInit=9", "nvmlInitOld=0", "countRc=0", "count=0", "shutdown=0"])
 
 
 class Attempts(harness.Case):
     ANSWERS = ["cuDeviceGetCount 3 0", "cuInit(1) 1", "cuInit(0) 100", "cuInit(0) 100",
-               "nvmlInit 0", "nvmlInit_v2 0", "nvmlInitWithFlags 0", "nvmlShutdown 0"]
+               "nvmlInit 0", "nvmlInit_v2 9", "nvmlInitWithFlags 9", "nvmlShutdown 0"]
     ATTEMPTS = ["touch 1 cuInit program", "touch 1 cuInit program", "touch 1 nvmlInit program",
                 "touch 1 nvmlInit_v2 program", "touch 1 nvmlInitWithFlags program"]
 

@@ -17,7 +17,7 @@ GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/rec
 BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
 BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/proxy_loader") + 1]) | {"shim/api"}
-BELOW["shim/null_driver"] = {"shim/elf", "shim/api/generated"}
+BELOW["shim/null_driver"] = {"policy", "shim/elf", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
 BELOW["shim/api"] = set()
 # Each of these paths is one layer, although it has several directories.

@@ -31,9 +31,9 @@ class BadLists(box.Case):
 
     def answers_of_force_cpu(self, result, *words):
         self.assertEqual(result.rc, 0, result)
-        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
-        self.assertEqual(result.answers["nv.get"], "2:null", result)
-        self.assertEqual(result.answers["nv.uuid"], "6:77:!6", result)
+        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
+        self.assertEqual(result.answers["nv.get"], "1:null", result)
+        self.assertEqual(result.answers["nv.uuid"], "1:77:!1", result)
         self.refused(result, *words)
 
     def test_control_good_list_works_and_without_the_guard_all_gpus_show(self):
@@ -53,9 +53,9 @@ class BadLists(box.Case):
         for allow in ("0,0", "8", "1gpu2", uuid(2, 8)):
             for name, steps, wanted in (
                     ("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
-                    ("nvml", ["nv.see"], {"nv": []}), ("runtime12", ["rt.see"], {"rt": "!100"}),
-                    ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": []}),
-                    ("mixed", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": [], "cu": "!100"}),
+                    ("nvml", ["nv.see"], {"nv": "!9"}), ("runtime12", ["rt.see"], {"rt": "!100"}),
+                    ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": "!9"}),
+                    ("mixed", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": "!9", "cu": "!100"}),
                     ("open", ["cu.route=proc", "cu.see"], {"cu": "!100"})):
                 with self.subTest(allow=allow, program=name):
                     result = box.run(steps, name, allow=allow)
@@ -74,14 +74,14 @@ class BadLists(box.Case):
             for policy in (None, "VALIDATE", "CLAMP"):
                 with self.subTest(allow=allow, policy=policy):
                     result = box.run(STEPS, allow=allow, policy=policy)
-                    self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
+                    self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
                     self.assertNotIn("not accepted", result.err, result)
                     self.assertNotIn("cuInit", result.fake_calls, result)
 
     def test_list_under_force_cpu_is_reported_as_without_effect(self):
         for allow in ("0,1", "0,0", "nonsense"):
             result = box.run(STEPS, allow=allow, policy="FORCE_CPU")
-            self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
+            self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
             self.assertIn("CUDAGUARD_VISIBLE_DEVICES", result.err, result)
             self.assertEqual(result.fake_calls, [], result)
 
@@ -92,7 +92,7 @@ class BadLists(box.Case):
 
     def test_list_with_an_unknown_policy_means_force_cpu(self):
         result = box.run(STEPS, allow="0,1", policy="VALIDTE")
-        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv=[])
+        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
         self.assertIn("CUDAGUARD_POLICY=", result.err, result)
 
     def test_too_long_lists_mean_force_cpu_and_short_messages(self):

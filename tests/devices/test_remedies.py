@@ -78,7 +78,7 @@ class LateWrite(Case):
                     result = (box.run(steps, policy="VALIDATE") if place == "variable" else
                               self.launch(["--policy", "VALIDATE"], steps))
                     fixed = self.follow(self.one(result), "lazy")
-                    self.sees(fixed, nv=[], cu="!100", rt12="!100")
+                    self.sees(fixed, nv="!9", cu="!100", rt12="!100")
                     self.assertNotIn("Start the program", fixed.err, fixed)
 
     def test_missing_gpu_is_explained_without_advice(self):

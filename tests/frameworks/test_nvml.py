@@ -4,13 +4,13 @@
 from support import framework
 
 ANSWERS = """\
-nvmlInit=None
-nvmlInitWithFlags=None
-count=0
-byIndex=NVMLError_InvalidArgument
-byUuid=NVMLError_NotFound
-bySerial=NVMLError_NotFound
-byPciBusId=NVMLError_NotFound
+nvmlInit=NVMLError_DriverNotLoaded
+nvmlInitWithFlags=NVMLError_DriverNotLoaded
+count=NVMLError_Uninitialized
+byIndex=NVMLError_Uninitialized
+byUuid=NVMLError_Uninitialized
+bySerial=NVMLError_Uninitialized
+byPciBusId=NVMLError_Uninitialized
 nvmlShutdown=None
 """
 

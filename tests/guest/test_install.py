@@ -117,7 +117,7 @@ class Install(guest.Case):
                         self.assertEqual(lines.count(line), 1, result)
                     wanted = "unavailable" if "libcuda.so.1" in gone else "100"
                     self.assertEqual(result.answers["cuInit"], wanted, result)
-                    wanted = "unavailable" if "libnvidia-ml.so.1" in gone else "0"
+                    wanted = "unavailable" if "libnvidia-ml.so.1" in gone else "9"
                     self.assertEqual(result.answers["nvmlInit_v2"], wanted, result)
 
     def upgraded(self, *command, cwd=None):

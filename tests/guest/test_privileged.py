@@ -99,7 +99,7 @@ class Privileged(guest.Case):
                 done = self.run_as_nobody(self.setuid, "load:libm.so.6", "ask", "nvml",
                                           "ask:libcuda.so",
                                           "ask:" + os.path.join(self.driver, "libcuda.so.1"), **env)
-                self.assertEqual(done.stdout, "load=ok\ncuInit=100\nnvmlInit_v2=0\ncuInit=100\n"
+                self.assertEqual(done.stdout, "load=ok\ncuInit=100\nnvmlInit_v2=9\ncuInit=100\n"
                                  "cuInit=100\n", done)
                 self.assertEqual(self.fake_calls(), [])
                 # FORCE_CPU with the default log: one line, no complaint.

@@ -37,7 +37,7 @@ class Sanitizers(guest.Case):
         self.assertIn("cuInit=0,0,0,0 nvml=0", unguarded.out, unguarded)
         for _ in range(5):
             guarded = harness.run([program], guard=False, preload=preload, trace=False, env=env)
-            self.assertEqual(guarded.out, "cuInit=100,100,100,100 nvml=0\n", guarded)
+            self.assertEqual(guarded.out, "cuInit=100,100,100,100 nvml=9\n", guarded)
             self.assertEqual(guarded.rc, 0, guarded)
             self.assertNotRegex(guarded.err, REPORT)
             self.assertIn(guest.DENIED % "program", guest.lines_of(guarded.err))

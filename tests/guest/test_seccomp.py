@@ -82,14 +82,14 @@ class Seccomp(guest.Case):
     def test_strict_filter_does_not_kill_the_program(self):
         names = self.needed()
         unguarded = self.run_strict("kill-loaded", names, guard=False)
-        self.assertEqual((unguarded.rc, unguarded.out), (0, "locked\ncuInit=100 nvml=0\n"),
+        self.assertEqual((unguarded.rc, unguarded.out), (0, "locked\ncuInit=100 nvml=9\n"),
                          unguarded)
         for action in ("kill-loaded", "kill-early"):
             for log in ("off", "deny", "all"):
                 with self.subTest(action=action, log=log):
                     result = self.run_strict(action, names | ADDED, env={"CUDAGUARD_LOG": log})
                     self.assertEqual((result.rc, result.out),
-                                     (0, "locked\ncuInit=100 nvml=0\n"), result)
+                                     (0, "locked\ncuInit=100 nvml=9\n"), result)
                     count = {"off": 0, "deny": 1, "all": 2}[log]
                     self.assertEqual(len(guest.lines_of(result.err)), count, result)
 
@@ -122,7 +122,7 @@ class Seccomp(guest.Case):
     def test_off_adds_one_call(self):
         result = self.run_strict("kill-early", self.needed() | {"madvise"},
                                  env={"CUDAGUARD_POLICY": "OFF"})
-        self.assertEqual((result.rc, result.out), (0, "locked\ncuInit=100 nvml=0\n"), result)
+        self.assertEqual((result.rc, result.out), (0, "locked\ncuInit=100 nvml=9\n"), result)
         self.assertEqual(result.err, "")
 
     def test_filter_with_eperm_keeps_the_program_guarded(self):

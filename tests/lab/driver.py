@@ -393,14 +393,14 @@ def doctor(driver):
 
 
 def smi(driver):
-    """nvidia-smi fails unguarded. Guarded it finds no GPU, and fenced it asks in vain."""
+    """nvidia-smi fails unguarded. Guarded it finds no driver, and fenced it asks in vain."""
     facts = {}
     for name, words in (("unguarded", ""), ("guarded", "cudaguard run -- "),
                         ("fenced", f"cudaguard run --fence -- {NO_GUARD} ")):
         output, opened, sent = driver.traced("", f"{words}nvidia-smi")
         facts[name] = output.splitlines()
         if name == "guarded":
-            assert "No devices were found" in output and not opened and not sent, output
+            assert "communicate with the NVIDIA driver" in output and not opened and not sent, output
         if name == "fenced":
             assert sent and {one.error for one in sent} == {"ENODEV"}, sent
         if name == "unguarded":

@@ -52,9 +52,9 @@ class Started(launcher.Case):
         self.check(asks(), {}, {"cuInit": "100"})
 
     def test_nvml_is_denied(self):
-        for name in ("nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"):
+        for name, answer in (("nvmlInit", "0"), ("nvmlInit_v2", "9"), ("nvmlInitWithFlags", "9")):
             program = [harness.program("linked_middle"), "handle", NVML, name]
-            self.check(program, {"LD_PRELOAD": NVML}, {name: "0"})
+            self.check(program, {"LD_PRELOAD": NVML}, {name: answer})
 
 
 class SymbolsThatCannotBeChanged(test_verify_tree.Case):

@@ -46,7 +46,7 @@ NO_LOADS = STEPS["noload-driver"] + STEPS["noload-nvml"] + STEPS["open"]
 # What the parent has done before.
 BEFORE = {"fresh": [], "opened": ["open:libm.so.6"]}
 # What a linked program's child does first, and its answers without the guard and under FORCE_CPU.
-CALLS = {"cuda": (0, 100), "nvml": (0, 0), "runtime": (0, 100), "address": (0, 0)}
+CALLS = {"cuda": (0, 100), "nvml": (0, 9), "runtime": (0, 100), "address": (0, 0)}
 
 
 def forks(command, guard=harness.GUARD, how="block", count=2, before=(), more=(), seconds=SECONDS,

@@ -29,9 +29,9 @@ CUDA = {
     "unknown": "null",
 }
 NVML = {
-    "nvmlInit": "0",
+    "nvmlInit": "9",
     "nvmlInitOld": "0",
-    "nvmlInitWithFlags": "0",
+    "nvmlInitWithFlags": "9",
     "countRc": "0",
     "count": "0",
     "countOld": "0",

@@ -14,7 +14,7 @@ HERE = os.path.join(settings.TESTS, "entry_points", "languages")
 BUILT = os.path.join(harness.BUILD, "tests", "entry_points", "languages")
 PYTHON = "/usr/bin/python3"  # Debian's own, because its cffi is a Debian package
 CUDA = {"cuInit": "100", "countRc": "3"}
-NVML = {"nvmlInit": "0", "countRc": "0", "count": "0"}
+NVML = {"nvmlInit": "9", "countRc": "1"}
 JNA = "/usr/share/java/jna.jar"
 
 # Each entry has the key, a description, the command, the files that it needs and the packages that

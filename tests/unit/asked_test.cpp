@@ -47,5 +47,11 @@ TEST(UserCode, RuntimeFunctionsAreRecognised) {
   }
 }
 
+TEST(NvmlRefusal, IsDriverNotLoadedButForNvmlInitWithoutAVersion) {
+  EXPECT_EQ(nvml_refusal("nvmlInit_v2"), 9);
+  EXPECT_EQ(nvml_refusal("nvmlInitWithFlags"), 9);
+  EXPECT_EQ(nvml_refusal("nvmlInit"), 0);
+}
+
 }  // namespace
 }  // namespace cudaguard

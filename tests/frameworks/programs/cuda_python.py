@@ -28,8 +28,11 @@ if sys.argv[1] == "count":
     print("driver=%d runtime=%d" % (devices(), runtime_devices()))
 elif sys.argv[1] == "nvml":
     from cuda.bindings import nvml
-    nvml.init_v2()
-    print("nvml=%d" % nvml.device_get_count_v2())
+    try:
+        nvml.init_v2()
+        print("nvml=%d" % nvml.device_get_count_v2())
+    except nvml.NvmlError as error:
+        print("nvml=%s" % type(error).__name__)
 else:
     print("cuInit=%s" % number(driver.cuInit(0)))
     print("cuDeviceGetCount=%s" % number(driver.cuDeviceGetCount()))

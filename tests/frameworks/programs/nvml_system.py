@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prints what NVML reports about the system, with the calls of dask, pynvml_utils and the
-exporters."""
+exporters, after an nvmlInit that succeeds. nvidia-ml-py itself calls another one."""
 
 import ctypes
 import os
 
 import pynvml
-from pynvml_utils import nvidia_smi
 
-pynvml.nvmlInit()
+try:
+    pynvml.nvmlInit()
+except pynvml.NVMLError_DriverNotLoaded:
+    print("with flags=not loaded")
+try:
+    pynvml.nvmlDeviceGetCount()
+except pynvml.NVMLError_Uninitialized:
+    print("before=uninitialised")
+print("init=%d" % pynvml._nvmlGetFunctionPointer("nvmlInit")())
 print("driver=%s" % pynvml.nvmlSystemGetDriverVersion())
 print("nvml=%s" % pynvml.nvmlSystemGetNVMLVersion())
 print("cuda=%d" % pynvml.nvmlSystemGetCudaDriverVersion())
@@ -33,5 +40,8 @@ try:
 except pynvml.NVMLError_Timeout:
     print("events=none came")
 pynvml.nvmlEventSetFree(events)
-query = nvidia_smi.getInstance().DeviceQuery()
-print("query=%s" % query)
+pynvml._nvmlGetFunctionPointer("nvmlShutdown")()
+try:
+    pynvml.nvmlDeviceGetCount()
+except pynvml.NVMLError_Uninitialized:
+    print("after=uninitialised")
