@@ -119,12 +119,12 @@ void add_doubts(Verdict& verdict) {
     if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
     if (is_allowed(verdict.allow, command)) continue;
     if (const std::string library = first_denied(verdict, process.not_loaded); !library.empty()) {
-      doubts.push_back(name + "was refused NVIDIA's " + library +
-                       " library, because a file of cudaguard cannot be used");
+      doubts.push_back(name + "was refused NVIDIA's ");
+      doubts.back().append(library).append(" library, because a file of cudaguard cannot be used");
     }
     if (const std::string library = first_denied(verdict, process.exposed); !library.empty()) {
-      doubts.push_back(
-          name + "could call NVIDIA's " + library +
+      doubts.push_back(name + "could call NVIDIA's ");
+      doubts.back().append(library).append(
           " library by dlsym, because the guard could not change the library's symbols");
     }
   }
