@@ -183,6 +183,8 @@ void Listener::take_ioctl(const seccomp_notif& call) {
 }
 
 void Listener::finish() noexcept {
+  take_over();
+  failed_ |= relief_.is_behind();
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.

@@ -33,6 +33,9 @@ namespace {
 constexpr int kPeriod = 40;  // milliseconds
 /// How long the launcher waits for the end of the process, in milliseconds.
 constexpr int kPatience = 50;
+/// How long it waits for a call that the process has received, in milliseconds. Only a process that
+/// somebody has stopped needs longer.
+constexpr int kSilence = 3000;
 
 /// What the pipe carries before each record: the facts of an Identity, without its name.
 struct Header {
@@ -48,16 +51,16 @@ struct Header {
   size_t record;  ///< its length
 };
 
-bool is_readable(int descriptor) {
+bool is_readable(int descriptor, int milliseconds = 0) {
   pollfd one = {descriptor, POLLIN, 0};
-  return poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
+  return poll(&one, 1, milliseconds) == 1 && (one.revents & POLLIN) != 0;
 }
 
 /// Runs in the process.
 class Server {
  public:
-  Server(int listener, int to, const std::atomic<uint64_t>& progress)
-      : listener_(listener), to_(to), progress_(progress) {
+  Server(int listener, int to, Relief::Shared& shared)
+      : listener_(listener), to_(to), shared_(shared) {
     seccomp_notif_sizes sizes = {};
     syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes);
     room_.resize(std::max(sizeof(seccomp_notif), size_t{sizes.seccomp_notif}));
@@ -74,7 +77,7 @@ class Server {
                        {to_, static_cast<short>(backlog_.empty() ? 0 : POLLOUT), 0}};
       poll(both, std::size(both), kPeriod);
       if ((both[1].revents & POLLERR) != 0 || !flush()) return;
-      const uint64_t now = progress_.load(std::memory_order_relaxed);
+      const uint64_t now = shared_.progress.load(std::memory_order_relaxed);
       const bool waits = is_readable(listener_);
       takes = now == before && (takes || (waits && waited));
       if (takes && waits && !take()) return;
@@ -109,6 +112,7 @@ class Server {
     }
     header.record = record.size();
     backlog_.append(reinterpret_cast<const char*>(&header), sizeof header).append(record);
+    shared_.received.fetch_add(1, std::memory_order_release);
     if (!starts) return true;
     // The launcher sees this call before any later one of the program.
     flush();
@@ -132,7 +136,7 @@ class Server {
 
   int listener_;
   int to_;
-  const std::atomic<uint64_t>& progress_;
+  Relief::Shared& shared_;
   std::vector<char> room_;
   std::vector<char> answer_;
   std::string backlog_;
@@ -151,6 +155,7 @@ void leave(int listener, int to) {
 bool read_all(int descriptor, void* to, size_t size) {
   auto* at = static_cast<char*>(to);
   while (size != 0) {
+    if (!is_readable(descriptor, kSilence)) return false;
     const ssize_t count = read(descriptor, at, size);
     if (count == 0 || (count < 0 && errno != EINTR)) return false;
     if (count < 0) continue;
@@ -170,11 +175,11 @@ bool is_start(const seccomp_notif& call) {
 Relief::Relief(int listener) {
   if (listener < 0 || !has_own_numbers()) return;
   void* shared =
-      mmap(nullptr, sizeof *progress_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, sizeof *shared_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   int both[2] = {-1, -1};
   if (shared == MAP_FAILED || pipe2(both, O_CLOEXEC) != 0) return;
   for (int& one : both) one = above_stderr(one);
-  progress_ = new (shared) std::atomic<uint64_t>(0);
+  shared_ = new (shared) Shared;
   const pid_t launcher = getpid();
   pid_ = fork();
   if (pid_ == 0) {
@@ -183,7 +188,7 @@ Relief::Relief(int listener) {
     fcntl(both[1], F_SETFL, O_NONBLOCK);
     try {
       leave(listener, both[1]);
-      Server(listener, both[1], *progress_).run();
+      Server(listener, both[1], *shared_).run();
     } catch (const std::exception&) {
       // Memory has run out. The calls wait for the launcher, as without this process.
     }
@@ -207,7 +212,12 @@ Relief::~Relief() {
 }
 
 std::optional<Relief::Call> Relief::take() {
-  if (calls_ < 0 || !is_readable(calls_)) return {};
+  if (calls_ < 0) return {};
+  const bool behind = is_behind();
+  if (!is_readable(calls_, behind ? kSilence : 0)) {
+    if (behind) end();
+    return {};
+  }
   Header header = {};
   Call taken = {};
   bool whole = read_all(calls_, &header, sizeof header);
@@ -217,6 +227,7 @@ std::optional<Relief::Call> Relief::take() {
     end();
     return {};
   }
+  ++taken_;
   taken.call = header.call;
   taken.who.pid = header.pid;
   taken.who.thread = header.thread;

@@ -35,7 +35,7 @@ class Relief {
   int descriptor() const { return calls_; }
   /// Call this often. The process takes over if it has not been called for some time.
   void note_progress() {
-    if (progress_ != nullptr) progress_->fetch_add(1, std::memory_order_relaxed);
+    if (shared_ != nullptr) shared_->progress.fetch_add(1, std::memory_order_relaxed);
   }
 
   /// Ends the process, so that it no longer holds `listener`.
@@ -47,13 +47,25 @@ class Relief {
     Identity who;        ///< of a start beacon
     std::string record;  ///< of a start beacon, which has its answer already
   };
-  /// Does not block.
+  /// Waits only for a call that the process has received and not yet passed on, for at most three
+  /// seconds. Then it ends the process.
   std::optional<Call> take();
+  /// True if a call that the process has received was not taken.
+  bool is_behind() const {
+    return shared_ != nullptr && shared_->received.load(std::memory_order_acquire) > taken_;
+  }
+
+  /// What both processes count.
+  struct Shared {
+    std::atomic<uint64_t> progress{0};  ///< of the launcher
+    std::atomic<uint64_t> received{0};  ///< calls, by the process
+  };
 
  private:
   pid_t pid_ = -1;
   int calls_ = -1;
-  std::atomic<uint64_t>* progress_ = nullptr;  ///< shared with the process
+  Shared* shared_ = nullptr;
+  uint64_t taken_ = 0;
 };
 
 }  // namespace cudaguard::launcher

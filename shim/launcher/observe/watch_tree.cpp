@@ -83,7 +83,6 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   watched.pid = static_cast<uint32_t>(tree.pid());
   watched.status = tree.status();
   watched.ended = seconds_now();
-  if (listener) listener->take_over();
   if (listener) listener->finish();
   records.finish();
   watched.findings = records.findings();
