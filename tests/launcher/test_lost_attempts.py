@@ -96,7 +96,10 @@ class LostAttempts(test_verify_tree.Case):
             with self.subTest(name):
                 result, tree = self.tree(self.shape(name, "$PPID"))
                 self.ends(result, 1, " asked for CUDA, in ")
-                self.assertIn("cuInit by shapes", result.err)
+                # The thread that sees the other one's call as known may end the process before
+                # verify has read the details (docs/limits.md).
+                details = " by shapes| or the like" if name == "threads" else " by shapes"
+                self.assertRegex(result.err, "cuInit(%s)" % details)
                 self.assertEqual(tree["doubts"], [], result)
 
     def test_control_unguarded_programs_ask(self):
