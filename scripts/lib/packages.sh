@@ -6,6 +6,9 @@
 # need_cmake: fails with one line if CMake, installed or to be installed, is too old for the build.
 # install_known_packages NAME...: does the same for those that this release has; names the others.
 
+# Debian leaves these out for users. ldconfig and setcap are there.
+PATH=$PATH:/usr/sbin:/sbin
+
 as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }

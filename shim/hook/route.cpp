@@ -284,6 +284,7 @@ void cudaguard_libcs_dlmopen();
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   const Loader& the = loader();
   auto* const next = the.next_dlvsym.get();
+  if (next == nullptr || name == nullptr) return {name, the.next_dlvsym.address()};
   const struct {
     const char* name;
     const void* next;
@@ -295,8 +296,7 @@ void cudaguard_libcs_dlmopen();
       {"dlvsym", the.next_dlvsym.address(), cudaguard_dlvsym, nullptr},
   };
   for (const auto& hook : hooks) {
-    if (next == nullptr || name == nullptr || !elf_detail::same(name, hook.name) ||
-        !comes_past_us(handle, caller, name, version)) {
+    if (!elf_detail::same(name, hook.name) || !comes_past_us(handle, caller, name, version)) {
       continue;
     }
     // A search that begins after us finds what this caller would find without us.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hooks that can jump. A thunk saves the integer arguments, gets the name and the target from the router,
- * restores the arguments and jumps. The caller's return address stays on top, so that ld.so sees
- * the true caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ does not guarantee such a tail
- * call. dl* functions take no vector arguments. If the target is null, the thunk returns the other
- * word.
+/* The hooks that can jump. A thunk saves the integer arguments, gets the name and the target from
+ * the router, restores the arguments and jumps. The caller's return address stays on top, so that
+ * ld.so sees the true caller (RUNPATH, $ORIGIN, RTLD_NEXT, namespaces). C++ does not guarantee such
+ * a tail call. dl* functions take no vector arguments. If the target is null, the thunk returns the
+ * other word.
  *
  * dlopen and dlmopen have two forms. The exports go on to the next hook. The others, to which our
  * dlvsym leads, go on to libc: without the guard, dlvsym would have found libc's function, because

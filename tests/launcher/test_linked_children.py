@@ -111,7 +111,7 @@ class SymbolsThatCannotBeChanged(test_verify_tree.Case):
             with self.subTest(options):
                 report = self.path("report" + "".join(options))
                 result, tree = self.tree(program, [*options, "--report", report], env=self.env)
-                # An attempt that nobody reports: the real one would open the device.
+                # An attempt without a report: the real one would open the device.
                 self.assertEqual((result.rc, result.answers["cuInit"]), (3, "0"), result)
                 self.assertIn("cudaguard: INCOMPLETE: no CUDA use seen", result.err)
                 self.assertEqual(len(tree["doubts"]), 1, tree)

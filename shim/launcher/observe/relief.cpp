@@ -33,8 +33,8 @@ namespace {
 constexpr int kPeriod = 40;  // milliseconds
 /// How long the launcher waits for the end of the process, in milliseconds.
 constexpr int kPatience = 50;
-/// How long it waits for a call that the process has received, in milliseconds. Only a process that
-/// somebody has stopped needs longer.
+/// How long it waits for a call that the process has received, in milliseconds. Only a stopped
+/// process needs longer.
 constexpr int kSilence = 3000;
 
 /// What the pipe carries before each record: the facts of an Identity, without its name.

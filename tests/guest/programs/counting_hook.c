@@ -11,13 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef __x86_64__
-#define OLD_DLOPEN "GLIBC_2.2.5"
-#define OLD_DLMOPEN "GLIBC_2.3.4"
-#else
-#define OLD_DLOPEN "GLIBC_2.17"
-#define OLD_DLMOPEN "GLIBC_2.17"
-#endif
+#include "old_versions.h"
 
 #ifdef ONCE
 #define LOOKED_UP static
@@ -66,7 +60,7 @@ static void stop_if_endless(int calls) {
 void* dlopen(const char* name, int mode) {
   stop_if_endless(++opens);
   LOOKED_UP void* (*next)(const char*, int) = NULL;
-  if (next == NULL) next = (void* (*)(const char*, int))find("dlopen", OLD_DLOPEN);
+  if (next == NULL) next = (void* (*)(const char*, int))find("dlopen", OLD_VERSION);
 #ifdef TAIL
   return next(name, mode);
 #else

@@ -11,13 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __x86_64__
-#define OLD "GLIBC_2.2.5"
-#define OLD_DLMOPEN "GLIBC_2.3.4"
-#else
-#define OLD "GLIBC_2.17"
-#define OLD_DLMOPEN "GLIBC_2.17"
-#endif
+#include "old_versions.h"
 
 #ifdef OWN_DLVSYM
 static int own;
@@ -33,11 +27,11 @@ void* dlvsym(void* where, const char* name, const char* version) {
 
 // Not the version "": ld.so then crashes at a definition without a version, whose library it is.
 static const char* const kNames[][2] = {
-    {"dlopen", OLD},    {"dlopen", "GLIBC_2.34"}, {"dlopen", "GLIBC_2.3.4"},
-    {"dlopen", "CG_1"}, {"dlmopen", OLD_DLMOPEN}, {"dlmopen", "CG_1"},
-    {"dlvsym", OLD},    {"dlvsym", "CG_1"},       {"dlsym", OLD},
-    {"dlsym", "CG_1"},  {"dlclose", OLD},         {"dlopen64", OLD},
-    {"cg_none", OLD},   {"getenv", OLD},
+    {"dlopen", OLD_VERSION},  {"dlopen", "GLIBC_2.34"}, {"dlopen", "GLIBC_2.3.4"},
+    {"dlopen", "CG_1"},       {"dlmopen", OLD_DLMOPEN}, {"dlmopen", "CG_1"},
+    {"dlvsym", OLD_VERSION},  {"dlvsym", "CG_1"},       {"dlsym", OLD_VERSION},
+    {"dlsym", "CG_1"},        {"dlclose", OLD_VERSION}, {"dlopen64", OLD_VERSION},
+    {"cg_none", OLD_VERSION}, {"getenv", OLD_VERSION},
 };
 
 static void look_up(const char* from, const char* scope, void* where) {
@@ -73,7 +67,7 @@ int main(int argc, char** argv) {
   if (argc < 2) {
     look_everywhere("program");
   } else if (strcmp(argv[1], "null-name") == 0) {
-    dlvsym(RTLD_DEFAULT, none, OLD);
+    dlvsym(RTLD_DEFAULT, none, OLD_VERSION);
   } else if (strcmp(argv[1], "null-version") == 0) {
     dlvsym(RTLD_DEFAULT, "dlopen", none);
   } else if (strcmp(argv[1], "null-other") == 0) {

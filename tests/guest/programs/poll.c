@@ -9,13 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __x86_64__
-#define OLD_DLOPEN "GLIBC_2.2.5"
-#define OLD_DLMOPEN "GLIBC_2.3.4"
-#else
-#define OLD_DLOPEN "GLIBC_2.17"
-#define OLD_DLMOPEN "GLIBC_2.17"
-#endif
+#include "old_versions.h"
 
 static void* self;
 
@@ -38,7 +32,7 @@ int main(int argc, char** argv) {
   int opened = 0, in_base = 0;
   for (int i = 0; i < count; ++i) {
     void* (*open)(const char*, int) =
-        (void* (*)(const char*, int))find((void*)dlopen, "dlopen", OLD_DLOPEN);
+        (void* (*)(const char*, int))find((void*)dlopen, "dlopen", OLD_VERSION);
     opened += open(argv[2], mode) != NULL;
   }
   for (int i = 0; i < count; ++i) {
