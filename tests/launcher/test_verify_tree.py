@@ -411,10 +411,12 @@ class Lost(Case):
         block = self.ends(result, 1, ", in 1 of ", "    cuInit by open")
         with open(self.path("copy"), "rb") as stream:
             pieces = stream.read().split(b'{"v":1,')[1:]
+        # A whole record may be followed by the first bytes of a record that is cut before "1,".
+        whole = sum(b"}\n" in piece for piece in pieces)
         torn = sum(not piece.endswith(b"}\n") for piece in pieces)
         self.assertGreater(torn, 0)
         self.assertEqual(self.document["records"]["torn"], torn, block)
-        self.assertEqual(self.document["records"]["read"], len(pieces) - torn, block)
+        self.assertEqual(self.document["records"]["read"], whole, block)
         self.assertEqual(self.document["records"]["not_understood"], 0, block)
         self.assertRegex(block, r"(?m)^  records: %d cut short" % torn)
         self.assertEqual(tree["doubts"], [
