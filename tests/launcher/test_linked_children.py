@@ -56,6 +56,16 @@ class Started(launcher.Case):
             program = [harness.program("linked_middle"), "handle", NVML, name]
             self.check(program, {"LD_PRELOAD": NVML}, {name: answer})
 
+    def test_limit_constructor_before_the_guards_finds_the_driver(self):
+        program = [harness.program("linked_early"), "next"]
+        control = harness.run(program, guard=False)
+        control.assert_reached(self)
+        result = harness.run(program)
+        self.assertRegex(result.out, r"^cuInit=0\ncuInit=100\n", result)  # the constructor, and main
+        result = harness.run(RUN + program, guard=False)
+        self.assertEqual(result.out, "cuInit=-1\ncuInit=null\n", result)  # RTLD_NEXT finds nothing
+        result.assert_untouched(self, linked=True)
+
 
 class SymbolsThatCannotBeChanged(test_verify_tree.Case):
     """The kernel does not let the guard write to the symbol table of NVIDIA's library."""
