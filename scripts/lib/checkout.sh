@@ -3,6 +3,8 @@
 # need_plain_path DIRECTORY: fails if the path has a space or colon; ld.so splits LD_PRELOAD there.
 # trust_checkout: makes git accept a checkout of another user. The user of the script already trusts
 # its files. The entry in the environment applies to this script only.
+# commit_of_files: prints a commit of what git knows in the checkout. This is HEAD if nothing has
+# changed, also for users who may not write to .git.
 # need_writable_build: fails if build/, which receives all output, is not writable.
 
 need_plain_path() {
@@ -28,4 +30,10 @@ need_writable_build() {
       "to" >&2
     return 1
   fi
+}
+
+commit_of_files() {
+  # In a copied checkout, git's index has the old inodes, and git 2.47 then fails to stash.
+  git update-index -q --refresh >/dev/null 2>&1 || true
+  if git diff --quiet HEAD; then git rev-parse HEAD; else git -c user.name=x -c user.email=x stash create; fi
 }

@@ -204,6 +204,8 @@ class Heard(test_verify_tree.Case):
         super().setUpClass()
         cls.shapes = [line.split("SHAPE(")[1].split(")")[0] for line in SHAPES.splitlines()
                       if line.lstrip().startswith("SHAPE(")]
+        if os.geteuid() != 0:  # others may not make these calls
+            cls.shapes = [name for name in cls.shapes if name not in ("chroot", "nobody")]
 
     def setUp(self):
         super().setUp()

@@ -340,6 +340,14 @@ class OtherUsers(Case):
         return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                               self.command, "verify", *options, "--", *words, env=env)
 
+    def test_process_inside_execve_causes_no_doubt(self):
+        """Other users may not look at it there, for a moment."""
+        program = self.compile("static", "int main(void) { return 0; }", "-static")
+        loop = 'i=0; while [ $i -lt 1500 ]; do "$0"; i=$((i + 1)); done'
+        done = self.verify_as_nobody([], "sh", "-c", loop, program)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("in doubt", done.stderr)
+
     def test_setuid_process_is_listed(self):
         os.chmod(self.waits, 0o4755)
         if os.statvfs(self.waits).f_flag & os.ST_NOSUID:
