@@ -22,7 +22,7 @@ uint32_t find_reference(const elf_detail::Tables& t, const ElfW(Dyn) * dynamic, 
     const auto* it = elf_detail::table<ElfW(Rela)>(dynamic, base, table);
     const auto* end = it + elf_detail::dynamic_value(dynamic, bytes) / sizeof *it;
     for (it += elf_detail::dynamic_value(dynamic, without); it < end; ++it) {
-      const uint32_t index = ELF64_R_SYM(it->r_info);
+      const auto index = static_cast<uint32_t>(ELF64_R_SYM(it->r_info));
       if (index != 0 && wanted(t.strings + t.symbols[index].st_name)) return index;
     }
   }

@@ -24,8 +24,8 @@ class Shortage : public Refusal {
 /// How long to wait for a process, as elapsed time. While the process is runnable, `busy` is the
 /// limit if it is longer, because the machine may be overloaded.
 struct TimeLimit {
-  constexpr TimeLimit(std::chrono::milliseconds usual, std::chrono::milliseconds busy = {})
-      : usual(usual), busy(busy) {}
+  constexpr TimeLimit(std::chrono::milliseconds usually, std::chrono::milliseconds if_busy = {})
+      : usual(usually), busy(if_busy) {}
   std::chrono::milliseconds usual;
   std::chrono::milliseconds busy;
 };

@@ -176,8 +176,8 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
                                   ": more than 5 scripts, each the "
                                   "interpreter of another");
   }
-  if (const int error = cannot_start(script.interpreter); error != 0) {
-    refuse(script.interpreter, error, "the interpreter of " + in_quotes(path) + ", ");
+  if (const int reason = cannot_start(script.interpreter); reason != 0) {
+    refuse(script.interpreter, reason, "the interpreter of " + in_quotes(path) + ", ");
   }
   follow(script.interpreter, search, depth + 1, program);
   if (base_name(script.interpreter) != "env") return;
