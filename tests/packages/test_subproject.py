@@ -14,6 +14,8 @@ cmake_minimum_required(VERSION 3.22)
 project(parent C CXX)
 option(BUILD_TESTING "The parent's own tests" ON)
 add_subdirectory("${CUDAGUARD}" guard_of_others)
+add_library(user INTERFACE)
+target_link_libraries(user INTERFACE cudaguard::cudaguard)  # the name that find_package gives
 foreach(name CMAKE_BUILD_TYPE CMAKE_CXX_STANDARD CMAKE_C_COMPILER_LAUNCHER CMAKE_EXPORT_COMPILE_COMMANDS)
   file(APPEND "${CMAKE_BINARY_DIR}/settings" "${name}=${${name}}\\n")
 endforeach()
