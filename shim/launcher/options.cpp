@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <utility>
-#include <variant>
 
 #include "policy/device_list.h"
 #include "policy/text.h"
@@ -21,153 +21,58 @@ namespace {
 using Command = Options::Command;
 using Value = std::optional<std::string> Options::*;
 
-constexpr char kFile[] = "FILE";
-
-/// One option. A flag takes no value, a list may be repeated, and the values of --fence and
-/// --if-healthy are optional.
-struct Option {
-  const char* name;
-  const char* value;  ///< the value's name in the help page; null: no value
-  const char* about;
-  std::variant<bool Options::*, Value, std::vector<std::string> Options::*,
-               std::optional<FenceWish> Options::*, std::optional<HealthWish> Options::*>
-      to;
-  std::optional<Variable> sets = {};
+constexpr Page kPages[] = {
+    {Command::kRun, "run", "[OPTION...] [--] PROGRAM [ARGUMENT...]",
+     "run a program without CUDA, or with certain GPUs only",
+     "Runs PROGRAM without CUDA, or with only the GPUs that you choose.",
+     "Options end at the first word that is not an option. An option overrides its variable\n"
+     "CUDAGUARD_*.\n"
+     "Policies: FORCE_CPU hides CUDA. VALIDATE allows it and explains wrong GPU indices. CLAMP\n"
+     "also corrects indices that are too high. OFF turns the guard off.\n"
+     "If the driver is not healthy, --if-healthy=S,require starts nothing.\n"
+     "--if-healthy=S,fresh ignores an answer of the last 60 seconds.\n"
+     "The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
+     "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
+     "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
+     "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
+     "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
+     "127 PROGRAM was not found.\n"},
+    {Command::kVerify, "verify", "[OPTION...] [--] PROGRAM [ARGUMENT...]",
+     "run a program without CUDA, and fail if any of its processes asked for CUDA",
+     "Runs PROGRAM without CUDA, waits for all its processes, and reports those that asked for "
+     "CUDA.",
+     "PATTERN is a glob. It matches a word of a process's command, the base name of a word, or\n"
+     "the whole command. You can repeat --allow and --deny.\n"
+     "verify needs no GPU and no driver. Without CAP_SYS_ADMIN the fence sets no_new_privs:\n"
+     "sudo and setuid programs inside gain no rights.\n"
+     "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE:\n"
+     "an attempt may have been missed; 125 nothing was verified.\n"},
+    {Command::kReport, "report", "[OPTION...] FILE|DIRECTORY...",
+     "summarise the records of finished programs",
+     "Summarises the records that --report or CUDAGUARD_REPORT collected.",
+     "The file - is the standard input.\n"
+     "Exit codes: 0 done; 125 a file cannot be read or written.\n"},
+    {Command::kDoctor, "doctor", "[OPTION...] [PROGRAM]",
+     "check the machine, and whether a program can be guarded",
+     "Checks cudaguard and the driver, and if you name PROGRAM, whether it can be guarded.",
+     "PROGRAM is not started.\n"
+     "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
+     "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
+    {Command::kHelp, "help", "", "print this list, or the help of a command", "", ""},
+    {Command::kVersion, "version", "", "print the version", "", ""},
 };
 
-/// One command's help page. The tests compare the manual, completion and docs/cli.md with it.
-struct Page {
-  Command command;
-  const char* name;
-  const char* words;    ///< the words after the command in the usage line
-  const char* about;    ///< for the list of commands
-  const char* summary;  ///< one sentence
-  std::vector<Option> options;
-  const char* notes;
-};
-
-const std::vector<Page>& pages() {
-  static const Option json = {"json", kFile, "write JSON; - is the standard output [default: none]",
-                              &Options::json_file};
-  static const Option html = {"html", kFile, "write one HTML page [default: none]",
-                              &Options::html_file};
-  static const Option force = {
-      "force", nullptr, "overwrite FILE even if cudaguard did not write it", &Options::force};
-  static const std::vector<Page> all = {
-      {Command::kRun,
-       "run",
-       "[OPTION...] [--] PROGRAM [ARGUMENT...]",
-       "run a program without CUDA, or with certain GPUs only",
-       "Runs PROGRAM without CUDA, or with only the GPUs that you choose.",
-       {{"cpu", nullptr, "hide all CUDA devices [default: on, unless another option allows CUDA]",
-         &Options::cpu},
-        {"gpus", "LIST",
-         "show only these GPUs, by index (2,5) or UUID (GPU-..., MIG-...) [default: "
-         "none]",
-         &Options::gpus, Variable::kVisibleDevices},
-        {"policy", "POLICY",
-         "set the CUDA policy: FORCE_CPU, VALIDATE, CLAMP, OFF [default: FORCE_CPU]",
-         &Options::policy, Variable::kPolicy},
-        {"if-healthy", "[=S]", "use CUDA only if the driver answers in S seconds [default: 10]",
-         &Options::if_healthy},
-        {"children", "cpu", "hide all CUDA devices from child processes [default: as for PROGRAM]",
-         &Options::children, Variable::kChildren},
-        {"log", "LEVEL", "print messages on stderr: off, error, deny, all [default: deny]",
-         &Options::log, Variable::kLog},
-        {"report", kFile,
-         "append JSON Lines records; %p: process id, %h: host, %u: user id [default: none]",
-         &Options::report, Variable::kReport},
-        {"fence", "[=MODE]",
-         "also block NVIDIA ioctls with seccomp: auto, require, off [default: off]",
-         &Options::fence},
-        {"observe", nullptr,
-         "allow CUDA, except with --cpu or --fence; list the processes that asked for it",
-         &Options::observe},
-        {"no-presets", nullptr, "do not set the presets", &Options::no_presets},
-        {"print", nullptr, "print the variables as shell commands, and start nothing",
-         &Options::print},
-        {"strict", nullptr, "refuse a program that is static or cannot be checked",
-         &Options::strict}},
-       "Options end at the first word that is not an option. An option overrides its variable\n"
-       "CUDAGUARD_*.\n"
-       "Policies: FORCE_CPU hides CUDA. VALIDATE allows it and explains wrong GPU indices. CLAMP\n"
-       "also corrects indices that are too high. OFF turns the guard off.\n"
-       "If the driver is not healthy, --if-healthy=S,require starts nothing.\n"
-       "--if-healthy=S,fresh ignores an answer of the last 60 seconds.\n"
-       "The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
-       "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
-       "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
-       "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
-       "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
-       "127 PROGRAM was not found.\n"},
-      {Command::kVerify,
-       "verify",
-       "[OPTION...] [--] PROGRAM [ARGUMENT...]",
-       "run a program without CUDA, and fail if any of its processes asked for CUDA",
-       "Runs PROGRAM without CUDA, waits for all its processes, and reports those that asked for "
-       "CUDA.",
-       {{"allow", "PATTERN",
-         "accept a process, lib:NAME, module:NAME or line:FILE:LINE [default: none]",
-         &Options::allow},
-        {"allow-incomplete", nullptr, "end with PASS even if CUDA attempts may have been missed",
-         &Options::allow_incomplete},
-        {"deny", "WHAT", "choose what fails the run: init (CUDA), nvml, opencl [default: init]",
-         &Options::deny},
-        {"report", kFile, "also append the records to FILE [default: none]", &Options::report},
-        {"fence", "[=MODE]",
-         "also block NVIDIA ioctls with seccomp: auto, require, off [default: auto]",
-         &Options::fence},
-        {"trace", nullptr, "check every program that is started, with ptrace", &Options::trace},
-        json,
-        {"junit", kFile, "write JUnit XML [default: none]", &Options::junit_file},
-        html,
-        force},
-       "PATTERN is a glob. It matches a word of a process's command, the base name of a word, or\n"
-       "the whole command. You can repeat --allow and --deny.\n"
-       "verify needs no GPU and no driver. Without CAP_SYS_ADMIN the fence sets no_new_privs:\n"
-       "sudo and setuid programs inside gain no rights.\n"
-       "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE:\n"
-       "an attempt may have been missed; 125 nothing was verified.\n"},
-      {Command::kReport,
-       "report",
-       "[OPTION...] FILE|DIRECTORY...",
-       "summarise the records of finished programs",
-       "Summarises the records that --report or CUDAGUARD_REPORT collected.",
-       {{"by", "WHAT", "one row for each exe, user, host, job or line [default: a full summary]",
-         &Options::by},
-        json,
-        html,
-        force},
-       "The file - is the standard input.\n"
-       "Exit codes: 0 done; 125 a file cannot be read or written.\n"},
-      {Command::kDoctor,
-       "doctor",
-       "[OPTION...] [PROGRAM]",
-       "check the machine, and whether a program can be guarded",
-       "Checks cudaguard and the driver, and if you name PROGRAM, whether it can be guarded.",
-       {{"gpu", nullptr, "check only the driver; the exit code is 1 if it is not healthy",
-         &Options::gpu},
-        json,
-        force},
-       "PROGRAM is not started.\n"
-       "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
-       "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
-      {Command::kHelp, "help", "", "print this list, or the help of a command", "", {}, ""},
-      {Command::kVersion, "version", "", "print the version", "", {}, ""},
-  };
-  return all;
-}
-
-const Page& page_of(Command command) { return pages()[static_cast<size_t>(command)]; }
+const Page& page_of(Command command) { return kPages[static_cast<size_t>(command)]; }
 
 const Page* page_named(std::string_view name) {
-  const auto found = std::ranges::find(pages(), name, &Page::name);
-  return found == pages().end() ? nullptr : &*found;
+  const auto* const found =
+      std::ranges::find(kPages, name, [](const Page& page) { return std::string_view(page.name); });
+  return found == std::end(kPages) ? nullptr : found;
 }
 
 std::vector<std::string> command_names() {
   std::vector<std::string> names;
-  for (const Page& page : pages()) names.emplace_back(page.name);
+  for (const Page& page : kPages) names.emplace_back(page.name);
   return names;
 }
 
@@ -177,8 +82,8 @@ std::string see_help(Command command) {
   return "see cudaguard " + name + "--help";
 }
 
-bool is_flag(const Option& option) { return option.value == nullptr; }
-bool has_optional_value(const Option& option) { return !is_flag(option) && option.value[0] == '['; }
+bool is_flag(const OptionRow& option) { return *option.value == '\0'; }
+bool has_optional_value(const OptionRow& option) { return *option.value == '['; }
 
 [[noreturn]] void refuse(const std::string& why) { throw Refusal(kRefused, why); }
 
@@ -212,12 +117,12 @@ HealthWish health_of(const char* value) {
 }
 
 /// `value` is null if the user gave none. `next` is the word after the option, or null.
-void set(Options& options, const Option& option, const char* value, const char* next) {
+void set(Options& options, const OptionRow& option, const char* value, const char* next) {
   const std::string word = next == nullptr ? "" : next;
   if (const auto* flag = std::get_if<bool Options::*>(&option.to)) {
     options.** flag = true;
   } else if (const auto* text = std::get_if<Value>(&option.to)) {
-    if (option.value == kFile && value[0] == '-' && value[1] != '\0') {
+    if (option.value == std::string_view("FILE") && value[0] == '-' && value[1] != '\0') {
       refuse("--" + std::string(option.name) + " " + in_quotes(value) +
              " looks like an option; give a file (of that name: ./" + printable(value) + ")");
     }
@@ -248,8 +153,8 @@ void set(Options& options, const Option& option, const char* value, const char* 
     known = {"--help"};
     if (command == Command::kHelp) known.emplace_back("--version");
     const Command owner = command == Command::kHelp ? Command::kRun : command;
-    for (const Option& option : page_of(owner).options) {
-      known.push_back("--" + std::string(option.name));
+    for (const OptionRow* option : options_of(page_of(owner))) {
+      known.push_back("--" + std::string(option->name));
     }
   }
   const std::string near = did_you_mean(word, known, kind == "option" ? 2 : 0);
@@ -262,16 +167,16 @@ void set(Options& options, const Option& option, const char* value, const char* 
 /// --help.
 int take_options(int argc, char** argv, Options& options, bool& help) {
   constexpr int kFirst = 256;  // larger than every character
-  const std::vector<Option>& table = page_of(options.command).options;
+  const std::vector<const OptionRow*> rows = options_of(page_of(options.command));
   std::vector<option> known = {{"help", no_argument, nullptr, 'h'}};
-  for (const Option& one : table) {
-    const int kind = is_flag(one)              ? no_argument
-                     : has_optional_value(one) ? optional_argument
-                                               : required_argument;
-    known.push_back({one.name, kind, nullptr, kFirst + static_cast<int>(&one - table.data())});
+  for (const OptionRow* one : rows) {
+    const int kind = is_flag(*one)              ? no_argument
+                     : has_optional_value(*one) ? optional_argument
+                                                : required_argument;
+    known.push_back({one->name, kind, nullptr, kFirst + static_cast<int>(known.size()) - 1});
   }
   known.push_back({});
-  std::set<const Option*> seen;
+  std::set<const OptionRow*> seen;
   const auto refuse_use = [&](const std::string& name, const std::string& why) {
     refuse(name + " " + why + "; " + see_help(options.command));
   };
@@ -287,7 +192,7 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
       return optind;
     }
     const int number = (found == '?' || found == ':' ? optopt : found) - kFirst;
-    const Option* const one = number < 0 ? nullptr : &table[static_cast<size_t>(number)];
+    const OptionRow* const one = number < 0 ? nullptr : rows[static_cast<size_t>(number)];
     const std::string name(word, strcspn(word, "="));
     // getopt_long accepts abbreviations, which a later option would make ambiguous.
     if (one == nullptr || name.substr(2) != one->name) {
@@ -303,14 +208,14 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
   }
 }
 
-std::string left_of(const Option& option) {
+std::string left_of(const OptionRow& option) {
   std::string left = std::string("  --") + option.name;
   if (!is_flag(option)) left.append(has_optional_value(option) ? "" : " ").append(option.value);
   return left + "  ";
 }
 
 /// Puts `left` into a column of this width.
-void append_row(std::string& text, std::string left, size_t column, const char* about) {
+void append_row(std::string& text, std::string left, size_t column, const std::string& about) {
   left.resize(column, ' ');
   text.append(left).append(about).append("\n");
 }
@@ -321,9 +226,9 @@ std::string meant(int argc, char** argv) {
   const std::string_view word = argv[1];
   const std::string_view name = word.substr(0, word.find('='));
   const Page* owner = word == "--" || !word.starts_with("-") ? &page_of(Command::kRun) : nullptr;
-  for (const Page& page : pages()) {
-    for (const Option& option : page.options) {
-      if (owner == nullptr && name == "--" + std::string(option.name)) owner = &page;
+  for (const Page& page : kPages) {
+    for (const OptionRow* option : options_of(page)) {
+      if (owner == nullptr && name == "--" + std::string(option->name)) owner = &page;
     }
   }
   if (owner == nullptr || word.empty()) return "";
@@ -370,6 +275,23 @@ void check_words(const Options& options) {
 
 }  // namespace
 
+std::span<const Page> pages() { return kPages; }
+
+std::vector<const OptionRow*> options_of(const Page& page) {
+  std::vector<const OptionRow*> rows;
+  for (const OptionRow& option : kOptions) {
+    if (place_of_entry(option.commands, page.name) != std::string_view::npos) {
+      rows.push_back(&option);
+    }
+  }
+  return rows;
+}
+
+std::string about(const OptionRow& option) {
+  const std::string help = option.help;
+  return help.ends_with(":") ? help + " " + option.words : help;
+}
+
 Options parse_options(int argc, char** argv) {
   Options options;
   if (argc < 2) return options;
@@ -403,7 +325,7 @@ uint32_t seconds_of(std::string_view text) {
 }
 
 std::string_view option_for(Variable variable, const Options& options) {
-  for (const Option& option : page_of(Command::kRun).options) {
+  for (const OptionRow& option : kOptions) {
     if (option.sets == variable && options.*std::get<Value>(option.to)) return option.name;
   }
   return {};
@@ -412,11 +334,12 @@ std::string_view option_for(Variable variable, const Options& options) {
 std::string help_text(Command command) {
   const Page& page = page_of(command);
   std::string text;
-  if (page.options.empty()) {
+  const std::vector<const OptionRow*> options = options_of(page);
+  if (options.empty()) {
     text =
         "Usage: cudaguard COMMAND [OPTION...] [WORD...]\n"
         "Runs programs without CUDA, or with only the GPUs that you choose.\n\nCommands:\n";
-    for (const Page& one : pages()) append_row(text, std::string("  ") + one.name, 11, one.about);
+    for (const Page& one : kPages) append_row(text, std::string("  ") + one.name, 11, one.about);
     return text +
            "\nExamples:\n"
            "  cudaguard run -- python3 eval.py\n"
@@ -427,9 +350,11 @@ std::string help_text(Command command) {
   text = std::string("Usage: cudaguard ") + page.name + " " + page.words + "\n" + page.summary +
          "\n\n";
   size_t column = 0;
-  for (const Option& option : page.options) column = std::max(column, left_of(option).size());
-  for (const Option& option : page.options) {
-    append_row(text, left_of(option), column, option.about);
+  for (const OptionRow* option : options) column = std::max(column, left_of(*option).size());
+  for (const OptionRow* option : options) {
+    const std::string by_default =
+        *option->by_default == '\0' ? "" : std::string(" [default: ") + option->by_default + "]";
+    append_row(text, left_of(*option), column, about(*option) + by_default);
   }
   return text + "\n" + page.notes;
 }

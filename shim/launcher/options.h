@@ -5,8 +5,10 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "policy/variables.h"
@@ -57,6 +59,184 @@ struct Options {
   /// for doctor, which takes no arguments. For report, the files and directories to read.
   char** program = nullptr;
 };
+
+/// One row for each option. Its line in --help, docs/cli.md, the manual and the completion come
+/// from here: scripts/generate-options writes them. If a command needs another help or default, the
+/// option has a second row.
+struct OptionRow {
+  const char* name;
+  const char* commands;         ///< that take it: "verify,report"
+  const char* value = "";       ///< its name in the help: "FILE"; "[=S]": optional; "": a flag
+  const char* help;             ///< one line; if it ends in ":", the words follow
+  const char* words = "";       ///< that the completion offers: "auto, require, off"
+  const char* by_default = "";  ///< the value without the option; "": the help need not name it
+  std::optional<Variable> sets = {};  ///< `run` sets this variable to the value
+  /// A flag takes no value, and a list may be repeated.
+  std::variant<bool Options::*, std::optional<std::string> Options::*,
+               std::vector<std::string> Options::*, std::optional<FenceWish> Options::*,
+               std::optional<HealthWish> Options::*>
+      to;
+};
+
+/// In the order of the help pages.
+inline constexpr OptionRow kOptions[] = {
+    {.name = "cpu",
+     .commands = "run",
+     .help = "hide all CUDA devices",
+     .by_default = "on, unless another option allows CUDA",
+     .to = &Options::cpu},
+    {.name = "gpus",
+     .commands = "run",
+     .value = "LIST",
+     .help = "show only these GPUs, by index (2,5) or UUID (GPU-..., MIG-...)",
+     .by_default = "none",
+     .sets = Variable::kVisibleDevices,
+     .to = &Options::gpus},
+    {.name = "policy",
+     .commands = "run",
+     .value = "POLICY",
+     .help = "set the CUDA policy:",
+     .words = row_of(Variable::kPolicy).accepted,
+     .by_default = "FORCE_CPU",
+     .sets = Variable::kPolicy,
+     .to = &Options::policy},
+    {.name = "if-healthy",
+     .commands = "run",
+     .value = "[=S]",
+     .help = "use CUDA only if the driver answers in S seconds",
+     .by_default = "10",
+     .to = &Options::if_healthy},
+    {.name = "children",
+     .commands = "run",
+     .value = "cpu",
+     .help = "hide all CUDA devices from child processes",
+     .words = "cpu",
+     .by_default = "as for PROGRAM",
+     .sets = Variable::kChildren,
+     .to = &Options::children},
+    {.name = "log",
+     .commands = "run",
+     .value = "LEVEL",
+     .help = "print messages on stderr:",
+     .words = row_of(Variable::kLog).accepted,
+     .by_default = "deny",
+     .sets = Variable::kLog,
+     .to = &Options::log},
+    {.name = "report",
+     .commands = "run",
+     .value = "FILE",
+     .help = "append JSON Lines records; %p: process id, %h: host, %u: user id",
+     .by_default = "none",
+     .sets = Variable::kReport,
+     .to = &Options::report},
+    {.name = "fence",
+     .commands = "run",
+     .value = "[=MODE]",
+     .help = "also block NVIDIA ioctls with seccomp:",
+     .words = "auto, require, off",
+     .by_default = "off",
+     .to = &Options::fence},
+    {.name = "observe",
+     .commands = "run",
+     .help = "allow CUDA, except with --cpu or --fence; list the processes that asked for it",
+     .to = &Options::observe},
+    {.name = "no-presets",
+     .commands = "run",
+     .help = "do not set the presets",
+     .to = &Options::no_presets},
+    {.name = "print",
+     .commands = "run",
+     .help = "print the variables as shell commands, and start nothing",
+     .to = &Options::print},
+    {.name = "strict",
+     .commands = "run",
+     .help = "refuse a program that is static or cannot be checked",
+     .to = &Options::strict},
+    {.name = "allow",
+     .commands = "verify",
+     .value = "PATTERN",
+     .help = "accept a process, lib:NAME, module:NAME or line:FILE:LINE",
+     .words = "lib:, module:, line:",
+     .by_default = "none",
+     .to = &Options::allow},
+    {.name = "allow-incomplete",
+     .commands = "verify",
+     .help = "end with PASS even if CUDA attempts may have been missed",
+     .to = &Options::allow_incomplete},
+    {.name = "deny",
+     .commands = "verify",
+     .value = "WHAT",
+     .help = "choose what fails the run: init (CUDA), nvml, opencl",
+     .words = "init, nvml, opencl",
+     .by_default = "init",
+     .to = &Options::deny},
+    {.name = "report",
+     .commands = "verify",
+     .value = "FILE",
+     .help = "also append the records to FILE",
+     .by_default = "none",
+     .to = &Options::report},
+    {.name = "fence",
+     .commands = "verify",
+     .value = "[=MODE]",
+     .help = "also block NVIDIA ioctls with seccomp:",
+     .words = "auto, require, off",
+     .by_default = "auto",
+     .to = &Options::fence},
+    {.name = "trace",
+     .commands = "verify",
+     .help = "check every program that is started, with ptrace",
+     .to = &Options::trace},
+    {.name = "by",
+     .commands = "report",
+     .value = "WHAT",
+     .help = "one row for each exe, user, host, job or line",
+     .words = "exe, user, host, job, line",
+     .by_default = "a full summary",
+     .to = &Options::by},
+    {.name = "gpu",
+     .commands = "doctor",
+     .help = "check only the driver; the exit code is 1 if it is not healthy",
+     .to = &Options::gpu},
+    {.name = "json",
+     .commands = "verify,report,doctor",
+     .value = "FILE",
+     .help = "write JSON; - is the standard output",
+     .by_default = "none",
+     .to = &Options::json_file},
+    {.name = "junit",
+     .commands = "verify",
+     .value = "FILE",
+     .help = "write JUnit XML",
+     .by_default = "none",
+     .to = &Options::junit_file},
+    {.name = "html",
+     .commands = "verify,report",
+     .value = "FILE",
+     .help = "write one HTML page",
+     .by_default = "none",
+     .to = &Options::html_file},
+    {.name = "force",
+     .commands = "verify,report,doctor",
+     .help = "overwrite FILE even if cudaguard did not write it",
+     .to = &Options::force},
+};
+
+/// A command and its help page.
+struct Page {
+  Options::Command command;
+  const char* name;
+  const char* words;    ///< the words after the command in the usage line
+  const char* about;    ///< for the list of commands
+  const char* summary;  ///< one sentence
+  const char* notes;    ///< the end of the page
+};
+
+/// In the order of Options::Command.
+std::span<const Page> pages();
+std::vector<const OptionRow*> options_of(const Page& page);
+/// The help with the accepted words.
+std::string about(const OptionRow& option);
 
 /// 1 to 3600 in decimal digits; 0 if the text is anything else.
 uint32_t seconds_of(std::string_view text);

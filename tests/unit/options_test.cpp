@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include "policy/text.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -38,6 +41,16 @@ std::string refusal_of(const std::vector<std::string>& words) {
 }
 
 using Words = std::vector<std::string>;
+
+/// The words of "a,b" or "a, b".
+Words split(std::string_view list) {
+  Words words;
+  while (!list.empty()) {
+    const std::string_view word = take_entry(list);
+    words.emplace_back(word.substr(word.starts_with(' ') ? 1 : 0));
+  }
+  return words;
+}
 
 TEST(Options, EndAtTheFirstWordThatIsNoOption) {
   const Options options = parse({"run", "--cpu", "prog", "--gpus", "1"});
@@ -202,6 +215,27 @@ TEST(Options, IfHealthyTakesSecondsAndWords) {
               "--if-healthy \"" + value +
                   "\" is not accepted (accepted: seconds, 1 to 3600; require; fresh; with commas "
                   "between them)");
+  }
+}
+
+TEST(Options, RowsNameCommandsAndWordsThatExist) {
+  Words commands;
+  for (const Page& page : pages()) {
+    EXPECT_EQ(page.command, static_cast<Command>(commands.size())) << page.name;
+    commands.emplace_back(page.name);
+  }
+  for (const OptionRow& option : kOptions) {
+    for (const std::string& name : split(option.commands)) {
+      EXPECT_EQ(std::ranges::count(commands, name), 1) << option.name << " names " << name;
+    }
+    // Help and completion must not disagree. `--children cpu` has its word in the value's name.
+    const std::string shown = about(option) + option.value;
+    for (const std::string& word : split(option.words)) {
+      EXPECT_NE(shown.find(word), std::string::npos) << option.name << " lacks " << word;
+    }
+    EXPECT_TRUE(!option.sets ||
+                std::holds_alternative<std::optional<std::string> Options::*>(option.to))
+        << option.name;
   }
 }
 

@@ -28,7 +28,6 @@ constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
 constexpr const char* kChildren = row_of(Variable::kChildren).name;
 constexpr const char* kRoot = row_of(Variable::kRoot).name;
 constexpr const char* kLog = row_of(Variable::kLog).name;
-constexpr const char* kReport = row_of(Variable::kReport).name;
 constexpr const char* kPreset = row_of(Variable::kPresets).name;
 
 struct Preset {
@@ -80,8 +79,19 @@ std::string given(const Options& options, Variable variable, std::string_view va
                               : "--fence and " + other + " contradict each other; leave one out");
 }
 
-void refuse_empty(const char* flag, const std::optional<std::string>& value) {
-  if (value && value->empty()) throw Refusal(kRefused, std::string(flag) + " needs a value");
+/// The value of an option that sets a variable, if it was given.
+const std::optional<std::string>& value_of(const OptionRow& option, const Options& options) {
+  return options.*std::get<std::optional<std::string> Options::*>(option.to);
+}
+
+void refuse_empty(const Options& options) {
+  for (const OptionRow& option : kOptions) {
+    // An empty list is a list without a GPU.
+    if (!option.sets || option.sets == Variable::kVisibleDevices) continue;
+    if (value_of(option, options) == "") {
+      throw Refusal(kRefused, "--" + std::string(option.name) + " needs a value");
+    }
+  }
 }
 
 /// The policy of a word from an option or the environment; null gives the default. Throws Refusal
@@ -96,8 +106,6 @@ Policy policy_of(const Options& options, const char* word) {
 
 /// `policy` is the value of --policy.
 void check_contradictions(const Options& options, Policy policy) {
-  refuse_empty("--log", options.log);
-  refuse_empty("--report", options.report);
   const auto contradict = [](const std::string& one, const std::string& other) {
     throw Refusal(kRefused, one + " and " + other + " contradict each other; leave one out");
   };
@@ -140,14 +148,11 @@ std::optional<Policy> set_policy(const Options& options, Policy wanted, Variable
   return through && !(named && allows_cuda(policy)) ? set(Policy::kValidate) : policy;
 }
 
-/// Sets CUDAGUARD_POLICY, _VISIBLE_DEVICES, _CHILDREN, _ROOT.
+/// Sets CUDAGUARD_POLICY and CUDAGUARD_ROOT.
 void set_devices(const Options& options, Variables& variables) {
-  refuse_empty("--policy", options.policy);
   const Policy wanted = policy_of(options, options.policy ? options.policy->c_str() : nullptr);
   check_contradictions(options, wanted);
   const std::optional<Policy> policy = set_policy(options, wanted, variables);
-  if (options.gpus) variables.set(kVisible, *options.gpus);
-  if (options.children) variables.set(kChildren, name_of(Policy::kForceCpu));
   if (policy && !allows_cuda(*policy)) {
     // Removes old settings that mean nothing under the chosen policy.
     variables.unset(kVisible);
@@ -217,6 +222,18 @@ std::string absolute(const std::string& path) {
   return directory + "/" + path;
 }
 
+/// Sets the variables of the options that were given, except CUDAGUARD_POLICY.
+void set_given(const Options& options, Variables& variables) {
+  for (const OptionRow& option : kOptions) {
+    if (!option.sets || option.sets == Variable::kPolicy || !value_of(option, options)) continue;
+    std::string value = *value_of(option, options);
+    if (option.sets == Variable::kChildren) value = name_of(Policy::kForceCpu);
+    // The guard would resolve a relative path in the directory that is current at that time.
+    if (option.sets == Variable::kReport) value = absolute(value);
+    variables.set(row_of(*option.sets).name, value);
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> unknown_variables(Variables& variables) {
@@ -254,14 +271,12 @@ bool is_root(const Variables& variables) {
 }
 
 Config settle(const Options& options, Variables& variables) {
+  refuse_empty(options);
   set_devices(options, variables);
-  if (options.log) {
-    variables.set(kLog, *options.log);
-  } else if (options.observe && !is_given(variables.get(kLog))) {
+  set_given(options, variables);
+  if (options.observe && !is_given(variables.get(kLog))) {
     variables.set(kLog, "error");  // the summary lists the refused processes
   }
-  // The guard would resolve a relative path in the directory that is current at that time.
-  if (options.report) variables.set(kReport, absolute(*options.report));
   take_back_presets(variables);
 
   Environment environment = read_environment([&](const char* name) { return variables.get(name); });
