@@ -58,7 +58,7 @@ constexpr Page kPages[] = {
      "PROGRAM is not started.\n"
      "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
      "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
-    {Command::kHelp, "help", "", "print this list, or the help of a command", "", ""},
+    {Command::kHelp, "help", "[COMMAND]", "print this list, or the help of a command", "", ""},
     {Command::kVersion, "version", "", "print the version", "", ""},
 };
 
@@ -287,9 +287,8 @@ std::vector<const OptionRow*> options_of(const Page& page) {
   return rows;
 }
 
-std::string about(const OptionRow& option) {
-  const std::string help = option.help;
-  return help.ends_with(":") ? help + " " + option.words : help;
+std::string about(std::string help, const char* words) {
+  return help.ends_with(":") ? help.append(" ").append(words) : help;
 }
 
 Options parse_options(int argc, char** argv) {

@@ -235,8 +235,9 @@ struct Page {
 /// In the order of Options::Command.
 std::span<const Page> pages();
 std::vector<const OptionRow*> options_of(const Page& page);
-/// The help with the accepted words.
-std::string about(const OptionRow& option);
+/// The help, with the words after a ":" at its end.
+std::string about(std::string help, const char* words);
+inline std::string about(const OptionRow& option) { return about(option.help, option.words); }
 
 /// 1 to 3600 in decimal digits; 0 if the text is anything else.
 uint32_t seconds_of(std::string_view text);

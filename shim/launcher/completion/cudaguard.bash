@@ -10,8 +10,7 @@ _cudaguard_words() {
 # Programs on PATH, or a path.
 _cudaguard_program() {
   if [[ $cur == */* ]]; then
-    compopt -o filenames
-    _cudaguard_words -f
+    _cudaguard_files
   else
     _cudaguard_words -c
   fi
@@ -22,93 +21,100 @@ _cudaguard_arguments() {
   if declare -F _command_offset >/dev/null; then
     _command_offset "$1"
   else
-    compopt -o filenames
-    _cudaguard_words -f
+    _cudaguard_files
   fi
+}
+
+_cudaguard_files() {
+  compopt -o filenames
+  _cudaguard_words -f
+}
+
+# generated: commands, options and values
+_cudaguard_commands() { echo run verify report doctor help version --help --version; }
+_cudaguard_pages() { echo run verify report doctor; }
+
+_cudaguard_options() {
+  case $1 in
+    run) echo "--cpu --gpus --policy --if-healthy --children --log --report --fence --observe
+      --no-presets --print --strict --help" ;;
+    verify) echo "--allow --allow-incomplete --deny --report --fence --trace --json --junit --html
+      --force --help" ;;
+    report) echo "--by --json --html --force --help" ;;
+    doctor) echo "--gpu --json --force --help" ;;
+  esac
+}
+
+# Where the value of an option is: the next word, or only after a "=".
+_cudaguard_place() {
+  case $1 in
+    --gpus | --policy | --children | --log | --report | --allow | --deny | --json | --junit | \
+      --html | --by) echo next ;;
+    --if-healthy | --fence) echo equals ;;
+  esac
 }
 
 _cudaguard_value() {
   case $1 in
     --policy) _cudaguard_words -W "FORCE_CPU VALIDATE CLAMP OFF" ;;
-    --children) _cudaguard_words -W cpu ;;
+    --children) _cudaguard_words -W "cpu" ;;
     --log) _cudaguard_words -W "off error deny all" ;;
-    --deny) _cudaguard_words -W "init nvml opencl" ;;
+    --report) _cudaguard_files ;;
     --fence) _cudaguard_words -W "auto require off" ;;
-    --allow)
-      compopt -o nospace
-      _cudaguard_words -W "lib: module: line:"
-      ;;
+    --allow) compopt -o nospace; _cudaguard_words -W "lib: module: line:" ;;
+    --deny) _cudaguard_words -W "init nvml opencl" ;;
+    --json) _cudaguard_files ;;
+    --junit) _cudaguard_files ;;
+    --html) _cudaguard_files ;;
     --by) _cudaguard_words -W "exe user host job line" ;;
-    --report | --json | --junit | --html)
-      compopt -o filenames
-      _cudaguard_words -f
-      ;;
-    *) ;; # --gpus: asking which there are would enter the driver
   esac
 }
+# end
 
 _cudaguard() {
-  local cur=${COMP_WORDS[COMP_CWORD]} at=2 word options
+  local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} at=2 word options place
   COMPREPLY=()
   if ((COMP_CWORD == 1)); then
-    _cudaguard_words -W "run verify report doctor help version --help --version"
+    _cudaguard_words -W "$(_cudaguard_commands)"
     return
   fi
-  case ${COMP_WORDS[1]} in
-    run) options="--cpu --gpus --policy --if-healthy --children --log --report --fence --observe
-      --no-presets --print --strict --help" ;;
-    verify) options="--allow --allow-incomplete --deny --fence --trace --report --json --junit
-      --html --force --help" ;;
-    report) options="--by --json --html --force --help" ;;
-    doctor) options="--gpu --json --force --help" ;;
-    help)
-      ((COMP_CWORD > 2)) || _cudaguard_words -W "run verify report doctor"
-      return
-      ;;
-    *) return ;;
-  esac
+  if [[ $command == help ]]; then
+    ((COMP_CWORD > 2)) || _cudaguard_words -W "$(_cudaguard_pages)"
+    return
+  fi
+  options=$(_cudaguard_options "$command")
+  [[ -n $options ]] || return
   # COMP_WORDS has "--log=all" as three words.
   while ((at < COMP_CWORD)); do
     word=${COMP_WORDS[at]}
-    case $word in
-      --gpus | --policy | --children | --log | --report | --allow | --deny | --junit | --html | --by \
-        | --json)
-        ((++at))
-        [[ ${COMP_WORDS[at]} == = ]] && ((at < COMP_CWORD)) && ((++at))
-        if ((at >= COMP_CWORD)); then
-          [[ $cur == = ]] && cur=
-          _cudaguard_value "$word"
-          return
-        fi
-        ((++at))
-        ;;
-      --fence) # its word comes behind a "=" or not at all
-        ((++at))
-        [[ ${COMP_WORDS[at]} == = ]] || continue
-        ((++at))
-        if ((at >= COMP_CWORD)); then
-          [[ $cur == = ]] && cur=
-          _cudaguard_value "$word"
-          return
-        fi
-        ((++at))
-        ;;
-      --)
-        ((++at))
-        options=
-        break
-        ;;
-      -*) ((++at)) ;;
-      *) break ;;
-    esac
+    ((++at))
+    if [[ $word == -- ]]; then
+      options=
+      break
+    elif [[ $word != -* ]]; then
+      ((--at))
+      break
+    fi
+    place=$(_cudaguard_place "$word")
+    if [[ -n $place && ${COMP_WORDS[at]} == = ]]; then
+      ((at < COMP_CWORD)) && ((++at))
+    elif [[ $place != next ]]; then
+      continue
+    fi
+    if ((at >= COMP_CWORD)); then
+      [[ $cur == = ]] && cur=
+      # Nothing for --gpus: asking which there are would enter the driver.
+      _cudaguard_value "$word"
+      return
+    fi
+    ((++at))
   done
   if ((at < COMP_CWORD)); then
-    [[ ${COMP_WORDS[1]} == doctor ]] || _cudaguard_arguments "$at"
+    [[ $command == doctor ]] || _cudaguard_arguments "$at"
   elif [[ $cur == -* && -n $options ]]; then
     _cudaguard_words -W "$options"
-  elif [[ ${COMP_WORDS[1]} == report ]]; then
-    compopt -o filenames
-    _cudaguard_words -f
+  elif [[ $command == report ]]; then
+    _cudaguard_files
   else
     _cudaguard_program
   fi

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Prints the rows of the commands and options as JSON, for scripts/generate-options.
+#include <cstdio>
+
+#include "shim/launcher/options.h"
+#include "shim/launcher/print/json.h"
+
+int main() {
+  using namespace cudaguard::launcher;
+  Json json(2);
+  json.begin_object().objects("commands", pages(), [&](const Page& page) {
+    json.field("name", page.name).field("words", page.words).field("about", page.about);
+    json.objects("options", options_of(page), [&](const OptionRow* option) {
+      json.field("name", option->name)
+          .field("value", option->value)
+          .field("help", about(*option))
+          .field("words", option->words)
+          .field("default", option->by_default);
+    });
+  });
+  puts(json.end_object().text().c_str());
+  return 0;
+}
