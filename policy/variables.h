@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables, one row each. The guard, the launcher and doctor read this table; the tests
-// compare the manual and the completion with it.
+// The variables: one row each for the guard, the launcher and doctor, and one text each for
+// docs/variables.md and the manual, which scripts/generate-options writes.
 #pragma once
 
 #include <cstddef>
@@ -82,6 +82,36 @@ static_assert(row_of(Variable::kRoot).place == &Environment::root);
 static_assert(row_of(Variable::kLog).place == &Environment::log);
 static_assert(row_of(Variable::kReport).place == &Environment::report);
 static_assert(row_of(Variable::kPresets).place == &Environment::presets);
+
+/// A variable's line in docs/variables.md and in the manual. These texts are not in the guard's
+/// file.
+struct VariableText {
+  const char* name;
+  const char* help;        ///< if it ends in ":", the words follow
+  const char* words;       ///< that are accepted
+  const char* by_default;  ///< the value that an unset variable has
+  const char* instead;     ///< of a value that is not accepted
+};
+
+/// The variables that users see. `help` says what the variable sets.
+constexpr VariableText described(Variable variable, const char* help, const char* by_default) {
+  const VariableRow& row = row_of(variable);
+  const bool named = *row.accepted != '\0';
+  return {row.name, help, row.accepted, by_default, named ? row.instead : ""};
+}
+inline constexpr VariableText kVariableTexts[] = {
+    described(Variable::kPolicy, "the CUDA policy:", "FORCE_CPU"),
+    described(Variable::kVisibleDevices,
+              "the GPUs that a program can see, such as 2,5 or GPU-8932f937", "all"),
+    described(Variable::kChildren, "the policy of all processes but the root:", "as for the root"),
+    described(Variable::kRoot, "the root, which CUDAGUARD_CHILDREN does not restrict:", "none"),
+    described(Variable::kLog, "which messages are printed on stderr:", "deny"),
+    described(Variable::kReport, "the file to which records are appended:", "none"),
+    {kHello, "whether each process reports its start; verify sets this to 1", "", "none", ""},
+    described(Variable::kPresets, "the names of the presets; cudaguard run sets this", "none"),
+    {kDoctorTimeout.name, "how long doctor waits for the driver:", kDoctorTimeout.accepted, "10",
+     ""},
+};
 
 /// `get` returns a variable's value by its name, null if it is unset.
 template <typename Get>

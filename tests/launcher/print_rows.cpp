@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the rows of the commands and options as JSON, for scripts/generate-options.
+// Prints the rows of the commands, options and variables as JSON, for scripts/generate-options.
 #include <cstdio>
 
+#include "policy/variables.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/print/json.h"
 
 int main() {
+  using namespace cudaguard;
   using namespace cudaguard::launcher;
   Json json(2);
   json.begin_object().objects("commands", pages(), [&](const Page& page) {
@@ -17,6 +19,12 @@ int main() {
           .field("words", option->words)
           .field("default", option->by_default);
     });
+  });
+  json.objects("variables", kVariableTexts, [&](const VariableText& text) {
+    json.field("name", text.name)
+        .field("help", about(text.help, text.words))
+        .field("instead", text.instead)
+        .field("default", text.by_default);
   });
   puts(json.end_object().text().c_str());
   return 0;
