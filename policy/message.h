@@ -108,11 +108,11 @@ Text& put_report_error(Text& out, int error);
 /// Writes "cudaguard[7]: ".
 Text& begin_line(Text& out, uint32_t pid);
 
-/// Facts for "no CUDA here (FORCE_CPU; asked by ppo.py:159 through libc10_cuda.so); to allow CUDA:
-/// CUDAGUARD_POLICY=OFF". If Python's frames are not known: "asked by libfoo.so in python3 ppo.py".
-/// NVML has "no GPU to see", OpenCL "no OpenCL from NVIDIA here". Under CUDAGUARD_LOG=all the
-/// message names the call. The advice works in the place where the message is read. A privileged
-/// process gets no advice. There is none either if another message has given the cause.
+/// Facts for the message that CUDA, NVML or OpenCL was refused. It names the cause and the caller,
+/// "ppo.py:159 through libc10_cuda.so", or "libfoo.so in python3 ppo.py" if Python's frames are not
+/// known. Under CUDAGUARD_LOG=all the message names the call. The advice works in the place where
+/// the message is read. A privileged process gets no advice. There is none either if another
+/// message has given the cause.
 struct DeniedFacts {
   uint32_t pid = 0;
   const Config& config;

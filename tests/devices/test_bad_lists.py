@@ -2,10 +2,11 @@
 """A mistake in a list makes one clear message, and never more GPUs than were allowed."""
 
 import os
+import re
 import shutil
 import tempfile
 
-from support import box, harness
+from support import box, harness, messages
 from support.box import uuid
 
 STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see", "nv.get=0", "nv.uuid=" + uuid(0)]
@@ -75,14 +76,18 @@ class BadLists(box.Case):
                 with self.subTest(allow=allow, policy=policy):
                     result = box.run(STEPS, allow=allow, policy=policy)
                     self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-                    self.assertNotIn("not accepted", result.err, result)
+                    self.assertEqual(messages.find(result.err, "list_refused", "bad_value"), [], result)
+                    causes = {found["cause"] for found in
+                              messages.find(result.err, *messages.DENIED)}
+                    self.assertEqual(causes, {messages.text(
+                        "no_gpu_allowed", list="CUDAGUARD_VISIBLE_DEVICES")}, result)
                     self.assertNotIn("cuInit", result.fake_calls, result)
 
     def test_list_under_force_cpu_is_reported_as_without_effect(self):
         for allow in ("0,1", "0,0", "nonsense"):
             result = box.run(STEPS, allow=allow, policy="FORCE_CPU")
             self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-            self.assertIn("CUDAGUARD_VISIBLE_DEVICES", result.err, result)
+            self.assertTrue(messages.find(result.err, "list_no_effect", value=allow), result)
             self.assertEqual(result.fake_calls, [], result)
 
     def test_off_ignores_the_list(self):
@@ -93,7 +98,7 @@ class BadLists(box.Case):
     def test_list_with_an_unknown_policy_means_force_cpu(self):
         result = box.run(STEPS, allow="0,1", policy="VALIDTE")
         self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-        self.assertIn("CUDAGUARD_POLICY=", result.err, result)
+        self.assertTrue(messages.find(result.err, "bad_policy", value="VALIDTE"), result)
 
     def test_too_long_lists_mean_force_cpu_and_short_messages(self):
         """The lists have more than 64 entries, 10,000 entries or one entry without an end."""
@@ -132,7 +137,10 @@ class BadLists(box.Case):
                         for step in steps:
                             self.assertIn(box.seen(result.answers[step]),
                                           ("!-999",) if kind == "nvml" else ("!100",), result)
-                        self.assertIn("libcudaguard-%s.so is missing" % kind, result.err, result)
+                        message = "file_broken" if kind == "nvml" else "proxy_broken"
+                        self.assertTrue(messages.find(
+                            result.err, message, why=messages.text("missing"),
+                            file=re.compile(".*/libcudaguard-%s.so" % kind)), result)
                         self.assertNotIn("cuInit", result.fake_calls, result)
 
     def test_rewrite_of_any_length_shows_listed_gpus_or_none(self):

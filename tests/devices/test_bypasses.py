@@ -92,7 +92,7 @@ class Proxies(box.Case):
                     self.sees(box.run(steps, name, guard=False), cu=FASTEST, nv=ALL)
                     result = copy.run(steps, name, allow="2,5")
                     self.sees(result, cu=[2, 5], nv=nvml)
-                    self.one_line(result, copy.proxy(NVML), "NVML")
+                    self.message(result, "file_broken", file=copy.proxy(NVML), library="NVML")
 
     def test_second_copy_of_the_guard_changes_nothing(self):
         """LD_PRELOAD names a second copy, from another directory, after the first."""
@@ -171,7 +171,7 @@ class Paths(box.Case):
                     self.assertNotIn("cuInit:initialised", result.fake_calls, result)
                     # A deep-bound plug-in calls the driver's own cuInit, which finds an empty list.
                     if steps == ["cu.see"]:
-                        self.refused(result, "UUID")
+                        self.refused(result, name="list_no_uuid")
         for allow, gpus in (("3,0", [3, 0]), ("2,5", [2, 5])):
             result = box.run(["cu.see"], allow=allow, **lost)
             self.sees(result, cu=gpus)

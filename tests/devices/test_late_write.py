@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program changes CUDA_VISIBLE_DEVICES after it has counted the GPUs."""
 
-from support import box
+from support import box, messages
 
+LIST = "CUDAGUARD_VISIBLE_DEVICES="
+START_WITH_1 = messages.text("start_with_one", setting=LIST + "1")
+LATE_WRITES = ("late_write", "late_write_unread", "late_write_empty")
 WRITE = "setenv=CUDA_VISIBLE_DEVICES=1"
 
 
@@ -27,9 +30,8 @@ class LateWrite(box.Case):
                     unguarded = box.run(steps, name, guard=False)
                     # The guard cannot undo the write, so the answers are the same as without it.
                     self.assertEqual(result.out, unguarded.out, result)
-                    self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "8 GPUs", first,
-                                  "CUDA sees 1",
-                                  "with CUDAGUARD_VISIBLE_DEVICES=1 and use device 0")
+                    self.message(result, "late_write", was="unset", now='"1"', reported="8 GPUs",
+                                 call=first, sees=1, advice=START_WITH_1)
 
     def test_write_after_cuda_is_reported_as_without_effect(self):
         """The driver does not read the variable again."""
@@ -39,20 +41,22 @@ class LateWrite(box.Case):
                 result = box.run(steps, policy="VALIDATE")
                 unguarded = box.run(steps, guard=False)
                 self.assertEqual(result.out, unguarded.out, result)
-                self.one_line(result, "CUDA_VISIBLE_DEVICES", "unset", '"1"', "no effect",
-                              "CUDAGUARD_VISIBLE_DEVICES=1")
+                self.message(result, "late_write_unread", was="unset", now='"1"',
+                             advice=START_WITH_1)
 
     def test_message_has_both_values_and_the_remedy(self):
-        cases = [("0,1,2", "setenv=CUDA_VISIBLE_DEVICES=2", '"0,1,2"', '"2"'),
-                 ("0,1", "unsetenv=CUDA_VISIBLE_DEVICES", '"0,1"', "unset"),
-                 (None, "setenv=CUDA_VISIBLE_DEVICES=", "unset", '""'),
-                 (None, "setenv=CUDA_VISIBLE_DEVICES=-1", "unset", '"-1"')]
-        for own, write, before, after in cases:
+        cases = [("0,1,2", "setenv=CUDA_VISIBLE_DEVICES=2", '"0,1,2"', '"2"',
+                  messages.text("start_with_one", setting=LIST + "2")),
+                 ("0,1", "unsetenv=CUDA_VISIBLE_DEVICES", '"0,1"', "unset",
+                  messages.text("start_without")),
+                 (None, "setenv=CUDA_VISIBLE_DEVICES=", "unset", '""',
+                  messages.text("start_with_list", setting=LIST)),
+                 (None, "setenv=CUDA_VISIBLE_DEVICES=-1", "unset", '"-1"',
+                  messages.text("start_with_list", setting=LIST + "-1"))]
+        for own, write, before, after, advice in cases:
             with self.subTest(own=own, write=write):
                 result = box.run(["nv.see", write, "cu.see"], policy="VALIDATE", own=own)
-                remedy = ("without CUDA_VISIBLE_DEVICES" if after == "unset" else
-                          "with CUDAGUARD_VISIBLE_DEVICES=%s" % after.strip('"'))
-                self.one_line(result, "from " + before, "to " + after, remedy)
+                self.message(result, "late_write", was=before, now=after, advice=advice)
 
     def test_no_effective_change_prints_no_message(self):
         for steps in (["nv.see", "cu.see", "nv.see", "rt12.set=1"],
@@ -68,7 +72,7 @@ class LateWrite(box.Case):
         result = box.run(["nv.see", WRITE, "cu.see", "setenv=CUDA_VISIBLE_DEVICES=2", "rt12.see",
                           "rt13.set=0", "setenv=CUDA_VISIBLE_DEVICES=3", "nv.see"],
                          policy="VALIDATE")
-        self.one_line(result)
+        self.message(result, "late_write")
 
     def test_list_makes_nvml_the_runtime_and_the_driver_agree(self):
         """They agree whatever the program writes for the device that it was given."""
@@ -78,7 +82,9 @@ class LateWrite(box.Case):
             with self.subTest(steps=steps):
                 result = box.run(steps, allow="1")
                 self.sees(result, nv=[1], cu=[1], rt12=[1])
-                self.assertNotIn("Start the program with", result.err, result)
+                for found in messages.find(result.err, *LATE_WRITES):
+                    # There is no other list to advise.
+                    self.assertTrue(messages.read("inside_list", found["advice"]), found)
         result = box.run(["nv.see", "cu.see", "rt12.see"], allow="1")
         self.silent(result)
 
@@ -91,9 +97,10 @@ class LateWrite(box.Case):
             with self.subTest(steps=steps):
                 result = box.run(steps, allow="1")
                 self.sees(result, **{steps[-1].partition(".")[0]: "!100"})
-                self.one_line(result, "CUDA_VISIBLE_DEVICES", "Inside CUDAGUARD_VISIBLE_DEVICES=1, "
-                              "devices are numbered from 0: GPU 1 is device 0")
-                self.assertNotIn("alone", result.err, result)
+                self.assertEqual(len(box.lines(result)), 1, result)
+                found, = messages.find(result.err, *LATE_WRITES)
+                self.assertEqual(found["advice"], messages.text(
+                    "inside_list", list=LIST + "1", gpu=1, device=0))
                 steps[-2] = "setenv=CUDA_VISIBLE_DEVICES=0"
                 self.assertIn(":1:" + box.uuid(1)[4:], box.run(steps, allow="1").out, result)
         for write in ("", "-1"):
@@ -104,8 +111,8 @@ class LateWrite(box.Case):
         The message says so."""
         result = box.run(["nv.see", WRITE, "cu.see"], allow="5,2")
         self.sees(result, nv=[5, 2], cu=[2])
-        self.one_line(result, "CUDA_VISIBLE_DEVICES changed", '"1"', "2 GPUs", "CUDA sees 1",
-                      "CUDAGUARD_VISIBLE_DEVICES")
+        self.message(result, "late_write", now='"1"', reported="2 GPUs", sees=1,
+                     advice=messages.text("inside_list", list=LIST + "5,2"))
 
     def test_child_that_writes_before_its_first_call_is_not_reported(self):
         """A child that writes later gets a message."""

@@ -15,8 +15,8 @@ ALL = {"CUDAGUARD_LOG": "all"}
 VARIABLE = "CUDAGUARD_VISIBLE_DEVICES"
 CELL = """exec(compile("import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)",
              "/tmp/ipykernel_7/1.py", "exec"), {})"""
-# tests/guest/test_unreachable.py has these, because they need root.
-ELSEWHERE = {"file_unreachable", "file_unreadable"}
+# tests/guest/test_unreachable.py has the first three, which need root; test_other_build.py the last.
+ELSEWHERE = {"file_unreachable", "proxy_unreachable", "unreadable", "other_build"}
 
 
 def late(value):
@@ -54,6 +54,9 @@ class Golden(box.Case):
         self.prints(box.run(["cu.init"], **ALL), "no_cuda", call="cuInit", **by)
         self.prints(box.run(["nv.init"]), "no_nvml", **by)
         self.prints(box.run(["lib.open=libnvidia-opencl.so.1"]), "no_opencl", **by)
+        for allow, cause in (("", "no_gpu_allowed"), ("x", "list_not_accepted")):
+            self.prints(box.run(["cu.init"], allow=allow), "no_cuda", asked_by="open",
+                        cause=self.part(cause, list=VARIABLE))
         self.prints(run("--fence", ["cu.init"]), "no_cuda",
                     **dict(by, remedy=self.part("remedy_fence")))
         result = run("--policy=VALIDATE", "--children=cpu", ["pid", "spawn=s", "cu.init", "end"])
@@ -98,7 +101,8 @@ class Golden(box.Case):
                            ("driver_fails", {"CG_SICK": "999"})):
             values = {"error": "999"} if part == "driver_fails" else {}
             self.prints(box.run(["cu.open", "cu.init"], allow="1", **more), "list_in_vain",
-                        list=VARIABLE + '="1"', reason=self.part(part, **values))
+                        list=VARIABLE + '="1"', reason=self.part(part, **values),
+                        remedy="cudaguard doctor")
         self.prints(box.run(["cu.init"], allow="1", policy="FORCE_CPU"), "list_no_effect", value="1")
         self.prints(box.run(["lib.open=libnvidia-opencl.so.1"], allow="1"), "opencl_refused",
                     list=VARIABLE, asked_by="open", left_out=VARIABLE)
@@ -140,7 +144,7 @@ class Golden(box.Case):
                     seconds=seconds)
 
     def settings(self):
-        self.prints(box.run(["cu.init"], policy="x"), "bad_policy", value="x")
+        self.prints(box.run(["cu.init"], policy="x"), "bad_policy", ["bad_value"], value="x")
         self.prints(box.run(["cu.init"], CUDAGUARD_LOG="x"), "bad_log", value="x")
         long = "/" + "x" * 5000
         self.prints(box.run(["cu.init"], CUDAGUARD_REPORT=long), "bad_report", value=long[:80] + "...")

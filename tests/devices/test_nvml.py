@@ -118,7 +118,8 @@ class Nvml(box.Case):
                         self.assertEqual([(r["api"], r["event"], r["result"]) for r in records],
                                          [(calls[0], "nvml", failed)], records)
                         self.assertRegex(records[0]["caller"], r"/programs/%s\+0x" % name)
-                        self.one_line(result, "; %s asked by %s)" % (calls[0], name))
+                        self.message(result, "nvml_failed" if failed else "nvml_used",
+                                     call=calls[0], asked_by=name)
 
     def test_caller_of_the_real_nvml_is_the_program(self):
         self.need_real_driver()

@@ -9,7 +9,7 @@ import struct
 import subprocess
 import tempfile
 
-from support import box, harness
+from support import box, harness, messages
 
 STEPS = {"driver": ["cu.see", "rt12.see"], "nvml": ["nv.see"]}
 
@@ -53,8 +53,10 @@ class OtherBuild(box.Case):
                     refused = {"driver": ("!100", "!9"), "nvml": ("!-999",)}[first]
                     for step in steps:
                         self.assertIn(box.seen(result.answers[step]), refused, result)
-                    self.assertIn("libcudaguard-%s.so is of another build; " % first, result.err,
-                                  result)
+                    self.assertTrue(messages.find(
+                        result.err, "proxy_broken" if first == "driver" else "file_broken",
+                        file=re.compile(".*/libcudaguard-%s.so" % first),
+                        why=messages.text("other_build")), result)
                     self.assertNotIn("cuInit", result.fake_calls, result)
                     # Control: the same copy works with its own number.
                     result = self.run_with(own, kind, allow)

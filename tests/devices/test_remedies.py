@@ -2,15 +2,13 @@
 """Each test takes the remedy out of a message and follows it, and the remedy works."""
 
 import os
-import re
 import shlex
 
-from support import box, harness
+from support import box, harness, messages
 from support.box import uuid
 
 LAUNCHER = os.path.join(harness.BUILD, "bin", "cudaguard")
-START = re.compile(r"Start the program with ((?:CUDAGUARD_VISIBLE_DEVICES=|cudaguard run ).*?)"
-                   r"(?: and use device 0|; its devices|$)")
+LATE_WRITES = ("late_write", "late_write_unread")
 
 
 class Case(box.Case):
@@ -20,9 +18,11 @@ class Case(box.Case):
         return harness.run([LAUNCHER, "run", *words, "--", box.program(name), *steps], world="none",
                            guard=False, trace=False, env=box.environment(**more))
 
-    def one(self, result):
+    def advice(self, result):
+        """Returns the advice of the only message, which is about a late write."""
         self.assertEqual(len(box.lines(result)), 1, result)
-        return box.lines(result)[0]
+        found, = messages.find(result.err, *LATE_WRITES)
+        return found["advice"]
 
 
 class LateWrite(Case):
@@ -31,17 +31,22 @@ class LateWrite(Case):
     def steps(self, written, first="nv.see"):
         return [first, "setenv=CUDA_VISIBLE_DEVICES=" + written, "cu.see", "rt12.count"]
 
-    def follow(self, line, machine):
+    def setting(self, advice):
+        """Returns the setting that the message advises."""
+        for name in ("start_with_one", "start_with_list", "start_with"):
+            if found := messages.read(name, advice):
+                return found["setting"]
+        return self.fail(advice)
+
+    def follow(self, setting, machine):
         """Starts the program as the message advises. It uses device 0 and does not write the
         variable."""
-        found = START.search(line)
-        self.assertIsNotNone(found, line)
-        words = shlex.split(found[1])
+        words = shlex.split(setting)
         steps = ["nv.see", "cu.see", "rt12.see"]
         if words[0] == "cudaguard":
             return self.launch(words[2:], steps, box=machine)
         name, _, value = words[0].partition("=")
-        self.assertEqual((name, len(words)), ("CUDAGUARD_VISIBLE_DEVICES", 1), line)
+        self.assertEqual((name, len(words)), ("CUDAGUARD_VISIBLE_DEVICES", 1), setting)
         return box.run(steps, box=machine, allow=value)
 
     def test_advised_list_works(self):
@@ -62,9 +67,10 @@ class LateWrite(Case):
                             # The program knows of one GPU, and the machine has one.
                             self.silent(result)
                             continue
-                        line = self.one(result)
-                        self.assertEqual("cudaguard run --gpus" in line, place == "run", line)
-                        fixed = self.follow(line, machine)
+                        setting = self.setting(self.advice(result))
+                        self.assertEqual(setting.startswith("cudaguard run --gpus "), place == "run",
+                                         setting)
+                        fixed = self.follow(setting, machine)
                         self.silent(fixed)
                         gpus = box.seen(fixed.answers["nv.see"])
                         self.assertEqual(len(gpus), written.count(",") + 1, fixed)
@@ -77,37 +83,38 @@ class LateWrite(Case):
                     steps = self.steps(written)
                     result = (box.run(steps, policy="VALIDATE") if place == "variable" else
                               self.launch(["--policy", "VALIDATE"], steps))
-                    fixed = self.follow(self.one(result), "lazy")
+                    fixed = self.follow(self.setting(self.advice(result)), "lazy")
                     self.sees(fixed, nv="!9", cu="!100", rt12="!100")
-                    self.assertNotIn("Start the program", fixed.err, fixed)
+                    self.assertEqual(messages.find(fixed.err, *LATE_WRITES), [], fixed)
 
     def test_missing_gpu_is_explained_without_advice(self):
         """The same value would be refused as a list, and the message says why."""
-        for machine, written, words in (
-                ("driver", "2", 'entry 1 "2" does not exist (this machine has 1 GPU)'),
-                ("driver", "1", 'entry 1 "1" does not exist (this machine has 1 GPU)'),
-                ("lazy", "8", 'entry 1 "8" does not exist (this machine has 8 GPUs)'),
-                ("lazy", "2,99", 'entry 2 "99" does not exist (this machine has 8 GPUs)'),
-                ("lazy", "2,2", 'entry 2 "2" repeats a GPU'),
-                ("lazy", "nonsense", 'entry 1 "nonsense" is not accepted')):
+        for machine, written, name, values in (
+                ("driver", "2", "entry_unknown", (1, "2", "1 GPU")),
+                ("driver", "1", "entry_unknown", (1, "1", "1 GPU")),
+                ("lazy", "8", "entry_unknown", (1, "8", "8 GPUs")),
+                ("lazy", "2,99", "entry_unknown", (2, "99", "8 GPUs")),
+                ("lazy", "2,2", "entry_repeated", (2, "2")),
+                ("lazy", "nonsense", "entry_bad", (1, "nonsense"))):
+            mistake = messages.text(name, **dict(zip(("position", "entry", "gpus"), values)))
             for place in ("variable", "run"):
                 with self.subTest(machine=machine, written=written, place=place):
                     steps = self.steps(written)
                     result = (box.run(steps, policy="VALIDATE", box=machine) if place == "variable"
                               else self.launch(["--policy", "VALIDATE"], steps, box=machine))
-                    self.one_line(result, ". In the new value, " + words)
-                    self.assertNotIn("Start the program", result.err, result)
+                    self.assertEqual(self.advice(result),
+                                     messages.text("new_value_wrong", mistake=mistake), result)
                     # Control: that list is refused.
                     refused = box.run(["cu.see"], box=machine, allow=written)
                     self.sees(refused, cu="!100")
-                    self.assertIn(words, refused.err, refused)
+                    self.assertTrue(messages.find(refused.err, "list_wrong", mistake=mistake), refused)
 
     def test_value_with_unknown_gpus_works_from_the_start(self):
         """CUDA had counted the GPUs of an older value, or the new value is a UUID that was not read
         yet. The value works if it is set from the start."""
         for own, written in (("0,1", "5"), (None, uuid(3))):
             result = box.run(self.steps(written, "cu.see"), policy="VALIDATE", own=own)
-            self.assertIn("Set it before the program starts", self.one(result))
+            self.assertEqual(self.advice(result), messages.text("start_later"))
             fixed = box.run(["cu.see", "rt12.see"], policy="VALIDATE", own=written)
             self.silent(fixed)
             self.assertEqual(len(box.seen(fixed.answers["cu.see"])), 1, fixed)
@@ -115,17 +122,16 @@ class LateWrite(Case):
     def test_advice_to_unset_the_variable_works(self):
         result = box.run(["nv.see", "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"], policy="VALIDATE",
                          own="0,1")
-        self.assertIn("Start the program without CUDA_VISIBLE_DEVICES", self.one(result))
+        self.assertEqual(self.advice(result), messages.text("start_without"))
         fixed = box.run(["nv.see", "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"], policy="VALIDATE")
         self.silent(fixed)
 
     def test_device_named_inside_the_option_works(self):
         steps = ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=5", "cu.see"]
-        line = self.one(self.launch(["--gpus", "2,5"], steps))
-        found = re.search(r"Inside --gpus 2,5, devices are numbered from 0: "
-                          r"GPU 5 is device (\d)$", line)
-        self.assertIsNotNone(found, line)
-        steps[1] = "setenv=CUDA_VISIBLE_DEVICES=" + found[1]
+        advice = self.advice(self.launch(["--gpus", "2,5"], steps))
+        inside = messages.read("inside_list", advice)
+        self.assertEqual((inside["list"], inside["gpu"]), ("--gpus 2,5", "5"), advice)
+        steps[1] = "setenv=CUDA_VISIBLE_DEVICES=" + inside["device"]
         self.sees(self.launch(["--gpus", "2,5"], steps), cu=[5])
 
 
@@ -146,14 +152,13 @@ class NoGpu(Case):
                 with self.subTest(named=named, **more):
                     self.assertEqual(result.answers["cu.init"], "100", result)
                     self.assertEqual(result.answers["cu.count"][:1], "3", result)
-                    self.assertTrue(self.one(result).endswith(
-                        named + ": this machine shows no GPU; to find the cause: cudaguard doctor"))
+                    self.message(result, "list_in_vain", list=named, reason=messages.text("no_gpu"))
 
     def test_nvml_shows_no_gpu_as_well(self):
         for named, result in self.each(["nv.see", "nv.get=0", "cu.init"], CG_EMPTY="1"):
             self.sees(result, nv=[])
             self.assertEqual(result.answers["nv.get"], "2:null", result)
-            self.assertIn(named + ": this machine shows no GPU", self.one(result))
+            self.message(result, "list_in_vain", list=named, reason=messages.text("no_gpu"))
 
     def test_broken_driver_is_reported_and_doctor_finds_it(self):
         for more in ({"CG_SICK": "999"}, {"CG_SICK": "999", "CG_EMPTY": "1"}, {"CG_SICK": "802"}):
@@ -161,11 +166,9 @@ class NoGpu(Case):
             for named, result in self.each(["cu.init", "cu.init", "rt12.count"], **more):
                 with self.subTest(named=named, **more):
                     self.assertEqual(result.answers["cu.init"], code, result)
-                    line = self.one(result)
-                    remedy = re.search(r"; to find the cause: (cudaguard doctor)$", line)
-                    self.assertIn(named + ": the driver fails with error %s;" % code, line)
-                    self.assertIsNotNone(remedy, line)
-                    doctor = harness.run([LAUNCHER, *remedy[1].split()[1:]], world="none",
+                    found = self.message(result, "list_in_vain", list=named,
+                                         reason=messages.text("driver_fails", error=code))
+                    doctor = harness.run([LAUNCHER, *found["remedy"].split()[1:]], world="none",
                                          guard=False, trace=False, env=box.environment(**more))
                     self.assertRegex(doctor.out, r"\b%s\b" % code)
 
@@ -179,46 +182,43 @@ class Names(Case):
     """A message names what the user has written: the option or the variable."""
 
     def test_message_names_the_option(self):
-        wrong = 'entry 1 "9" does not exist (this machine has 8 GPUs); FORCE_CPU applies'
-        shows = ": the driver does not show the GPUs that were chosen"
-        for words, more in (('--gpus "9": ' + wrong, {"list": "9"}),
-                            ("--gpus" + shows, {"list": "2", "box": "liar"}),
-                            ('--gpus "0": NVIDIA\'s driver is not installed;',
-                             {"list": "0", "box": "only_nvml"})):
-            with self.subTest(words=words):
-                more = dict(more)
-                result = self.launch(["--gpus", more.pop("list")], ["cu.open", "cu.init"], **more)
-                self.assertIn(words, box.lines(result)[0], result)
+        for name, named, gpus, more in (("list_wrong", '--gpus "9"', "9", {}),
+                                        ("list_not_shown", "--gpus", "2", {"box": "liar"}),
+                                        ("list_in_vain", '--gpus "0"', "0", {"box": "only_nvml"})):
+            with self.subTest(name=name):
+                result = self.launch(["--gpus", gpus], ["cu.open", "cu.init"], **more)
+                self.assertTrue(messages.find(box.lines(result)[0], name, list=named), result)
                 self.assertNotIn("CUDAGUARD_", result.err, result)
 
     def test_list_without_a_gpu_is_named(self):
         for allow in ("", "-1"):
             result = self.launch(["--gpus", allow], ["cu.see"])
             self.sees(result, cu="!100")
-            self.assertIn("no CUDA here (--gpus allows no GPU; ", self.one(result))
+            self.message(result, "no_cuda", cause=messages.text("no_gpu_allowed", list="--gpus"))
             result = box.run(["cu.see"], allow=allow)
-            self.assertIn("no CUDA here (CUDAGUARD_VISIBLE_DEVICES allows no GPU; ", self.one(result))
+            self.message(result, "no_cuda", cause=messages.text("no_gpu_allowed",
+                                                                list="CUDAGUARD_VISIBLE_DEVICES"))
 
     def test_list_that_replaces_the_option_is_named(self):
         """The run starts another program with its own value of the variable."""
         result = self.launch(["--gpus", "0,1"], ["cu.see", "setenv=CUDAGUARD_VISIBLE_DEVICES=9",
                                                  "spawn=s", "cu.init", "end"])
         self.sees(result, cu=[0, 1])
-        self.assertIn('CUDAGUARD_VISIBLE_DEVICES="9": entry 1 "9"', result.err, result)
+        self.assertTrue(messages.find(result.err, "list_wrong",
+                                      list='CUDAGUARD_VISIBLE_DEVICES="9"'), result)
 
     def test_option_of_an_inner_run_is_named(self):
         inner = [LAUNCHER, "run", "--gpus", "9", "--", box.program("open"), "cu.init"]
         result = harness.run([LAUNCHER, "run", "--gpus", "0,1", "--"] + inner, world="none",
                              guard=False, trace=False, env=box.environment())
-        self.assertIn('--gpus "9": entry 1 "9" does not exist', result.err, result)
+        self.assertTrue(messages.find(result.err, "list_wrong", list='--gpus "9"'), result)
 
 
 class OtherRemedies(Case):
 
     def test_fork_message_advises_spawn_or_a_later_init(self):
         steps = ["cu.init", "fork=c", "cu.init", "end"]
-        line = self.one(box.run(steps, policy="VALIDATE"))
-        self.assertIn("Start this process by spawn, or initialise CUDA after the fork", line)
+        self.message(box.run(steps, policy="VALIDATE"), "fork")
         for fixed in (["cu.init", "spawn=c", "cu.init", "end"],
                       ["fork=c", "cu.init", "end", "cu.init"]):
             result = box.run(fixed, policy="VALIDATE")
@@ -230,18 +230,16 @@ class OtherRemedies(Case):
         steps = ["cu.init", "spawn=c", "cu.init", "end"]
         result = box.run(steps, **more)
         self.assertEqual(result.answers["cu.init"], "100", result)
-        remedy = re.search(r"CUDAGUARD_CHILDREN needs CUDAGUARD_ROOT: (sh -c '.*');", result.err)
-        self.assertIsNotNone(remedy, result)
-        words = shlex.split(remedy[1])
+        remedy = messages.find(result.err, "root_missing")[0]["remedy"]
+        words = shlex.split(remedy)
         program = shlex.join([box.program("open"), *steps])
         words[2] = words[2].replace("APP", program)
         fixed = harness.run(words, world="none", trace=False, env=box.environment(**more))
         self.assertEqual((fixed.answers["cu.init"], fixed.answers["c.cu.init"]), ("0", "100"), fixed)
-        self.assertNotIn("needs", fixed.err, fixed)
+        self.assertEqual(messages.find(fixed.err, "root_missing"), [], fixed)
 
     def test_suggested_device_works(self):
-        line = self.one(box.run(["rt12.set=5"], allow="2,5"))
-        meant = re.search(r"did you mean (\d+)\?$", line)
-        fixed = box.run(["rt12.set=" + meant[1]], allow="2,5")
+        found = self.message(box.run(["rt12.set=5"], allow="2,5"), "bad_index")
+        fixed = box.run(["rt12.set=" + found["meant"]], allow="2,5")
         self.silent(fixed)
         self.assertEqual(fixed.answers["rt12.set"], "0", fixed)

@@ -5,13 +5,14 @@ fails an internal assertion when the driver then shows fewer GPUs. With the list
 
 import pytest
 
-from support import box, harness
+from support import box, harness, messages
 from frameworks import test_torch
 
 pytestmark = pytest.mark.torch
 
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+LATE_WRITES = ("late_write", "late_write_unread", "late_write_empty")
 
 
 class TorchDevices(test_torch.TorchCase):
@@ -54,9 +55,9 @@ class TorchDevices(test_torch.TorchCase):
         answers, lines = self.ask(write="1", policy="VALIDATE")
         self.assertEqual(answers, unguarded)
         self.assertEqual(len(lines), 1, lines)
-        for words in (VARIABLE, '"1"', "8 GPUs", "nvmlDeviceGetCount_v2", "CUDA sees 1",
-                      "Start the program with CUDAGUARD_VISIBLE_DEVICES=1"):
-            self.assertIn(words, lines[0])
+        self.assertTrue(messages.find(
+            lines[0], "late_write", now='"1"', reported="8 GPUs", call="nvmlDeviceGetCount_v2", sees=1,
+            advice=messages.text("start_with_one", setting="CUDAGUARD_VISIBLE_DEVICES=1")), lines)
 
     def test_list_makes_pytorch_and_the_driver_agree(self):
         """The list names the GPU that was meant, so the program may write any value."""
@@ -64,7 +65,8 @@ class TorchDevices(test_torch.TorchCase):
             with self.subTest(write=write):
                 answers, lines = self.ask(write=write, allow="1")
                 self.agree(answers, [1])
-                self.assertFalse([line for line in lines if "Start the program with" in line], lines)
+                for found in messages.find("\n".join(lines), *LATE_WRITES):
+                    self.assertTrue(messages.read("inside_list", found["advice"]), found)
 
     @pytest.mark.full
     def test_own_variable_counts_inside_the_list(self):
@@ -88,7 +90,7 @@ class TorchDevices(test_torch.TorchCase):
                 # The message is printed only if they disagree.
                 self.assertEqual(len(lines), 0 if len(gpus) == 2 else 1, lines)
                 for line in lines:
-                    self.assertIn(VARIABLE + " changed", line)
+                    self.assertTrue(messages.find(line, *LATE_WRITES), line)
 
     def test_wrong_list_shows_no_gpu_and_gives_the_reason(self):
         """A mistake in the list means no GPU by NVML and none by the driver, and a message has the

@@ -5,17 +5,17 @@ import os
 import shutil
 import struct
 
-from support import guest, harness
+from support import guest, harness, messages
 
-POLICY = 'CUDAGUARD_POLICY="%s" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF); FORCE_CPU applies'
-LOG = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, error, deny, all); deny applies'
+POLICY, LOG, REPORT = (messages.text(name, value="%s")
+                       for name in ("bad_policy", "bad_log", "bad_report"))
 
 
 class BadInput(guest.Case):
     def worlds(self):
         return ("fake", "real") if harness.have_real_driver() else ("fake",)
 
-    def guarded(self, env, *messages, world="fake", steps=("ask", "nvml"), denied=1,
+    def guarded(self, env, *expected, world="fake", steps=("ask", "nvml"), denied=1,
                 line=guest.DENIED % "steps"):
         """One run: guarded, and these lines before the denied ones."""
         result = self.steps(*steps, world=world, env=env)
@@ -23,8 +23,8 @@ class BadInput(guest.Case):
         self.untouched(result)
         lines = guest.lines_of(result.err)
         self.assertEqual(len(lines), result.err.count("\n"), result)
-        self.assertEqual(len(lines), len(messages) + denied, result)
-        for text in messages:
+        self.assertEqual(len(lines), len(expected) + denied, result)
+        for text in expected:
             self.assertEqual(lines.count(text), 1, (text, lines))
         if denied:
             self.assertIn(line, lines)
@@ -81,9 +81,7 @@ class BadInput(guest.Case):
                 long = "x" * length
                 self.guarded({"CUDAGUARD_POLICY": long}, POLICY % (long[:80] + "..."))
                 self.guarded({"CUDAGUARD_LOG": long}, LOG % (long[:80] + "..."))
-                self.guarded({"CUDAGUARD_REPORT": "/" + long},
-                             'CUDAGUARD_REPORT="/%s..." is not accepted (accepted: a path of at '
-                             'most 4095 bytes); nothing is recorded' % long[:79])
+                self.guarded({"CUDAGUARD_REPORT": "/" + long}, REPORT % ("/%s..." % long[:79]))
 
     def test_unusable_report_path_is_reported(self):
         os.mkdir(self.path("directory"))
@@ -94,7 +92,6 @@ class BadInput(guest.Case):
             with open(self.path(name), "w", encoding="utf-8") as stream:
                 stream.write("")
         os.link(self.path("other"), self.path("hard"))
-        accepted = " (accepted: a file or /dev/stderr); nothing is recorded"
         for path, why in (("directory", "Is a directory"), ("link", "it is a symbolic link"),
                           ("dangling", "it is a symbolic link"),
                           ("hard", "it is a hard link"), ("fifo", "no process reads this pipe"),
@@ -102,7 +99,7 @@ class BadInput(guest.Case):
                           ("file/x", "Not a directory")):
             with self.subTest(path):
                 self.guarded({"CUDAGUARD_REPORT": self.path(path)},
-                             'report "%s": %s%s' % (self.path(path), why, accepted))
+                             messages.text("report_failed", path=self.path(path), error=why))
         self.assertFalse(os.path.exists(self.path("target")))
         self.assertEqual(os.path.getsize(self.path("other")), 0)
         # The control: the same file, once it has one name.
@@ -110,9 +107,11 @@ class BadInput(guest.Case):
         self.guarded({"CUDAGUARD_REPORT": self.path("other")})
         self.assertGreater(os.path.getsize(self.path("other")), 0)
         self.guarded({"CUDAGUARD_REPORT": "/proc/cudaguard"},
-                     'report "/proc/cudaguard": No such file or directory' + accepted)
+                     messages.text("report_failed", path="/proc/cudaguard",
+                                   error="No such file or directory"))
         self.guarded({"CUDAGUARD_REPORT": "/dev/full"},
-                     'report "/dev/full": No space left on device' + accepted)
+                     messages.text("report_failed", path="/dev/full",
+                                   error="No space left on device"))
 
     # --- a null driver that cannot be used
     # ---------------------------------------------------------
@@ -132,8 +131,8 @@ class BadInput(guest.Case):
             with open(target, "wb") as stream:
                 stream.write(make(data))
             env = {"LD_PRELOAD": guard}
-            message = "%s %s; %s is refused until cudaguard is installed again" % (
-                file, why, "NVML" if "nvidia-ml" in name else "CUDA")
+            message = messages.text("file_broken", file=file, why=why,
+                                    library="NVML" if "nvidia-ml" in name else "CUDA")
             for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
                 result = self.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
                 self.assertEqual((result.rc, guest.lines_of(result.err)), (0, [message]), result)

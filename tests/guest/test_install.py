@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import time
 
-from support import guest, harness
+from support import guest, harness, messages
 
 NOT_FOUND = "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded"
 DRIVER_NAMES = ("libcuda.so", "libcuda.so.1", "libnvidia-ml.so", "libnvidia-ml.so.1")
@@ -108,12 +108,15 @@ class Install(guest.Case):
                     self.untouched(result)
                     lines = guest.lines_of(result.err)
                     # At the first dlopen, whatever it asks for: before all else.
-                    self.assertEqual(sum("is missing" in line for line in lines[:len(gone)]),
-                                     len(gone), result)
+                    missing = messages.find(result.err, "file_broken",
+                                            why=messages.text("missing"))
+                    self.assertEqual(len(missing), len(gone), result)
                     for name in gone:
-                        line = "%s is missing; %s is refused until cudaguard is installed again" % (
-                            os.path.join(self.lib, "cudaguard", name),
-                            "NVML" if "nvidia-ml" in name else "CUDA")
+                        line = messages.text(
+                            "file_broken", file=os.path.join(self.lib, "cudaguard", name),
+                            why=messages.text("missing"),
+                            library="NVML" if "nvidia-ml" in name else "CUDA")
+                        self.assertEqual(lines[:len(gone)].count(line), 1, result)
                         self.assertEqual(lines.count(line), 1, result)
                     wanted = "unavailable" if "libcuda.so.1" in gone else "100"
                     self.assertEqual(result.answers["cuInit"], wanted, result)

@@ -2,10 +2,11 @@
 """The words of the message: the caller and its program, and what allows CUDA there."""
 
 import os
+import re
 import shutil
 import subprocess
 
-from support import guest, harness
+from support import guest, harness, messages
 
 SCRIPT = """import ctypes, sys
 for name, call in (("libnvidia-ml.so.1", "nvmlInit_v2"), ("libcuda.so.1", "cuInit")):
@@ -86,23 +87,28 @@ class Lines(Programs):
                 harness.run([guest.PYTHON, *words], guard=False, env=env).assert_reached(self)
                 result = harness.run([guest.PYTHON, *words], env=env)
                 result.assert_untouched(self)
-                line, = guest.lines_of(result.err)
-                self.assertRegex(line, r"; asked by %s\); " % by)
+                self.assertEqual(len(guest.lines_of(result.err)), 1, result)
+                found, = messages.find(result.err, "no_cuda")
+                self.assertRegex(found["asked_by"], r"\A%s\Z" % by)
 
     def test_message_names_the_notebook_cell(self):
         script = self.script("kernel.py", CELL)
-        for file, cell, where in (
+        for file, cell, remedy in (
                 ("/tmp/ipykernel_7/2815143473.py", "notebook cell, line 3",
-                 " in the env of kernel.json, then restart the kernel"),
-                ("<ipython-input-12-0a1b2c>", "notebook cell 12, line 3", "")):
+                 messages.text("remedy_kernel", remedy=guest.OFF, key="env")),
+                ("<ipython-input-12-0a1b2c>", "notebook cell 12, line 3", guest.OFF)):
             with self.subTest(file=file):
                 argv = [guest.PYTHON, script, file]
                 harness.run(argv, guard=False).assert_reached(self)
                 result = harness.run(argv)
                 result.assert_untouched(self)
-                self.assertEqual(guest.lines_of(result.err), [
-                    "no CUDA here (FORCE_CPU; asked by %s through ctypes/cffi); "
-                    "to allow CUDA: CUDAGUARD_POLICY=OFF%s" % (cell, where)], result)
+                self.assertEqual(guest.lines_of(result.err), [messages.text(
+                    "no_cuda", cause="FORCE_CPU", asked_by=cell + " through ctypes/cffi",
+                    remedy=remedy)], result)
+
+    def asked_by(self, result, caller):
+        self.assertTrue(messages.find(result.err, *messages.DENIED, asked_by=re.compile(caller)),
+                        result)
 
     def messages_by_process(self, result):
         """The guard's lines, with the process that each is of."""
@@ -156,7 +162,7 @@ class Lines(Programs):
         result = harness.run(argv)
         result.assert_untouched(self)
         self.assertEqual(len(guest.lines_of(result.err)), 1, result)
-        self.assertRegex(result.err, r"asked by libffi\.so\.[\d.]+ in ruby a\.rb\); ")
+        self.asked_by(result, r"libffi\.so\.[\d.]+ in ruby a\.rb")
 
     def test_php_names_the_script(self):
         self.need("php")
@@ -165,7 +171,7 @@ class Lines(Programs):
         harness.run(argv, guard=False).assert_reached(self)
         result = harness.run(argv)
         result.assert_untouched(self)
-        self.assertRegex(result.err, r"asked by libffi\.so\.[\d.]+ in php[\d.]* a\.php\); ")
+        self.asked_by(result, r"libffi\.so\.[\d.]+ in php[\d.]* a\.php")
 
     def test_generated_code_names_the_program(self):
         """As a just-in-time compiler makes it."""
@@ -190,7 +196,7 @@ class Lines(Programs):
         harness.run(argv, guard=False, env=env).assert_reached(self)
         result = harness.run(argv, env=env)
         result.assert_untouched(self)
-        self.assertRegex(result.err, r"asked by cl\.py:3 through libOpenCL\.so[\d.]*\); ")
+        self.asked_by(result, r"cl\.py:3 through libOpenCL\.so[\d.]*")
 
     def test_advice_of_the_message_allows_cuda(self):
         """In front of the program; inside `cudaguard run`, where the presets stay, by run."""
@@ -201,7 +207,7 @@ class Lines(Programs):
                 ([guest.STEPS, "ask"], "CUDAGUARD_POLICY=OFF", None),
                 (outer + inner, "cudaguard run --policy OFF", outer[:2] + ["--policy", "OFF", "--"])):
             guarded = harness.run(argv, guard=lifted is None, trace=False)
-            self.assertIn("; to allow CUDA: %s\n" % advice, guarded.err, guarded)
+            self.assertTrue(messages.find(guarded.err, "no_cuda", remedy=advice), guarded)
             self.assertIn("cuInit=100", guarded.out, guarded)
             if lifted is None:
                 free = harness.run(argv, trace=False, env={"CUDAGUARD_POLICY": "OFF"})
@@ -223,27 +229,27 @@ class Lines(Programs):
         self.assertEqual(len({record["pid"] for record in records}), 3, records)
         # The children print the message if the parent printed none, or another one.
         result = self.steps(*FORKS, "ask")
-        messages = self.messages_by_process(result)
-        self.assertEqual(len({pid for pid, _ in messages}), 3, result)
-        self.assertEqual([line for _, line in messages].count(guest.DENIED % "steps"), 3, result)
+        printed = self.messages_by_process(result)
+        self.assertEqual(len({pid for pid, _ in printed}), 3, result)
+        self.assertEqual([line for _, line in printed].count(guest.DENIED % "steps"), 3, result)
         result = self.steps("nvml", *FORKS)
         self.assertEqual(guest.lines_of(result.err),
                          [guest.NO_GPU % "steps"] + [guest.DENIED % "steps"] * 2, result)
 
     def test_forked_child_does_not_repeat_complaints(self):
         """The parent's are not repeated, and the child's own value is not read."""
-        bad = 'CUDAGUARD_LOG="%s" is not accepted (accepted: off, error, deny, all); deny applies'
         result = self.steps("ask", "fork", "ask", "end", "setenv:CUDAGUARD_LOG=quiet", "fork",
                             "ask", "end", env={"CUDAGUARD_LOG": "loud"})
         self.assertEqual(guest.lines_of(result.err),
-                         [bad % "loud", guest.DENIED % "steps"], result)
+                         [messages.text("bad_log", value="loud"), guest.DENIED % "steps"], result)
 
     def test_message_of_a_forked_child_has_the_inherited_cause(self):
         """A forked child's message has the cause, too, because OFF would not be the remedy."""
         for env in ({"CUDAGUARD_VISIBLE_DEVICES": ""}, {"CUDAGUARD_VISIBLE_DEVICES": "0,0x"}):
             result = self.steps("load:libm.so.6", "fork", "fork", "ask", "end", "end", env=env)
-            line = guest.lines_of(result.err)[-1]
-            self.assertRegex(line, r"no CUDA here \(CUDAGUARD_VISIBLE_DEVICES .*; asked by steps\)$")
+            self.assertTrue(messages.find(
+                result.err.splitlines()[-1], "no_cuda", asked_by="steps", remedy=None,
+                cause=re.compile("CUDAGUARD_VISIBLE_DEVICES .*")), result)
 
 
 # What dlopen answers for each argument.
@@ -276,7 +282,7 @@ class Musl(Programs):
             with self.subTest(env=env):
                 result = harness.run(words, world="none", env=env)
                 self.assertEqual((result.rc, result.out), (0, unguarded.out), result)
-                messages = guest.lines_of(result.err)
-                self.assertEqual([line.split(": ", 1)[1] for line in messages],
-                                 ["NVIDIA's driver is not installed; to find the cause: cudaguard doctor"]
-                                 * ("CUDAGUARD_VISIBLE_DEVICES" in env), result)
+                found = messages.find(result.err, "list_in_vain",
+                                      reason=messages.text("driver_missing"))
+                self.assertEqual(len(found), int("CUDAGUARD_VISIBLE_DEVICES" in env), result)
+                self.assertEqual(len(guest.lines_of(result.err)), len(found), result)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import harness, places
+from support import harness, messages, places
 from support.places import launcher
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
@@ -81,21 +81,22 @@ class Jupyter(places.Case):
         """The message's advice about kernel.json lifts the policy."""
         self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
         path = self.path("data", "kernels", "cudaguard-cpu", "kernel.json")
-        asked = "(FORCE_CPU; asked by notebook cell, line 1 through ctypes/cffi); "
-        for changes, advice, change in (
-                ({}, "cudaguard run --policy OFF in the argv",
+        for changes, key, remedy, change in (
+                ({}, "argv", "cudaguard run --policy OFF",
                  lambda spec: spec["argv"].__setitem__(slice(2, 3), ["--policy", "OFF"])),
-                ({"LD_PRELOAD": harness.GUARD}, "CUDAGUARD_POLICY=OFF in the env",
+                ({"LD_PRELOAD": harness.GUARD}, "env", "CUDAGUARD_POLICY=OFF",
                  lambda spec: spec.update(env={"CUDAGUARD_POLICY": "OFF"}))):
-            with self.subTest(advice=advice):
+            with self.subTest(key=key):
                 spec = self.spec()
                 if changes:  # the kernel then starts without the launcher
                     spec["argv"] = spec["argv"][spec["argv"].index("--") + 1:]
                     self.write(path, spec)
                 result = self.notebook("cudaguard-cpu", **changes)
                 self.assertEqual((result.answers["cuda"], result.fake_calls), ("100", []), result)
-                self.assertIn("%sto allow CUDA: %s of kernel.json, then restart the kernel" %
-                              (asked, advice), result.err, result)
+                self.assertTrue(messages.find(
+                    result.err, "no_cuda", cause="FORCE_CPU",
+                    asked_by="notebook cell, line 1 through ctypes/cffi",
+                    remedy=messages.text("remedy_kernel", remedy=remedy, key=key)), result)
                 change(spec)
                 self.write(path, spec)
                 self.assertEqual(self.notebook("cudaguard-cpu", **changes).answers["cuda"], "0")

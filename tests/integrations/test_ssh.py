@@ -4,7 +4,7 @@
 import os
 import re
 
-from support import harness, places, sshd
+from support import harness, messages, places, sshd
 
 
 class Ssh(places.Case):
@@ -53,7 +53,7 @@ class Ssh(places.Case):
         settings = self.blocks()[0]
         done = self.no_device(settings)
         # The settings have CUDAGUARD_LOG=error.
-        self.assertNotIn("no CUDA here", done.stderr)
+        self.assertEqual(messages.find(done.stderr, "no_cuda"), [])
         self.a_device(settings.replace("alice", "somebody"))
         # As documented, only the first of two SetEnv lines counts.
         two = re.sub(r"(SetEnv) (\S+) (\S+)", r"\1 \3\n    SetEnv \2", settings)

@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 
-from support import harness, manager, places
+from support import harness, manager, messages, places
 
 NAMES = ("cudaguard-run.conf", "cudaguard-preload.conf")
 EXAMPLE = "/usr/bin/program --its-options"
@@ -129,7 +129,8 @@ class Service(Case):
                     self.assertIn("cuInit\n", self.read("fake.log"))
                     continue
                 self.assertEqual((answer, self.read("fake.log")), (["100"], ""))
-                self.assertRegex(err, r"\Acudaguard\[\d+\]: no CUDA here [^\n]*\n\Z")
+                self.assertEqual(len(messages.find(err, "no_cuda")), 1, err)
+                self.assertEqual(messages.without(err, "no_cuda"), "")
 
     def test_environment_file_overrides_the_variable_only(self):
         """An environment file with LD_PRELOAD overrides the variable of one drop-in, but does not

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 
-from support import harness, places
+from support import harness, messages, places
 
 GUARD = "/usr/local/lib/libcudaguard.so"
 FILE = "/etc/ld.so.preload"
@@ -93,7 +93,7 @@ class Steps(Case):
         # The answers are those before, in the private view, outside of it, for all users, for
         # another user, and after the removal. The file comes last.
         self.assertEqual(asked, ["0", "100", "0", "100", "100", "0"], done)
-        self.assertEqual(done.stderr.count("no CUDA here"), 3, done)
+        self.assertEqual(len(messages.find(done.stderr, "no_cuda")), 3, done)
         self.assertNotIn("ERROR", done.stderr)
 
     def test_an_interactive_shell_has_the_private_view(self):

@@ -20,7 +20,7 @@ import subprocess
 
 from lab import pages
 from lab.debian import PATIENCE, SCRIPTS, Machine, NotInstalled, installed_tree, last_line
-from support import harness, packaged
+from support import harness, messages, packaged
 
 PYTHON = "/usr/bin/python3"  # not pyenv's script of this name
 PIP_CACHE = "/var/tmp/lab-pip-cache"
@@ -78,7 +78,7 @@ class Row:
 
 
 # ask.py prints the answer of cuInit: 0 is the fake driver's, 100 is CUDA_ERROR_NO_DEVICE.
-MESSAGE = r"cudaguard\[\d+\]: no CUDA here"
+MESSAGE = messages.line("no_cuda")
 GUARDED = {"prints": (r"^100$", MESSAGE), "never": (r"^0$",)}
 REACHED = {"prints": (r"^0$",), "never": (MESSAGE, r"^100$")}
 REFUSED = {"prints": ("No such device",), "never": ("Inappropriate ioctl",)}

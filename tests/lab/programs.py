@@ -21,7 +21,7 @@ import subprocess
 import tempfile
 import tomllib
 
-from support import settings
+from support import messages, settings
 
 HERE = pathlib.Path(__file__).resolve().parent
 TABLES = HERE / "programs"
@@ -61,9 +61,7 @@ LANGUAGES = {
     "scheme": ("script.scm", "guile script.scm"),
     "tcl": ("script.tcl", "tclsh script.tcl"),
 }
-MESSAGES = {True: "no CUDA here", "nvml": "no GPU to see", "opencl": "no OpenCL from NVIDIA here"}
-MESSAGE = re.compile(r"cudaguard\[\d+\]: (no CUDA here|no GPU to see|no OpenCL from NVIDIA here) "
-                     r"\(FORCE_CPU; asked by (.+)\); ")
+MESSAGES = {True: "no_cuda", "nvml": "no_nvml", "opencl": "no_opencl"}
 OUR_LINE = re.compile(r"cudaguard(\[\d+\])?: .*\n?")
 VERDICT = re.compile(r"^cudaguard: (PASS|FAIL|INCOMPLETE)\b", re.MULTILINE)
 
@@ -350,7 +348,8 @@ def one_way(lab, row, place, way):
         "exit": done.rc, "timed_out": done.timed_out, "out": done.out, "err": done.err,
         "opens": len(done.device_opens), "nodes": len(done.device_nodes),
         "driver": sorted({os.path.basename(path) for path in done.driver_files}),
-        "messages": [list(message) for message in MESSAGE.findall(done.err)],
+        "messages": [[found["name"], found["asked_by"]] for found in messages.find(
+            done.err, *messages.DENIED, cause="FORCE_CPU")],
     }
     if numbers.exists():
         facts |= json.loads(numbers.read_text())
@@ -495,12 +494,12 @@ def errors_fault(row, ways):
 @needs_all_ways
 def message_fault(row, ways):
     def one(way):
-        messages = ways[way]["messages"]
+        printed = ways[way]["messages"]
         if not row.asks:
-            return f"a message: {': '.join(messages[0])}" if messages else ""
-        who = [who for kind, who in messages if kind == MESSAGES[row.asks]]
+            return f"a message: {': '.join(printed[0])}" if printed else ""
+        who = [who for kind, who in printed if kind == MESSAGES[row.asks]]
         if not who:
-            return f"no message {MESSAGES[row.asks]!r}"
+            return f"no message {MESSAGES[row.asks]}"
         named = row.named in who[0] if row.named else in_script(row, who[0])
         return "" if named else f"the message names {who[0]}"
     return each(("run", "fence"), one)
@@ -604,15 +603,15 @@ def section(results):
 
 def page_row(facts):
     ways = facts["ways"]
-    messages = [message for way in ("run", "fence") if way in ways
-                for message in ways[way]["messages"]]
+    printed = [message for way in ("run", "fence") if way in ways
+               for message in ways[way]["messages"]]
     guarded = max((tries_of(ways[way]) for way in GUARDED if way in ways), default="")
     verdict = ways["verify"]["verdict"].upper() if "verify" in ways else ""
     difference = facts.get("reason", "")
     if facts["outcome"] == "failed":
         difference = "FAILED: " + difference
     cells = [facts["name"], facts["version"], tries_of(ways["unguarded"]), guarded,
-             f"`{messages[0][1]}`" if messages else "", verdict, difference]
+             f"`{printed[0][1]}`" if printed else "", verdict, difference]
     return "| " + " | ".join(cell(str(text)) for text in cells) + " |"
 
 

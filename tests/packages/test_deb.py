@@ -9,11 +9,11 @@ import subprocess
 
 import pytest
 
-from support import harness, packaged
+from support import harness, messages, packaged
 
 LOADER = os.path.join(harness.BUILD, "tests", "packages", "loader")
 PLACE = "/usr/lib/%s/libcudaguard.so" % packaged.MULTIARCH
-DENIED = re.compile(r"^cudaguard\[\d+\]: no CUDA here \(FORCE_CPU; asked by .*\n100$", re.MULTILINE)
+DENIED = re.compile("^" + messages.line("no_cuda", cause="FORCE_CPU") + "100$", re.MULTILINE)
 ASK = '/usr/bin/python3 -c "%s"' % packaged.ASK
 LD_SO = "ERROR: ld.so"
 BASIS = """Name: basis

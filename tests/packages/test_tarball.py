@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from support import harness, packaged
+from support import harness, messages, packaged
 
 PROGRAM = r"""
 #include <cudaguard.h>
@@ -172,4 +172,4 @@ class Tarball(packaged.Case):
                 self.assertIn(packaged.NONE, unguarded.stdout)
                 printed = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
                     packaged.TREE, packaged.ASK)).stdout
-                self.assertRegex(printed, r"\Acudaguard\[\d+\]: no CUDA here .*\n100\n\Z")
+                self.assertRegex(printed, r"\A%s100\n\Z" % messages.line("no_cuda"))

@@ -20,7 +20,7 @@ import unittest
 import unittest.mock
 
 from lab import parts, programs, support_page
-from support import harness, settings
+from support import harness, messages, settings
 
 CHECKOUT = pathlib.Path(settings.SOURCE)
 
@@ -246,7 +246,8 @@ def way(**more):
             "nodes": 0, "driver": [], "messages": []} | more
 
 
-MESSAGE = "cudaguard[7]: no CUDA here (FORCE_CPU; asked by script.py:2 through libx.so); to allow\n"
+MESSAGE = "cudaguard[7]: %s\n" % messages.text("no_cuda", cause="FORCE_CPU",
+                                             asked_by="script.py:2 through libx.so")
 RESULT = "cudaguard: FAIL: 1 line asked for CUDA, in 1 of 1 process\n  script.py:2 in <module>\n"
 ROW = programs.Row(name="a", packages=("b==1",), script="print()", prints="cuda False", asks=True)
 
@@ -254,7 +255,7 @@ ROW = programs.Row(name="a", packages=("b==1",), script="print()", prints="cuda 
 def good_ways():
     """What the five ways of ROW do if all is well. The driver's own warning goes away."""
     asked = way(err="cannot initialise\n", opens=11, nodes=1, driver=["libcuda.so.1"])
-    guarded = way(err=MESSAGE, messages=[["no CUDA here", "script.py:2 through libx.so"]],
+    guarded = way(err=MESSAGE, messages=[["no_cuda", "script.py:2 through libx.so"]],
                   out="took 81.2 ms\ncuda False\n")
     return {"unguarded": asked, "hidden": copy.deepcopy(asked), "run": guarded,
             "fence": copy.deepcopy(guarded),
@@ -289,8 +290,8 @@ class Judgement(unittest.TestCase):
         ("errors", "run", {"err": MESSAGE + "a new warning\n"}),
         ("errors", "verify", {"err": "a new warning\n" + RESULT}),
         ("message", "run", {"messages": []}),
-        ("message", "run", {"messages": [["no GPU to see", "script.py:2"]]}),
-        ("message", "fence", {"messages": [["no CUDA here", "threading.py:995"]]}),
+        ("message", "run", {"messages": [["no_nvml", "script.py:2"]]}),
+        ("message", "fence", {"messages": [["no_cuda", "threading.py:995"]]}),
         ("verify", "verify", {"verdict": "pass", "verify_exit": 0}),
         ("verify", "verify", {"verdict": "incomplete", "verify_exit": 3}),
         ("verify", "verify", {"verdict": "none", "verify_exit": 125}),
@@ -322,7 +323,7 @@ class Judgement(unittest.TestCase):
     def test_program_that_asks_for_nothing_fails_with_each_fault(self):
         row = dataclasses.replace(ROW, asks=False)
         for name, change in (("unguarded", {"opens": 2}),
-                             ("run", {"messages": [["no GPU to see", "script.py:2"]]}),
+                             ("run", {"messages": [["no_nvml", "script.py:2"]]}),
                              ("verify", {"verdict": "fail", "verify_exit": 1}),
                              ("verify", {"verdict": "incomplete", "verify_exit": 3})):
             with self.subTest(f"{name}: {change}"):
@@ -334,7 +335,7 @@ class Judgement(unittest.TestCase):
         row = dataclasses.replace(ROW, asks="nvml")
         ways = good_ways()
         for name in ("run", "fence"):
-            ways[name]["messages"] = [["no GPU to see", "script.py:2"]]
+            ways[name]["messages"] = [["no_nvml", "script.py:2"]]
         self.assertEqual(programs.judge(row, ways)[0], "failed")
         ways["verify"] |= {"verdict": "pass", "verify_exit": 0}
         self.assertEqual(programs.judge(row, ways), ("passed", None))
@@ -360,7 +361,7 @@ class Judgement(unittest.TestCase):
     def test_the_named_text_replaces_the_script(self):
         ways = good_ways()
         for name in ("run", "fence"):
-            ways[name]["messages"] = [["no CUDA here", "collect_env.py:952"]]
+            ways[name]["messages"] = [["no_cuda", "collect_env.py:952"]]
         self.assertEqual(programs.judge(ROW, ways)[0], "failed")
         row = dataclasses.replace(ROW, named="collect_env.py")
         self.assertEqual(programs.judge(row, ways)[0], "passed")

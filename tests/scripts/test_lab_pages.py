@@ -6,7 +6,7 @@ import types
 import unittest
 
 from lab import engines, pages
-from support import settings
+from support import messages, settings
 
 PAGE = """# Title
 
@@ -91,7 +91,8 @@ class Rows(unittest.TestCase):
 class Judgement(unittest.TestCase):
     STEPS = (engines.Step("a", "", **engines.REACHED), engines.Step("b", "", **engines.GUARDED))
     GOOD = ("noise\n=== ready\n=== step a\n0\n=== exit 0\n"
-            "=== step b\ncudaguard[7]: no CUDA here (asked by x)\n100\n=== exit 0\n")
+            "=== step b\ncudaguard[7]: %s\n100\n=== exit 0\n" % messages.text(
+                "no_cuda", cause="x", asked_by="y"))
 
     def outcome(self, printed):
         facts = engines.judged(self.STEPS, printed)

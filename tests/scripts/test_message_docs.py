@@ -10,11 +10,12 @@ fields, paths and similar texts.
 """
 
 import glob
+import html
 import os
 import re
 import unittest
 
-from support import harness
+from support import harness, messages
 
 SOURCES = ("policy/*.cpp", "policy/*.h", "shim/proxy/*.cpp", "shim/elf/own_files.*",
            "shim/hook/*.cpp", "shim/record/*.cpp", "shim/state/*.cpp", "shim/proxy_loader/*.cpp",
@@ -103,6 +104,38 @@ def rows():
     text = read(os.path.join(harness.SOURCE, "docs", "messages.md")).replace("\\|", "\0")
     cells = re.findall(r"(?m)^\| (`.*?`)(?: \||$)", text)
     return [quote.replace("\0", "|") for cell in cells for quote in re.findall(r"`([^`]+)`", cell)]
+
+
+def examples(text):
+    """Returns the guard's messages in a page or a picture. A wrapped one goes on in indented
+    lines."""
+    rows = re.findall(r"<text[^>]*>(.*)</text>", text)
+    if rows:
+        text = html.unescape("\n".join(rows))
+    text = re.sub(r"\n +(?=\S)", " ", text)
+    return re.findall(r"^cudaguard\[\d+\]: .*$", text, re.MULTILINE)
+
+
+class Examples(unittest.TestCase):
+    """Messages that the pages and README's picture show are as in tests/golden/messages.txt."""
+
+    def test_examples_are_messages_of_the_guard(self):
+        shown = {}
+        for pattern in ("README.md", "docs/*.md", "docs/*/*.md", "docs/images/*.svg"):
+            for path in glob.glob(os.path.join(harness.SOURCE, pattern)):
+                shown[os.path.relpath(path, harness.SOURCE)] = examples(read(path))
+        for path in ("README.md", "docs/messages.md", "docs/devices.md", "docs/images/picture.svg"):
+            self.assertTrue(shown[path], path)
+        self.assertEqual([(path, line) for path, lines in shown.items() for line in lines
+                          if not messages.find(line, *messages.PATTERNS)], [])
+
+    def test_control_changed_example_is_found(self):
+        page = "text\n\ncudaguard[7]: %s\n100\n" % messages.text(
+            "no_cuda", cause="a", asked_by="b", remedy="c").replace("; to", ";\n  to")
+        line, = examples(page)
+        self.assertTrue(messages.find(line, *messages.PATTERNS), line)
+        line, = examples(page.replace("asked", "called"))
+        self.assertEqual(messages.find(line, *messages.PATTERNS), [])
 
 
 class Messages(unittest.TestCase):

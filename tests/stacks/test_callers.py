@@ -4,9 +4,8 @@ CUDA runtime. The message names the library that made the call."""
 
 import json
 import os
-import re
 
-from support import fence, harness
+from support import fence, harness, messages
 
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 BUILT = os.path.join(harness.BUILD, "tests", "stacks")
@@ -108,5 +107,6 @@ class Callers(harness.DirectoryCase):
                             ((program("plain"),), "plain")):
             with self.subTest(words=words):
                 result = harness.run(words, trace=False)
-                callers = re.findall(r"no CUDA here \(FORCE_CPU; asked by ([^;)]+)\)", result.err)
+                callers = [message["asked_by"] for message in
+                           messages.find(result.err, "no_cuda", cause="FORCE_CPU")]
                 self.assertEqual(callers, [name], result)

@@ -4,13 +4,14 @@ library has generated, of a package outside site-packages, or of what starts a b
 
 import json
 import os
+import re
 import shutil
 import zipapp
 import zipfile
 
 import pytest
 
-from support import harness
+from support import harness, messages
 
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
@@ -88,7 +89,8 @@ class Case(harness.DirectoryCase):
         self.assertTrue(found, guarded)
         for record in found:
             self.assertEqual(record.get("code"), code, json.dumps(record["python"], indent=1))
-        self.assertIn("; asked by %s through " % code, guarded.err)
+        self.assertTrue(messages.find(guarded.err, "no_cuda",
+                                      asked_by=re.compile(re.escape(code) + " through .*")), guarded)
         for allow, rc in (((), 1), (("--allow", "line:" + code), 0)):
             verified = harness.run([LAUNCHER, "verify", *allow, "--", *words], world="none",
                                    guard=False, trace=False, cwd=self.directory, env=env)

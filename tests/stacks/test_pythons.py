@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from support import harness, interpreters
+from support import harness, interpreters, messages
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "cases.py")
 CALLS = os.path.join(harness.BUILD, "tests", "stacks", "calls.so")
@@ -66,6 +66,10 @@ class Case(harness.DirectoryCase):
         self.result = result
         return printed, [one for one in harness.records(report) if one.get("api") == "cuInit"]
 
+    def asked_by(self, result, caller):
+        self.assertTrue(messages.find(result.err, "no_cuda", cause="FORCE_CPU",
+                                      asked_by=re.compile(caller)), result)
+
 
 class Pythons(Case):
     def check(self, path):
@@ -99,7 +103,7 @@ class Pythons(Case):
         elif case in MAY_LACK:
             self.assertTrue(missing or got == want, (record, want))
             if missing == "sub-interpreters":
-                self.assertRegex(self.result.err, r"; asked by ctypes/cffi \(\S+\) in \S+ cases\.py\); ")
+                self.asked_by(self.result, r"ctypes/cffi \(\S+\) in \S+ cases\.py")
         elif "python" in record.get("cut", ""):
             self.assertTrue(is_cut(got, want), (got, want))
         else:
@@ -111,7 +115,7 @@ class Pythons(Case):
         asked = "%s:%d through ctypes/cffi" % (os.path.basename(file), line)
         if not facts.readable():
             asked = r"[^;]+ in python3 cases\.py"
-        self.assertRegex(self.result.err, r"\(FORCE_CPU; asked by %s\); " % asked)
+        self.asked_by(self.result, asked)
 
     def control(self, path):
         unguarded = harness.run([path, CASES, CALLS, "function"], guard=False, trace=False,
@@ -213,7 +217,7 @@ class Embedded(Case):
             with self.subTest(library=library, loaded="RTLD_GLOBAL"):
                 result, record = self.run_embedded(library, "-B", CASES, CALLS, "function")
                 self.assertEqual(rows(record), expected(json.loads(result.out)[2]))
-                self.assertRegex(result.err, r"; asked by cases\.py:\d+ through ctypes/cffi\); ")
+                self.asked_by(result, r"cases\.py:\d+ through ctypes/cffi")
             with self.subTest(library=library, loaded="RTLD_LOCAL"):
                 _, record = self.run_embedded(library, "local", "-c", code)
                 self.assertEqual(rows(record),
@@ -238,7 +242,8 @@ class Deep(Case):
                 words[2:] = ["-m", "outer"]
             harness.run(words, guard=False, trace=False, env=env).assert_reached(self)
             result = harness.run(words, trace=False, env={**env, "CUDAGUARD_REPORT": report})
-            self.assertIn("; asked by %s through ctypes/cffi); " % by, result.err, result)
+            self.assertTrue(messages.find(result.err, "no_cuda",
+                                          asked_by=by + " through ctypes/cffi"), result)
             record, = harness.records(report)
             os.remove(report)
             self.assertEqual((len(record["python"]), record["cut"]), (48, ["python"]))

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 
-from support import harness
+from support import harness, messages
 
 DIRECTORY = os.path.join(harness.BUILD, "tests", "devices")
 
@@ -111,20 +111,30 @@ class Case(harness.Case):
         self.assertEqual(lines(result), [], result)
         self.assertEqual(result.rc, 0, result)
 
-    def refused(self, result, *words):
+    def refused(self, result, *words, name="list_refused"):
         """Fails unless the driver was not entered, FORCE_CPU applies, and one line gives the
         reason."""
-        self.explained(result, *words)
+        self.explained(result, *words, name=name)
         self.assertNotIn("cuInit:initialised", result.fake_calls, result)
 
-    def explained(self, result, *words):
-        """Fails unless no call found a GPU and exactly one line gives the reason."""
-        reasons = [line for line in lines(result) if not re.search(r": no (CUDA|GPU) ", line)]
-        self.assertEqual(len(reasons), 1, result)
-        for word in words + ("CUDAGUARD_VISIBLE_DEVICES", "FORCE_CPU applies"):
-            self.assertIn(word, reasons[0], result)
+    def explained(self, result, *words, name="list_refused"):
+        """Fails unless exactly one line, which is this message and contains these words, says why
+        the list was given up."""
+        reasons = messages.without("\n".join(lines(result)), *messages.DENIED)
+        self.assertEqual(len(reasons.splitlines()), 1, result)
+        self.assertEqual(len(messages.find(reasons, name)), 1, result)
+        for word in words + ("CUDAGUARD_VISIBLE_DEVICES",):
+            self.assertIn(word, reasons, result)
         # FORCE_CPU adds its own lines, at most one for CUDA and one for NVML.
         self.assertLessEqual(len(lines(result)), 3, result)
+
+    def message(self, result, name, **values):
+        """Fails unless the guard printed exactly one line, which is this message with these values
+        (tests/support/messages.py). Returns its fields."""
+        self.assertEqual(len(lines(result)), 1, result)
+        found = messages.find(result.err, name, **values)
+        self.assertEqual(len(found), 1, "%s %s\n%s" % (name, values, result))
+        return found[0]
 
     def one_line(self, result, *words):
         """Fails unless the guard printed exactly one line, which contains these words."""

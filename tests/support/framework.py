@@ -7,16 +7,13 @@ the same program on a machine without a driver.
 
 import glob
 import os
-import re
 import tempfile
 
-from support import harness
+from support import harness, messages
 
 HERE = os.path.join(harness.SOURCE, "tests", "frameworks")
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
-OUR_LINE = re.compile(r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here) "
-                      r"\(FORCE_CPU; asked by .+\); "
-                      r"to allow (?:CUDA|NVML|OpenCL): CUDAGUARD_POLICY=OFF\n", re.MULTILINE)
+OURS = {"cause": "FORCE_CPU", "call": None, "remedy": "CUDAGUARD_POLICY=OFF"}
 
 
 def same(text):
@@ -72,17 +69,18 @@ class Case(harness.Case):
             records = harness.records(report)
         result.attempted = {record["pid"] for record in records}
         result.assert_untouched(self, linked)
-        messages = OUR_LINE.findall(result.err)
-        spoke = {int(pid) for pid, _ in messages}
+        found = [(int(message["pid"]), message["name"])
+                 for message in messages.find(result.err, *messages.DENIED, **OURS)]
+        spoke = {pid for pid, _ in found}
         # Each process prints the message once. A forked child prints none if its parent has printed
         # it.
-        self.assertEqual(len(messages), len(set(messages)), str(result))
+        self.assertEqual(len(found), len(set(found)), str(result))
         forked = {record["pid"] for record in records if record["ppid"] in result.attempted}
         self.assertLessEqual(result.attempted - forked, spoke,
                              "no line for a process that asked\n%s" % result)
         self.assertLessEqual(spoke, result.attempted, str(result))
         self.assertEqual(bool(spoke), attempts, str(result))
-        result.err = OUR_LINE.sub("", result.err)
+        result.err = messages.without(result.err, *messages.DENIED, **OURS)
         return result
 
     def compare(self, argv, env=None, normal=same, expect=None, reference_env=None,

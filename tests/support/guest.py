@@ -4,7 +4,7 @@
 import os
 import re
 
-from support import harness
+from support import harness, messages
 
 BIN = os.path.join(harness.BUILD, "tests", "guest")
 STEPS = os.path.join(BIN, "steps")
@@ -24,14 +24,19 @@ def lines_of(text):
     return [m[2] for m in (LINE.match(line) for line in text.splitlines()) if m]
 
 
-DENIED = "no CUDA here (FORCE_CPU; asked by %s); to allow CUDA: CUDAGUARD_POLICY=OFF"
+def forced(name, **values):
+    """Returns the message under FORCE_CPU, in which "%s" stands for the caller."""
+    return messages.text(name, cause="FORCE_CPU", asked_by="%s", **values)
+
+
+OFF = "CUDAGUARD_POLICY=OFF"
+DENIED = forced("no_cuda", remedy=OFF)
 # CUDAGUARD_LOG=all names the call and then its caller. In a privileged process OFF would have no
 # effect.
-CALLED = "no CUDA here (FORCE_CPU; %s asked by %s); to allow CUDA: CUDAGUARD_POLICY=OFF"
-PRIVILEGED = "no CUDA here (FORCE_CPU; asked by %s)"
-NO_GPU = "no GPU to see (FORCE_CPU; asked by %s); to allow NVML: CUDAGUARD_POLICY=OFF"
-NO_OPENCL = ("no OpenCL from NVIDIA here (FORCE_CPU; asked by %s); "
-             "to allow OpenCL: CUDAGUARD_POLICY=OFF")
+CALLED = forced("no_cuda", call="%s", remedy=OFF)
+PRIVILEGED = forced("no_cuda")
+NO_GPU = forced("no_nvml", remedy=OFF)
+NO_OPENCL = forced("no_opencl", remedy=OFF)
 
 
 class Case(harness.DirectoryCase):

@@ -13,7 +13,7 @@ import importlib
 import os
 import re
 
-from support import harness
+from support import harness, messages
 
 # A machine without a device gives these answers. A tuple lists alternatives.
 CUDA = {
@@ -43,8 +43,6 @@ NVML = {
 }
 WORLDS = ("none", "fake", "real")
 DRIVEN = ("fake", "real")
-OUR_LINE = re.compile(
-    r"^cudaguard\[(\d+)\]: no (CUDA here|GPU to see|OpenCL from NVIDIA here)\b.*$")
 
 
 @dataclasses.dataclass
@@ -183,21 +181,18 @@ def judge_answers(row, result):
 def judge_words(row, result):
     """Fails unless the guard prints one message for each process that touched CUDA, or two if NVML
     came first, and stderr has nothing else."""
-    messages = []
-    found = []
-    for line in result.err.splitlines():
-        match = OUR_LINE.match(line)
-        if match:
-            messages.append((match[1], match[2]))
-        elif not re.search(row.err, line):
-            found.append("printed: " + line)
-    if len(messages) != len(set(messages)):
+    ours = [(message["pid"], message["name"])
+            for message in messages.find(result.err, *messages.DENIED)]
+    found = ["printed: " + line
+             for line in messages.without(result.err, *messages.DENIED).splitlines()
+             if not re.search(row.err, line)]
+    if len(ours) != len(set(ours)):
         found.append("the same line of ours twice from one process")
-    if any((pid, "CUDA here") in messages[:place] for place, (pid, what) in enumerate(messages)):
+    if any((pid, "no_cuda") in ours[:place] for place, (pid, _) in enumerate(ours)):
         found.append("a line of ours after the one about CUDA")
-    if row.prints and row.guard and not messages:
+    if row.prints and row.guard and not ours:
         found.append("the guard printed no message")
-    if row.prints is False and messages:
+    if row.prints is False and ours:
         found.append("the guard printed a message")
     return found
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import tempfile
 
-from support import harness
+from support import harness, messages
 
 SOURCE = harness.SOURCE
 HERE = os.path.join(SOURCE, "tests", "frameworks")
@@ -169,7 +169,8 @@ def measure(program, build):
         return None, "unguarded it does not reach the driver:\n%s" % unguarded
     if guarded.reached_driver():
         return None, "guarded it reaches the driver:\n%s" % guarded
-    asked = sorted(set(re.findall(r"; asked by (.+?)\); ", guarded.err)) or {
+    asked = sorted({message["asked_by"]
+                    for message in messages.find(guarded.err, *messages.DENIED)} or {
         os.path.basename(record["caller"].split("+")[0]) for record in guarded.records})
     asked = sorted(re.sub(r"(?<!\S)/\S*/", "", name) for name in asked)
     mapped = sorted({os.path.basename(path) for path in guarded.driver_files})
