@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `cudaguard` prints about its command line and about programs, word for word
+(transcripts/*.txt). Each message is one line, has at most 150 characters if it carries no long value,
+and has no colour, at a terminal neither. Elsewhere: what ld.so itself prints (test_refusals), an
+interpreter that hangs (test_loaders), a system without /proc (tests/roots).
+
+Each command is one test: pytest -k 'command_line and repeats'. pytest --write-golden rewrites the
+files. To add a command, add "$ COMMAND" and "-> 0" to a file and rewrite it."""
+
+import os
+import platform
+import pty
+import re
+import shutil
+import struct
+import subprocess
+
+import pytest
+
+from support import harness, launcher, transcript
+
+
+def elf(machine=62, kind=2, bits=2, order=1, size=56, segments=(), tail=b"", count=None):
+    """The bytes of an ELF file: (type, offset, size) of each segment, then `tail`."""
+    count = len(segments) if count is None else count
+    header = struct.pack("<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", bits, order, 1, kind, machine, 1, 0,
+                         64, 0, 0, 64, size, count, 0, 0, 0)
+    return header + b"".join(struct.pack("<IIQQQQQQ", what, 5, at, at, at, length, length, 1)
+                             for what, at, length in segments) + tail
+
+
+def dynamic(*entries):
+    """An ELF file with this dynamic section; the names are at its end, 8 bytes."""
+    table = b"".join(struct.pack("<QQ", tag, value) for tag, value in entries)
+    start = 64 + 2 * 56
+    return elf(segments=[(1, 0, start + len(table) + 8), (2, start, len(table))],
+               tail=table + b"\0names\0x")
+
+
+class Place(launcher.Case):
+    """The directory in which the commands run."""
+
+    def setUp(self):
+        super().setUp()
+        self.installed("tree")
+        self.make("plain", "", 0o644)
+        self.make("own", "#!/bin/sh\n")
+        os.symlink("plain", self.path("link"))
+        self.make("linked-report", "", 0o644)
+        os.link(self.path("linked-report"), self.path("hard"))
+        self.env = launcher.environment(PATH=self.path("tree", "bin") + ":" + os.environ["PATH"],
+                                        TERM="xterm-256color", COLORTERM="truecolor")
+
+    def check(self, name, command, block):
+        """stderr is a pipe, then a terminal: the same, and no colour."""
+        done = self.unguarded("sh", "-c", command, env=self.env, cwd=self.directory)
+        self.assertEqual(self.at_terminal(command), done.stderr)
+        shown = self.shown(done.stderr)
+        self.assertTrue(shown.isascii() and "\x1b" not in shown, shown)
+        self.assertEqual((done.stdout, shown.count("\n")), ("", 1), shown)
+        if not re.search(r"[^ ]{45}", shown):
+            self.assertLessEqual(len(shown.rstrip("\n").replace("DIRECTORY/", "/")), 150, shown)
+        transcript.check(self, name, command, block, done, self.shown)
+
+    def shown(self, text):
+        return text.replace(self.directory, "DIRECTORY")
+
+    def at_terminal(self, command):
+        here, there = pty.openpty()
+        with open(here, "rb", buffering=0) as end:
+            process = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL, stderr=there, env=self.env,
+                                       cwd=self.directory)
+            os.close(there)
+            text = b""
+            try:
+                while piece := end.read(65536):
+                    text += piece
+            except OSError:  # EIO: no process writes there any more
+                pass
+            process.wait(timeout=120)
+        return text.decode().replace("\r\n", "\n")
+
+
+@pytest.fixture(name="place", scope="module")
+def make_place():
+    place = Place()
+    place.setUp()
+    yield place
+    place.doCleanups()
+
+
+@pytest.fixture(name="programs", scope="module")
+def make_programs(place):
+    if platform.machine() != "x86_64":
+        pytest.skip("names the machines from there")
+    place.need("gcc", "musl-gcc")
+    for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
+                        ("script-directory", "/"), ("script-plain", "./plain"),
+                        ("script-env", "/usr/bin/env none"), ("script-static", "./hello")):
+        place.make(name, "#!%s\n" % first)
+    os.symlink("cycle", place.path("cycle"))
+    place.make("text", "exit 0\n")
+    place.make("binary", "MZ\0")
+    for name, data in (
+            ("cut", b"\x7fELF"), ("damage-object", elf(kind=1)), ("damage-none", elf()),
+            ("damage-size", elf(size=32, count=1)), ("damage-table", elf(count=1)),
+            ("damage-load", elf(segments=[(1, 0, 9999)])),
+            ("damage-interpreter", elf(segments=[(3, 120, 4)], tail=b"/lib")),
+            ("damage-strings", dynamic((1, 1), (5, 1 << 40), (10, 8), (0, 0))),
+            ("damage-needed", dynamic((1, 99), (5, 240), (10, 8), (0, 0))),
+            ("damage-soname", dynamic((14, 7), (5, 240), (10, 8), (0, 0))),
+            ("arm32", elf(machine=40, bits=1)),
+            ("arm64", elf(machine=183, segments=[(1, 0, 64)])),
+            ("power", elf(machine=21, segments=[(1, 0, 64)])),
+            ("riscv", elf(machine=243, segments=[(1, 0, 64)])),
+            ("machine258", elf(machine=258, segments=[(1, 0, 64)])),
+            ("big-endian", elf(order=2))):
+        place.make(name, data)
+    main = "int main(void) { return 0; }"
+    place.compile("hello", main, "-static")
+    place.compile("named", "#include <stdio.h>\nint main(void) { puts(\"libcuda.so\"); }", "-static")
+    place.compile("i386", "void _start(void) {}", "-m32", "-nostdlib", "-static")
+    place.compile("musl", main, compiler="musl-gcc")
+    place.compile("busy", main)
+    place.compile("library.so", main, "-shared", "-fPIC", "-Wl,--no-as-needed")
+    place.compile("no-loader", main, "-Wl,-dynamic-linker,/no/ld.so")
+    place.compile("no-answer", main, "-Wl,-dynamic-linker," + place.path("hello"))
+    shutil.copy(harness.program("linked_cuda"), place.path("linked"))
+    for name in ("broken", "half", "a b", "a:b"):
+        place.installed(name)
+    os.unlink(place.path("broken", "lib", "libcudaguard.so"))
+    os.unlink(place.path("half", "lib", "cudaguard", "libcuda.so.1"))
+
+
+@pytest.fixture(name="privileged", scope="module")
+def make_privileged(place):
+    place.need("gcc", "setcap", "setpriv")
+    if os.geteuid() != 0:
+        harness.skip(place, "needs root for setuid files and file capabilities")
+    place.make("nobody", "#!/bin/sh\nexec setpriv --reuid=65534 --regid=65534 --clear-groups "
+               'tree/bin/cudaguard "$@"\n')
+    for name, mode in (("setuid", 0o4755), ("setgid", 0o2755), ("capable", 0o755),
+                       ("unreadable", 0o711)):
+        os.chmod(place.compile(name, "int main(void) { return 0; }"), mode)
+    subprocess.run(["setcap", "cap_net_raw+ep", place.path("capable")], check=True)
+
+
+@transcript.each("command_lines")
+def test_command_line(place, command, block):
+    place.check("command_lines", command, block)
+
+
+@transcript.each("programs")
+@pytest.mark.usefixtures("programs")
+def test_program(place, command, block):
+    place.check("programs", command, block)
+
+
+@transcript.each("privileged")
+@pytest.mark.usefixtures("privileged")
+def test_privileged_program(place, command, block):
+    place.check("privileged", command, block)
