@@ -58,6 +58,15 @@ function(cg_target kind name)
                          RUNTIME_OUTPUT_DIRECTORY "${directory}" LIBRARY_OUTPUT_DIRECTORY "${directory}")
 endfunction()
 
+# cg_custom_program(<name> <source> <command>...) makes a program by this command, with -o.
+function(cg_custom_program name source)
+  set(source "${CMAKE_CURRENT_SOURCE_DIR}/${source}")
+  set(file "${CMAKE_CURRENT_BINARY_DIR}/${name}")
+  add_custom_command(OUTPUT "${file}" DEPENDS "${source}" VERBATIM
+                     COMMAND ${ARGN} -o "${file}" "${source}")
+  add_custom_target(${CG_PREFIX}${name} ALL DEPENDS "${file}")
+endfunction()
+
 # cg_runtime(<id>) sets `shared` and `static` to the options that link a program to the runtime that
 # scripts/fetch-cuda has put into <CG_DEPS>/cuda-<id>. Each is empty if that runtime is missing. The
 # tests then skip, or fail if they must run.

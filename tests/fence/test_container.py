@@ -80,12 +80,7 @@ class Script(fence.Case):
 
     def test_profile_refuses_the_same_ioctls_as_the_launcher(self):
         """The test compares both over all types and numbers, and bit by bit."""
-        self.need("g++")
-        text = ('#include <cstdio>\n#include "policy/nvidia_requests.h"\n'
-                "int main() { unsigned one; while (scanf(\"%x\", &one) == 1) "
-                "putchar(cudaguard::is_nvidia_request(one) ? '1' : '0'); }\n")
-        judge = self.compile("judge", "", "-std=c++20", "-I" + harness.SOURCE, "-include",
-                             self.make("judge.h", text, 0o644), "-x", "c++", compiler="g++")
+        judge = fence.program("judge")
         requests = [low | size << 16 | direction << 30 for low in range(1 << 16)
                     for size in (0, 8, 16, 512) for direction in (0, 3)]
         requests = harness.sample(requests, 8000)

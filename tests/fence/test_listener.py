@@ -126,15 +126,7 @@ class Outputs(Case):
 
     def test_ioctl_of_nvml_is_no_cuda_attempt(self):
         """The code that makes the ioctl decides, and not which libraries are mapped."""
-        source = """
-            #include <sys/ioctl.h>
-            int send_ioctl(void) { return ioctl(-1, %s, 0) + 1; }"""
-        for name, number in (("libnvidia-ml.so.1", RM_CONTROL.split()[0]), ("libuvm.so", "0x30000001"),
-                             ("libother.so", RM_CONTROL.split()[0])):
-            self.compile("library", source % number, "-shared", "-fPIC", "-O2")
-            os.rename(self.path("library"), self.path(name))
-        shutil.copy(self.path("libuvm.so"), self.path("libnvidia-ml.so.2"))
-        nvml, uvm, other = ("call=" + self.path(name)
+        nvml, uvm, other = ("call=" + fence.program("ioctls/" + name)
                             for name in ("libnvidia-ml.so.1", "libnvidia-ml.so.2", "libother.so"))
         unguarded = ["env", "-i", LOADS]
         by_nvml = RM_CONTROL + " (NVML)"
@@ -144,7 +136,7 @@ class Outputs(Case):
         self.verify(*unguarded, nvml, options=["--deny=nvml"])
         done, reported = self.verify(*unguarded, nvml, other)
         self.assertEqual(set(reported), {by_nvml, RM_CONTROL})
-        _, reported = self.verify(*unguarded, "map=" + self.path("libnvidia-ml.so.1"), other)
+        _, reported = self.verify(*unguarded, "map=" + fence.program("ioctls/libnvidia-ml.so.1"), other)
         self.assertEqual(set(reported), {RM_CONTROL})
         _, reported = self.verify(*unguarded, uvm)
         self.assertFalse([one for one in reported if "NVML" in one], reported)
