@@ -4,7 +4,6 @@
 import os
 import re
 import shutil
-import subprocess
 
 from support import guest, harness, messages
 
@@ -13,19 +12,6 @@ for name, call in (("libnvidia-ml.so.1", "nvmlInit_v2"), ("libcuda.so.1", "cuIni
     print(call, getattr(ctypes.CDLL(name), call)(0), sep="=")
 """
 FORKS = ("fork", "ask", "end", "fork", "nvml", "ask", "end")
-# A call in memory that belongs to no file.
-GENERATES = """#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <string.h>
-#include <sys/mman.h>
-__attribute__((noinline)) static int call(int (*f)(unsigned)) { return f(0) + 1; }
-int main(void) {
-  char *at = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  memcpy(at, (void *)call, 256);
-  __builtin___clear_cache(at, at + 256);
-  return ((int (*)(void *))at)(dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit")) == 0;
-}
-"""
 # A package; its function, called by its own module, by a pool, by a spawned child.
 ASKS = """import ctypes
 def ask():
@@ -56,13 +42,6 @@ exec(compile(cell, sys.argv[1], "exec"), {})
 
 
 class Programs(guest.Case):
-    def compile(self, name, text, *options, compiler="gcc"):
-        source = self.script(name + ".c", text)
-        done = subprocess.run([compiler, "-O2", source, "-o", self.path(name), *options],
-                              capture_output=True, text=True, check=False)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return self.path(name)
-
     def script(self, name, text):
         with open(self.path(name), "w", encoding="utf-8") as stream:
             stream.write(text)
@@ -175,8 +154,7 @@ class Lines(Programs):
 
     def test_generated_code_names_the_program(self):
         """As a just-in-time compiler makes it."""
-        self.need("gcc")
-        program = self.compile("jit", GENERATES)
+        program = guest.binary("jit")
         harness.run([program], guard=False).assert_reached(self)
         result = harness.run([program])
         result.assert_untouched(self)
@@ -252,24 +230,13 @@ class Lines(Programs):
                 cause=re.compile("CUDAGUARD_VISIBLE_DEVICES .*")), result)
 
 
-# What dlopen answers for each argument.
-OPENS = """#include <dlfcn.h>
-#include <stdio.h>
-int main(int count, char **words) {
-  for (int i = 1; i < count; ++i) printf("%d=%s\\n", i, dlopen(words[i], RTLD_NOW) ? "set" : "null");
-  return 0;
-}
-"""
-
-
 class Musl(Programs):
     """musl preloads the guard, and cannot load NVIDIA's libraries, which are linked to glibc."""
 
     def test_musl_program_runs_as_without_the_guard(self):
         self.need("musl-gcc")
-        program = self.compile("opens", OPENS, compiler="musl-gcc")
-        library = self.compile("l.so", "int f(void) { return 7; }\n", "-shared", "-fPIC",
-                               compiler="musl-gcc")
+        program = guest.binary("opens_musl")
+        library = guest.binary("empty_musl.so")
         words = [program, library, "libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-opencl.so.1",
                  library]
         unguarded = harness.run(words, world="none", guard=False)
