@@ -11,20 +11,7 @@ import pytest
 
 from support import harness, messages, packaged
 
-PROGRAM = r"""
-#include <cudaguard.h>
-#include <dlfcn.h>
-#include <stdio.h>
-
-int main(void) {
-  if (!cudaguard_touches) return puts("no guard") < 0;
-  const int before = cudaguard_touches();
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
-  int (*init)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
-  const int answer = init ? init(0) : -1;
-  return printf("touches %d %d, cuInit %d\n", before, cudaguard_touches(), answer) < 0;
-}
-"""
+PROGRAM = os.path.join(harness.SOURCE, "tests", "packages", "programs", "user.c")
 LISTS = """
 cmake_minimum_required(VERSION 3.13)
 project(user C)
@@ -96,7 +83,7 @@ class Tarball(packaged.Case):
 
     def build_by_cmake(self, prefix, version="0.2", keyword="PRIVATE"):
         self.need("cmake", "cc")
-        self.write("user.c", PROGRAM)
+        shutil.copy(PROGRAM, self.path("user.c"))
         self.write("CMakeLists.txt", LISTS % (version, keyword))
         build = self.path("build")
         shutil.rmtree(build, ignore_errors=True)
@@ -135,7 +122,7 @@ class Tarball(packaged.Case):
         self.assertEqual(asked.returncode, 0, asked.stdout)
         printed = packaged.run(["pkg-config", "--modversion", "cudaguard"], env=env).stdout
         self.assertEqual(printed.strip(), packaged.version())
-        self.write("user.c", PROGRAM)
+        shutil.copy(PROGRAM, self.path("user.c"))
         flags = asked.stdout.split()
         for linked, wanted in ((flags, GUARDED), (flags[:1], "no guard\n")):
             done = packaged.run(["cc", "-Wl,--as-needed", self.path("user.c"), "-o",
