@@ -8,8 +8,6 @@ import unittest
 from support import fence, harness, launcher
 
 NOBODY = 65534
-HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
-EXIT_7 = "void _start(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(1), \"b\"(7)); }\n"
 
 
 class Words(fence.Case):
@@ -122,8 +120,8 @@ class UnguardedPrograms(fence.Case):
                          "cannot be guarded")
 
     def test_static_program_starts_fenced(self):
-        for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
-            program = self.compile(name, HELLO, option)
+        for name in ("hello_static", "hello_static_pie"):
+            program = launcher.program(name)
             done = self.fenced(program, why="it is a static executable")
             self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
             # Without a fence a warning, as ever.
@@ -131,21 +129,21 @@ class UnguardedPrograms(fence.Case):
             self.assertIn("is a static executable, not guarded (dynamic programs", done.stderr)
 
     def test_static_program_that_names_the_driver_is_fenced(self):
-        program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
+        program = launcher.program("hello_driver")
         self.refused_without(program)
         done = self.fenced(program, why="it is a static executable and names libcuda.so")
         self.assertEqual(done.stdout, "libcuda.so.1\n")
 
     def test_musl_program_starts_only_fenced(self):
         self.need("musl-gcc")
-        program = self.compile("musl", HELLO, compiler="musl-gcc")
+        program = launcher.program("hello_musl")
         self.refused_without(program)
         done = self.fenced(program, why="it is for musl, the guard is for glibc")
         self.assertEqual(done.stdout, "hello\n")
 
     @unittest.skipUnless(platform.machine() == "x86_64", "an i386 program")
     def test_i386_program_starts_only_fenced(self):
-        program = self.compile("i386", EXIT_7, "-m32", "-nostdlib", "-static")
+        program = launcher.program("i386_static")
         self.assertEqual(self.unguarded(program).returncode, 7)
         self.refused_without(program)
         done = self.fenced(program,
@@ -164,8 +162,7 @@ class UnguardedPrograms(fence.Case):
             harness.skip(self, "needs root, and temporary files that may be setuid")
         self.need("setpriv")
         command = self.installed()
-        program = self.compile("who", "#include <stdio.h>\n#include <unistd.h>\n"
-                               "int main(void) { printf(\"%d\\n\", (int)geteuid()); return 0; }")
+        program = self.copied("user")
         os.chmod(program, 0o4755)
         nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
         self.assertEqual(self.unguarded(*nobody, program).stdout, "0\n")

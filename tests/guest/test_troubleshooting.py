@@ -5,9 +5,8 @@ import os
 import re
 import subprocess
 
-from support import guest, harness
+from support import guest, harness, launcher
 
-LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 # ld.so prints these for a 32-bit program, and on a whole machine (tests/integrations).
 ELSEWHERE = {"wrong ELF class", "from /etc/ld.so.preload"}
 
@@ -33,21 +32,11 @@ class Messages(guest.Case):
     def printed(self):
         """What is printed in each of these cases."""
         missing = self.steps("ask", guard=False, env={"LD_PRELOAD": "libcudaguard-none.so"})
-        table = self.compiled("libtable.so", "int (*cuInit)(unsigned); int use(void) "
-                              "{ return cuInit != 0; }\n", "-shared", "-fPIC")
-        user = self.compiled("user", "int use(void); int main(void) { return use(); }\n", table)
-        refused = subprocess.run([LAUNCHER, "run", "--", user], capture_output=True, text=True,
+        refused = subprocess.run([launcher.LAUNCHER, "run", "--", launcher.program("table_user")], capture_output=True, text=True,
                                  stdin=subprocess.DEVNULL, check=False)
         return missing.err + refused.stderr
 
-    def compiled(self, name, text, *options):
-        with open(self.path(name + ".c"), "w", encoding="utf-8") as stream:
-            stream.write(text)
-        subprocess.run(["gcc", self.path(name + ".c"), "-o", self.path(name), *options], check=True)
-        return self.path(name)
-
     def test_headings_quote_messages_that_are_printed(self):
-        self.need("gcc")
         printed = self.printed()
         self.assertEqual(len(headings()), 2)
         for text in headings():

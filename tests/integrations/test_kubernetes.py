@@ -128,7 +128,7 @@ class Pod(Case):
     def test_musl_program_is_refused(self):
         self.need("musl-gcc")
         self.init()
-        program = self.compile("musl", "int main(void) { return 0; }\n", compiler="musl-gcc")
+        program = self.copied("hello_musl")
         self.assertEqual(self.program(program, command=[]).rc, 0)
         result = self.program(program)
         self.assertEqual(result.rc, 125, result)

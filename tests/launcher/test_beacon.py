@@ -12,188 +12,6 @@ from launcher import test_verify_tree
 from support.observed import box
 
 FILE = ["--fence=off"]  # without the filter the guards write to a file
-SHAPES = """
-    #define _GNU_SOURCE
-    #include <dlfcn.h>
-    #include <fcntl.h>
-    #include <linux/filter.h>
-    #include <linux/seccomp.h>
-    #include <pthread.h>
-    #include <sched.h>
-    #include <signal.h>
-    #include <stddef.h>
-    #include <stdint.h>
-    #include <stdio.h>
-    #include <stdlib.h>
-    #include <string.h>
-    #include <sys/mman.h>
-    #include <sys/prctl.h>
-    #include <sys/resource.h>
-    #include <sys/syscall.h>
-    #include <sys/time.h>
-    #include <sys/wait.h>
-    #include <ucontext.h>
-    #include <unistd.h>
-    extern char** environ;
-    static int (*init)(unsigned);
-    static int attempts;
-    static void load(void) {
-      if (attempts) init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
-    }
-    /* Not a tail call: it is the user's frame of every stack. */
-    __attribute__((noinline)) static void ask(void) { if (attempts) init(0); __asm__ volatile(""); }
-    static void attempt(void) { load(); ask(); }
-    static void attempt_in_handler(int number) { (void)number; attempt(); }
-    static void* attempt_in_thread(void* none) { attempt(); return none; }
-    static int attempt_in_clone(void* none) { (void)none; attempt(); _exit(0); }
-    static void limit(int which, rlim_t to) {
-      struct rlimit one = {to, to};
-      setrlimit(which, &one);
-    }
-    static void refuse(int number, int answer) {
-      struct sock_filter code[] = {
-          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1),
-          BPF_STMT(BPF_RET | BPF_K, answer), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
-      struct sock_fprog program = {4, code};
-      prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-      if (prctl(PR_SET_SECCOMP, 2, &program) != 0) abort();
-    }
-    static void child(void (*work)(void)) {
-      const pid_t pid = fork();
-      if (pid == 0) { work(); _exit(0); }
-      waitpid(pid, NULL, 0);
-    }
-    static void clear_and_attempt(void) { clearenv(); attempt(); }
-    static ucontext_t here, there;
-    static void on_stack(void* stack, size_t size) {
-      getcontext(&there);
-      there.uc_stack.ss_sp = stack;
-      there.uc_stack.ss_size = size;
-      there.uc_link = &here;
-      makecontext(&there, attempt, 0);
-      swapcontext(&here, &there);
-    }
-    static char inner[1 << 18] __attribute__((aligned(16)));
-    #define SHAPE(name) else if (strcmp(words[1], #name) == 0)
-    int main(int count, char** words) {
-      attempts = strcmp(words[2], "attempt") == 0;
-      if (count < 3) return 9;
-      SHAPE(plain) attempt();
-      SHAPE(clearenv) clear_and_attempt();
-      SHAPE(unsetenv) { unsetenv("CUDAGUARD_REPORT"); unsetenv("CUDAGUARD_HELLO"); attempt(); }
-      SHAPE(zeroed) {
-        for (char** one = environ; *one; ++one) memset(*one, 0, strlen(*one));
-        attempt();
-      }
-      SHAPE(no_environ) { environ = NULL; attempt(); }
-      SHAPE(forked_clear) child(clear_and_attempt);
-      SHAPE(grandchild) {
-        if (fork() == 0) {
-          setsid();
-          if (fork() == 0) { usleep(200000); attempt(); }
-          _exit(0);
-        }
-      }
-      SHAPE(vfork) { if (vfork() == 0) { attempt(); _exit(0); } wait(NULL); }
-      SHAPE(clone_vm) {
-        clone(attempt_in_clone, (char*)malloc(1 << 20) + (1 << 20), CLONE_VM | SIGCHLD, NULL);
-        wait(NULL);
-      }
-      SHAPE(thread) {
-        pthread_t one;
-        pthread_create(&one, NULL, attempt_in_thread, NULL);
-        pthread_join(one, NULL);
-      }
-      SHAPE(handler) { signal(SIGUSR1, attempt_in_handler); raise(SIGUSR1); }
-      SHAPE(alternate_stack) {
-        stack_t stack = {.ss_sp = inner, .ss_size = sizeof inner};
-        sigaltstack(&stack, NULL);
-        struct sigaction action = {.sa_handler = attempt_in_handler, .sa_flags = SA_ONSTACK};
-        sigaction(SIGUSR1, &action, NULL);
-        raise(SIGUSR1);
-      }
-      SHAPE(coroutine) on_stack(inner, sizeof inner);
-      SHAPE(coroutine_on_heap) on_stack(calloc(1, 200000), 200000);
-      SHAPE(at_exit) atexit(attempt);
-      SHAPE(no_files) { load(); limit(RLIMIT_NOFILE, 0); ask(); }
-      SHAPE(no_size) { load(); limit(RLIMIT_FSIZE, 0); ask(); }
-      SHAPE(no_memory) { load(); limit(RLIMIT_AS, 1 << 20); ask(); }
-      SHAPE(closed) { for (int fd = 0; fd < 100; ++fd) close(fd); attempt(); }
-      SHAPE(chroot) { load(); if (chroot("/proc/self/fdinfo") != 0) return 7; ask(); }
-      SHAPE(nobody) { if (setgid(65534) != 0 || setuid(65534) != 0) return 7; attempt(); }
-      SHAPE(not_dumpable) { prctl(PR_SET_DUMPABLE, 0); attempt(); }
-      SHAPE(refuses_openat) { load(); refuse(SYS_openat, SECCOMP_RET_ERRNO | 1); ask(); }
-      SHAPE(kills_write) { load(); refuse(SYS_write, SECCOMP_RET_KILL_PROCESS); ask(); }
-      SHAPE(refuses_ioctl) { load(); refuse(SYS_ioctl, SECCOMP_RET_KILL_PROCESS); ask(); }
-      SHAPE(refuses_getpid) { load(); refuse(SYS_getpid, SECCOMP_RET_ERRNO | 1); ask(); }
-      SHAPE(killed) { attempt(); kill(getpid(), SIGKILL); }
-      SHAPE(timer) {
-        struct itimerval every = {{0, 50}, {0, 50}};
-        signal(SIGALRM, SIG_IGN);
-        struct sigaction action = {.sa_handler = (void (*)(int))abs};
-        sigaction(SIGALRM, &action, NULL);
-        setitimer(ITIMER_REAL, &every, NULL);
-        attempt();
-        setitimer(ITIMER_REAL, &(struct itimerval){}, NULL);
-      }
-      SHAPE(new_user) { if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 7; attempt(); }
-      SHAPE(new_pids) { if (unshare(CLONE_NEWUSER | CLONE_NEWPID) != 0) return 7; child(attempt); }
-      SHAPE(execs_unguarded) {
-        char preload[4096] = "LD_PRELOAD=", path[4096] = "LD_LIBRARY_PATH=";
-        strncat(preload, getenv("LD_PRELOAD"), 4000);
-        if (getenv("LD_LIBRARY_PATH")) strncat(path, getenv("LD_LIBRARY_PATH"), 4000);
-        char* unguarded[] = {preload, path, NULL};
-        char* again[] = {words[0], "plain", words[2], NULL};
-        execve(words[0], again, unguarded);
-      }
-      else return 8;
-      return 0;
-    }
-"""
-
-
-SAME_ID = r"""
-#define _GNU_SOURCE
-#include <errno.h>
-#include <linux/sched.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-static pid_t* id;
-static void send(unsigned long kind) { syscall(SYS_getpid, 0x6375646167756172ul, kind, 0ul, 0ul); }
-static void* ask_and_end(void* none) {
-  *id = gettid();
-  send(2);
-  _exit(0);
-  return none;
-}
-int main(void) {
-  id = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (fork() == 0) {
-    pthread_t thread;
-    pthread_create(&thread, 0, ask_and_end, 0);
-    pause();
-  }
-  wait(0);
-  struct clone_args same = {.exit_signal = SIGCHLD, .set_tid = (unsigned long)id, .set_tid_size = 1};
-  long child = -1;
-  while (child < 0) {
-    child = syscall(SYS_clone3, &same, sizeof same);
-    if (child < 0 && errno != EEXIST) return 9;
-  }
-  if (child == 0) {
-    send(3);
-    send(6);
-    _exit(0);
-  }
-  wait(0);
-  return 0;
-}
-"""
 
 
 class Heard(test_verify_tree.Case):
@@ -202,15 +20,14 @@ class Heard(test_verify_tree.Case):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.shapes = [line.split("SHAPE(")[1].split(")")[0] for line in SHAPES.splitlines()
+        cls.shapes = [line.split("SHAPE(")[1].split(")")[0] for line in launcher.source("shapes.c").splitlines()
                       if line.lstrip().startswith("SHAPE(")]
         if os.geteuid() != 0:  # others may not make these calls
             cls.shapes = [name for name in cls.shapes if name not in ("chroot", "nobody")]
 
     def setUp(self):
         super().setUp()
-        self.need("gcc")
-        self.program = self.compile("shapes", SHAPES, "-pthread")
+        self.program = launcher.program("shapes")
 
     def shape(self, name, what, options=()):
         return self.tree([self.program, name, what], options)
@@ -365,7 +182,7 @@ class Heard(test_verify_tree.Case):
         """Another process gets the id, announces NVML and takes that back."""
         if os.geteuid() != 0:
             harness.skip(self, "only root can choose the id of a process")
-        result, _ = self.tree([self.compile("same_id", SAME_ID, "-pthread")])
+        result, _ = self.tree([launcher.program("same_id")])
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of ")
 
 
@@ -411,22 +228,7 @@ class Forged(test_verify_tree.Case):
 
     def test_flood_of_beacons_does_not_block_verify(self):
         count = 1000000 if harness.FULL else 20000
-        program = self.compile("flood", """
-            #include <stdio.h>
-            #include <stdlib.h>
-            #include <sys/syscall.h>
-            #include <unistd.h>
-            int main(int count, char** words) {
-              char text[400];
-              unsigned long message[16] = {(unsigned long)text};
-              for (long i = atol(words[1]); i-- > 0;) {
-                message[1] = sprintf(text, "{\\"v\\":1,\\"ts\\":1.5,\\"pid\\":%ld,\\"ppid\\":1,\\"exe\\":\\"/x%ld\\","
-                    "\\"argv\\":[\\"x\\"],\\"api\\":\\"f%ld\\",\\"event\\":\\"work\\",\\"decision\\":\\"allow\\"}",
-                    i % 1000 + 1, i, i);
-                syscall(SYS_getpid, 0x6375646167756172, 5, 0, message);
-              }
-              return count - 2;
-            }""")
+        program = launcher.program("flood")
         result = self.verify([program, count], ["--json", self.path("out.json")], timeout=800)
         if harness.FULL:
             self.ends(result, 3, "INCOMPLETE: ", "in doubt: too many beacons (more than 1 GB")
@@ -463,18 +265,14 @@ class Doubt(test_verify_tree.Case):
 
     def test_short_static_programs_cause_no_doubt(self):
         """A static program that ends while verify looks at it owes no start beacon."""
-        self.need("gcc")
-        program = self.compile("static", "int main(void) { return 0; }", "-static")
+        program = launcher.program("static_0")
         result, tree = self.tree(["sh", "-c", 'for i in $(seq 500); do "$0"; done', program])
         self.ends(result, 0, "PASS: no CUDA use (")
         self.assertEqual(tree["doubts"], [], result)
 
     def test_programs_that_end_in_the_loader_cause_no_doubt(self):
         """A missing library or a kill ends them before the guard's constructor: that is no doubt."""
-        self.need("gcc")
-        library = self.compile("libgone.so", "int gone(void) { return 0; }", "-shared", "-fPIC")
-        program = self.compile("needs", "int gone(void); int main(void) { return gone(); }", library)
-        os.remove(library)
+        program = launcher.program("needs_gone")
         script = 'for i in 1 2 3 4 5 6 7 8 9; do "$0"; sleep 1 & kill -9 $!; done; true'
         for options in ([], ["--trace"]):
             result, tree = self.tree(["bash", "-c", script, program], options)

@@ -173,8 +173,7 @@ class Sick(doctor.Case):
         directory = os.path.join(harness.FAKES, "sick_no_init")
         self.problem(self.doctor(LD_LIBRARY_PATH=directory),
                      "libcuda.so.1 does not work: it has no cuInit")
-        missing = self.library("libneeded.so", "int x;", "-Wl,-soname,libneeded.so")
-        directory = self.library("libcuda.so.1", "", "-L" + missing, "-Wl,--no-as-needed", "-lneeded")
+        directory = launcher.program("lacks_needed")
         self.problem(self.doctor(LD_LIBRARY_PATH=directory), "libcuda.so.1 does not work: error while "
                      "loading shared libraries: libneeded.so: cannot open shared object file")
 
@@ -206,20 +205,10 @@ class Sick(doctor.Case):
 class Sandboxed(doctor.Case):
     """What the probe may not do to the machine, and what of ours does not reach it."""
 
-    def cu_init(self, code, **more):
-        """A directory with a driver whose cuInit is this."""
-        return self.library("libcuda.so.1", "%s\nint cuInit(unsigned flags) { (void)flags; %s }" %
-                            (more.get("head", ""), code), "-Wl,-soname,libcuda.so.1")
-
     @unittest.skipUnless(os.geteuid() == 0, "for others these calls fail anyway")
     def test_doctor_makes_no_device_node(self):
         """Neither itself nor in what it starts; it loads no kernel module."""
-        directory = self.cu_init(
-            'if (mknod("/dev/nvidiactl", S_IFCHR | 0666, makedev(195, 255)) == 0) return 9;\n'
-            'if (prctl(PR_CAPBSET_READ, CAP_SYS_MODULE) != 0) return 8;\n'
-            'return system("mknod /dev/nvidia0 c 195 0 2>/dev/null") == 0 ? 7 : 0;',
-            head="#include <linux/capability.h>\n#include <stdlib.h>\n#include <sys/prctl.h>\n"
-                 "#include <sys/stat.h>\n#include <sys/sysmacros.h>")
+        directory = launcher.program("checks_node")
         answer = self.well(LD_LIBRARY_PATH=directory, PATH=os.environ["PATH"])
         self.assertRegex(answer.facts("cuInit")[0], "^0 CUDA_SUCCESS")
         self.assertEqual(answer.nodes, [])
@@ -230,8 +219,7 @@ class Sandboxed(doctor.Case):
 
     def test_driver_gains_no_rights_under_doctor(self):
         """Nor does the setuid nvidia-modprobe. Not in the sandbox, which has the same rule."""
-        directory = self.cu_init("return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? 0 : 9;",
-                              head="#include <sys/prctl.h>")
+        directory = launcher.program("checks_rights")
         done = self.start("doctor", env=launcher.environment(LD_LIBRARY_PATH=directory))
         self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
         done = self.unguarded(doctor.PROBE, env=launcher.environment(LD_LIBRARY_PATH=directory))
@@ -240,10 +228,7 @@ class Sandboxed(doctor.Case):
     def test_probe_is_unguarded(self):
         """The guard, its variables and other preloads do not reach the driver. Other variables
         do."""
-        directory = self.cu_init(
-            'if (getenv("LD_PRELOAD")) return 1;\n'
-            'if (getenv("CUDAGUARD_VISIBLE_DEVICES") || getenv("CUDAGUARD_ROOT")) return 2;\n'
-            'return getenv("CG_ANSWER") ? 0 : 3;', head="#include <stdlib.h>")
+        directory = launcher.program("checks_environment")
         answer = self.well(LD_LIBRARY_PATH=directory, CG_ANSWER="1",
                            LD_PRELOAD=harness.GUARD + ":libm.so.6", CUDAGUARD_POLICY="VALIDATE",
                            CUDAGUARD_VISIBLE_DEVICES="0", CUDAGUARD_CHILDREN="FORCE_CPU",
@@ -253,10 +238,8 @@ class Sandboxed(doctor.Case):
     def test_variables_of_ld_so_do_not_disturb_the_probe(self):
         """ld.so's variables for debugging, and other preloads, say nothing about the driver."""
         directory = self.sick()
-        hangs = self.compile("hangs.so", "#include <unistd.h>\n__attribute__((constructor)) "
-                             "static void start(void) { for (;;) pause(); }", "-shared", "-fPIC")
-        audit = self.compile("audit.so", "#include <stdlib.h>\nunsigned la_version(unsigned v) { "
-                             "abort(); return v; }", "-shared", "-fPIC")
+        hangs = launcher.program("pauses.so")
+        audit = launcher.program("audit.so")
         self.doctor(LD_LIBRARY_PATH=directory)
         before = set(os.listdir(self.directory))
         for more in ({"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": hangs}, {"LD_AUDIT": audit},
@@ -273,9 +256,7 @@ class Sandboxed(doctor.Case):
                 self.assertEqual(set(os.listdir(self.directory)) - before, set())
 
     def test_probe_inherits_no_descriptor(self):
-        directory = self.cu_init("for (int fd = 3; fd < 4096; ++fd) {\n"
-                              "if (fcntl(fd, F_GETFD) != -1) return fd; }\nreturn 0;",
-                              head="#include <fcntl.h>")
+        directory = launcher.program("checks_descriptors")
         start = [sys.executable, "-c", "import os, sys\nfor fd in 5, 1023: os.dup2(0, fd)\n"
                  "os.execv(sys.argv[1], sys.argv[1:])\n"]
         env = launcher.environment(LD_LIBRARY_PATH=directory)

@@ -6,7 +6,7 @@ import os
 import sys
 import sysconfig
 
-from support import harness
+from support import harness, launcher
 from launcher import test_verify_tree
 from support.observed import box
 
@@ -35,38 +35,6 @@ cuda = ctypes.CDLL("libcuda.so.1")
 for number, block in enumerate(open(sys.argv[1])):
     tree = ast.increment_lineno(ast.parse(block), number)
     exec(compile(tree, sys.argv[1], "exec"), {"cuda": cuda})
-"""
-NATIVE = r"""
-#include <dlfcn.h>
-int main(void) {
-  int (*init)(unsigned) = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
-  init(0);
-  for (int i = 0; i < 3; ++i)
-    init(0);
-  return 0;
-}
-"""
-RUNTIME = r"""
-#include <dlfcn.h>
-int ask(void) {
-  int (*init)(unsigned) = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
-  return init(0) + 1;
-}
-"""
-# "first" asks before it loads Python, whose code asks through the same call.
-EMBEDS = r"""
-#include <dlfcn.h>
-static int (*init)(unsigned);
-int ask(void) { volatile int answer = init(0); return answer; }
-int main(int count, char** words) {
-  init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
-  if (count > 2) ask();
-  void* python = dlopen(words[1], RTLD_NOW | RTLD_GLOBAL);
-  if (python == 0) return 9;
-  ((void (*)(void))dlsym(python, "Py_Initialize"))();
-  return ((int (*)(const char*))dlsym(python, "PyRun_SimpleString"))(
-      "import ctypes\nask = ctypes.CDLL(None).ask\nask()\nask()\n");
-}
 """
 
 
@@ -115,30 +83,23 @@ class Verify(Case):
         self.assertEqual(self.lines(), ["test_suite.py:3", "test_suite.py:5", "test_suite.py:6"])
 
     def test_place_in_native_code_is_its_return_address(self):
-        self.need("gcc")
-        program = self.compile("native", NATIVE, "-g", "-O0", "-ldl")
-        result, _ = self.tree([program])
+        result, _ = self.tree([launcher.program("native")])
         self.ends(result, 1, "FAIL: 2 lines asked for CUDA")
-        self.assertEqual(self.lines(), ["native.c:5", "native.c:7"], result)
+        self.assertEqual(self.lines(), ["native.c:%d" % launcher.line_of("native.c", mark)
+                                        for mark in ("asks first", "asks often")], result)
 
     def test_limit_lines_that_ask_through_one_call_of_a_runtime(self):
         """Both lines call the runtime, which calls cuInit at one place."""
-        self.need("gcc")
-        runtime = self.compile("runtime", RUNTIME, "-shared", "-fPIC", "-ldl")
-        os.rename(runtime, self.path("libcudart.so.99"))
-        program = self.compile("user", "int ask(void);\nint main(void) {\n  ask();\n  ask();\n"
-                               "  return 0;\n}\n", "-g", "-O0", self.path("libcudart.so.99"))
-        result, _ = self.tree([program])
+        result, _ = self.tree([launcher.program("runtime_user")])
         self.ends(result, 1, "FAIL: 1 line asked for CUDA")
-        self.assertEqual(self.lines(), ["user.c:3"], result)
+        self.assertEqual(self.lines(), ["runtime_user.c:%d" % launcher.line_of("runtime_user.c", "asks first")], result)
 
     def test_limit_python_that_was_loaded_after_an_attempt(self):
-        self.need("gcc")
         library = os.path.join(sysconfig.get_config_var("LIBDIR") or "",
                                sysconfig.get_config_var("INSTSONAME") or "")
         if ".so" not in library or not os.path.exists(library):
             harness.skip(self, "no shared libpython (python3-dev)")
-        program = self.compile("embeds", EMBEDS, "-rdynamic", "-ldl")
+        program = launcher.program("embeds")
         result, _ = self.tree([program, library])
         self.ends(result, 1, "FAIL: 2 lines asked for CUDA", "<string>:3", "<string>:4")
         result, _ = self.tree([program, library, "first"])

@@ -13,29 +13,6 @@ import unittest
 from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
-# Stops the process at its end until this one ends.
-TRACER = r"""
-#include <stdlib.h>
-#include <sys/ptrace.h>
-#include <unistd.h>
-int main(int argc, char** argv) {
-  if (ptrace(PTRACE_SEIZE, argc > 1 ? atoi(argv[1]) : 0, 0, (void*)PTRACE_O_TRACEEXIT) != 0) return 1;
-  if (write(1, "y", 1) != 1) return 2;
-  for (;;) pause();
-}
-"""
-# Glibc's by its name; closes all it has and stays.
-CLOSES = r"""
-static long call(long n, long a) {
-  long r;
-  __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a) : "rcx", "r11", "memory");
-  return r;
-}
-void _start(void) {
-  for (long fd = 0; fd < 3; ++fd) call(3, fd);
-  for (;;) call(34, 0);
-}
-"""
 
 
 def child_of(parent):
@@ -77,13 +54,10 @@ class Hangs(doctor.Case):
                      "libnvidia-ml.so.1;" % directory, "CUDAGUARD_DOCTOR_TIMEOUT=60 waits longer")
         self.assertTrue(answer.line.endswith("; driver: answers"), answer.line)
 
-    @unittest.skipUnless(platform.machine() == "x86_64", "CLOSES is in its system calls")
+    @unittest.skipUnless(platform.machine() == "x86_64", "closes.c is in its system calls")
     def test_hanging_program_is_asked_for_ten_seconds(self):
         """By run, by doctor, and by run if ld.so has closed its pipes: all three at once."""
-        interpreter = self.compile("closes", CLOSES, "-shared", "-fPIC", "-nostdlib",
-                                   "-Wl,-e,_start,-soname,ld-linux-closes.so.2")
-        closes = self.compile("program", "int main(void) { return 0; }",
-                              "-Wl,-dynamic-linker," + interpreter)
+        closes = launcher.program("closes_user")
         program = harness.program("linked_cuda")
         directory = self.pipe()
         env = launcher.environment(LD_LIBRARY_PATH=directory)
@@ -101,7 +75,7 @@ class Hangs(doctor.Case):
     @unittest.skipUnless(os.geteuid() == 0, "to hold another process at its end")
     def test_launcher_does_not_wait_for_a_stuck_process(self):
         """The process is stuck as in uninterruptible sleep, and the launcher does not wait."""
-        tracer = self.compile("tracer", TRACER)
+        tracer = launcher.program("tracer")
         env = launcher.environment(LD_LIBRARY_PATH=self.pipe())
         with subprocess.Popen([launcher.LAUNCHER, "run", harness.program("linked_cuda")], env=env,
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

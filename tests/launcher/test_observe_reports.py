@@ -184,8 +184,8 @@ class Options(observed.Case):
         self.refused(self.start("run", "--observe", binary, env=env), 126, "neither an ELF")
         self.refused(self.start("run", "--observe", env=env), 125, "no program")
         # Only execve reports that a process has the file open for writing.
-        program = self.compile("busy", "int main(void) { return 4; }")
-        self.assertEqual(self.start("run", "--observe", program, env=env).returncode, 4)
+        program = self.copied("exits_7", "busy")
+        self.assertEqual(self.start("run", "--observe", program, env=env).returncode, 7)
         left = sorted(os.listdir(self.directory))
         with open(program, "ab"):
             done = self.start("run", "--observe", program, env=env)
@@ -219,9 +219,9 @@ class Options(observed.Case):
         self.assertEqual(done.stdout.split()[1], "77", done)
 
     def test_static_program_is_started_and_observed(self):
-        program = self.compile("static", "int main(void) { return 4; }", "-static")
+        program = launcher.program("static_7")
         done = self.start("run", "--observe", program)
-        self.assertEqual((done.returncode, done.stdout), (4, ""))
+        self.assertEqual((done.returncode, done.stdout), (7, ""))
         self.assertIn("is a static executable", done.stderr.splitlines()[0])
         self.assertEqual(done.stderr.splitlines()[1] + "\n", NO_ATTEMPT)
 

@@ -137,8 +137,7 @@ class Warnings(launcher.Case):
 
     def test_log_off_silences_warnings(self):
         """The control: without it each prints a line."""
-        self.need("gcc")
-        static = self.compile("static", "int main(void) { return 7; }", "-static")
+        static = launcher.program("static_7")
         # A process that is left running, so that run --observe waits for it.
         leaves = ["sh", "-c", "sleep 4 >/dev/null 2>&1 & exit 7"]
         off = launcher.environment(CUDAGUARD_POLICY="OFF")

@@ -3,98 +3,20 @@
 while ld.so is at work, about files that are mapped only to be read, and about short-lived
 children."""
 
-import os
 import platform
 import sys
 import unittest
 
-from support import harness
+from support import harness, launcher
 from launcher import test_verify_tree
 from support.observed import box
 
-JAILED = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <sched.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-int main(int count, char** words) {
-  if (count < 4) return 9;
-  if (geteuid() != 0 && unshare(CLONE_NEWUSER) != 0) return 8;
-  if (chroot(words[1]) != 0 || chdir("/") != 0) return 7;
-  void* handle = dlopen(words[2], RTLD_NOW);
-  int (*init)(unsigned) = handle ? (int (*)(unsigned))dlsym(handle, words[3]) : 0;
-  if (init == 0) return puts("refused") < 0;
-  printf("answer %d\n", init(0));
-  return 0;
-}
-"""
-LIBRARY = "int cuInit(unsigned flags) { return (int)flags; }\nint nvmlInit_v2(void) { return 0; }\n"
-SLOW = r"""
-#include <signal.h>
-#include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
-__attribute__((constructor)) static void slow(void) {
-  const char* what = getenv("WHAT");
-  if (what == NULL) return;
-  struct timespec time = {0, 300000000};
-  nanosleep(&time, NULL);
-  const clock_t end = clock() + CLOCKS_PER_SEC / 10;
-  while (clock() < end) {}
-  unsetenv("WHAT");
-  if (*what == 'e') _exit(0);
-  if (*what == 'k') kill(getpid(), SIGKILL);
-  if (*what == 'x') execl("/bin/true", "true", NULL);
-}
-"""
-OWN_ENTRY = r"""
-#include <time.h>
-#include <unistd.h>
-__asm__(".globl _start\n_start: lea -64(%rsp), %rsp\nand $-16, %rsp\ncall work\n");
-void work(void) {
-  const clock_t end = clock() + CLOCKS_PER_SEC / 2;
-  while (clock() < end) {}
-  _exit(0);
-}
-"""
-MAPS = r"""
-#include <fcntl.h>
-#include <stdio.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-int main(int count, char** words) {
-  struct stat status;
-  int file = open(words[1], O_RDONLY);
-  if (file < 0 || fstat(file, &status) != 0) return 9;
-  int rights = count > 2 ? PROT_READ | PROT_EXEC : PROT_READ;
-  if (mmap(NULL, status.st_size, rights, MAP_PRIVATE, file, 0) == MAP_FAILED) return 8;
-  usleep(500000);
-  return 0;
-}
-"""
 
-
-class Case(test_verify_tree.Case):
-    def setUp(self):
-        super().setUp()
-        self.need("gcc")
-
-
-class RefusedLoads(Case):
+class RefusedLoads(test_verify_tree.Case):
     """The null drivers are out of reach in the new root, so the guard refuses the load."""
 
-    def setUp(self):
-        super().setUp()
-        self.program = self.compile("jailed", JAILED, "-ldl")
-        self.jail = self.path("jail")
-        os.mkdir(self.jail)
-        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            made = self.compile(name.replace(".", "_"), LIBRARY, "-shared", "-fPIC",
-                                "-Wl,-soname," + name)
-            os.rename(made, os.path.join(self.jail, name))
+    program = launcher.program("jailed")
+    jail = launcher.program("jail")
 
     def test_refused_driver_is_incomplete(self):
         words = [self.program, self.jail, "/libcuda.so.1", "cuInit"]
@@ -124,17 +46,11 @@ class RefusedLoads(Case):
         self.assertIn("was refused NVIDIA's NVML library", tree["doubts"][0])
 
 
-class EndsInLoader(Case):
+class EndsInLoader(test_verify_tree.Case):
     """The first constructors of a program run before the guard's own."""
 
-    def setUp(self):
-        super().setUp()
-        library = self.compile("slow", SLOW, "-shared", "-fPIC", "-Wl,-soname,libslow.so",
-                               suffix=".c")
-        os.rename(library, self.path("libslow.so"))
-        self.program = self.compile("main", "int main(void) { return 0; }\n",
-                                    "-Wl,--no-as-needed", self.path("libslow.so"),
-                                    "-Wl,-rpath," + self.path())
+    program = launcher.program("slow_user")
+    other = harness.program("idle-guard/libcudaguard.so")  # another library with the guard's name
 
     def test_program_that_ends_in_a_constructor_leaves_no_doubt(self):
         for what in ("exits", "killed", "xec"):
@@ -146,46 +62,35 @@ class EndsInLoader(Case):
 
     def test_control_guard_that_sends_no_start_beacon_leaves_one(self):
         """The library of this name is another one, so nothing is known about the program."""
-        result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$0" sleep 0.5; true', self.other()])
+        result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$0" sleep 0.5; true', self.other])
         self.ends(result, 3, "INCOMPLETE: ")
         self.assertRegex(tree["doubts"][0], r"^sleep \(\d+\) sent no start beacon")
 
     @unittest.skipUnless(platform.machine() == "x86_64", "the program is written for x86-64")
     def test_program_with_an_entry_point_of_its_own_has_left_the_loader(self):
         """Go's entry point leaves the words below the arguments as ld.so has left them."""
-        program = self.compile("own_entry", OWN_ENTRY, "-nostartfiles")
+        program = launcher.program("own_entry")
         result, tree = self.tree(["sh", "-c", '"$0"; true', program])
         self.ends(result, 0, "PASS: ")  # the control
-        result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$1" "$0"; true', program, self.other()])
+        result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$1" "$0"; true', program, self.other])
         self.ends(result, 3, "INCOMPLETE: ")
         self.assertRegex(tree["doubts"][0], r"^own_entry \(\d+\) sent no start beacon")
 
-    def other(self):
-        """Returns the path of another library with the guard's name."""
-        directory = self.path("other")
-        os.mkdir(directory)
-        made = self.compile("other_guard", "int nothing;\n", "-shared", "-fPIC")
-        os.rename(made, os.path.join(directory, "libcudaguard.so"))
-        return os.path.join(directory, "libcudaguard.so")
 
-
-class Mapped(Case):
+class Mapped(test_verify_tree.Case):
     def test_driver_counts_only_if_its_code_can_run(self):
         """A search tool, ldconfig or strip maps the file to read it."""
-        program = self.compile("maps", MAPS, "-static")
-        driver = self.compile("libcuda", LIBRARY, "-shared", "-fPIC")
-        os.rename(driver, self.path("libcuda.so.1"))
-        result, tree = self.tree(["sh", "-c", '"$0" "$1"; true', program,
-                                  self.path("libcuda.so.1")])
+        program = launcher.program("maps_file")
+        driver = launcher.program("jail/libcuda.so.1")
+        result, tree = self.tree(["sh", "-c", '"$0" "$1"; true', program, driver])
         self.ends(result, 0, "PASS: ")
         self.assertEqual([one["has_driver"] for one in tree["unguarded"]], [False], result)
-        result, tree = self.tree(["sh", "-c", '"$0" "$1" x; true', program,
-                                  self.path("libcuda.so.1")])
+        result, tree = self.tree(["sh", "-c", '"$0" "$1" x; true', program, driver])
         self.ends(result, 1, "FAIL: ")
         self.assertEqual([one["has_driver"] for one in tree["unguarded"]], [True], result)
 
 
-class Counts(Case):
+class Counts(test_verify_tree.Case):
     def test_processes_that_asked_were_heard(self):
         text = ("import ctypes, os\ncuda = ctypes.CDLL('libcuda.so.1')\n"
                 "for i in range(20):\n"

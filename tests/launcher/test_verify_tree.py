@@ -90,27 +90,7 @@ class Starts(Case):
             "os.wait()\n" % ATTEMPT), by=" by ctypes/cffi")
 
     def test_attempt_after_a_threads_vfork_and_exec_is_found(self):
-        program = self.compile("execs", """
-            #define _GNU_SOURCE
-            #include <pthread.h>
-            #include <stdlib.h>
-            #include <sys/wait.h>
-            #include <unistd.h>
-            static char** g_words;
-            static void* run(void* unused) {
-              execv(g_words[0], g_words);
-              return unused;
-            }
-            int main(int argc, char** argv) {
-              int status = argc;
-              pid_t child = vfork();
-              if (child == 0) { execl("/bin/true", "true", NULL); _exit(9); }
-              if (waitpid(child, &status, 0) != child || status != 0) return 8;
-              g_words = argv + 1;
-              pthread_t thread;
-              pthread_create(&thread, NULL, run, NULL);
-              for (;;) pause();
-            }""", "-pthread")
+        program = launcher.program("execs")
         self.finds([program, box.program("open"), "cu.init"])
 
     def test_one_attempt_among_a_thousand_processes_is_found(self):
@@ -127,21 +107,7 @@ class Starts(Case):
 
     def test_limit_trace_does_not_report_untraced_children(self):
         """ptrace reports no child that was made with CLONE_UNTRACED."""
-        program = self.compile("untraced", """
-            #define _GNU_SOURCE
-            #include <sched.h>
-            #include <signal.h>
-            #include <stdlib.h>
-            #include <sys/syscall.h>
-            #include <sys/wait.h>
-            #include <unistd.h>
-            int main(int n, char** words) {
-              const long pid = syscall(SYS_clone, atol(words[1]) | SIGCHLD, 0, 0, 0, 0);
-              if (pid == 0) execlp("sleep", "sleep", words[2], NULL);
-              int status;
-              while (waitpid(pid, &status, __WALL) < 0) {}
-              return 0;
-            }""")
+        program = launcher.program("untraced")
         for flag, value in ((0, "all_guarded"), (0x00800000, "none_seen")):
             result, tree = self.tree([program, flag, LONG], TRACE)
             self.assertEqual((result.rc, tree["value"], tree["heard"]), (0, value, 2), result)
@@ -203,38 +169,25 @@ class Unguarded(Case):
                   "its LD_PRELOAD names a guard that is not there")
 
     def test_static_process_is_listed(self):
-        source = "#include <stdlib.h>\n#include <unistd.h>\n" \
-                 "int main(int n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }\n"
-        program = self.compile("waits", source, "-static")
-        self.both('"$0" "$1"', "it is a static executable", program)
-        program = self.compile("waits_pie", source, "-static-pie")
-        self.both('"$0" "$1"', "it is a static executable", program)
+        for name in ("waits_static", "waits_static_pie"):
+            self.both('"$0" "$1"', "it is a static executable", launcher.program(name))
         if not shutil.which("musl-gcc"):
             harness.skip(self, "not installed: musl-gcc")
-        program = self.compile("waits_musl", source, compiler="musl-gcc")
+        program = launcher.program("waits_musl")
         self.both('LD_PRELOAD= "$0" "$1"', "it is for musl, the guard is for glibc", program)
 
     def test_reused_inode_does_not_hide_a_static_process(self):
         """A static program that has the inode of a dynamic one that was removed; and one that has
         the same addresses as the one that became it."""
-        source = "#include <stdlib.h>\n#include <unistd.h>\n" \
-                 "int main(int n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }\n"
-        fixed = self.compile("waits", source, "-static")
-        bound = self.compile("dynamic", source)
+        fixed = launcher.program("waits_static")
+        bound = launcher.program("waits")
         script = ('set -e; cp "$1" one; ./one 0.3; before=$(stat -c %i one); rm one; i=0; '
                   'while cp "$0" one$i; [ "$(stat -c %i one$i)" != $before ] && [ $i != 50 ]; '
                   'do i=$((i + 1)); done; ./one$i "$2"')
         result, tree = self.tree(["sh", "-c", script, fixed, bound, LONG], cwd=self.directory)
         self.assertEqual(set(self.reasons(tree).values()), {"it is a static executable"}, result)
-        become = self.compile("become", """
-            #include <stdlib.h>
-            #include <unistd.h>
-            int main(int n, char** words) {
-              usleep(300000);
-              return execl(words[1], words[0], words[1], words[2], NULL);
-            }""", "-static")
-        other = self.compile("others", source, "-static")
-        result, tree = self.tree(["setarch", "-R", become, other, LONG])
+        become = launcher.program("become")
+        result, tree = self.tree(["setarch", "-R", become, fixed, LONG])
         self.assertEqual(len(tree["unguarded"]), 2, result)
 
     def test_unguarded_process_with_the_driver_is_a_cuda_attempt(self):
@@ -265,20 +218,7 @@ class Unguarded(Case):
 
     def test_process_that_overwrites_its_variables_stays_guarded(self):
         """What the process was started with counts."""
-        program = self.compile("title", """
-            #define _GNU_SOURCE
-            #include <stdlib.h>
-            #include <string.h>
-            #include <unistd.h>
-            extern char** environ;
-            __attribute__((constructor)) static void wipe(void) {
-              for (char** entry = environ; *entry != NULL; ++entry) {
-                char* old = *entry;
-                *entry = strdup(old);
-                memset(old, 0, strlen(old));
-              }
-            }
-            int main(int n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }""")
+        program = launcher.program("title")
         result, tree = self.tree([program, LONG])
         self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
         self.assertEqual((tree["seen"], tree["start_records"]), (1, 1), result)
@@ -328,11 +268,10 @@ class Unguarded(Case):
 class OtherUsers(Case):
     def setUp(self):
         super().setUp()
-        self.need("setpriv", "gcc")
+        self.need("setpriv")
         if os.getuid() != 0:
             harness.skip(self, "needs root for setuid files")
-        self.waits = self.compile("waits", "#include <stdlib.h>\n#include <unistd.h>\nint main(int "
-                                  "n, char** words) { return usleep(atof(words[n - 1]) * 1e6); }\n")
+        self.waits = self.copied("waits")
         self.command = self.installed()
 
     def verify_as_nobody(self, options, *words):
@@ -342,7 +281,7 @@ class OtherUsers(Case):
 
     def test_process_inside_execve_causes_no_doubt(self):
         """Other users may not look at it there, for a moment."""
-        program = self.compile("static", "int main(void) { return 0; }", "-static")
+        program = self.copied("static_0")
         loop = 'i=0; while [ $i -lt 1500 ]; do "$0"; i=$((i + 1)); done'
         done = self.verify_as_nobody([], "sh", "-c", loop, program)
         self.assertEqual(done.returncode, 0, done.stderr)

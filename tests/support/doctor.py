@@ -112,15 +112,6 @@ class Case(launcher.Case):
         shutil.copy(os.path.join(harness.FAKES, "sick", "libcuda.so.1"), self.path("sick"))
         return self.path("sick")
 
-    def library(self, name, code, *options):
-        """Compiles this C code to a library of this name in its own directory; returns the
-        directory."""
-        directory = self.path("of-" + re.sub(r"\W", "-", name))
-        os.makedirs(directory, exist_ok=True)
-        made = self.compile("library", code, "-shared", "-fPIC", *options)
-        shutil.move(made, os.path.join(directory, name))
-        return directory
-
     def golden(self, name, **more):
         """Compares the text, word for word, for an installation below the test's own directory.
         Each sentence is joined to one line, because the line breaks depend on the length of paths.

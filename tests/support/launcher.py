@@ -10,8 +10,26 @@ from support import harness, settings
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 HOME = "/home/cudaguard-test"
 REGISTRY = "/cudaguard/gstreamer-1.0/registry.%s.bin" % os.uname().machine
+# The programs of tests/launcher, and their sources.
+PROGRAMS = os.path.join(harness.BUILD, "tests", "launcher", "programs")
+SOURCES = os.path.join(harness.SOURCE, "tests", "launcher", "programs")
 PRESETS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE_GPU": "0",
            "GST_REGISTRY_1_0": HOME + "/.cache" + REGISTRY}
+
+
+def program(name):
+    return os.path.join(PROGRAMS, name)
+
+
+def source(name):
+    with open(os.path.join(SOURCES, name), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def line_of(name, mark):
+    """The number of the source's line that has the mark in a comment."""
+    text = source(name)
+    return 1 + text[:text.index("// " + mark)].count("\n")
 
 
 def environment(**more):
@@ -37,6 +55,11 @@ class Case(harness.DirectoryCase):
             stream.write(text if isinstance(text, bytes) else text.encode())
         os.chmod(self.path(name), mode)
         return self.path(name)
+
+    def copied(self, name, to=None):
+        """Copies a program to where other users find it and the test may change it. Returns its
+        path."""
+        return shutil.copy(program(name), self.path(to or os.path.basename(name)))
 
     def compile(self, name, text, *options, compiler="gcc", suffix=".c"):
         source = self.make(name + suffix, text, 0o644)
