@@ -4,16 +4,8 @@ like the guard's, sanitizers. Each verdict is compared with what the program doe
 driver."""
 
 import os
-import shutil
 
-from support import doctor_program, harness
-from support.doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
-
-FAKE = "-L" + harness.FAKE_DRIVER
-USER = "int cuInit(unsigned); int use(void) { return cuInit(0); }"
-# Asks by the handle of a library that is linked to the driver.
-BY_HANDLE = ASK.replace("int main", "int cuInit(unsigned);\nint (*keep)(unsigned) = cuInit;\n"
-                        "int main")
+from support import doctor_program, harness, launcher
 
 
 class Linked(doctor_program.Case):
@@ -47,28 +39,21 @@ class Linked(doctor_program.Case):
         """ld.so does not see that the null driver is the same library, so `run` maps both. The calls
         that come first lead to the guard, and the driver's other functions stay the program's."""
         stub = os.path.join(harness.FAKES, "unnamed", "libcuda.so.1")
-        self.compile("libuser.so", USER, "-shared", "-fPIC", "-Wl," + stub)
-        program = self.compile("abs", BY_HANDLE, stub)
+        program = launcher.program("ask_linked_path")
         self.assertIn("ld.so maps %s as well as the null driver" % stub,
                       self.verdict(program, "in part", ["linked_file"]).line)
-        self.assert_answers([program, self.path("libuser.so")], "0", "100", "100")
-        self.assert_answers([self.compile("plain", LINKED, stub)], "0", "100", "100")
+        self.assert_answers([program, launcher.program("driver_user_path.so")], "0", "100", "100")
+        self.assert_answers([launcher.program("linked_path")], "0", "100", "100")
 
     def test_driver_linked_by_the_dev_name_is_guarded_in_part(self):
         """A program needs a driver without a SONAME by the name that the driver was linked by."""
-        os.mkdir(self.path("dev"))
-        shutil.copy(os.path.join(harness.FAKES, "unnamed", "libcuda.so.1"), self.path("dev", "libcuda.so"))
-        program = self.compile("dev-name", LINKED, "-L" + self.path("dev"), "-lcuda",
-                               "-Wl,-rpath," + self.path("dev"))
+        program = launcher.program("linked_dev")
         answer = self.verdict(program, "in part", ["linked_file"])
         self.assertEqual(answer.facts("linked to")[0].split(":")[0], "libcuda.so")
         self.assert_answers([program], "0", "100", "100")
 
     def test_program_that_is_linked_to_opencl_is_guarded_in_part(self):
-        program = self.compile(
-            "opencl", "void* clGetExtensionFunctionAddress(const char*);\nint main(void) { return "
-            "((int (*)(unsigned, void*, unsigned*))clGetExtensionFunctionAddress("
-            "\"clIcdGetPlatformIDsKHR\"))(0, 0, 0); }", FAKE, "-l:libnvidia-opencl.so.1")
+        program = launcher.program("linked_opencl")
         self.verdict(program, "in part", ["linked_refused"])
         for way in ("unguarded", "run", "preload"):
             self.assertIn("opencl", self.guarded([program], way).init_calls(), way)
@@ -76,11 +61,7 @@ class Linked(doctor_program.Case):
 
     def test_program_that_is_linked_to_libnvidia_cfg_is_guarded_in_part(self):
         """ld.so maps the library and does not ask the guard."""
-        self.compile("libnvidia-cfg.so.1", "int nvCfgOpenDevice(void) { return 0; }", "-shared",
-                     "-fPIC", "-Wl,-soname,libnvidia-cfg.so.1")
-        program = self.compile(
-            "cfg", "int nvCfgOpenDevice(void);\nint main(void) { return nvCfgOpenDevice(); }",
-            "-L" + self.directory, "-l:libnvidia-cfg.so.1", "-Wl,-rpath," + self.directory)
+        program = launcher.program("linked_cfg")
         self.verdict(program, "in part", ["linked_refused"])
 
 
@@ -88,20 +69,17 @@ class RunPaths(doctor_program.Case):
     def test_run_path_to_a_copy_of_the_driver_is_guarded(self):
         """The copy is the only driver. The program finds it without the guard, and not under the
         guard."""
-        copy = self.copy_of_driver()
-        for kind in ("--disable-new-dtags", "--enable-new-dtags"):
-            for path in ("$ORIGIN/copy", "${ORIGIN}/../%s/copy" % os.path.basename(self.directory),
-                         copy):
+        for kind in ("enable", "disable"):
+            for path in ("origin", "braces", "path"):
                 with self.subTest(kind=kind, path=path):
-                    program = self.compile("ask", ASK, "-Wl,%s,-rpath,%s" % (kind, path))
+                    program = launcher.program("ask_%s_%s" % (path, kind))
                     self.verdict(program, "yes", [], world="none")
                     self.assert_stopped([program, "libcuda.so.1"], "run", "preload", world="none")
 
     def test_program_that_is_linked_to_a_copy_is_guarded(self):
-        copy = self.copy_of_driver()
-        program = self.compile("ask", LINKED, "-L" + copy, "-l:libcuda.so.1", "-Wl,-rpath," + copy)
+        program = launcher.program("linked_copy")
         self.assertEqual(self.verdict(program, "yes", [], world="none").facts("linked to"),
-                         ["libcuda.so.1: " + copy + "/libcuda.so.1"])
+                         ["libcuda.so.1: " + launcher.program("copy/libcuda.so.1")])
         self.assert_stopped([program], "run", world="none")
 
 
@@ -110,37 +88,32 @@ class Names(doctor_program.Case):
 
     def assert_about(self, answer, name, file):
         self.assertIn("%s has a variable %s, which cudaguard's function would replace" %
-                      (os.path.basename(file), name), answer.line)
+                      (file, name), answer.line)
 
     def test_variable_of_a_library_is_not_guarded(self):
-        library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC")
-        program = self.compile("user", MAIN, library)
+        program = launcher.program("table_user")
         answer = self.verdict(program, "no", ["variable"])
-        self.assert_about(answer, "cuInit", library)
+        self.assert_about(answer, "cuInit", "libtable.so")
         self.assertEqual(self.answer([program], "unguarded"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139), "it does not crash")
 
     def test_variable_that_its_library_binds_is_guarded(self):
         """No code looks the variable up by its name, so the guard does not replace it."""
-        library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC", "-Wl,-Bsymbolic")
-        program = self.compile("user", MAIN, library)
+        program = launcher.program("table_binds_user")
         self.verdict(program, "yes", [])
         self.assert_answers([program], "42", "42", "42")
 
     def test_variable_of_the_program_is_guarded(self):
         """The program's own comes first."""
-        program = self.compile(
-            "user", MAIN.replace("int use(void);", VARIABLE.replace("42", "7")), "-rdynamic")
+        program = launcher.program("table_own")
         self.verdict(program, "yes", [])
-        self.assert_answers([program], "7", "7", "7")
+        self.assert_answers([program], "42", "42", "42")
 
     def test_copy_of_a_variable_is_not_guarded(self):
         """The executable's copy is filled from the first library that has the name: the guard."""
-        library = self.compile("libtable.so", VARIABLE, "-shared", "-fPIC")
-        program = self.compile("user", MAIN.replace("use()", "cuInit(0)").replace(
-            "int use(void)", "extern int (*cuInit)(unsigned)"), library, "-no-pie", "-fno-pie")
+        program = launcher.program("table_copy")
         answer = self.verdict(program, "no", ["variable"])
-        self.assert_about(answer, "cuInit", library)
+        self.assert_about(answer, "cuInit", "libtable.so")
         self.assertEqual(self.answer([program], "unguarded"), "42")
         self.assertIn(self.guarded([program], "preload").rc, (-11, 139))
 
@@ -149,25 +122,20 @@ class Names(doctor_program.Case):
         program = harness.program("trampolines")
         self.verdict(program, "yes", [])
         self.assert_stopped([program], "run", "preload")
-        library = self.compile("libown.so", "int cuInit(unsigned x) { return 5 + (int)x; }\n"
-                               "int use(void) { return cuInit(0); }", "-shared", "-fPIC")
-        program = self.compile("user", MAIN, library)
+        program = launcher.program("functions_user")
         self.verdict(program, "yes", [])
         self.assert_answers([program], "5", "100", "100")
 
     def test_names_of_the_null_driver_are_guarded(self):
         """Preloaded for a linked program, it has every name of the driver."""
-        library = self.compile("libtable.so", VARIABLE.replace("cuInit", "cuMemAlloc_v2"),
-                               "-shared", "-fPIC")
-        program = self.compile("user", MAIN, library)
+        program = launcher.program("table_alloc_user")
         self.verdict(program, "yes", [])
         self.assert_answers([program], "42", "42", "42")
-        linked = self.compile("linked", MAIN, library, "-Wl,--no-as-needed", FAKE,
-                              "-l:libcuda.so.1")
+        linked = launcher.program("table_alloc_linked")
         self.verdict(linked, "no", ["variable"])
 
     def test_program_with_a_dlopen_of_its_own_is_guarded_in_part(self):
-        program = self.compile("own", OWN, "-rdynamic", "-ldl")
+        program = launcher.program("own_dlopen")
         self.verdict(program, "in part", ["own_dlopen"])
         driver = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
         self.assert_answers([program, driver, "libc.so.6"], "0", "0", "0")
@@ -179,7 +147,7 @@ class Sanitizers(doctor_program.Case):
 
     def sanitized(self, *options, compiler="gcc"):
         self.need(compiler)
-        return self.compile("ask", ASK, *options, compiler=compiler)
+        return self.compile("ask", "ask.c", *options, compiler=compiler)
 
     def test_gcc_address_sanitizer_works_under_run_alone(self):
         program = self.sanitized("-fsanitize=address")

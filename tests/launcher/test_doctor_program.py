@@ -8,9 +8,7 @@ import shutil
 import unittest
 
 from support import doctor_program, harness, launcher
-from support.doctor_program import ASK
 
-HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
 PYTHON = "import ctypes; print('cuInit=%%d' %% ctypes.CDLL(%r).cuInit(0))"
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
 # /usr/bin first: python3 may be a script elsewhere (pyenv).
@@ -19,7 +17,7 @@ SYSTEM = {"PATH": "/usr/bin:/bin"}
 
 class Kinds(doctor_program.Case):
     def test_dynamic_program_is_guarded(self):
-        program = self.compile("ask", ASK)
+        program = launcher.program("ask")
         answer = self.verdict(program, "yes", [])
         self.assertEqual(answer.facts("program"), [program])
         self.assertRegex(answer.facts("executable")[0], "^dynamic, 64-bit ")
@@ -75,24 +73,21 @@ class Kinds(doctor_program.Case):
     def test_static_program_is_not_guarded(self):
         """The program opens the file that its argument names; the driver's name is not in the
         program."""
-        for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
-            with self.subTest(kind=name):
-                program = self.compile(name, ASK, option, "-w", "-Wl,--no-warnings")
+        for name, kind in (("ask_static", "static"), ("ask_static_pie", "static-pie")):
+            with self.subTest(kind=kind):
+                program = launcher.program(name)
                 answer = self.verdict(program, "no", ["static"])
-                self.assertTrue(answer.facts("executable")[0].startswith(name + ", 64-bit "))
-        program = self.path("static")
+                self.assertTrue(answer.facts("executable")[0].startswith(kind + ", 64-bit "))
+        program = launcher.program("ask_static")
         self.assert_answers([program, DRIVER], "0", "0", "0")
-        starter = self.compile(
-            "init", "#include <unistd.h>\nint main(int argc, char** argv) "
-            "{ (void)argc; return execvp(argv[1], argv + 1); }", "-static")
+        starter = launcher.program("starts")
         self.verdict(starter, "no", ["static"])
-        ask = self.compile("ask", ASK)
+        ask = launcher.program("ask")
         self.assert_stopped([starter, ask, "libcuda.so.1"], "run", "preload")
 
     def test_shared_library_is_refused(self):
         """It has no interpreter either."""
-        path = self.compile("library.so", "int main(void) { return 0; }", "-shared", "-fPIC",
-                            "-Wl,--no-as-needed")
+        path = launcher.program("library.so")
         for command in ("doctor", "run"):
             self.refused(self.start(command, path), 126, "is a shared library, no program")
 
@@ -104,7 +99,7 @@ class Kinds(doctor_program.Case):
 
     def test_ld_so_and_the_launcher_as_commands_are_guarded(self):
         """Both preload into what they start."""
-        ask = self.compile("ask", ASK)
+        ask = launcher.program("ask")
         loader = harness.loader_of(ask)
         for program, link in ((loader, "loader"), (launcher.LAUNCHER, "launcher")):
             answer = self.verdict(program, "yes", [])
@@ -115,7 +110,7 @@ class Kinds(doctor_program.Case):
 
     def test_policy_off_means_not_guarded(self):
         """`run` obeys the environment, so OFF allows CUDA on purpose."""
-        program = self.compile("ask", ASK)
+        program = launcher.program("ask")
         off = {"CUDAGUARD_POLICY": "OFF"}
         self.verdict(program, "no", ["policy_off"], env=off)
         self.assert_answers([program, "libcuda.so.1"], "0", "0", "0", env=off)
@@ -127,21 +122,19 @@ class Kinds(doctor_program.Case):
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Machines(doctor_program.Case):
     def test_i386_program_is_not_guarded(self):
-        self.need("gcc")
-        program = self.compile("i386", "void _start(void) { __asm__(\"int $0x80\" : : \"a\"(1)); }",
-                               "-m32", "-nostdlib", "-static")
+        program = launcher.program("i386_static")
         self.assertEqual(self.verdict(program, "no", ["architecture"]).facts("executable"),
                          ["32-bit i386"])
 
     def test_aarch64_program_is_not_guarded(self):
         self.need("aarch64-linux-gnu-gcc")
-        program = self.compile("arm", HELLO, compiler="aarch64-linux-gnu-gcc")
+        program = launcher.program("hello_aarch64")
         self.assertEqual(self.verdict(program, "no", ["architecture"]).facts("executable"),
                          ["dynamic, 64-bit AArch64"])
 
     def test_musl_program_is_not_guarded(self):
         self.need("musl-gcc")
-        program = self.compile("musl", HELLO, compiler="musl-gcc")
+        program = launcher.program("hello_musl")
         self.verdict(program, "no", ["musl"])
         # Nothing of ours is in its memory: musl's ld.so says so, or starts it all the same.
         done = self.unguarded("env", "LD_PRELOAD=" + harness.GUARD, "LD_TRACE_LOADED_OBJECTS=1",
@@ -163,7 +156,7 @@ class Privileged(doctor_program.Case):
         self.command = self.installed()
         os.mkdir(self.path("driver"))
         shutil.copy(DRIVER, self.path("driver"))
-        self.program = self.compile("ask", ASK, "-Wl,-rpath," + self.path("driver"))
+        self.program = self.compile("ask", "ask.c", "-Wl,-rpath," + self.path("driver"))
 
     def as_nobody(self, *words, **env):
         """Not in the sandbox, which takes all privileges away; with no driver of the machine's."""
@@ -271,7 +264,7 @@ class NoProgram(doctor_program.Case):
         self.make("cut", b"\x7fELF")
         self.make("loop", "#!./loop\n")
         self.make("script", "#!/no/interpreter\n")
-        program = self.compile("gone", HELLO, "-Wl,-dynamic-linker,/no/ld-linux.so.2")
+        program = launcher.program("missing_loader")
         for name, code in (("none", 127), ("./none", 127), (".", 126), ("./plain", 126),
                            ("./binary", 126), ("./cut", 126), ("./loop", 126), ("./script", 127),
                            (program, 127)):
@@ -282,7 +275,7 @@ class NoProgram(doctor_program.Case):
                     self.assertEqual(done.stderr, self.start("run", name, cwd=self.directory).stderr)
 
     def test_truncated_program_makes_a_report_or_an_error(self):
-        whole = self.compile("whole", HELLO)
+        whole = launcher.program("hello")
         with open(whole, "rb") as stream:
             image = stream.read()
         for size in [0, 1, 4, 16, 63, 64, 65, 120, 500, 1000, 4000, len(image) - 1]:

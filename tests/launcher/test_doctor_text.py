@@ -11,16 +11,15 @@ import re
 import shutil
 import unittest
 
-from support import doctor_program, harness
-from support.doctor_program import ASK, LINKED, MAIN, OWN, VARIABLE
+from support import doctor_program, harness, launcher
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Text(doctor_program.Case):
-    def build(self, name, text, *options, compiler="gcc"):
+    def build(self, name, file, *options, compiler="gcc"):
         """In the directory itself: what the linker notes down is relative."""
-        self.make(name + ".c", text, 0o644)
-        done = self.unguarded(compiler, name + ".c", "-o", name, *options, cwd=self.directory)
+        done = self.unguarded(compiler, os.path.join(launcher.SOURCES, file), "-o", name, *options,
+                              cwd=self.directory)
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def build_all(self):
@@ -28,29 +27,28 @@ class Text(doctor_program.Case):
         self.copy_of_driver("driver")
         os.mkdir(self.path("stub"))
         shutil.copy(os.path.join(harness.FAKES, "unnamed", "libcuda.so.1"), self.path("stub"))
-        self.build("ask", ASK)
+        self.copied("ask")
         self.make("script", "#!/usr/bin/env python3\n")
         self.make("clears", "#!/usr/bin/env -S -i python3\n")
         self.make("unknown", "#!/usr/bin/env -S --chdir=/ python3\n")
         self.make("preloads", "#!/bin/sh\nLD_PRELOAD=libjemalloc.so.2 exec \"$@\"\n")
-        self.build("static", ASK, "-static", "-w", "-Wl,--no-warnings")
-        self.build("static-pie", ASK, "-static-pie", "-w", "-Wl,--no-warnings")
-        self.build("named", ASK.replace("argv[1]", "\"libcuda.so.1\""), "-static", "-w",
-                   "-Wl,--no-warnings")
-        self.build("linked", LINKED, "driver/libcuda.so.1", "driver/libnvidia-ml.so.1",
+        self.copied("ask_static", "static")
+        self.copied("ask_static_pie", "static-pie")
+        self.copied("hello_driver", "named")
+        self.build("linked", "linked.c", "driver/libcuda.so.1", "driver/libnvidia-ml.so.1",
                    "-Wl,--no-as-needed")
-        self.build("by-path", LINKED, "stub/libcuda.so.1")
-        self.build("libtable.so", VARIABLE, "-shared", "-fPIC")
-        self.build("table", MAIN, "libtable.so", "-Wl,-rpath,.")
-        self.build("own-dlopen", OWN, "-rdynamic", "-ldl")
-        self.build("asan", ASK, "-fsanitize=address")
-        self.build("asan-static", ASK, "-fsanitize=address", compiler="clang")
+        self.build("by-path", "linked.c", "stub/libcuda.so.1")
+        self.build("libtable.so", "table.c", "-shared", "-fPIC")
+        self.build("table", "calls_use.c", "libtable.so", "-Wl,-rpath,.")
+        self.copied("own_dlopen", "own-dlopen")
+        self.build("asan", "ask.c", "-fsanitize=address")
+        self.build("asan-static", "ask.c", "-fsanitize=address", compiler="clang")
         runtime = self.unguarded("ldd", self.path("asan")).stdout
         os.mkdir(self.path("libs"))
         shutil.copy(re.search(r"=> (/\S*/libasan\.so\.\d+)", runtime)[1], self.path("libs"))
-        self.build("i386", "void _start(void) {}", "-m32", "-nostdlib", "-static")
-        self.build("arm", ASK, compiler="aarch64-linux-gnu-gcc")
-        self.build("musl", ASK, compiler="musl-gcc")
+        self.copied("i386_static", "i386")
+        self.copied("hello_aarch64", "arm")
+        self.copied("hello_musl", "musl")
 
     def text_of(self, program, directories):
         result = harness.run([doctor_program.launcher.LAUNCHER, "doctor", program], world="none",

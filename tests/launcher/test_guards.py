@@ -81,14 +81,7 @@ class Cpu(launcher.Case):
 
     def test_program_linked_through_a_library_is_guarded(self):
         """libdriver_user.so is linked to the driver, the program to that library alone."""
-        directory = ["-L" + self.directory, "-Wl,-rpath," + self.directory]
-        self.compile("libdriver_user.so", "int cuInit(unsigned); int use(void) "
-                     "{ return cuInit(0); }", "-shared", "-fPIC",
-                     "-L" + harness.FAKE_DRIVER, "-l:libcuda.so.1")
-        program = self.compile(
-            "user", '#include <stdio.h>\nint use(void); int main(void) '
-            '{ printf("cuInit=%d\\n", use()); }', *directory, "-l:libdriver_user.so",
-            "-Wl,--allow-shlib-undefined")
+        program = launcher.program("calls_driver_user")
         harness.run([program], guard=False).assert_reached(self)
         for world in ("fake", "none"):
             result = harness.run(RUN + [program], world=world, guard=False)
@@ -98,13 +91,10 @@ class Cpu(launcher.Case):
     def test_runtime_of_gccs_sanitizer_stays_first(self):
         """The runtime must be first, and refuses a preload of the guard alone."""
         self.need("gcc")
-        text = ('#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n'
-                'void* h = dlopen("libcuda.so.1", RTLD_NOW);\n'
-                'int (*init)(unsigned) = h ? (int (*)(unsigned))dlsym(h, "cuInit") : 0;\n'
-                'printf("cuInit=%d\\n", init ? init(0) : -1); return 0; }\n')
         for kind in ("address", "thread", "undefined"):
             with self.subTest(sanitizer=kind):
-                program = self.compile(kind, text, "-fsanitize=" + kind, "-ldl")
+                program = self.compile(kind, "ask.c", "-DDRIVER", "-fsanitize=" + kind,
+                                       "-ldl")
                 env = {"ASAN_OPTIONS": "detect_leaks=0"}
                 unguarded = harness.run([program], guard=False, trace=False, env=env)
                 self.assertEqual(unguarded.answers.get("cuInit"), "0", unguarded)
@@ -251,11 +241,7 @@ class Moved(launcher.Case):
 
     def test_copied_tree_works_in_a_root_of_its_own(self):
         """The root directory has only the program, its libraries and the copied tree."""
-        program = self.compile(
-            "ask", "#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n"
-            "void* h = dlopen(\"libcuda.so.1\", RTLD_NOW);\n"
-            "printf(\"cuInit=%d\\n\", h ? ((int (*)(unsigned))dlsym(h, \"cuInit\"))(0) : -1);"
-            "return 0; }", "-ldl")
+        program = self.copied("ask_driver", "ask")
         os.makedirs(self.path("root", "opt"))
         self.installed(os.path.join("root", "opt", "cudaguard"))
         shutil.copy(program, self.path("root"))

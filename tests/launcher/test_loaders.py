@@ -10,15 +10,6 @@ import unittest
 from support import harness, launcher
 
 RUN = [launcher.LAUNCHER, "run"]
-# Asks by dlopen, as most programs do.
-OPEN = ('#include <dlfcn.h>\n#include <stdio.h>\nint main(void) {\n'
-        'void* h = dlopen("libcuda.so.1", RTLD_NOW);\n'
-        'int (*init)(unsigned) = h ? (int (*)(unsigned))dlsym(h, "cuInit") : 0;\n'
-        'printf("cuInit=%d\\n", init ? init(0) : -1); return 0; }\n')
-# Linked to libuser.so, which is linked to the driver.
-USER = 'int cuInit(unsigned); int use(void) { return cuInit(0); }\n'
-CALL = ('#include <stdio.h>\nint use(void);\n'
-        'int main(void) { printf("cuInit=%d\\n", use()); return 0; }\n')
 
 
 class OwnLoader(launcher.Case):
@@ -44,23 +35,21 @@ class OwnLoader(launcher.Case):
         return result
 
     def test_program_of_a_bundle_is_guarded(self):
-        program = self.compile("program", OPEN, *self.options)
-        maps = self.compile("maps", '#include <stdio.h>\nint main(void) { FILE* f = fopen('
-                            '"/proc/self/maps", "r"); int c; while ((c = getc(f)) != EOF) '
-                            "putchar(c); return 0; }\n", *self.options)
+        program = self.compile("program", "ask.c", "-DDRIVER", *self.options)
+        maps = self.compile("maps", "prints_maps.c", *self.options)
         seen = self.start("run", maps).stdout
         self.assertIn(self.path("bundle", "libc.so.6"), seen)
         self.assertIn(harness.GUARD, seen)
         self.check(program).assert_untouched(self)
 
     def test_linked_program_of_a_bundle_is_guarded(self):
-        program = self.compile("linked", CALL.replace("use(void)", "cuInit(unsigned)").replace(
-            "use()", "cuInit(0)"), *self.options, "-L" + harness.FAKE_DRIVER, "-l:libcuda.so.1")
+        program = self.compile("linked", "linked.c", *self.options, "-L" + harness.FAKE_DRIVER,
+                               "-l:libcuda.so.1")
         self.check(program)
 
     def test_bundle_without_its_ld_so_is_refused(self):
         """A program that does not start alone does not start under `run` either."""
-        program = self.compile("program", OPEN, *self.options)
+        program = self.compile("program", "ask.c", "-DDRIVER", *self.options)
         os.unlink(self.path("bundle", "libc.so.6"))
         os.unlink(self.path("bundle", "start"))
         self.assertRaises(FileNotFoundError, self.unguarded, program)
@@ -69,7 +58,7 @@ class OwnLoader(launcher.Case):
 
 class RunPaths(launcher.Case):
     def check(self, *options, env=None):
-        program = self.compile("program", CALL, "-L" + self.directory, "-l:libuser.so",
+        program = self.compile("program", "calls_use.c", "-L" + self.directory, "-l:libuser.so",
                                "-Wl,--allow-shlib-undefined", *options)
         harness.run([program], world="none", guard=False, env=env).assert_reached(self)
         result = harness.run(RUN + [program], world="none", guard=False, env=env)
@@ -82,7 +71,7 @@ class RunPaths(launcher.Case):
         """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""
         shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), self.directory)
         for library in ([], ["-Wl,-rpath,$ORIGIN"]):
-            self.compile("libuser.so", USER, "-shared", "-fPIC", "-L" + self.directory,
+            self.compile("libuser.so", "driver_user.c", "-shared", "-fPIC", "-L" + self.directory,
                          "-l:libcuda.so.1", *library)
             for kind in ("--enable-new-dtags", "--disable-new-dtags"):
                 for path in (self.directory, "$ORIGIN", "$ORIGIN/../" + os.path.basename(self.directory)):
@@ -93,18 +82,14 @@ class RunPaths(launcher.Case):
         self.check(env={"LD_LIBRARY_PATH": self.directory})
 
 
-CALLS = ('static long call(long n, long a, long b, long c) { long r; __asm__ volatile("syscall" : '
-         '"=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory"); return r; }\n')
-
-
 @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")
 class NoLoader(launcher.Case):
     """The interpreter is another program, which the launcher would start."""
 
     def program(self, steps, *options):
-        interpreter = self.compile("interpreter", CALLS + "void _start(void) { %s }\n" % steps,
-                                   "-nostdlib", "-fno-stack-protector", *options)
-        return self.compile("program", OPEN, "-Wl,-dynamic-linker," + interpreter)
+        interpreter = self.compile("interpreter", "interpreter.c", "-DSTEPS=" + steps, "-nostdlib",
+                                   "-fno-stack-protector", *options)
+        return self.compile("program", "ask.c", "-DDRIVER", "-Wl,-dynamic-linker," + interpreter)
 
     def test_interpreter_that_is_no_ld_so_is_not_started(self):
         """Neither run nor doctor starts it with a question. If they did, it would make a file."""
@@ -133,7 +118,7 @@ class Long(launcher.Case):
 
     def test_static_program_with_a_1_tb_image_starts(self):
         """The program would mount this image. The image has no bytes on the disk."""
-        program = self.compile("program", "int main(void) { return 7; }\n", "-static")
+        program = self.copied("static_7")
         os.truncate(program, 1 << 40)
         done = self.start("run", program)
         self.assertEqual(done.returncode, 7, done)
@@ -141,7 +126,7 @@ class Long(launcher.Case):
 
     def test_program_with_300_mb_of_names_is_not_read_whole(self):
         """No library has so many names. doctor reads none of them and reports that."""
-        program = self.compile("program", OPEN, "-ldl")
+        program = self.copied("ask_driver")
         with open(program, "r+b") as stream:
             data = bytearray(stream.read())
             self.enlarge(data, 300 << 20)

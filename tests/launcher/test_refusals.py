@@ -10,31 +10,25 @@ import unittest
 
 from support import harness, launcher
 
-HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 0; }\n"
-# A program without a libc: exits with 7 (i386 system call 1).
-EXIT_7 = "void _start(void) { __asm__ volatile(\"int $0x80\" : : \"a\"(1), \"b\"(7)); }\n"
 NOBODY = 65534
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Machines(launcher.Case):
     def test_i386_program_is_refused(self):
-        self.need("gcc")
-        for name, options in (
-                ("static32", ["-static"]),
-                ("dynamic32", ["-pie", "-fpie", "-Wl,-dynamic-linker,/lib/ld-linux.so.2"])):
-            program = self.compile(name, EXIT_7, "-m32", "-nostdlib", *options)
-            if name == "static32":
+        for name in ("i386_static", "i386_dynamic"):
+            program = launcher.program(name)
+            if name == "i386_static":
                 self.assertEqual(self.unguarded(program).returncode, 7)
             self.refused(self.start("run", program), 125, program, "32-bit program (i386)")
 
     def test_aarch64_program_is_refused(self):
         self.need("aarch64-linux-gnu-gcc", "qemu-aarch64")
-        program = self.compile("arm", HELLO, compiler="aarch64-linux-gnu-gcc")
+        program = launcher.program("hello_aarch64")
         done = self.unguarded("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
         self.assertEqual(done.stdout, "hello\n", done)
         self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
-        program = self.compile("arm-static", HELLO, "-static", compiler="aarch64-linux-gnu-gcc")
+        program = launcher.program("hello_aarch64_static")
         self.assertEqual(self.unguarded("qemu-aarch64", program).stdout, "hello\n")
         self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
         script = self.make("script", "#!%s\n" % program)
@@ -42,13 +36,13 @@ class Machines(launcher.Case):
 
     def test_musl_program_is_refused(self):
         self.need("musl-gcc")
-        program = self.compile("musl", HELLO, compiler="musl-gcc")
+        program = launcher.program("hello_musl")
         self.assertEqual(self.unguarded(program).stdout, "hello\n")
         self.refused(self.start("run", program), 125, program, "musl", "glibc")
         # By another name it is found out as well.
         loader = self.path("loader.so.1")
         shutil.copy("/lib/ld-musl-x86_64.so.1", loader)
-        program = self.compile("musl2", HELLO, "-Wl,-dynamic-linker," + loader,
+        program = self.compile("musl2", "hello.c", "-Wl,-dynamic-linker," + loader,
                                compiler="musl-gcc")
         self.assertEqual(self.unguarded(program).stdout, "hello\n")
         self.refused(self.start("run", program), 125, program, "musl", "glibc")
@@ -58,7 +52,7 @@ class Machines(launcher.Case):
     def test_musls_ld_so_is_refused_as_a_command(self):
         """It would start the program unguarded."""
         self.need("musl-gcc")
-        program = self.compile("musl", HELLO, compiler="musl-gcc")
+        program = launcher.program("hello_musl")
         loader = "/lib/ld-musl-%s.so.1" % platform.machine()
         self.assertEqual(self.unguarded(loader, program).returncode,
                          self.unguarded(program).returncode)
@@ -66,7 +60,7 @@ class Machines(launcher.Case):
 
     def test_static_musl_program_starts_with_a_warning(self):
         self.need("musl-gcc")
-        program = self.compile("static", HELLO, "-static", compiler="musl-gcc")
+        program = launcher.program("hello_musl_static")
         self.assertNotIn("INTERP", self.unguarded("readelf", "-lW", program).stdout)
         self.assertEqual(self.unguarded(program).stdout, "hello\n")
         done = self.start("run", program)
@@ -77,10 +71,9 @@ class Machines(launcher.Case):
 
 class Static(launcher.Case):
     def test_static_program_starts_with_a_warning(self):
-        self.need("gcc")
-        for name, option in (("static", "-static"), ("static-pie", "-static-pie")):
+        for name in ("hello_static", "hello_static_pie"):
             with self.subTest(kind=name):
-                program = self.compile(name, HELLO, option)
+                program = launcher.program(name)
                 self.assertEqual(self.unguarded(program).stdout, "hello\n")
                 done = self.start("run", program)
                 self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
@@ -90,9 +83,7 @@ class Static(launcher.Case):
                 self.refused(self.start("run", "--strict", program), 125, "static executable")
 
     def test_children_of_a_static_program_are_guarded(self):
-        program = self.compile(
-            "init", "#include <unistd.h>\nint main(int argc, char** argv) "
-            "{ (void)argc; return execvp(argv[1], argv + 1); }", "-static")
+        program = launcher.program("starts")
         words = [program, "python3", "-c",
                  "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"]
         harness.run(words, guard=False).assert_reached(self)
@@ -101,7 +92,7 @@ class Static(launcher.Case):
         result.assert_untouched(self)
 
     def test_static_program_that_names_the_driver_is_refused(self):
-        program = self.compile("driver", HELLO.replace("hello", "libcuda.so.1"), "-static")
+        program = launcher.program("hello_driver")
         self.assertEqual(self.unguarded(program).stdout, "libcuda.so.1\n")
         for options in ([], ["--strict"]):
             self.refused(self.start("run", *options, program), 125, "names libcuda.so")
@@ -121,15 +112,11 @@ class Privileged(launcher.Case):
 
     def setUp(self):
         super().setUp()
-        self.need("setpriv", "setcap", "gcc")
+        self.need("setpriv", "setcap")
         if os.geteuid() != 0:
             harness.skip(self, "needs root for setuid files and file capabilities")
         self.launcher = self.installed()
-        # Prints AT_SECURE: whether its ld.so distrusts the environment.
-        self.program = self.compile(
-            "secure", "#include <stdio.h>\n#include <stdlib.h>\n#include <sys/auxv.h>\n"
-            "int main(void) { printf(\"secure=%lu %s\\n\", getauxval(AT_SECURE), "
-            "getenv(\"LD_PRELOAD\") ? \"preload\" : \"none\"); return 0; }")
+        self.program = self.copied("secure")
         if os.statvfs(self.directory).f_flag & os.ST_NOSUID:
             harness.skip(self, "the directory for temporary files is mounted nosuid")
 
@@ -210,14 +197,11 @@ class Loader(launcher.Case):
     def test_no_code_of_the_program_runs(self):
         """A constructor and main() are counted: once by the program, none by the question."""
         log = self.path("log")
-        program = self.compile(
-            "count", "#include <stdio.h>\nstatic void note(const char* w) { FILE* f = fopen(\"%s\","
-            " \"a\"); fputs(w, f); fclose(f); }\n__attribute__((constructor)) static void early("
-            "void) { note(\"constructor \"); }\nint main(void) { note(\"main \"); return 0; }\n" %
-            log)
-        self.assertEqual(self.start("run", "--print", program).returncode, 0)
+        env = launcher.environment(NOTES=log)
+        program = launcher.program("notes")
+        self.assertEqual(self.start("run", "--print", program, env=env).returncode, 0)
         self.assertFalse(os.path.exists(log))
-        self.assertEqual(self.start("run", program).returncode, 0)
+        self.assertEqual(self.start("run", program, env=env).returncode, 0)
         with open(log, encoding="utf-8") as stream:
             self.assertEqual(stream.read(), "constructor main ")
 

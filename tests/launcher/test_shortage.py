@@ -7,7 +7,6 @@ import re
 import shutil
 
 from support import harness, launcher
-from support.doctor_program import ASK, LINKED
 
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
 WITHOUT = os.path.join(harness.BUILD, "tests", "fence", "without")
@@ -25,8 +24,8 @@ class Case(launcher.Case):
         os.mkdir(self.path("driver"))
         shutil.copy(DRIVER, self.path("driver"))
         shutil.copy(WITHOUT, self.path("without"))
-        self.ask = self.compile("ask", ASK)
-        self.linked = self.compile("linked", LINKED, self.path("driver", "libcuda.so.1"))
+        self.ask = self.copied("ask")
+        self.linked = self.copied("linked")
         self.null_driver = ":".join(self.path("install", "lib", *file) for file in (
             ["libcudaguard.so"], ["cudaguard", "libcuda.so.1"], ["cudaguard", "libnvidia-ml.so.1"]))
 
@@ -94,7 +93,7 @@ class Processes(Case):
                 self.refused(self.limited(limit, self.command, *words, self.ask), 125, self.WHY)
 
     def test_runtime_of_the_sanitizer_stays_first(self):
-        program = self.compile("sanitized", ASK, "-fsanitize=address")
+        program = self.compile("sanitized", "ask.c", "-fsanitize=address")
         limit = [self.path("without"), "clone=" + AGAIN, "--", "env", "ASAN_OPTIONS=detect_leaks=0"]
         self.assertEqual(self.limited(limit, program, "libcuda.so.1").stdout, "cuInit=0\n")
         done = self.limited(limit, self.command, "run", program, "libcuda.so.1")
@@ -141,8 +140,7 @@ class Descriptors(Case):
 
     def test_without_a_free_descriptor_only_a_static_program_starts(self):
         limit = ["prlimit", "--nofile=3"]
-        static = self.compile("static", "#include <stdio.h>\n"
-                              "int main(void) { puts(\"hello\"); return 0; }\n", "-static")
+        static = launcher.program("hello_static")
         self.assertEqual(self.limited(limit, static).stdout, "hello\n")
         done = self.limited(limit, self.command, "run", static)
         self.assertEqual((done.returncode, done.stdout), (0, "hello\n"), done)

@@ -7,23 +7,13 @@ import subprocess
 
 import pytest
 
-from support import messages, systems
+from support import launcher, messages, systems
 
 pytestmark = pytest.mark.full
 
 LAUNCHER = "/mnt/bin/cudaguard"
 RUN = [LAUNCHER, "run"]
 OPEN = [systems.ENTRY_POINT, "lib=libcuda.so.1"]
-
-BY_DESCRIPTOR = """
-#include <fcntl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-int main(int argc, char** argv) {
-  const int file = open(argv[argc > 1], O_RDONLY);
-  return (int)syscall(SYS_execveat, file, "", argv + 1, environ, AT_EMPTY_PATH);
-}
-"""
 
 
 class Systems(systems.Case):
@@ -130,9 +120,7 @@ class Systems(systems.Case):
                 result = self.run_inside(root, [command, "run", *OPEN], mounts=(), directory="/mnt")
                 self.guarded(result)
         # If that path leads nowhere, the launcher says so.
-        source = os.path.join(self.scratch, "by_descriptor.c")
-        with open(source, "w", encoding="utf-8") as stream:
-            stream.write(BY_DESCRIPTOR)
+        source = os.path.join(launcher.SOURCES, "by_descriptor.c")
         systems.link(root, [source], os.path.join(self.programs, "by_descriptor"), [])
         result = self.run_inside(root, ["/mnt/programs/by_descriptor", LAUNCHER, "run", *OPEN],
                                  mounts=())

@@ -11,48 +11,7 @@ import pytest
 
 from support import harness, launcher, verified
 
-FORTRAN = """
-module devices
-  use iso_c_binding
-  interface
-    integer(c_int) function cudaGetDeviceCount(count) bind(c, name="cudaGetDeviceCount")
-      import c_int
-      integer(c_int), intent(out) :: count
-    end function
-  end interface
-contains
-  subroutine ask()
-    integer(c_int) :: count, answer
-    answer = cudaGetDeviceCount(count)
-    print *, answer
-  end subroutine
-end module
-program simulation
-  use devices
-  call ask()
-end program
-"""
-COUNTS_DEVICES = """
-int omp_get_num_devices(void);
-__attribute__((noinline)) int ask(void) { return omp_get_num_devices() + 1; }
-int main(void) { return ask() < 0; }
-"""
-OFFLOADS = """
-int main(void) {
-  int sum = 0;
-#pragma omp target map(tofrom : sum)
-  ++sum;
-  return sum != 1;
-}
-"""
-COUNTS_PLATFORMS = """
-int clGetPlatformIDs(unsigned room, void** platforms, unsigned* count);
-__attribute__((noinline)) int ask(void) {
-  unsigned count = 0;
-  return clGetPlatformIDs(0, 0, &count) + (int)count;
-}
-int main(void) { return ask() == 12345; }
-"""
+PROGRAMS = os.path.join(harness.SOURCE, "tests", "stacks", "programs")
 
 
 class Case(launcher.Case):
@@ -70,11 +29,12 @@ class Case(launcher.Case):
         self.assertEqual([place["name"] for place in self.document["places"]], [name], result)
         self.assertIn("\n    > %s: %s\n" % (name, function), result.err, result)
 
-    def made(self, name, text, *options, compiler, suffix=".c"):
-        """Compiles the program with options that keep `function` as a separate frame."""
+    def made(self, file, *options, compiler):
+        """Compiles the program with options that keep `function` as a separate frame. The runtimes
+        belong to the compilers."""
         self.need(compiler)
-        return self.compile(name, text, "-O1", "-fno-inline", "-fno-optimize-sibling-calls",
-                            *options, compiler=compiler, suffix=suffix)
+        return self.compile("simulation", os.path.join(PROGRAMS, file), "-O1", "-fno-inline",
+                            "-fno-optimize-sibling-calls", *options, compiler=compiler)
 
     def library(self, name, package):
         """Returns the path at which gcc finds the library."""
@@ -92,8 +52,8 @@ class Fortran(Case):
         library = os.path.join(harness.DEPS, "cuda-12", "lib", runtime)
         if not os.path.exists(library):
             harness.skip(self, "built without CUDA's runtimes: scripts/fetch-cuda")
-        return self.made("simulation", FORTRAN, library, *options, "-J", self.directory,
-                         compiler="gfortran", suffix=".f90")
+        return self.made("simulation.f90", library, *options, "-J", self.directory,
+                         compiler="gfortran")
 
     def test_fortran_function_is_marked_with_a_shared_runtime(self):
         directory = os.path.join(harness.DEPS, "cuda-12", "lib")
@@ -108,7 +68,7 @@ class OpenMP(Case):
     def test_openmp_of_gcc_marks_the_function(self):
         """libgomp loads its NVIDIA plug-in even for a program without offloaded code."""
         self.library("libgomp-plugin-nvptx.so.1", "libgomp-plugin-nvptx1")
-        self.asks([self.made("simulation", COUNTS_DEVICES, "-fopenmp", compiler="gcc")], "ask")
+        self.asks([self.made("counts_devices.c", "-fopenmp", compiler="gcc")], "ask")
 
     def test_openmp_of_clang_marks_the_load_before_main(self):
         """libomptarget loads its NVIDIA plug-in before main, whatever target a program is built
@@ -119,7 +79,7 @@ class OpenMP(Case):
             harness.skip(self, "not installed: libomp-dev")
         if not os.path.exists(root + "/lib/libomptarget.rtl.cuda.so"):
             self.skipTest("this libomptarget has no plug-ins, and opens the driver later")
-        program = self.made("simulation", OFFLOADS, "-fopenmp",
+        program = self.made("offloads.c", "-fopenmp",
                             "-fopenmp-targets=x86_64-pc-linux-gnu", compiler="clang")
         self.asks([program], ".omp_offloading.descriptor_reg",
                   env={"LD_LIBRARY_PATH": root + "/lib"})
@@ -129,5 +89,5 @@ class OpenCL(Case):
     def test_opencl_loader_marks_the_function(self):
         loader = self.library("libOpenCL.so.1", "ocl-icd-libopencl1")
         self.make("nvidia.icd", "libnvidia-opencl.so.1\n", 0o644)
-        self.asks([self.made("simulation", COUNTS_PLATFORMS, loader, compiler="gcc")], "ask",
+        self.asks([self.made("counts_platforms.c", loader, compiler="gcc")], "ask",
                   ["--deny=opencl"], {"OCL_ICD_VENDORS": self.directory})

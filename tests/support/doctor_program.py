@@ -11,40 +11,6 @@ from support import doctor, harness, launcher
 REFUSED = {"architecture", "musl", "setuid", "setgid", "capabilities", "loader", "static_driver",
            "null_driver", "env_clears", "variable"}
 CODES = {"yes": 0, "in part": 1, "no": 2}
-# This program opens the library in its argument without being linked to it.
-ASK = """#include <dlfcn.h>
-#include <stdio.h>
-int main(int argc, char** argv) {
-  void* handle = argc > 1 ? dlopen(argv[1], RTLD_NOW) : 0;
-  int (*init)(unsigned) = handle ? (int (*)(unsigned))dlsym(handle, "cuInit") : 0;
-  printf("cuInit=%d\\n", init ? init(0) : -1);
-  return 0;
-}
-"""
-LINKED = """#include <stdio.h>
-int cuInit(unsigned);
-int main(void) { printf("cuInit=%d\\n", cuInit(0)); return 0; }
-"""
-# In CUDA's own samples, a table of function pointers has the names of the driver's functions.
-VARIABLE = ("static int mine(unsigned x) { return 42 + (int)x; }\n"
-            "int (*cuInit)(unsigned) = mine;\nint use(void) { return cuInit(0); }\n")
-MAIN = ("#include <stdio.h>\nint use(void);\n"
-        "int main(void) { printf(\"cuInit=%d\\n\", use()); return 0; }\n")
-# This program's dlopen calls the next definition, which is the guard's. With an argument, it calls
-# libc's.
-OWN = """#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdio.h>
-static void* (*real)(const char*, int);
-void* dlopen(const char* name, int flags) { return real(name, flags); }
-int main(int argc, char** argv) {
-  real = (void* (*)(const char*, int))dlsym(RTLD_NEXT, "dlopen");
-  if (argc > 2) real = (void* (*)(const char*, int))dlsym(dlopen(argv[2], RTLD_NOW), "dlopen");
-  void* handle = dlopen(argv[1], RTLD_NOW);
-  printf("cuInit=%d\\n", handle ? ((int (*)(unsigned))dlsym(handle, "cuInit"))(0) : -1);
-  return 0;
-}
-"""
 
 
 class Case(doctor.Case):

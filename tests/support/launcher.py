@@ -61,10 +61,10 @@ class Case(harness.DirectoryCase):
         path."""
         return shutil.copy(program(name), self.path(to or os.path.basename(name)))
 
-    def compile(self, name, text, *options, compiler="gcc", suffix=".c"):
-        source = self.make(name + suffix, text, 0o644)
-        done = subprocess.run([compiler, source, "-o", self.path(name), *options],
-                              capture_output=True, text=True, check=False)
+    def compile(self, name, file, *options, compiler="gcc"):
+        """For a compiler or options that only the test knows. Takes a file of SOURCES, or a path."""
+        done = subprocess.run([compiler, os.path.join(SOURCES, file), "-o", self.path(name),
+                               *options], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return self.path(name)
 
