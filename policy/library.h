@@ -58,6 +58,7 @@ inline constexpr RefusedLibrary kRefusedLibraries[] = {
     {CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };
 constexpr std::string_view RefusedLibrary::name() const { return tail(never, sizeof CG_NEVER - 1); }
+inline constexpr std::string_view kDriverSoname = "libcuda.so.1";
 /// The name that replaces the driver's when a null driver cannot be loaded.
 inline constexpr std::string_view kNoDriver = CG_NEVER "libcuda.so.1";
 inline constexpr std::string_view kNoNvml = CG_NEVER "libnvidia-ml.so.1";

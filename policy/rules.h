@@ -23,6 +23,7 @@ enum class Action : uint8_t {
   kNullDriver,  ///< loads our library that reports no device instead of the real one
   kProxy,       ///< loads our library, which calls the real one
   kRefuse,      ///< requests a name that cannot exist
+  kNotLoaded,   ///< answers null without an error, as ld.so does for a library that is not loaded
 };
 
 /// The exports of the guard to which ld.so may bind libraries that are loaded later. A library that

@@ -50,7 +50,7 @@ nvmlReturn_t none(unsigned int* count) {
 /// Returns the function of the loaded null driver if there is no proxy. Loads nothing.
 [[gnu::noinline]] NextDefinition or_loaded_null_driver(NextDefinition it, const char* name) {
   if (it.function == nullptr && !is_off()) {
-    const Loaded& nvml = inherited.null_drivers[static_cast<int>(NullDriverKind::kNvml)];
+    const Loaded& nvml = inherited.null_drivers[index_of(Library::kNvml)];
     const NullDriver loaded = {nvml.path.load(std::memory_order_acquire),
                                nvml.link_map.load(std::memory_order_relaxed)};
     it.function = const_cast<void*>(loaded.symbol(name));
@@ -61,7 +61,7 @@ nvmlReturn_t none(unsigned int* count) {
 /// Returns the null driver's function if there is no proxy.
 [[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, const char* name) {
   if (it.function == nullptr && !is_off()) {
-    it.function = const_cast<void*>(null_driver(NullDriverKind::kDriver).symbol(name));
+    it.function = const_cast<void*>(null_driver(Library::kDriver).symbol(name));
   }
   return it;
 }

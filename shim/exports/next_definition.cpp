@@ -15,8 +15,7 @@ const void* look_up(Process& here, const char* name, const void* caller) {
   if (policy == Policy::kOff || std::string_view(name).starts_with("cuda")) {
     return definition_for(name, caller);
   }
-  const auto kind = name[0] == 'n' ? ProxyKind::kNvml : ProxyKind::kDriver;
-  return proxy(here, kind).symbol(name);
+  return proxy(here, name[0] == 'n' ? Library::kNvml : Library::kDriver).symbol(name);
 }
 
 [[gnu::noinline, gnu::cold]] NextDefinition search(const char* name, const void* caller) {

@@ -76,7 +76,7 @@ void redirect_first_calls(Process& here) {
   Process& here = process();
   if (allows_cuda(here.policy())) load_proxies_early(here);
   if (here.policy() != Policy::kForceCpu) return;
-  null_driver(NullDriverKind::kDriver);
+  null_driver(Library::kDriver);
   redirect_first_calls(here);
 }
 

@@ -114,9 +114,9 @@ void load_both() {
     inherited.null_drivers_tried.store(true, std::memory_order_release);
     // Printed at once, because the program may be linked to the driver, or load a library that is.
     if (inherited.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
-      print_missing(NullDriverKind::kDriver);
+      print_missing(Library::kDriver);
     if (inherited.null_drivers[1].path.load(std::memory_order_relaxed) == nullptr)
-      print_missing(NullDriverKind::kNvml);
+      print_missing(Library::kNvml);
   }
   errno = saved_errno;
 }
@@ -150,14 +150,14 @@ const void* NullDriver::symbol(const char* name) const {
   return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
 }
 
-NullDriver null_driver(NullDriverKind kind) {
+NullDriver null_driver(Library library) {
   if (!null_drivers_tried()) [[unlikely]] {
     load_both();
   }
   if (inherited.dev_names.load(std::memory_order_relaxed) == InheritedState::kNeeded &&
       null_drivers_tried())
     claim_dev_names();
-  const Loaded& the = inherited.null_drivers[static_cast<int>(kind)];
+  const Loaded& the = inherited.null_drivers[index_of(library)];
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
 }
 
@@ -169,14 +169,14 @@ void need_dev_names() {
                                               std::memory_order_relaxed);
 }
 
-void print_missing(NullDriverKind kind) {
-  const int index = static_cast<int>(kind);
+void print_missing(Library library) {
+  const int index = index_of(library);
   const char* why = inherited.null_drivers[index].why.load(std::memory_order_acquire);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
   if (!directory.set_real_directory()) directory.set_directory(own_path(start_objects()));
-  print_missing_null_driver(kind == NullDriverKind::kDriver ? Process::kNoDriver : Process::kNoNvml,
+  print_missing_null_driver(library == Library::kDriver ? Process::kNoDriver : Process::kNoNvml,
                             directory.file(kFiles[index].file),
                             why != nullptr ? why : kUnreachable);
 }

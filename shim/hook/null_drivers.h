@@ -21,15 +21,13 @@ struct NullDriver {
   const void* symbol(const char* name) const;
 };
 
-enum class NullDriverKind { kDriver, kNvml };
-
 /// True if both null drivers have been loaded or found unusable.
 inline bool null_drivers_tried() {
   return inherited.null_drivers_tried.load(std::memory_order_acquire);
 }
 
 /// Loads both on the first call.
-NullDriver null_driver(NullDriverKind kind);
+NullDriver null_driver(Library library);
 
 /// True if the object is a null driver, whoever has loaded it.
 bool is_null_driver(const link_map& object);
@@ -39,6 +37,6 @@ bool is_null_driver(const link_map& object);
 void need_dev_names();
 
 /// Reports once per process which file cannot be used and why.
-void print_missing(NullDriverKind kind);
+void print_missing(Library library);
 
 }  // namespace cudaguard

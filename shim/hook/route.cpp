@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decides where a dlopen goes. The thunks call this code on every request. A request for another
-// library costs only a few loads and compares: no lock, no allocation, no system call.
+// Answers a dlopen in three steps: makes the process ready, lets policy/dlopen decide, and carries
+// the decision out. The thunks call this code on every request. A request for another library costs
+// only a few loads and compares: no lock, no allocation, no system call.
 #include <dlfcn.h>
 
 #include <atomic>
 
-#include "policy/library.h"
+#include "policy/dlopen.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/objects.h"
 #include "shim/elf/symbol_lookup.h"
@@ -21,79 +22,42 @@ namespace cudaguard {
 
 namespace {
 
-/// Returns the path of the loaded null driver, or `never`, a name that cannot exist.
-const char* null_driver_name(NullDriverKind kind, const char* never) {
-  const NullDriver it = null_driver(kind);
-  if (it.path != nullptr) return it.path;
-  print_missing(kind);
-  return never;
-}
+/// A call that has arrived in a thunk.
+struct Call {
+  const char* name;
+  int mode;
+  const void* caller;
+  DlopenRequest request;
 
-/// A result of choose_name(): dlopen returns null without an error.
-constexpr char kNotLoaded[] = "";
+  Call(const char* asked, int flags, const void* from) : name(asked), mode(flags), caller(from) {
+    request.name = name == nullptr ? std::string_view{} : name;
+    request.wanted = classify(request.name);
+    request.no_load = (mode & RTLD_NOLOAD) != 0;
+    request.deep_bind = (mode & RTLD_DEEPBIND) != 0;
+  }
+  Library library() const { return request.wanted.library; }
+  bool wants_driver() const { return library() == Library::kDriver || library() == Library::kNvml; }
+};
 
 /// True for an RTLD_NOLOAD request if the program itself has not loaded this library. Libraries
 /// that we have loaded in its place or for a proxy do not count. None of them is in another
 /// namespace.
-bool is_loaded_for_us_alone(const LibraryRequest& request, int mode, long space) {
-  const bool driver = request.library == Library::kDriver;
-  return (mode & RTLD_NOLOAD) != 0 && space == LM_ID_BASE &&
-         (driver || request.library == Library::kNvml) &&
-         inherited.handles[driver ? 0 : 1].load(std::memory_order_relaxed) == 0 &&
-         !is_needed(request.library);
+bool is_loaded_for_us_alone(const Call& call, long space) {
+  return call.request.no_load && space == LM_ID_BASE && call.wants_driver() &&
+         inherited.handles[index_of(call.library())].load(std::memory_order_relaxed) == 0 &&
+         !is_needed(call.library());
 }
 
-/// Counts the handle that ld.so is about to give for one of our libraries.
-void count_handle(const char* path, int mode) {
+/// Counts the handle that ld.so is about to give for our library.
+void count_handle(Library library, int mode) {
   if ((mode & (RTLD_LAZY | RTLD_NOW)) == 0) return;  // ld.so refuses the request
-  for (int which = 0; which < 2; ++which) {
-    if (path == nullptr || (path != inherited.null_drivers[which].path.load() &&
-                            path != inherited.proxies[which].path.load())) {
-      continue;
-    }
-    inherited.had_handle[which].store(true, std::memory_order_relaxed);
-    if ((mode & RTLD_NODELETE) != 0) {
-      inherited.handles[which].fetch_or(InheritedState::kKept, std::memory_order_relaxed);
-    } else {
-      inherited.handles[which].fetch_add(1, std::memory_order_relaxed);
-    }
+  const int which = index_of(library);
+  inherited.had_handle[which].store(true, std::memory_order_relaxed);
+  if ((mode & RTLD_NODELETE) != 0) {
+    inherited.handles[which].fetch_or(InheritedState::kKept, std::memory_order_relaxed);
+  } else {
+    inherited.handles[which].fetch_add(1, std::memory_order_relaxed);
   }
-}
-
-/// Returns the name to give to ld.so, or kNotLoaded, or null if FORCE_CPU has just begun to apply.
-const char* act(Process& here, const LibraryRequest& request, const char* name, int mode,
-                const void* caller) {
-  const Policy policy = here.policy();
-  const bool driver = request.library == Library::kDriver;
-  switch (action_for(policy, !here.config.visible_devices.empty(), request)) {
-    case Action::kNullDriver:
-      return driver ? null_driver_name(NullDriverKind::kDriver, kNoDriver.data())
-                    : null_driver_name(NullDriverKind::kNvml, kNoNvml.data());
-    case Action::kProxy:
-      return name_with_proxy(here, driver ? ProxyKind::kDriver : ProxyKind::kNvml, name, mode,
-                             caller);
-    case Action::kRefuse:               // a row of kRefusedLibraries
-      if ((mode & RTLD_NOLOAD) != 0) {  // loads nothing, so it is no attempt
-        const bool is_ours = request.refused->asked == DriverApi::kOpenCl && null_drivers_tried();
-        return is_ours ? kNotLoaded : name;  // ld.so may know a null driver by this name
-      }
-      if (policy == Policy::kForceCpu) {
-        // NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): as above
-        record_attempt(here, request.refused->name().data(), name, caller);
-      } else {
-        print_no_opencl(here, caller);
-      }
-      return request.refused->never.data();
-    default:
-      return name;
-  }
-}
-
-/// True if this request lets the caller bypass our hook. A handle of libc gives libc's own dlopen
-/// to any caller of dlsym. ld.so binds a library that is loaded with RTLD_DEEPBIND to libc's
-/// dlopen.
-bool passes_by_us(const LibraryRequest& request, int mode) {
-  return request.library == Library::kLibc || (mode & RTLD_DEEPBIND) != 0;
 }
 
 /// True if ld.so answers to this name with an object that it has mapped for the program's start.
@@ -116,101 +80,159 @@ bool has_run_path(const Loader& the, const void* caller) {
          });
 }
 
+/// True if ld.so finds for this caller the same file as for us.
+bool finds_the_same_for_us(const Loader& the, const Call& call) {
+  const FileSearch search = search_for(call.request.name);
+  return search == FileSearch::kName ||
+         (search == FileSearch::kRunPath && !has_run_path(the, call.caller));
+}
+
 /// True if ld.so certainly maps no file for this request: it has the library, or finds no file.
-bool loads_nothing(const char* name, int mode, const void* caller) {
-  if (name == nullptr || (mode & RTLD_NOLOAD) != 0 || names_start_object(name)) return true;
+bool loads_nothing(const Call& call) {
+  if (call.name == nullptr || call.request.no_load || names_start_object(call.name)) return true;
   const Loader& the = loader();
   if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return false;
-  if (void* handle = the.dlopen(name, RTLD_LAZY | RTLD_NOLOAD)) {
+  if (void* handle = the.dlopen(call.name, RTLD_LAZY | RTLD_NOLOAD)) {
     the.dlclose(handle);
     return true;
   }
   // There is no error if ld.so has found a file that is not loaded.
-  const bool found = the.dlerror() == nullptr;
-  const std::string_view path = name;
-  const bool any_caller = path.find('/') != std::string_view::npos
-                              ? path.find('$') == std::string_view::npos
-                              : !has_run_path(the, caller);
-  return !found && any_caller;
+  return the.dlerror() != nullptr && finds_the_same_for_us(the, call);
 }
 
 /// True if the request loads no library and we must not load one either: ld.so would take a lock
 /// that this child may have inherited locked, and the program's own request does not take.
-[[gnu::noinline]] bool must_load_nothing(Process& here, const LibraryRequest& request,
-                                         const char* name, int mode, const void* caller) {
-  return (request.library == Library::kOther || request.library == Library::kLibc) &&
-         may_inherit_locks(here) && loads_nothing(name, mode, caller);
+[[gnu::noinline]] bool must_load_nothing(Process& here, const Call& call) {
+  return needs_nothing_of_ours(call.request) && may_inherit_locks(here) && loads_nothing(call);
 }
 
-[[gnu::noinline, gnu::cold]] const char* choose_name(const char* name, int mode, const void* caller,
-                                                     long space = LM_ID_BASE) {
-  Process& here = process();
-  const LibraryRequest request = name == nullptr ? LibraryRequest{} : classify(name);
-  if (passes_by_us(request, mode)) need_dev_names();
-  const Policy policy = here.policy();
-  if (policy != Policy::kForceCpu) {
-    libraries_may_change(name, mode);
-    if (policy == Policy::kOff) {
-      leave_later_lookups(here);
-      inherited.may_have_loaded.store(true, std::memory_order_release);
-      return name;
-    }
+/// Loads the null drivers before the first request of any kind goes on, because the requested
+/// library may be linked to the driver.
+void make_ready_for_cpu(Process& here) {
+  null_driver(Library::kDriver);
+  const Loader& the = loader();
+  if (inherited.null_drivers[0].path.load(std::memory_order_acquire) != nullptr &&
+      inherited.null_drivers[1].path.load(std::memory_order_acquire) != nullptr) {
+    leave_later_lookups(here);
   }
-  if (is_loaded_for_us_alone(request, mode, space)) {
-    // Before the null drivers are loaded, ld.so knows no library of that name either.
-    return policy == Policy::kForceCpu && !null_drivers_tried() ? name : kNotLoaded;
+  if (null_drivers_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
+      the.next_dlopen.get() == the.dlopen.get()) {
+    here.steady.store(true, std::memory_order_release);
   }
-  const bool tried = policy == Policy::kForceCpu
-                         ? null_drivers_tried()
+}
+
+/// Loads our library in place of the requested one. FORCE_CPU may apply after that.
+void make_substitute_ready(Process& here, const Call& call, DlopenSituation& now) {
+  now.policy = here.policy();
+  if (!call.wants_driver()) return;
+  if (allows_cuda(now.policy)) {
+    now.substitute = make_proxy_ready(here, call.library(), call.name, call.mode, call.caller);
+    now.policy = here.policy();
+  }
+  if (now.policy != Policy::kForceCpu) return;
+  now.substitute =
+      null_driver(call.library()).path != nullptr ? Substitute::kReady : Substitute::kUnusable;
+}
+
+/// The first of three steps: loads what the request needs, or nothing if it needs nothing. Only
+/// this step changes the process and its policy.
+DlopenSituation make_ready(Process& here, const Call& call, long space) {
+  DlopenSituation now = {.policy = here.policy(),
+                         .list = !here.config.visible_devices.empty(),
+                         .null_drivers_tried = null_drivers_tried()};
+  if (lets_bypass(call.request)) need_dev_names();
+  if (now.policy != Policy::kForceCpu) libraries_may_change(call.name, call.mode);
+  if (now.policy == Policy::kOff) {
+    leave_later_lookups(here);
+    inherited.may_have_loaded.store(true, std::memory_order_release);
+    return now;
+  }
+  now.loaded_for_us_alone = is_loaded_for_us_alone(call, space);
+  if (now.loaded_for_us_alone) return now;
+  const bool tried = now.policy == Policy::kForceCpu
+                         ? now.null_drivers_tried
                          : here.proxies_looked.load(std::memory_order_relaxed);
-  if (!tried && must_load_nothing(here, request, name, mode, caller)) return name;
-  if (policy != Policy::kForceCpu) load_proxies_early(here);
-  if (here.policy() == Policy::kForceCpu) {
-    // The null drivers come before the first request of any kind, because the requested library may
-    // be linked to the driver.
-    null_driver(NullDriverKind::kDriver);
-    const Loader& the = loader();
-    if (inherited.null_drivers[0].path.load(std::memory_order_acquire) != nullptr &&
-        inherited.null_drivers[1].path.load(std::memory_order_acquire) != nullptr) {
-      leave_later_lookups(here);
-    }
-    if (null_drivers_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
-        the.next_dlopen.get() == the.dlopen.get()) {
-      here.steady.store(true, std::memory_order_release);
-    }
-  }
+  if (!tried && must_load_nothing(here, call)) return now;
+  if (now.policy != Policy::kForceCpu) load_proxies_early(here);
+  if (here.policy() == Policy::kForceCpu) make_ready_for_cpu(here);
   inherited.may_have_loaded.store(true, std::memory_order_release);
-  const char* chosen = act(here, request, name, mode, caller);
-  if (chosen == nullptr) chosen = act(here, request, name, mode, caller);
-  if (chosen == kNoDriver.data() || chosen == kNoNvml.data()) {
-    record_refused(here, chosen, name, caller);
+  make_substitute_ready(here, call, now);
+  now.null_drivers_tried = null_drivers_tried();
+  return now;
+}
+
+/// Prints and records what the decision says.
+void report(Process& here, const Call& call, const DlopenDecision& decision) {
+  switch (decision.report) {
+    case Report::kNothing:
+      return;
+    case Report::kAttempt:
+      return record_attempt(here, call.request.wanted.refused->name().data(), call.name,
+                            call.caller);
+    case Report::kNoOpenCl:
+      return print_no_opencl(here, call.caller);
+    case Report::kNoDriver:
+      return record_no_driver(here, "dlopen", call.caller);
+    case Report::kUnusableNullDriver:
+      print_missing(call.library());
+      break;
+    case Report::kUnusableProxy:
+      print_not_ours(call.library(), call.name);
+      break;
+    case Report::kRefusedLoad:
+      break;
   }
-  return chosen;
+  record_refused(here, decision.never, call.name, call.caller);
+}
+
+/// Returns the name that ld.so gets.
+const char* name_for_ldso(const Call& call, const DlopenDecision& decision) {
+  switch (decision.action) {
+    case Action::kNullDriver:
+      return inherited.null_drivers[index_of(call.library())].path.load(std::memory_order_acquire);
+    case Action::kProxy:
+      return inherited.proxies[index_of(call.library())].path.load(std::memory_order_acquire);
+    case Action::kRefuse:
+      return decision.never;
+    default:
+      return call.name;
+  }
+}
+
+struct Answer {
+  Action action;
+  const char* name;
+};
+
+[[gnu::noinline, gnu::cold]] Answer answer(const char* name, int mode, const void* caller,
+                                           long space = LM_ID_BASE) {
+  Process& here = process();
+  const Call call(name, mode, caller);
+  const DlopenDecision decision = decide(call.request, make_ready(here, call, space));
+  report(here, call, decision);
+  const bool ours = decision.action == Action::kNullDriver || decision.action == Action::kProxy;
+  if (ours && space == LM_ID_BASE) count_handle(call.library(), mode);
+  return {decision.action, name_for_ldso(call, decision)};
 }
 
 /// True if this caller's search for a versioned definition would come to our export before it finds
-/// one. The search skips our export and other libraries' hooks, which have no version.
+/// one.
 [[gnu::cold]] bool comes_past_us(const void* handle, const void* caller, const char* name,
                                  const char* version) {
-  const link_map* after = nullptr;  // the search begins after this object
+  const link_map* after = nullptr;
   if (handle == RTLD_NEXT) {
     after = start_objects().holder(caller);
     if (after == nullptr) return false;
   } else if (handle != RTLD_DEFAULT && handle != start_objects().first()) {
     return false;
   }
-  bool searched = after == nullptr;
-  bool past_us = false;
+  VersionedSearch search(after != nullptr);
   start_objects().visit([&](const link_map& object) {
-    if (object.l_ld == _DYNAMIC) past_us = searched;
-    if (object.l_ld == _DYNAMIC ||
-        (searched && elf_versioned(object.l_ld, object.l_addr, name, version) != nullptr)) {
-      return true;
-    }
-    searched = searched || &object == after;
-    return false;
+    const bool found =
+        search.has_begun() && elf_versioned(object.l_ld, object.l_addr, name, version) != nullptr;
+    return search.ends_at(object.l_ld == _DYNAMIC, found, &object == after);
   });
-  return past_us;
+  return search.comes_past_us();
 }
 
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.
@@ -232,8 +254,11 @@ struct Route {
   const void* target;
 };
 
-static Route route(const cudaguard::Loader& the, const char* name, const void* target) {
-  if (name != cudaguard::kNotLoaded && target != nullptr) return {name, target};
+static Route route(const cudaguard::Loader& the, const cudaguard::Answer& answer,
+                   const void* target) {
+  if (answer.action != cudaguard::Action::kNotLoaded && target != nullptr) {
+    return {answer.name, target};
+  }
   if (the.dlerror != nullptr) the.dlerror();  // clears an earlier error, as the real call would
   return {nullptr, nullptr};
 }
@@ -243,19 +268,17 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   if (is_nobodys_business(name, mode)) [[likely]] {
     return {name, inherited.loader.dlopen.address()};
   }
-  name = choose_name(name, mode, caller);
-  count_handle(name, mode);
+  const Answer it = answer(name, mode, caller);
   const Loader& the = loader();
-  return route(the, name, the.next_dlopen.address());
+  return route(the, it, the.next_dlopen.address());
 }
 
 [[gnu::cold]] Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode,
                                             long space) {
-  using namespace cudaguard;                      // NOLINT(google-build-using-namespace)
-  name = choose_name(name, mode, caller, space);  // seldom called
-  if (space == LM_ID_BASE) count_handle(name, mode);
+  using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  const Answer it = answer(name, mode, caller, space);
   const Loader& the = loader();
-  return route(the, name, the.next_dlmopen.address());
+  return route(the, it, the.next_dlmopen.address());
 }
 
 Route cudaguard_route_libcs_dlopen(const char* name, const void* caller, int mode) {

@@ -38,8 +38,9 @@ struct Files {
   const char* real;  // its DT_NEEDED
   Process::Message missing;
 };
-constexpr Files kFiles[] = {{"libcudaguard-driver.so", "libcuda.so.1", Process::kNoDriverProxy},
-                            {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlProxy}};
+constexpr Files kFiles[] = {
+    {"libcudaguard-driver.so", kDriverSoname.data(), Process::kNoDriverProxy},
+    {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlProxy}};
 
 /// Restores errno, and removes the dlerror that a failed open() leaves.
 class Quiet {
@@ -120,10 +121,10 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   loader().dlclose(handle);
 }
 
-[[gnu::cold, gnu::noinline]] void load_proxy(Process& process, ProxyKind kind) {
+[[gnu::cold, gnu::noinline]] void load_proxy(Process& process, Library library) {
   const Loader& the = loader();
   if (!can_load(the)) return;
-  const Files& files = kFiles[static_cast<int>(kind)];
+  const Files& files = kFiles[index_of(library)];
   Quiet quiet(the);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
@@ -137,7 +138,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
     const char* why = is_own_file_there(start_objects()) ? why_unusable(path) : kUnreachable;
     return give_up(process, files, path, why != nullptr ? why : kMissing);
   }
-  load(process, files, path, quiet, inherited.proxies[static_cast<int>(kind)]);
+  load(process, files, path, quiet, inherited.proxies[index_of(library)]);
 }
 
 /// True for NVIDIA's own libraries, which must see each other as they are.
@@ -173,10 +174,10 @@ const void* Proxy::symbol(const char* name) const {
   return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
 }
 
-Proxy proxy(Process& process, ProxyKind kind) {
-  const Loaded& the = inherited.proxies[static_cast<int>(kind)];
-  if (kind == ProxyKind::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
-  if (the.path.load(std::memory_order_acquire) == nullptr) load_proxy(process, kind);
+Proxy proxy(Process& process, Library library) {
+  const Loaded& the = inherited.proxies[index_of(library)];
+  if (library == Library::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
+  if (the.path.load(std::memory_order_acquire) == nullptr) load_proxy(process, library);
   if (!allows_cuda(process.policy())) return {};
   return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_relaxed)};
 }
@@ -191,33 +192,24 @@ void load_proxies_early(Process& process) {
     driver = driver || is_mapped(the, quiet, kFiles[0].real);
     nvml = is_mapped(the, quiet, kFiles[1].real);
   }
-  if (driver) proxy(process, ProxyKind::kDriver);
-  if (nvml) proxy(process, ProxyKind::kNvml);
+  if (driver) proxy(process, Library::kDriver);
+  if (nvml) proxy(process, Library::kNvml);
 }
 
-const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, int mode,
+Substitute make_proxy_ready(Process& process, Library library, const char* name, int mode,
                             const void* caller) {
   const Loader& the = loader();
-  if (!can_load(the) || is_nvidias(the, caller)) return name;
-  const Files& files = kFiles[static_cast<int>(kind)];
-  const char* never = kind == ProxyKind::kDriver ? kNoDriver.data() : kNoNvml.data();
+  if (!can_load(the) || is_nvidias(the, caller)) return Substitute::kNone;
   Quiet quiet(the);
   void* asked = open_as_asked(the, quiet, name, mode, caller);
-  if (asked == nullptr) {
-    // Only the SONAME shows that there is no driver. Under another name or path there may be one.
-    if (kind == ProxyKind::kDriver && name == std::string_view(files.real) &&
-        (mode & RTLD_NOLOAD) == 0) {
-      record_no_driver(process, "dlopen", caller);
-    }
-    // Only ld.so can expand such a token. We refuse the request, which could bypass the proxy.
-    return std::string_view(name).find('$') != std::string_view::npos ? never : name;
-  }
-  const Proxy it = proxy(process, kind);
+  if (asked == nullptr) return Substitute::kNoLibrary;
+  const Proxy it = proxy(process, library);
   the.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
-  if (!allows_cuda(process.policy())) return nullptr;
-  if (it.path != nullptr) return it.path;
-  print_missing_proxy(files.missing, name, kNotOurs);
-  return never;
+  return it.path != nullptr ? Substitute::kReady : Substitute::kUnusable;
+}
+
+void print_not_ours(Library library, const char* name) {
+  print_missing_proxy(kFiles[index_of(library)].missing, name, kNotOurs);
 }
 
 }  // namespace cudaguard

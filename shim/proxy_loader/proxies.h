@@ -5,11 +5,10 @@
 // refused. errno and dlerror stay as they were.
 #pragma once
 
+#include "policy/dlopen.h"
 #include "shim/state/process.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
-
-enum class ProxyKind { kDriver, kNvml };
 
 struct Proxy {
   const char* path = nullptr;      ///< as ld.so knows it
@@ -18,16 +17,19 @@ struct Proxy {
 };
 
 /// Returns the proxy. The first call that can loads it with its real library, under ld.so's lock.
-Proxy proxy(Process& process, ProxyKind kind);
+Proxy proxy(Process& process, Library library);
 
 /// Called at the first dlopen in a process. With an allow-list or CUDAGUARD_CHILDREN, binds the
 /// driver's view before a plug-in can reach the driver without our hooks (DT_NEEDED,
 /// RTLD_DEEPBIND). Otherwise, loads only the proxies of libraries that are mapped already.
 void load_proxies_early(Process& process);
 
-/// Returns the name that ld.so gets instead of `name`, a request for the driver or NVML with
-/// `mode`. Returns null if FORCE_CPU applies, perhaps only from now on.
-const char* name_with_proxy(Process& process, ProxyKind kind, const char* name, int mode,
+/// Loads the proxy for a request for the driver or NVML by this name, if ld.so finds the library.
+/// FORCE_CPU may apply after that.
+Substitute make_proxy_ready(Process& process, Library library, const char* name, int mode,
                             const void* caller);
+
+/// Reports that the library of this name cannot be served by the proxy.
+void print_not_ours(Library library, const char* name);
 
 }  // namespace cudaguard

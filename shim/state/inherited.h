@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "policy/library.h"
 #include "shim/elf/caller_scope.h"
 #include "shim/elf/loader.h"
 #include "shim/state/start_environment.h"
@@ -28,6 +29,9 @@ struct Loaded {
   std::atomic<const void*> link_map{nullptr};
   std::atomic<const char*> why{nullptr};  ///< why the library cannot be used: a clause
 };
+
+/// The place of Library::kDriver or Library::kNvml in the arrays of InheritedState.
+constexpr int index_of(Library library) { return library == Library::kNvml ? 1 : 0; }
 
 struct InheritedState {
   // Every call reads these members.

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/dlopen.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+namespace cudaguard {
+namespace {
+
+constexpr Policy kAll[] = {Policy::kForceCpu, Policy::kValidate, Policy::kClamp, Policy::kOff};
+constexpr Substitute kEverySubstitute[] = {Substitute::kNone, Substitute::kReady,
+                                           Substitute::kUnusable, Substitute::kNoLibrary};
+
+/// A decision that a test can compare and print.
+struct Outcome {
+  Action action;
+  Report report = Report::kNothing;
+  std::string_view never;
+
+  bool operator==(const Outcome&) const = default;
+  friend std::ostream& operator<<(std::ostream& out, const Outcome& it) {
+    return out << "action " << static_cast<int>(it.action) << ", report "
+               << static_cast<int>(it.report) << ", never \"" << it.never << '"';
+  }
+};
+
+DlopenRequest request_for(std::string_view name, bool no_load = false) {
+  return {.name = name, .wanted = classify(name), .no_load = no_load};
+}
+
+Outcome outcome(const DlopenRequest& request, const DlopenSituation& now) {
+  const DlopenDecision it = decide(request, now);
+  return {it.action, it.report, it.never == nullptr ? std::string_view{} : it.never};
+}
+
+constexpr Outcome kPass = {Action::kPass};
+constexpr Outcome kNotLoaded = {Action::kNotLoaded};
+
+TEST(Dlopen, OtherLibrariesPassInEverySituation) {
+  for (const char* name : {"", "libm.so.6", "libc.so.6", "/opt/x/plugin.so", "$ORIGIN/libm.so"}) {
+    for (const Policy policy : kAll) {
+      for (const Substitute substitute : kEverySubstitute) {
+        for (const bool list : {false, true}) {
+          EXPECT_EQ(outcome(request_for(name),
+                            {.policy = policy, .list = list, .substitute = substitute}),
+                    kPass)
+              << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Dlopen, DriverUnderOffPasses) {
+  for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-opencl.so.1"}) {
+    EXPECT_EQ(outcome(request_for(name), {.policy = Policy::kOff}), kPass) << name;
+  }
+}
+
+TEST(Dlopen, DriverBecomesOurLibrary) {
+  for (const char* name : {"libcuda.so.1", "/usr/lib/libcuda.so", "libnvidia-ml.so.1"}) {
+    for (const Policy policy : {Policy::kForceCpu, Policy::kValidate, Policy::kClamp}) {
+      const bool cpu = policy == Policy::kForceCpu;
+      EXPECT_EQ(outcome(request_for(name), {.policy = policy, .substitute = Substitute::kReady}),
+                Outcome({cpu ? Action::kNullDriver : Action::kProxy}))
+          << name;
+    }
+  }
+}
+
+TEST(Dlopen, DriverIsRefusedIfOurFileCannotBeUsed) {
+  for (const auto& [name, never] :
+       {std::pair("libcuda.so.535", kNoDriver), std::pair("/x/libnvidia-ml.so", kNoNvml)}) {
+    const DlopenRequest request = request_for(name);
+    EXPECT_EQ(outcome(request, {.substitute = Substitute::kUnusable}),
+              Outcome({Action::kRefuse, Report::kUnusableNullDriver, never}));
+    for (const Policy policy : {Policy::kValidate, Policy::kClamp}) {
+      EXPECT_EQ(outcome(request, {.policy = policy, .substitute = Substitute::kUnusable}),
+                Outcome({Action::kRefuse, Report::kUnusableProxy, never}));
+    }
+  }
+}
+
+TEST(Dlopen, NvidiasOwnLibrariesReachTheDriver) {
+  EXPECT_EQ(outcome(request_for("libcuda.so.1"), {.policy = Policy::kValidate}), kPass);
+}
+
+TEST(Dlopen, OnlyTheSonameShowsThatThereIsNoDriver) {
+  const DlopenSituation now = {.policy = Policy::kValidate, .substitute = Substitute::kNoLibrary};
+  EXPECT_EQ(outcome(request_for("libcuda.so.1"), now), Outcome({Action::kPass, Report::kNoDriver}));
+  EXPECT_EQ(outcome(request_for("libcuda.so.1", true), now), kPass);
+  for (const char* name : {"libcuda.so", "/x/libcuda.so.1", "libnvidia-ml.so.1"}) {
+    EXPECT_EQ(outcome(request_for(name), now), kPass) << name;
+  }
+}
+
+TEST(Dlopen, TokenThatOnlyLdsoExpandsIsRefused) {
+  const DlopenSituation now = {.policy = Policy::kValidate, .substitute = Substitute::kNoLibrary};
+  EXPECT_EQ(outcome(request_for("$LIB/libcuda.so.1"), now),
+            Outcome({Action::kRefuse, Report::kRefusedLoad, kNoDriver}));
+  EXPECT_EQ(outcome(request_for("$PLATFORM/libnvidia-ml.so.1", true), now),
+            Outcome({Action::kRefuse, Report::kRefusedLoad, kNoNvml}));
+}
+
+TEST(Dlopen, RefusedLibrary_IsAnAttemptUnderForceCpu) {
+  for (const auto& row : kRefusedLibraries) {
+    EXPECT_EQ(outcome(request_for(row.name()), {}),
+              Outcome({Action::kRefuse, Report::kAttempt, row.never}));
+  }
+}
+
+TEST(Dlopen, RefusedLibrary_UnderAListIsOpenClOnly) {
+  for (const auto& row : kRefusedLibraries) {
+    const Outcome refused = {Action::kRefuse, Report::kNoOpenCl, row.never};
+    EXPECT_EQ(outcome(request_for(row.name()), {.policy = Policy::kValidate, .list = true}),
+              row.under_list ? refused : kPass)
+        << row.never;
+  }
+}
+
+TEST(Dlopen, RefusedLibrary_ThatIsOnlyLookedForIsNoAttempt) {
+  for (const auto& row : kRefusedLibraries) {
+    const DlopenRequest request = request_for(row.name(), true);
+    EXPECT_EQ(outcome(request, {}), kPass) << row.never;
+    // ld.so may know NVML's null driver by OpenCL's name.
+    EXPECT_EQ(outcome(request, {.null_drivers_tried = true}),
+              row.asked == DriverApi::kOpenCl ? kNotLoaded : kPass)
+        << row.never;
+  }
+}
+
+TEST(Dlopen, LibraryThatIsLoadedForUsAloneIsNotLoaded) {
+  for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1"}) {
+    const DlopenRequest request = request_for(name, true);
+    DlopenSituation now = {.loaded_for_us_alone = true};
+    EXPECT_EQ(outcome(request, now), kPass) << name;  // ld.so does not know it either
+    now.null_drivers_tried = true;
+    EXPECT_EQ(outcome(request, now), kNotLoaded) << name;
+    now = {.policy = Policy::kValidate, .loaded_for_us_alone = true};
+    EXPECT_EQ(outcome(request, now), kNotLoaded) << name;
+  }
+}
+
+TEST(Dlopen, HandleOfLibcAndDeepBindBypassTheHook) {
+  EXPECT_TRUE(lets_bypass(request_for("libc.so.6")));
+  EXPECT_TRUE(lets_bypass({.name = "x.so", .wanted = {}, .deep_bind = true}));
+  EXPECT_FALSE(lets_bypass(request_for("x.so")));
+  EXPECT_FALSE(lets_bypass(request_for("libcuda.so.1")));
+}
+
+TEST(Dlopen, FileSearchDependsOnTheCallerWithoutAPathOrWithAToken) {
+  EXPECT_EQ(search_for("/usr/lib/x.so"), FileSearch::kName);
+  EXPECT_EQ(search_for("./x.so"), FileSearch::kName);
+  EXPECT_EQ(search_for("$ORIGIN/x.so"), FileSearch::kToken);
+  EXPECT_EQ(search_for("x.so"), FileSearch::kRunPath);
+  EXPECT_EQ(search_for("$x.so"), FileSearch::kRunPath);
+}
+
+/// Searches objects for a definition: 'a' is an object without one, 'd' has one, 'g' is the guard,
+/// and an upper-case letter is the object after which the search begins.
+bool comes_past_us(std::string_view objects) {
+  bool after = false;
+  for (const char c : objects) after = after || (c >= 'A' && c <= 'Z');
+  VersionedSearch search(after);
+  for (const char c : objects) {
+    const char lower = static_cast<char>(c | 0x20);
+    if (search.ends_at(lower == 'g', lower == 'd', c != lower)) break;
+  }
+  return search.comes_past_us();
+}
+
+TEST(VersionedSearch, ComesPastUsOnlyBeforeTheFirstDefinition) {
+  EXPECT_TRUE(comes_past_us("agd"));
+  EXPECT_TRUE(comes_past_us("ga"));
+  EXPECT_FALSE(comes_past_us("dg"));
+  EXPECT_FALSE(comes_past_us("ad"));
+}
+
+TEST(VersionedSearch, BeginsAfterTheCaller) {
+  EXPECT_TRUE(comes_past_us("Agd"));
+  EXPECT_TRUE(comes_past_us("Dgd"));  // the caller's own definition does not count
+  EXPECT_FALSE(comes_past_us("gAd"));
+  EXPECT_FALSE(comes_past_us("Adg"));
+  EXPECT_FALSE(comes_past_us("Gd"));  // the guard itself searches
+}
+
+}  // namespace
+}  // namespace cudaguard
