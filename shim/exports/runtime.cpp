@@ -50,19 +50,6 @@ int ask_count(Process& here, const void* function) {
   return count;
 }
 
-/// Returns the index to use. The count is requested before the call, so that the runtime's error
-/// state is as if the program had used this index.
-int clamped(Process& here, BadIndex facts, const void* function) {
-  facts.count = ask_count(here, function);
-  const int index = index_to_use(here.config.policy, facts.asked, facts.count);
-  if (index == facts.asked) return index;
-  facts.used = index;
-  print_bad_index(here, facts);
-  return index;
-}
-
-constexpr char kSetDevice[] = "cudaSetDevice";
-
 /// True if the device was selected before. Such a device exists: there is nothing to explain, to
 /// clamp or to record.
 [[gnu::always_inline]] inline bool was_selected(const Process& here, int device) {
@@ -70,54 +57,70 @@ constexpr char kSetDevice[] = "cudaSetDevice";
          (here.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
 }
 
-void note_selected(Process& here, int device, const void* caller) {
-  if (static_cast<unsigned>(device) < 64) here.selected.fetch_or(uint64_t{1} << device);
+/// A call with a device index.
+struct IndexedCall {
+  NextDefinition next;
+  const char* api;
+  const void* caller;
+  int asked;     ///< the program's index
+  int used;      ///< the index that the runtime gets
+  bool selects;  ///< a success selects the device
+};
+
+void explain(const IndexedCall& call, int count) {
+  BadIndex facts = {.api = call.api, .caller = call.caller, .asked = call.asked, .count = count};
+  if (call.used != call.asked) facts.used = call.used;
+  print_bad_index(*call.next.process, facts);
+}
+
+/// Chooses the index to use. The count is requested before the call, so that the runtime's error
+/// state is as if the program had used this index.
+[[gnu::noinline]] void check_index(IndexedCall& call) {
+  Process& here = *call.next.process;
+  if (looks_at_indices(here)) check_fork(here, call.api);
+  if (!rules_of(here.config.policy).clamps ||
+      call.asked < here.device_count.load(std::memory_order_relaxed)) {
+    return;
+  }
+  const int count = ask_count(here, call.next.function);
+  call.used = index_to_use(here.config.policy, call.asked, count);
+  if (call.used != call.asked) explain(call, count);
+}
+
+void note_selected(const IndexedCall& call) {
+  Process& here = *call.next.process;
+  if (was_selected(here, call.used)) return;
+  if (static_cast<unsigned>(call.used) < 64) here.selected.fetch_or(uint64_t{1} << call.used);
   if (!looks_at_indices(here)) return;
   if (const Explainer* it = explainer()) it->check_late_write(here);
   record_event(
-      here, {.kind = Event::Kind::kSelect, .api = kSetDevice, .caller = caller, .device = device});
+      here,
+      {.kind = Event::Kind::kSelect, .api = call.api, .caller = call.caller, .device = call.used});
 }
 
-/// Calls the real function with the index; all other arguments come from `context`.
-using Call = cudaError_t (*)(void* real, const void* context, int index);
-
-[[gnu::noinline]] cudaError_t look_at_index(const char* api, const void* caller, int device,
-                                            Call call, const void* context) {
-  const NextDefinition it = next_definition(api, caller);
-  if (it.function == nullptr) return denied(api, caller);
-  Process& here = *it.process;
-  if (looks_at_indices(here)) check_fork(here, api);
-  BadIndex facts = {.api = api, .caller = caller, .asked = device};
-  if (rules_of(here.config.policy).clamps &&
-      device >= here.device_count.load(std::memory_order_relaxed)) {
-    facts.asked = clamped(here, facts, it.function);
-  }
-  const cudaError_t result = call(it.function, context, facts.asked);
+/// Explains a refusal, and remembers a selected device.
+[[gnu::noinline]] cudaError_t finish(const IndexedCall& call, cudaError_t result) {
+  Process& here = *call.next.process;
   if (result == cudaErrorInvalidDevice && looks_at_indices(here)) {
-    facts.count = ask_count(here, it.function);
-    print_bad_index(here, facts);
+    explain(call, ask_count(here, call.next.function));
   }
-  if (result == cudaSuccess && api == kSetDevice && !was_selected(here, facts.asked)) {
-    note_selected(here, facts.asked, caller);
-  }
+  if (result == cudaSuccess && call.selects) note_selected(call);
   return result;
 }
 
-/// Calls `lambda` with the next definition and the device, after the check of the index.
-template <typename Function, typename Lambda>
+/// Calls `forward` with the next definition and the device, after the check of the index.
+template <typename Function, typename Forward>
 [[gnu::always_inline]] inline cudaError_t indexed(Function* like, const char* api,
                                                   const void* caller, int device,
-                                                  const Lambda& lambda) {
-  const NextDefinition it = next_definition(api, caller);
-  if (it.function != nullptr && was_selected(*it.process, device)) [[likely]] {
-    return lambda(it.as(like), device);
+                                                  const Forward& forward, bool selects = false) {
+  const NextDefinition next = next_definition(api, caller);
+  if (next.function == nullptr) return denied(api, caller);
+  if (was_selected(*next.process, device)) [[likely]] {
+    return forward(next.as(like), device);
   }
-  return look_at_index(
-      api, caller, device,
-      [](void* real, const void* context, int index) {
-        return (*static_cast<const Lambda*>(context))(reinterpret_cast<Function*>(real), index);
-      },
-      &lambda);
+  IndexedCall call = {next, api, caller, device, device, selects};
+  check_index(call);
+  return finish(call, forward(next.as(like), call.used));
 }
 
 }  // namespace
@@ -152,8 +155,9 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
 }
 
 cudaError_t CUDARTAPI cudaSetDevice(int device) {
-  return indexed(&::cudaSetDevice, kSetDevice, CG_CALLER, device,
-                 [](auto* real, int index) { return real(index); });
+  constexpr bool kSelects = true;
+  CG_INDEXED(
+      cudaSetDevice, device, [](auto* real, int index) { return real(index); }, kSelects);
 }
 
 cudaError_t CUDARTAPI cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {

@@ -97,6 +97,14 @@ class Runtime(box.Case):
                     self.message(result, "bad_index", call=re.compile(api + "(_v2)?"), device=index,
                                  used=2)
 
+    def test_refusal_names_the_index_that_the_program_gave(self):
+        """The device that CLAMP uses instead may fail, too."""
+        for name, prefix, call, api in self.each():
+            with self.subTest(program=name, call=call):
+                result = self.run_call(name, prefix, call, "9", "CLAMP", after=(), CG_FAILED="2")
+                self.assertEqual(result.answers[prefix + call], bad_answer(call), result)
+                self.one_line(result, api, "device 9", "device 2 is used instead")
+
     def test_negative_index_is_never_clamped(self):
         for name, prefix, call, api in self.each():
             for index in NEGATIVE:
