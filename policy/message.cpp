@@ -444,8 +444,9 @@ void write_complaint(Text& out, const Complaint& complaint) {
 }
 
 void write_missing(Text& out, const MissingFacts& facts) {
-  out.print("%l %c; %c", facts.file, facts.why, facts.instead);
-  if (facts.reinstall) out.put(" until cudaguard is installed again");
+  const UnusableRow& row = row_of(facts.why);
+  out.print("%l %c; %c", facts.file, row.text, facts.instead);
+  if (row.reinstall) out.put(" until cudaguard is installed again");
 }
 
 void write_exposed(Text& out, std::string_view library) {

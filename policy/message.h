@@ -8,6 +8,7 @@
 
 #include "policy/config.h"
 #include "policy/text.h"
+#include "policy/unusable.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -204,9 +205,8 @@ void write_complaint(Text& out, const Complaint& complaint);
 /// A file of cudaguard that cannot be used.
 struct MissingFacts {
   std::string_view file;
-  const char* why;      ///< a clause: "is missing", "is cut short"
+  Unusable why;
   const char* instead;  ///< what happens now
-  bool reinstall;       ///< a new installation is the remedy
 };
 void write_missing(Text& out, const MissingFacts& facts);
 

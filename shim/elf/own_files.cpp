@@ -53,50 +53,51 @@ bool is_own_file_there(const StartObjects& start) {
   return !place.module.empty() && sys::stat(*room, &status) == 0;
 }
 
-[[gnu::cold, gnu::noinline]] const char* why_unusable(const char* path) {
+[[gnu::cold, gnu::noinline]] Unusable why_unusable(const char* path) {
   const sys::File file(path, O_RDONLY | O_CLOEXEC);
   if (!file.ok()) {
-    if (file.error() == ENOENT) return kMissing;
+    if (file.error() == ENOENT) return Unusable::kMissing;
     const bool passing = file.error() == EMFILE || file.error() == ENFILE || file.error() == ENOMEM;
-    return passing ? kPassing : "cannot be read";
+    return passing ? Unusable::kPassing : Unusable::kUnreadable;
   }
   struct stat status = {};
   union {
     ElfW(Ehdr) header;
     unsigned char bytes[1024];
   } start = {};
-  if (sys::fstat(file.fd(), &status) != 0) return "cannot be read";
+  if (sys::fstat(file.fd(), &status) != 0) return Unusable::kUnreadable;
   const long got = sys::read(file.fd(), start.bytes, sizeof start.bytes);
   const ElfW(Ehdr)& header = start.header;
-  if (got < static_cast<long>(sizeof header)) return kCutShort;
-  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return "is not a library";
+  if (got < static_cast<long>(sizeof header)) return Unusable::kCutShort;
+  if (memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return Unusable::kNoLibrary;
 #if defined(__x86_64__)
   constexpr unsigned kMachine = EM_X86_64;
 #else
   constexpr unsigned kMachine = EM_AARCH64;
 #endif
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != kMachine) {
-    return "is for another machine";
+    return Unusable::kOtherMachine;
   }
   const auto size = static_cast<uint64_t>(status.st_size);
   const uint64_t table = uint64_t{header.e_phnum} * sizeof(ElfW(Phdr));
   const auto have = static_cast<uint64_t>(got);
-  if (table > have || header.e_phoff > have - table) return kCutShort;
+  if (table > have || header.e_phoff > have - table) return Unusable::kCutShort;
   for (unsigned i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) segment;
     memcpy(&segment, start.bytes + header.e_phoff + i * sizeof segment, sizeof segment);
     if (segment.p_type != PT_LOAD) continue;
-    if (segment.p_filesz > size || segment.p_offset > size - segment.p_filesz) return kCutShort;
+    if (segment.p_filesz > size || segment.p_offset > size - segment.p_filesz)
+      return Unusable::kCutShort;
   }
-  return nullptr;
+  return Unusable::kNo;
 }
 
-const char* why_not_loaded() {
+Unusable why_not_loaded() {
   constexpr size_t kRoom = size_t{512} * 1024;
   void* trial = sys::map(kRoom);
-  if (trial == nullptr) return kPassing;
+  if (trial == nullptr) return Unusable::kPassing;
   sys::unmap(trial, kRoom);
-  return "cannot be loaded";
+  return Unusable::kNotLoaded;
 }
 
 }  // namespace cudaguard

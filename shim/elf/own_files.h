@@ -6,19 +6,10 @@
 #include <cstddef>
 #include <string_view>
 
+#include "policy/unusable.h"
 #include "shim/elf/objects.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
-
-/// Reasons why a file cannot be used: clauses, compared by address.
-inline constexpr char kMissing[] = "is missing";
-inline constexpr char kCutShort[] = "is cut short";
-/// A shortage that may be over at the next dlopen, which tries again.
-inline constexpr char kPassing[] = "cannot be opened now";
-/// The directory that the guard was loaded from is not there for this process.
-inline constexpr char kUnreachable[] = "cannot be reached by this process (chroot or permissions)";
-/// The reason for a driver that the program requests by a path of its own.
-inline constexpr char kNotOurs[] = "cannot be used by cudaguard's proxy library";
 
 /// Room for every path that ld.so takes; too large for a stack.
 using PathRoom = char[4096];
@@ -52,10 +43,10 @@ const char* own_path(const StartObjects& start);
 /// True if the file that the guard was loaded from is where it was.
 bool is_own_file_there(const StartObjects& start);
 
-/// Returns null if the file is a complete ELF library for this machine, otherwise the reason.
-const char* why_unusable(const char* path);
+/// Returns kNo if the file is a complete ELF library for this machine.
+Unusable why_unusable(const char* path);
 
 /// Returns why ld.so did not load a good library: kPassing if there is no room (RLIMIT_AS).
-const char* why_not_loaded();
+Unusable why_not_loaded();
 
 }  // namespace cudaguard

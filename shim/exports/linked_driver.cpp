@@ -47,22 +47,13 @@ nvmlReturn_t none(unsigned int* count) {
   return unless_off(NVML_SUCCESS);
 }
 
-/// Returns the function of the loaded null driver if there is no proxy. Loads nothing.
-[[gnu::noinline]] NextDefinition or_loaded_null_driver(NextDefinition it, const char* name) {
-  if (it.function == nullptr && !is_off()) {
-    const Loaded& nvml = inherited.null_drivers[index_of(Library::kNvml)];
-    const NullDriver loaded = {nvml.path.load(std::memory_order_acquire),
-                               nvml.link_map.load(std::memory_order_relaxed)};
-    it.function = const_cast<void*>(loaded.symbol(name));
-  }
-  return it;
-}
-
-/// Returns the null driver's function if there is no proxy.
+/// Returns the null driver's function if there is no proxy. NVML's null driver is not loaded for
+/// that, because our own functions answer as it does.
 [[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, const char* name) {
-  if (it.function == nullptr && !is_off()) {
-    it.function = const_cast<void*>(null_driver(Library::kDriver).symbol(name));
-  }
+  if (it.function != nullptr || is_off()) return it;
+  const bool nvml = name[0] == 'n';
+  const NullDriver ours = nvml ? loaded_null_driver(Library::kNvml) : null_driver(Library::kDriver);
+  it.function = const_cast<void*>(ours.symbol(name));
   return it;
 }
 
@@ -125,10 +116,10 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int ve
 }
 
 /// Calls the next definition or the null driver, or answers as on a machine without a GPU.
-#define CG_NVML(name, answer, parameters, ...)                               \
-  nvmlReturn_t DECLDIR name parameters {                                     \
-    CG_CALL(or_loaded_null_driver(CG_NEXT(name), #name), name, __VA_ARGS__); \
-    return answer;                                                           \
+#define CG_NVML(name, answer, parameters, ...)                        \
+  nvmlReturn_t DECLDIR name parameters {                              \
+    CG_CALL(or_null_driver(CG_NEXT(name), #name), name, __VA_ARGS__); \
+    return answer;                                                    \
   }
 CG_NVML(nvmlInit, refused("nvmlInit", CG_CALLER), (void))
 CG_NVML(nvmlInit_v2, refused("nvmlInit_v2", CG_CALLER), (void))

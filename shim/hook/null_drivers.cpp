@@ -31,14 +31,14 @@ constexpr Files kFiles[] = {
     {"libcuda.so.1", {"libcuda.so", nullptr}, CG_DRIVER_SIZE},
     {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}, CG_NVML_SIZE}};
 
-/// Returns null, or why the file cannot be used. A truncated file would kill the program with
+/// Returns why the file cannot be used. A truncated file would kill the program with
 /// SIGBUS inside ld.so. The size identifies the file that was built with this guard, at the cost of
 /// one system call. The function is not inlined, because its stack would add to that of ld.so.
-[[gnu::noinline]] const char* unusable(const char* path, int64_t built_size) {
+[[gnu::noinline]] Unusable check(const char* path, int64_t built_size) {
   struct stat status = {};
   const int error = sys::stat(path, &status);
-  if (error == -ENOENT) return kMissing;
-  if (error == 0 && status.st_size == built_size) return nullptr;
+  if (error == -ENOENT) return Unusable::kMissing;
+  if (error == 0 && status.st_size == built_size) return Unusable::kNo;
   return why_unusable(path);
 }
 
@@ -50,23 +50,23 @@ Claim claim_of(const link_map& null_driver) {
   return reinterpret_cast<Claim>(const_cast<void*>(claim));
 }
 
-/// Loads one null driver. Returns null, or why it cannot be used.
-const char* load(const Loader& the, const Files& files, OwnPath& directory, Loaded& result) {
+/// Loads one null driver. Returns why it cannot be used.
+Unusable load(const Loader& the, const Files& files, OwnPath& directory, Loaded& result) {
   const char* path = directory.file(files.file);
-  if (const char* why = unusable(path, files.size)) return why;
+  if (const Unusable why = check(path, files.size); why != Unusable::kNo) return why;
   void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
-    if (const char* why = why_unusable(path)) return why;
-    return why_not_loaded();
+    const Unusable why = why_unusable(path);
+    return why != Unusable::kNo ? why : why_not_loaded();
   }
   const auto* map = static_cast<const link_map*>(handle);
   if (claim_of(*map) == nullptr) {
     the.dlclose(handle);
-    return "is of another version";
+    return Unusable::kOtherVersion;
   }
   result.link_map.store(map, std::memory_order_relaxed);
   result.path.store(map->l_name, std::memory_order_release);
-  return nullptr;
+  return Unusable::kNo;
 }
 
 /// Loads the null drivers that are not loaded yet. Returns false if one is missing in this
@@ -75,9 +75,9 @@ bool load_from(const Loader& the, OwnPath& directory) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
     if (inherited.null_drivers[i].path.load(std::memory_order_relaxed) != nullptr) continue;
-    const char* why = load(the, kFiles[i], directory, inherited.null_drivers[i]);
+    const Unusable why = load(the, kFiles[i], directory, inherited.null_drivers[i]);
     inherited.null_drivers[i].why.store(why, std::memory_order_release);
-    all_there = all_there && why != kMissing;
+    all_there = all_there && why != Unusable::kMissing;
   }
   return all_there;
 }
@@ -103,12 +103,13 @@ void load_both() {
   for (const Loaded& it : inherited.null_drivers) {
     if (it.path.load(std::memory_order_relaxed) != nullptr) continue;
     failed = true;
-    passing = passing || !known || it.why.load(std::memory_order_relaxed) == kPassing;
+    passing = passing || !known || it.why.load(std::memory_order_relaxed) == Unusable::kPassing;
   }
   if (failed) the.dlerror();  // discards our error, which the program must not see
   if (failed && !passing && !is_own_file_there(start_objects())) {
     // A file is not missing that this process cannot see. It is named when the program asks for it.
-    for (Loaded& it : inherited.null_drivers) it.why.store(kUnreachable, std::memory_order_release);
+    for (Loaded& it : inherited.null_drivers)
+      it.why.store(Unusable::kUnreachable, std::memory_order_release);
     inherited.null_drivers_tried.store(true, std::memory_order_release);
   } else if (!passing) {
     inherited.null_drivers_tried.store(true, std::memory_order_release);
@@ -157,8 +158,7 @@ NullDriver null_driver(Library library) {
   if (inherited.dev_names.load(std::memory_order_relaxed) == InheritedState::kNeeded &&
       null_drivers_tried())
     claim_dev_names();
-  const Loaded& the = inherited.null_drivers[index_of(library)];
-  return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
+  return loaded_null_driver(library);
 }
 
 bool is_null_driver(const link_map& object) { return claim_of(object) != nullptr; }
@@ -171,14 +171,14 @@ void need_dev_names() {
 
 void print_missing(Library library) {
   const int index = index_of(library);
-  const char* why = inherited.null_drivers[index].why.load(std::memory_order_acquire);
+  const Unusable why = inherited.null_drivers[index].why.load(std::memory_order_acquire);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
   if (!directory.set_real_directory()) directory.set_directory(own_path(start_objects()));
   print_missing_null_driver(library == Library::kDriver ? Process::kNoDriver : Process::kNoNvml,
                             directory.file(kFiles[index].file),
-                            why != nullptr ? why : kUnreachable);
+                            why != Unusable::kNo ? why : Unusable::kUnreachable);
 }
 
 }  // namespace cudaguard

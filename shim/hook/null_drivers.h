@@ -26,6 +26,12 @@ inline bool null_drivers_tried() {
   return inherited.null_drivers_tried.load(std::memory_order_acquire);
 }
 
+/// Returns the null driver if it is loaded. Loads nothing.
+inline NullDriver loaded_null_driver(Library library) {
+  const Loaded& the = inherited.null_drivers[index_of(library)];
+  return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
+}
+
 /// Loads both on the first call.
 NullDriver null_driver(Library library);
 

@@ -93,12 +93,12 @@ Result init(const void* caller) {
 
 }  // namespace cudaguard
 
-extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepare_v1(
+extern "C" [[gnu::visibility("default")]] cudaguard::Prepared cudaguard_proxy_prepare_v2(
     const cudaguard::Services* guard) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  if (!adopt_guard(guard)) return "";
+  if (!adopt_guard(guard)) return Prepared::kOtherBuild;
   if (!driver.bound.load(std::memory_order_acquire)) bind(the_guard());
-  if (!list_is_enforced(guard->process())) return "said";
+  if (!list_is_enforced(guard->process())) return Prepared::kNotEnforced;
   guard->inherited->explainer.store(&kExplainer, std::memory_order_release);
-  return nullptr;
+  return Prepared::kReady;
 }

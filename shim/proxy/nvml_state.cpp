@@ -93,9 +93,9 @@ bool make_view(const Services& guard) {
 
 }  // namespace cudaguard
 
-extern "C" [[gnu::visibility("default")]] const char* cudaguard_companion_prepare_v1(
+extern "C" [[gnu::visibility("default")]] cudaguard::Prepared cudaguard_proxy_prepare_v2(
     const cudaguard::Services* guard) {
-  if (!cudaguard::adopt_guard(guard)) return "";
+  if (!cudaguard::adopt_guard(guard)) return cudaguard::Prepared::kOtherBuild;
   cudaguard::prepare(*cudaguard::find_guard());
-  return nullptr;
+  return cudaguard::Prepared::kReady;
 }

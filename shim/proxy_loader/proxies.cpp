@@ -70,7 +70,7 @@ bool can_load(const Loader& the) {
 }
 
 /// NVML can be refused alone. Without the driver's proxy, FORCE_CPU applies.
-void give_up(Process& process, const Files& files, const char* file, const char* why) {
+void give_up(Process& process, const Files& files, const char* file, Unusable why) {
   if (files.missing == Process::kNoNvmlProxy) {
     process.no_nvml.store(true, std::memory_order_relaxed);
   } else {
@@ -91,8 +91,8 @@ bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
 void load(Process& process, const Files& files, const char* path, Quiet& quiet, Loaded& result) {
   void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
-    const char* why = why_unusable(path);
-    if (why == nullptr) {
+    Unusable why = why_unusable(path);
+    if (why == Unusable::kNo) {
       // The file looks complete. If there is no real library, the failure is no error.
       void* real = quiet.open(files.real, RTLD_LAZY | RTLD_LOCAL);
       if (real == nullptr) return;
@@ -100,15 +100,14 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
       why = why_not_loaded();
     }
     // A shortage is temporary, so this request is refused and the next one may work.
-    if (why == kPassing) print_missing_proxy(files.missing, path, why);
-    if (why != nullptr && why != kPassing) give_up(process, files, path, why);
-    return;
+    if (why == Unusable::kPassing) return print_missing_proxy(files.missing, path, why);
+    return give_up(process, files, path, why);
   }
   const auto* map = static_cast<const link_map*>(handle);
-  const auto prepare = reinterpret_cast<cudaguard_prepare_v1*>(
-      const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_companion_prepare_v1")));
-  const char* why = prepare != nullptr ? prepare(&kServices) : "";
-  if (why == nullptr) {
+  const auto prepare = reinterpret_cast<cudaguard_prepare_v2*>(
+      const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_proxy_prepare_v2")));
+  const Prepared prepared = prepare != nullptr ? prepare(&kServices) : Prepared::kOtherBuild;
+  if (prepared == Prepared::kReady) {
     // From now on the program gets handles of the proxy. However often it closes them, the proxy
     // must stay, because the guard and the driver refer to it.
     quiet.open(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
@@ -116,7 +115,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
     result.path.store(map->l_name, std::memory_order_release);
     return;
   }
-  if (*why == '\0') give_up(process, files, path, "is of another build");
+  if (prepared == Prepared::kOtherBuild) give_up(process, files, path, Unusable::kOtherBuild);
   // The driver must not stay, because a library that is linked to it must find the null driver.
   loader().dlclose(handle);
 }
@@ -135,8 +134,9 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
   if (!there) directory.set_real_directory();
   const char* path = directory.file(files.file);
   if (!there && sys::stat(path, &status) != 0) {
-    const char* why = is_own_file_there(start_objects()) ? why_unusable(path) : kUnreachable;
-    return give_up(process, files, path, why != nullptr ? why : kMissing);
+    const Unusable why =
+        is_own_file_there(start_objects()) ? why_unusable(path) : Unusable::kUnreachable;
+    return give_up(process, files, path, why != Unusable::kNo ? why : Unusable::kMissing);
   }
   load(process, files, path, quiet, inherited.proxies[index_of(library)]);
 }
@@ -209,7 +209,7 @@ Substitute make_proxy_ready(Process& process, Library library, const char* name,
 }
 
 void print_not_ours(Library library, const char* name) {
-  print_missing_proxy(kFiles[index_of(library)].missing, name, kNotOurs);
+  print_missing_proxy(kFiles[index_of(library)].missing, name, Unusable::kNotOurs);
 }
 
 }  // namespace cudaguard

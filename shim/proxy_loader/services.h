@@ -49,12 +49,18 @@ struct Explainer {
   void (*print_bad_index)(Process& process, const BadIndex& facts) = nullptr;
 };
 
+/// Whether a proxy can be used.
+enum class Prepared : uint32_t {
+  kReady,
+  kOtherBuild,   ///< the guard is of another build
+  kNotEnforced,  ///< the reason has been printed, and FORCE_CPU applies
+};
+
 }  // namespace cudaguard
 
 extern "C" {
 /// Exported by the guard. ld.so picks the copy that is first in the search order.
 [[gnu::visibility("default")]] const cudaguard::Services* cudaguard_services_v1();
-/// Exported by each proxy; binds the real library. Returns null if the proxy can be used, "" if the
-/// guard is of another build. Otherwise, it has printed the reason, and FORCE_CPU applies.
-using cudaguard_prepare_v1 = const char*(const cudaguard::Services*);
+/// Exported by each proxy as cudaguard_proxy_prepare_v2; binds the real library.
+using cudaguard_prepare_v2 = cudaguard::Prepared(const cudaguard::Services*);
 }

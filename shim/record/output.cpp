@@ -371,26 +371,19 @@ void print_no_opencl(Process& process, const void* caller) {
   print_message(process, Process::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 
-/// True if a file of ours stays unusable until it is installed again.
-static bool is_permanent(const char* why) {
-  return why != kPassing && why != kNotOurs && why != kUnreachable;
-}
-
 // A musl program cannot load these files although they exist, so nothing is printed.
 
-void print_missing_null_driver(Process::Message bit, const char* file, const char* why) {
+void print_missing_null_driver(Process::Message bit, const char* file, Unusable why) {
   if (!sys::is_glibc()) return;
   const bool nvml = bit == Process::kNoNvml;
-  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "CUDA is refused",
-                              is_permanent(why)};
+  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "CUDA is refused"};
   print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 
-void print_missing_proxy(Process::Message bit, const char* file, const char* why) {
+void print_missing_proxy(Process::Message bit, const char* file, Unusable why) {
   if (!sys::is_glibc()) return;
   const bool nvml = bit == Process::kNoNvmlProxy;
-  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "FORCE_CPU applies",
-                              is_permanent(why)};
+  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "FORCE_CPU applies"};
   print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "policy/library.h"
+#include "policy/unusable.h"
 #include "shim/elf/caller_scope.h"
 #include "shim/elf/loader.h"
 #include "shim/state/start_environment.h"
@@ -27,7 +28,7 @@ inline constexpr uint32_t kOneAge = 2;
 struct Loaded {
   std::atomic<const char*> path{nullptr};  ///< published last
   std::atomic<const void*> link_map{nullptr};
-  std::atomic<const char*> why{nullptr};  ///< why the library cannot be used: a clause
+  std::atomic<Unusable> why{Unusable::kNo};
 };
 
 /// The place of Library::kDriver or Library::kNvml in the arrays of InheritedState.

@@ -69,7 +69,7 @@ class Proxies(unittest.TestCase):
             with self.subTest(proxy=name):
                 self.assertGreater(len(guarded), 10)
                 self.assertEqual({s.name for s in elf.defined},
-                                 guarded | {"cudaguard_companion_prepare_v1"})
+                                 guarded | {"cudaguard_proxy_prepare_v2"})
 
     def test_symbol_table_is_not_executable(self):
         for elf, name, *_ in self.each():

@@ -436,12 +436,19 @@ TEST_F(Message, Complaint_NamesVariableValueAndAcceptedWords) {
 
 TEST_F(Message, MissingNullDriver_NamesFileAndConsequence) {
   write_missing(line(7),
-                {"/opt/lib/cudaguard/libcuda.so.1", "is cut short", "CUDA is refused", true});
+                {"/opt/lib/cudaguard/libcuda.so.1", Unusable::kCutShort, "CUDA is refused"});
   EXPECT_EQ(take(),
             "cudaguard[7]: /opt/lib/cudaguard/libcuda.so.1 is cut short; CUDA is refused until "
             "cudaguard is installed again\n");
-  write_missing(line(7), {"/x/libcuda.so.1", "cannot be opened now", "CUDA is refused", false});
+  write_missing(line(7), {"/x/libcuda.so.1", Unusable::kPassing, "CUDA is refused"});
   EXPECT_EQ(take(), "cudaguard[7]: /x/libcuda.so.1 cannot be opened now; CUDA is refused\n");
+}
+
+TEST_F(Message, EveryReasonHasItsOwnRow) {
+  for (size_t i = 0; i < std::size(kUnusable); ++i) {
+    EXPECT_EQ(static_cast<size_t>(kUnusable[i].why), i);
+    EXPECT_EQ(*kUnusable[i].text == '\0', kUnusable[i].why == Unusable::kNo) << i;
+  }
 }
 
 TEST_F(Message, Exposed_NamesTheLibraryAndTheRemedy) {
