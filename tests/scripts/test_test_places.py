@@ -40,7 +40,7 @@ def test_command_sees_another_directory_without_the_driver(tmp_path):
     libraries = " ".join(harness.REAL_DRIVER_DIRS)
     done = places(tmp_path, "no-driver,tmp", "--", "sh", "-c",
                   f"pwd; find {libraries} -name 'libcuda.so*' 2>/dev/null; {SUMMARY}")
-    assert done.returncode == 0, done
+    assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
     assert "/tmp/somewhere/cudaguard" in lines
     assert not [line for line in lines if "libcuda" in line]
