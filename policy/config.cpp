@@ -17,12 +17,6 @@ constexpr char folded(char c) {
   return c == '-' ? '_' : c;
 }
 
-/// Removes and returns the first of the words in "one, two".
-std::string_view take_word(std::string_view& words) {
-  if (words.starts_with(' ')) words.remove_prefix(1);
-  return take_entry(words);
-}
-
 bool is_word(const char* text, std::string_view word) {
   for (const char c : word) {
     if (folded(*text++) != folded(c)) return false;
@@ -169,11 +163,5 @@ void narrow_to_cpu(Config& config, std::string_view because) {
 }
 
 bool wants_line(Log log, bool first) { return log == Log::kAll || (log == Log::kDeny && first); }
-
-std::string_view name_of(Policy policy) {
-  std::string_view words = row_of(Variable::kPolicy).accepted;
-  for (uint8_t place = 0; place < number(policy); ++place) take_word(words);
-  return take_word(words);
-}
 
 }  // namespace cudaguard

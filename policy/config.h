@@ -30,10 +30,6 @@ struct Complaint {
   std::string_view instead;   ///< what applies now
 };
 
-/// Longest report path, in bytes without the final zero (Linux: PATH_MAX - 1).
-inline constexpr size_t kMaxReportPath = 4095;
-/// Longest allow-list, in bytes: 64 full UUIDs and room to spare.
-inline constexpr size_t kMaxVisibleDevices = 6143;
 /// There is at most one complaint per variable.
 inline constexpr size_t kMostComplaints = std::size(kVariables);
 
@@ -80,7 +76,5 @@ Config parse_config(const Environment& environment);
 
 /// True if an attempt of a new kind gets a message. `first`: it is the first of the process.
 bool wants_line(Log log, bool first);
-
-std::string_view name_of(Policy policy);
 
 }  // namespace cudaguard

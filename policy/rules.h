@@ -56,6 +56,9 @@ static_assert(rules_of(Policy::kValidate).policy == Policy::kValidate);
 static_assert(rules_of(Policy::kClamp).policy == Policy::kClamp);
 static_assert(rules_of(Policy::kOff).policy == Policy::kOff);
 
+/// The policy's word in CUDAGUARD_POLICY.
+std::string_view name_of(Policy policy);
+
 /// True if a program may enter the driver through our proxy.
 constexpr bool allows_cuda(Policy policy) { return rules_of(policy).driver == Action::kProxy; }
 

@@ -45,6 +45,11 @@ inline size_t find(std::string_view text, std::string_view name) {
 std::string_view take_entry(std::string_view& list);
 /// Does the same; `last`: there was no comma. So an empty list has one empty entry, as "," has two.
 std::string_view take_entry(std::string_view& list, bool& last);
+/// Removes and returns the first of the words in "one, two".
+inline std::string_view take_word(std::string_view& words) {
+  if (words.starts_with(' ')) words.remove_prefix(1);
+  return take_entry(words);
+}
 /// Returns the place of an entry in a comma-separated list, compared as written, or npos.
 size_t place_of_entry(std::string_view list, std::string_view entry);
 
@@ -53,6 +58,9 @@ size_t place_of_entry(std::string_view list, std::string_view entry);
 size_t utf8_length(std::string_view text);
 /// Returns the character of such a sequence.
 uint32_t utf8_value(std::string_view sequence);
+
+/// A message is one write; longer ones would interleave on a pipe (POSIX PIPE_BUF on Linux).
+inline constexpr size_t kMaxLine = 4096;
 
 namespace text_detail {
 

@@ -38,6 +38,11 @@ enum class Variable : uint8_t {
   kPresets,
 };
 
+/// Longest report path, in bytes without the final zero (Linux: PATH_MAX - 1).
+inline constexpr size_t kMaxReportPath = 4095;
+/// Longest allow-list, in bytes: 64 full UUIDs and room to spare.
+inline constexpr size_t kMaxVisibleDevices = 6143;
+
 /// The variables that the guard reads.
 inline constexpr VariableRow kVariables[] = {
     {"CUDAGUARD_POLICY", "FORCE_CPU, VALIDATE, CLAMP, OFF", "FORCE_CPU applies",

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "policy/message.h"
+#include "policy/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

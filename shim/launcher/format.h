@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "policy/message.h"
+#include "policy/text.h"
 
 namespace cudaguard::launcher {
 
@@ -49,7 +49,7 @@ std::string joined(const auto& list, std::string_view between) {
   return text;
 }
 
-/// Returns the text that `put` writes: clauses of policy/message.h.
+/// Returns the text that `put` writes: clauses of policy/text/message.h.
 template <typename Put>
 std::string text_of(Put put) {
   char buffer[kMaxLine];

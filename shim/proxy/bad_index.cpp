@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/proxy/bad_index.h"
 
-#include "policy/message.h"
+#include "policy/text/message.h"
 #include "shim/elf/own_maps.h"
 #include "shim/proxy/guard.h"
 #include "shim/proxy/late_write.h"

@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-#include "policy/message.h"
+#include "policy/text/message.h"
 #include "shim/elf/own_maps.h"
 #include "shim/proxy/guard.h"
 #include "shim/sys/system.h"

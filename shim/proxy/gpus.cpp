@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/proxy/gpus.h"
 
+#include "policy/text/message.h"
+
 namespace cudaguard {
 
 namespace {

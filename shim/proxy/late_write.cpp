@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "policy/message.h"
+#include "policy/text/message.h"
 #include "shim/proxy/guard.h"
 
 namespace cudaguard {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "policy/selection.h"
+#include "policy/text/message.h"
 #include "shim/proxy/fork_poison.h"
 #include "shim/proxy/getenv_slot.h"
 #include "shim/proxy/gpus.h"

@@ -3,7 +3,7 @@
 # Makes a number that is the same for a guard and a proxy built from the same headers, and differs
 # otherwise. It depends on neither the directory nor the time of the build.
 get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
-file(GLOB headers "${root}/policy/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"
+file(GLOB headers "${root}/policy/*.h" "${root}/policy/text/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"
      "${root}/shim/state/*.h" "${root}/shim/record/*.h" "${root}/shim/proxy_loader/*.h")
 foreach(header IN LISTS headers)
   file(SHA256 "${header}" hash)
@@ -11,4 +11,5 @@ foreach(header IN LISTS headers)
 endforeach()
 string(SHA256 id "${all}")
 string(SUBSTRING "${id}" 0 8 id)
-file(WRITE "${OUT}" "#pragma once\n#define CUDAGUARD_INTERFACE_ID 0x${id}U\n")
+# The same number leaves the file as it is, so that nothing is compiled again.
+file(CONFIGURE OUTPUT "${OUT}" CONTENT "#pragma once\n#define CUDAGUARD_INTERFACE_ID 0x${id}U\n")

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard's side of the beacon (policy/beacon.h). Each function makes one system call, opens no
-// file, allocates nothing and leaves errno alone. Thread-safe, async-signal-safe.
+// The guard's side of the beacon (policy/text/beacon.h). Each function makes one system call, opens
+// no file, allocates nothing and leaves errno alone. Thread-safe, async-signal-safe.
 #pragma once
 
 #include <string_view>
 
-#include "policy/beacon.h"
+#include "policy/text/beacon.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "policy/message.h"
+#include "policy/text/record.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

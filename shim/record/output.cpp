@@ -7,6 +7,7 @@
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
 #include "policy/stderr_rule.h"
+#include "policy/text/message.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/beacon.h"

@@ -3,9 +3,9 @@
 // is unchanged. Thread-safe, async-signal-safe.
 #pragma once
 
-#include "policy/beacon.h"
 #include "policy/driver_api.h"
-#include "policy/message.h"
+#include "policy/text/attempt.h"
+#include "policy/text/beacon.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
 

@@ -2,6 +2,7 @@
 #include "shim/record/record.h"
 
 #include "policy/driver_api.h"
+#include "policy/text/message.h"
 #include "shim/record/output.h"
 #include "shim/stack/stack.h"
 #include "shim/sys/system.h"

@@ -6,8 +6,8 @@
 
 #include <cstdint>
 
-#include "policy/message.h"
 #include "policy/text.h"
+#include "policy/text/attempt.h"
 #include "shim/state/process.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "policy/user_code.h"
+#include "policy/text/user_code.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "policy/message.h"
+#include "policy/text/attempt.h"
 #include "shim/stack/maps.h"
 #include "shim/stack/owners.h"
 #include "shim/state/places.h"

@@ -5,7 +5,7 @@
 // coroutine's stack points. Thread-safe, async-signal-safe.
 #pragma once
 
-#include "policy/message.h"
+#include "policy/text/attempt.h"
 #include "shim/stack/maps.h"
 #include "shim/stack/python.h"
 

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <iterator>
 
-#include "policy/config.h"
 #include "policy/variables.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

@@ -12,13 +12,13 @@ from support import elf_facts, harness
 
 
 # The layers from the lowest to the highest. Each may include all layers before it.
-GUARD = ["policy", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/proxy_loader", "shim/hook",
+GUARD = ["policy", "policy/text", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/proxy_loader", "shim/hook",
          "shim/exports"]  # fmt: skip
 BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
 BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/proxy_loader") + 1]) | {"shim/api"}
 BELOW["shim/null_driver"] = {"policy", "shim/elf", "shim/api/generated"}
-BELOW["shim/launcher"] = {"policy", "shim/api/generated"}
+BELOW["shim/launcher"] = {"policy", "policy/text", "shim/api/generated"}
 BELOW["shim/api"] = set()
 # Each of these paths is one layer, although it has several directories.
 WHOLE = ("shim/launcher/", "shim/api/")

@@ -17,7 +17,8 @@ import unittest
 
 from support import harness, messages
 
-SOURCES = ("policy/*.cpp", "policy/*.h", "shim/proxy/*.cpp", 
+SOURCES = ("policy/*.cpp", "policy/*.h", "policy/text/*.cpp", "policy/text/*.h",
+           "shim/proxy/*.cpp",
            "shim/hook/*.cpp", "shim/record/*.cpp", "shim/state/*.cpp", "shim/proxy_loader/*.cpp",
            "shim/launcher/message.cpp", "shim/launcher/child/child.cpp",
            "shim/launcher/commands/*.cpp",

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "policy/user_code.h"
+#include "policy/text/user_code.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

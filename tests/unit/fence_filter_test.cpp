@@ -7,8 +7,8 @@
 #include <cstring>
 #include <optional>
 
-#include "policy/beacon.h"
 #include "policy/nvidia_requests.h"
+#include "policy/text/beacon.h"
 #include "shim/launcher/fence/filter.h"
 
 namespace cudaguard::launcher {

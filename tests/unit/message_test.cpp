@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/message.h"
+#include "policy/text/message.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,9 @@
 #include <memory>
 #include <string>
 
+#include "policy/config.h"
 #include "policy/driver_api.h"
+#include "policy/text/record.h"
 
 namespace cudaguard {
 namespace {

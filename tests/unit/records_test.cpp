@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "policy/message.h"
+#include "policy/text/record.h"
 
 namespace cudaguard::launcher {
 namespace {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "policy/config.h"
+
 extern "C" char** environ;
 
 namespace cudaguard {

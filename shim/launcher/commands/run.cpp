@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <exception>
 
+#include "policy/config.h"
 #include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/commands/commands.h"

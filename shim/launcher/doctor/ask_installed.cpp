@@ -6,7 +6,9 @@
 #include <filesystem>
 #include <string_view>
 
+#include "policy/config.h"
 #include "policy/text.h"
+#include "policy/text/message.h"
 #include "policy/variables.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_symbols.h"

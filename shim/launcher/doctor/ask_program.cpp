@@ -8,6 +8,7 @@
 #include <set>
 #include <string_view>
 
+#include "policy/config.h"
 #include "policy/library.h"
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"

@@ -9,12 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "policy/config.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/preload/preload.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+struct Config;
+}
 
 namespace cudaguard::launcher {
 

@@ -6,8 +6,8 @@
 
 #include <cstddef>
 
-#include "policy/beacon.h"
 #include "policy/nvidia_requests.h"
+#include "policy/text/beacon.h"
 
 namespace cudaguard::launcher {
 

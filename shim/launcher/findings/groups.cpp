@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "policy/user_code.h"
+#include "policy/text/user_code.h"
 #include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {

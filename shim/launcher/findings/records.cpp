@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "policy/driver_api.h"
-#include "policy/message.h"
 #include "policy/text.h"
-#include "policy/user_code.h"
+#include "policy/text/record.h"
+#include "policy/text/user_code.h"
 #include "shim/launcher/findings/groups.h"
 
 namespace cudaguard::launcher {

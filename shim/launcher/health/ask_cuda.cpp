@@ -16,6 +16,7 @@
 #include <string_view>
 #include <utility>
 
+#include "policy/rules.h"
 #include "policy/variables.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"

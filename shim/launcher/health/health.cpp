@@ -21,7 +21,9 @@
 #include <utility>
 
 #include "policy/device_list.h"
+#include "policy/rules.h"
 #include "policy/text.h"
+#include "policy/text/message.h"
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"

@@ -4,7 +4,7 @@
 #include <iterator>
 
 #include "policy/driver_api.h"
-#include "policy/message.h"
+#include "policy/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"

@@ -14,9 +14,9 @@
 #include <exception>
 
 #include "policy/driver_api.h"
-#include "policy/message.h"
 #include "policy/nvidia_requests.h"
 #include "policy/text.h"
+#include "policy/text/attempt.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers the system calls that the seccomp filter hands to the launcher (fence/filter.h), and
-// makes records of them. Beacons come from the guards (policy/beacon.h): their registers are enough
-// to count a CUDA attempt, and the memory of the waiting thread has the details. NVIDIA ioctls come
-// from processes that bypassed the guard.
+// makes records of them. Beacons come from the guards (policy/text/beacon.h): their registers are
+// enough to count a CUDA attempt, and the memory of the waiting thread has the details. NVIDIA
+// ioctls come from processes that bypassed the guard.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/beacon.h"
+#include "policy/text/beacon.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/observe/relief.h"
 

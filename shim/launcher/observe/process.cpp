@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "policy/text/record.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/preload/judge.h"

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/message.h"
+#include "policy/text/attempt.h"
 #include "shim/launcher/unwind/call_frame.h"
 
 namespace cudaguard::launcher {

@@ -20,7 +20,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/beacon.h"
+#include "policy/text/beacon.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/observe/listener.h"
 

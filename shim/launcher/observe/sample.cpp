@@ -7,7 +7,7 @@
 #include <ctime>
 #include <exception>
 
-#include "policy/config.h"
+#include "policy/rules.h"
 #include "policy/text.h"
 
 namespace cudaguard::launcher {

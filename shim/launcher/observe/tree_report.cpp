@@ -14,6 +14,7 @@
 #include <exception>
 #include <utility>
 
+#include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/report.h"

@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <system_error>
 
+#include "policy/text/message.h"
+#include "policy/text/record.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 

@@ -10,7 +10,9 @@
 #include <optional>
 #include <utility>
 
+#include "policy/config.h"
 #include "policy/text.h"
+#include "policy/text/message.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

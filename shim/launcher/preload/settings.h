@@ -5,9 +5,12 @@
 #include <string>
 #include <vector>
 
-#include "policy/config.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/options.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+struct Config;
+}
 
 namespace cudaguard::launcher {
 

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "policy/user_code.h"
+#include "policy/text/user_code.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/print/print.h"

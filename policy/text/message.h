@@ -1,98 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every sentence and every record that a guarded process may write. Only formats; writes nothing.
-// Pure; thread-safe, async-signal-safe, allocation-free.
+// Every sentence that a guarded process may write. Only formats; writes nothing. Pure; thread-safe,
+// async-signal-safe, allocation-free.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 
-#include "policy/config.h"
 #include "policy/text.h"
+#include "policy/text/attempt.h"
 #include "policy/unusable.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// A message is one write; longer ones would interleave on a pipe (POSIX PIPE_BUF on Linux).
-inline constexpr size_t kMaxLine = 4096;
-/// One record in a report file.
-inline constexpr size_t kMaxRecord = 65536;
-
-/// A place in the code: the file that is mapped there and the offset in that file.
-struct CodePlace {
-  std::string_view module;  ///< full path; empty: not a file
-  uint64_t offset = 0;      ///< bytes from the start of the file
-};
-
-/// What was allowed. kNone: the attempt was denied. kStart: there was no attempt, the process has
-/// started. kRefused: a library was not loaded, because a file of cudaguard cannot be used, so it
-/// is not known whether the program would have asked for a GPU. kExposed: the program was started
-/// with NVIDIA's library, whose symbols the guard could not change, so it is not known whether the
-/// program has asked.
-enum class EventKind : uint8_t {
-  kNone,
-  kInit,
-  kContext,
-  kSelect,
-  kNvml,
-  kWork,
-  kStart,
-  kRefused,
-  kExposed
-};
-
-/// A frame of Python's.
-struct PythonFrame {
-  std::string_view file;  ///< co_filename
-  std::string_view function;
-  unsigned line = 0;
-};
-
-/// The thread's Python frames, innermost first. Too large for a stack, so in pages of its own.
-struct Stack {
-  static constexpr unsigned kMostPython = 48;
-  const char* python_missing;  ///< why there is no Python stack
-  unsigned python_count;
-  unsigned shown;   ///< the frame that the message names; kMostPython if none is useful
-  bool python_cut;  ///< there are more frames
-  PythonFrame python[kMostPython];
-
-  /// The frame that the message names, or null if the message names the command.
-  const PythonFrame* named() const { return shown < python_count ? &python[shown] : nullptr; }
-};
-
-/// A CUDA attempt, or the start of a process.
-struct Attempt {
-  std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
-  /// For dlopen: the requested name or path. For an init: the list of GPUs that the driver got.
-  std::string_view object;
-  std::string_view program;  ///< the process's arguments, as ProcessFacts has them
-  EventKind event = EventKind::kNone;
-  int device = -1;                    ///< the index of a context or selection
-  int result = -1;                    ///< of an init of CUDA or NVML: its answer; -1 otherwise
-  bool last_place = false;            ///< attempts from further places are not recorded
-  Policy policy = Policy::kForceCpu;  ///< of kStart
-  CodePlace caller;
-  const Stack* stack = nullptr;  ///< null: not known
-};
-
-struct ProcessFacts {
-  uint32_t pid = 0;
-  uint32_t parent_pid = 0;
-  uint32_t thread_id = 0;
-  uint64_t seconds = 0;       ///< since 1970-01-01 UTC
-  uint32_t microseconds = 0;  ///< 0..999999
-  uint32_t uid = 0;           ///< the effective one
-  std::string_view executable;
-  std::string_view arguments;  ///< as /proc/self/cmdline: each ends in a zero byte
-  std::string_view host;
-  std::string_view cgroup;  ///< as cgroup_of has it
-  std::string_view slurm;   ///< the job's number
-};
-
-/// Returns the longest path of /proc/self/cgroup, which is the most specific one. (Version 2 has
-/// one line, "0::/system.slice/x.service". Version 1 has a path for each controller, and a batch
-/// system divides some of them.)
-std::string_view cgroup_of(std::string_view lines);
+struct Complaint;
+struct Config;
+struct ListError;
 
 // Clauses from which the guard and the launcher make their sentences.
 
@@ -215,23 +137,10 @@ void write_exposed(Text& out, std::string_view library);
 
 void write_report_failed(Text& out, std::string_view path, int error);
 
-/// The values for the placeholders in the name of a report.
-struct ReportName {
-  uint32_t pid = 0;       ///< for "%p"
-  uint32_t uid = 0;       ///< for "%u": the effective id; a user name would need a look-up
-  std::string_view host;  ///< for "%h"; a slash becomes "_"
-};
-/// Writes `path` with each placeholder replaced.
-void put_report_name(Text& out, std::string_view path, const ReportName& name);
-
 /// Calls a write function for a caller that passes the facts by address.
 template <auto kWrite, typename Facts>
 void write_line_of(Text& out, const void* facts) {
   kWrite(out, *static_cast<const Facts*>(facts));
 }
-
-/// Writes one line of JSON. `limit` is the longest that may be written in one piece, in bytes. The
-/// long fields are cut to fit, and "cut" names them.
-void write_record(Text& out, const ProcessFacts& process, const Attempt& attempt, size_t limit);
 
 }  // namespace cudaguard

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// What messages and records say about a CUDA attempt. Pure; thread-safe, async-signal-safe,
+// allocation-free.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "policy/rules.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// A place in the code: the file that is mapped there and the offset in that file.
+struct CodePlace {
+  std::string_view module;  ///< full path; empty: not a file
+  uint64_t offset = 0;      ///< bytes from the start of the file
+};
+
+/// What was allowed. kNone: the attempt was denied. kStart: there was no attempt, the process has
+/// started. kRefused: a library was not loaded, because a file of cudaguard cannot be used, so it
+/// is not known whether the program would have asked for a GPU. kExposed: the program was started
+/// with NVIDIA's library, whose symbols the guard could not change, so it is not known whether the
+/// program has asked.
+enum class EventKind : uint8_t {
+  kNone,
+  kInit,
+  kContext,
+  kSelect,
+  kNvml,
+  kWork,
+  kStart,
+  kRefused,
+  kExposed
+};
+
+/// A frame of Python's.
+struct PythonFrame {
+  std::string_view file;  ///< co_filename
+  std::string_view function;
+  unsigned line = 0;
+};
+
+/// The thread's Python frames, innermost first. Too large for a stack, so in pages of its own.
+struct Stack {
+  static constexpr unsigned kMostPython = 48;
+  const char* python_missing;  ///< why there is no Python stack
+  unsigned python_count;
+  unsigned shown;   ///< the frame that the message names; kMostPython if none is useful
+  bool python_cut;  ///< there are more frames
+  PythonFrame python[kMostPython];
+
+  /// The frame that the message names, or null if the message names the command.
+  const PythonFrame* named() const { return shown < python_count ? &python[shown] : nullptr; }
+};
+
+/// A CUDA attempt, or the start of a process.
+struct Attempt {
+  std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
+  /// For dlopen: the requested name or path. For an init: the list of GPUs that the driver got.
+  std::string_view object;
+  std::string_view program;  ///< the process's arguments, as ProcessFacts has them
+  EventKind event = EventKind::kNone;
+  int device = -1;                    ///< the index of a context or selection
+  int result = -1;                    ///< of an init of CUDA or NVML: its answer; -1 otherwise
+  bool last_place = false;            ///< attempts from further places are not recorded
+  Policy policy = Policy::kForceCpu;  ///< of kStart
+  CodePlace caller;
+  const Stack* stack = nullptr;  ///< null: not known
+};
+
+struct ProcessFacts {
+  uint32_t pid = 0;
+  uint32_t parent_pid = 0;
+  uint32_t thread_id = 0;
+  uint64_t seconds = 0;       ///< since 1970-01-01 UTC
+  uint32_t microseconds = 0;  ///< 0..999999
+  uint32_t uid = 0;           ///< the effective one
+  std::string_view executable;
+  std::string_view arguments;  ///< as /proc/self/cmdline: each ends in a zero byte
+  std::string_view host;
+  std::string_view cgroup;  ///< as cgroup_of has it
+  std::string_view slurm;   ///< the job's number
+};
+
+/// Removes and returns the first of a process's arguments.
+std::string_view take_argument(std::string_view& arguments);
+/// Returns the frame that a message names, or null.
+const PythonFrame* named_frame(const Attempt& attempt);
+/// Returns the caller: "libfoo.so", "ctypes/cffi" or "generated code".
+std::string_view library_of(const Attempt& attempt);
+
+}  // namespace cudaguard
