@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "policy/driver_api.h"
+#include "shim/launcher/findings/stack.h"
 
 namespace cudaguard::launcher {
 
@@ -21,32 +22,6 @@ void note_times(double first, double last, auto& span) {
   if (first != 0 && (span.first == 0 || first < span.first)) span.first = first;
   span.last = std::max(span.last, last);
 }
-
-struct PythonFrame {
-  std::string file;
-  std::string function;
-  uint32_t line = 0;
-  std::string source = {};  ///< that line of the file, by name_frames(); may be empty
-  auto operator<=>(const PythonFrame&) const = default;  // NOLINT(modernize-use-nullptr)
-};
-
-struct NativeFrame {
-  std::string module;   ///< full path
-  uint64_t offset = 0;  ///< bytes from the start of the file to the return address
-  // By name_frames(); empty if unknown.
-  std::string symbol = {};                               ///< the demangled function
-  std::string line = {};                                 ///< "/src/app.cpp:12"
-  auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
-};
-
-/// Innermost frame first. Without frames, the reason why there are none.
-struct Stack {
-  std::vector<PythonFrame> python;
-  std::vector<NativeFrame> native;
-  std::string python_missing;
-  std::string native_missing;
-  auto operator<=>(const Stack&) const = default;  // NOLINT(modernize-use-nullptr)
-};
 
 /// One call by one piece of code, in one process or many.
 struct CallSite {

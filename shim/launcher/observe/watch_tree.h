@@ -7,9 +7,10 @@
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
-#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
+
+struct WatchedTree;
 
 /// A program that is ready for execve.
 struct Prepared {

@@ -11,6 +11,7 @@
 
 #include "policy/text.h"
 #include "policy/text/user_code.h"
+#include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {

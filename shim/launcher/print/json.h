@@ -6,14 +6,21 @@
 #include <rapidjson/writer.h>
 
 #include <concepts>
+#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 
-#include "shim/launcher/findings/groups.h"
-#include "shim/launcher/findings/model.h"
+#include "policy/library.h"
 
 namespace cudaguard::launcher {
+
+struct CallSite;
+struct Findings;
+struct Group;
+struct ObservedProcess;
+struct Place;
+struct SickDriver;
 
 /// Writes one JSON document in ASCII, so that a terminal can show it.
 class Json {
@@ -30,7 +37,7 @@ class Json {
   /// The text may have any bytes. Each byte that is not UTF-8 becomes U+FFFD.
   Json& value(std::string_view text);
   Json& value(const char* text) { return value(std::string_view(text)); }
-  Json& value(const SharedText& text) { return value(*text); }
+  Json& value(const std::shared_ptr<const std::string>& text) { return value(*text); }
   Json& value(bool flag) { return after(writer_.Bool(flag)); }
   /// Writes null if the number is infinite or NaN.
   Json& value(double number);

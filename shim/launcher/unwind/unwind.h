@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "shim/launcher/findings/model.h"
+#include "shim/launcher/findings/stack.h"
 #include "shim/launcher/unwind/call_frame.h"
 
 namespace cudaguard::launcher {

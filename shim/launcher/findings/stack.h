@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// The stack of a call. Its texts are as in the records, not yet escaped for a terminal or a page.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace cudaguard::launcher {
+
+struct PythonFrame {
+  std::string file;
+  std::string function;
+  uint32_t line = 0;
+  std::string source = {};  ///< that line of the file, by name_frames(); may be empty
+  auto operator<=>(const PythonFrame&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+struct NativeFrame {
+  std::string module;   ///< full path
+  uint64_t offset = 0;  ///< bytes from the start of the file to the return address
+  // By name_frames(); empty if unknown.
+  std::string symbol = {};                               ///< the demangled function
+  std::string line = {};                                 ///< "/src/app.cpp:12"
+  auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+/// Innermost frame first. Without frames, the reason why there are none.
+struct Stack {
+  std::vector<PythonFrame> python;
+  std::vector<NativeFrame> native;
+  std::string python_missing;
+  std::string native_missing;
+  auto operator<=>(const Stack&) const = default;  // NOLINT(modernize-use-nullptr)
+};
+
+}  // namespace cudaguard::launcher
