@@ -11,6 +11,7 @@ import subprocess
 
 from support import guest, harness, syscalls
 
+# The compiler itself is the program under test, so this source is not built.
 HELLO = "#include <stdio.h>\nint main(void) { puts(\"hello\"); return 3; }\n"
 # The test's own variables; nothing of the machine's.
 ENVIRONMENT = {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/nonexistent",
