@@ -118,7 +118,7 @@ class BadInput(guest.Case):
 
     def broken(self, name, make, why):
         """Both worlds, with the null driver `name` replaced by what make(bytes) returns. The guard
-        prints `why` once, at the first dlopen of any library."""
+        prints the reason `why` once, at the first dlopen of any library."""
         lib = self.path("lib")
         for world in self.worlds():
             shutil.rmtree(lib, True)
@@ -131,7 +131,7 @@ class BadInput(guest.Case):
             with open(target, "wb") as stream:
                 stream.write(make(data))
             env = {"LD_PRELOAD": guard}
-            message = messages.text("file_broken", file=file, why=why,
+            message = messages.text("file_broken", file=file, why=messages.text(why),
                                     library="NVML" if "nvidia-ml" in name else "CUDA")
             for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
                 result = self.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
@@ -159,22 +159,22 @@ class BadInput(guest.Case):
             for length in harness.sample((0, 1, 63, 64, 200, 1024, 4096, size // 4, size // 2,
                                           end * 3 // 4), 5):
                 with self.subTest(name=name, length=length):
-                    self.broken(name, lambda data, n=length: data[:n], "is cut short")
+                    self.broken(name, lambda data, n=length: data[:n], "cut_short")
 
     def test_null_driver_that_cannot_be_loaded_is_refused(self):
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             self.broken(name, lambda data: data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"),
-                        "cannot be loaded")
+                        "not_loadable")
 
     def test_null_driver_that_is_no_library_is_refused(self):
-        self.broken("libcuda.so.1", lambda data: b"#!/bin/sh\n" * 1000, "is not a library")
+        self.broken("libcuda.so.1", lambda data: b"#!/bin/sh\n" * 1000, "not_a_library")
 
     def test_null_driver_for_another_machine_is_refused(self):
         for field in (0xF3, 3):  # RISC-V; a 32-bit one
             self.broken("libcuda.so.1", lambda data, f=field: data[:18] + struct.pack("<H", f) +
-                        data[20:], "is for another machine")
+                        data[20:], "other_machine")
         self.broken("libcuda.so.1", lambda data: data[:4] + b"\x01" + data[5:],
-                    "is for another machine")
+                    "other_machine")
 
     @staticmethod
     def patched(data, *fields):
@@ -193,7 +193,7 @@ class BadInput(guest.Case):
                                (top - 112, 4), (1 << 63, 65535)):
             with self.subTest(offset=hex(offset), number=number):
                 self.broken("libcuda.so.1", lambda data, o=offset, n=number: self.patched(
-                    data, (table, "<Q", o), (count, "<H", n)), "is cut short")
+                    data, (table, "<Q", o), (count, "<H", n)), "cut_short")
         for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
             for at, size in harness.sample((
                     (top - 4096, 8192), (8192, top - 4096), (top - 1, 1), (top - 1, 2),
@@ -202,7 +202,7 @@ class BadInput(guest.Case):
                     # Elf64_Phdr: p_offset is at 8, p_filesz at 32; the first loaded segment.
                     self.broken(name, lambda data, a=at, s=size: self.patched(
                         data, (self.first_load(data) + 8, "<Q", a),
-                        (self.first_load(data) + 32, "<Q", s)), "is cut short")
+                        (self.first_load(data) + 32, "<Q", s)), "cut_short")
 
     @staticmethod
     def first_load(data):
@@ -215,12 +215,12 @@ class BadInput(guest.Case):
         """Our directory has another program's libcuda.so.1, or a later null driver of ours."""
         with open(guest.EMPTY, "rb") as stream:
             other = stream.read()
-        self.broken("libcuda.so.1", lambda data: other, "is of another version")
+        self.broken("libcuda.so.1", lambda data: other, "other_version")
         self.broken("libnvidia-ml.so.1", lambda data: data.replace(
-            b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "is of another version")
+            b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"), "other_version")
 
     def test_driver_in_the_guards_directory_is_refused(self):
         """A driver that was copied over the null driver is not used."""
         with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
             other = stream.read()
-        self.broken("libcuda.so.1", lambda data: other, "is of another version")
+        self.broken("libcuda.so.1", lambda data: other, "other_version")

@@ -38,6 +38,7 @@ NOT_PRINTED = {
     "musl libc",  # text that is searched in a file
     "no CPython",  # part of a record
 }
+SHORT = {"may use CUDA"}  # also plain English
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 PROSE = re.compile(r"[A-Za-z#][\w'./-]* [a-zA-Z]{2,}")
 BETWEEN = re.compile(r"%[A-Za-z]")
@@ -137,6 +138,21 @@ class Examples(unittest.TestCase):
         self.assertTrue(messages.find(line, *messages.PATTERNS), line)
         line, = examples(page.replace("asked", "called"))
         self.assertEqual(messages.find(line, *messages.PATTERNS), [])
+
+
+class Tests(unittest.TestCase):
+    """Only tests/golden/messages.txt and tests/unit have the words of the guard's messages."""
+
+    def test_no_other_test_has_the_words(self):
+        pieces = {piece.strip(" ;:,.()") for name, pattern in messages.PATTERNS.items()
+                  for piece in re.split(r"\{\w+\}|[][]", pattern)
+                  if len(piece.split()) >= (3 if name in messages.DENIED else 6)}
+        self.assertGreater(len(pieces), 20)
+        found = []
+        for path in glob.glob(os.path.join(harness.SOURCE, "tests", "**", "*.py"), recursive=True):
+            source = re.sub(r'"\s*\n\s*[rf]?"', "", read(path))  # adjacent literals are one
+            found += [(path, piece) for piece in sorted(pieces - SHORT) if piece in source]
+        self.assertEqual(found, [])
 
 
 class Messages(unittest.TestCase):
