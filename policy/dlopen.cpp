@@ -9,7 +9,7 @@ namespace {
 DlopenDecision decide_about_driver(const DlopenRequest& request, const DlopenSituation& now,
                                    Action action) {
   const bool driver = request.wanted.library == Library::kDriver;
-  const char* never = driver ? kNoDriver.data() : kNoNvml.data();
+  const char* never = driver ? kAbsentDriver.data() : kAbsentNvml.data();
   switch (now.substitute) {
     case Substitute::kReady:
       return {.action = action};

@@ -60,8 +60,8 @@ inline constexpr RefusedLibrary kRefusedLibraries[] = {
 constexpr std::string_view RefusedLibrary::name() const { return tail(never, sizeof CG_NEVER - 1); }
 inline constexpr std::string_view kDriverSoname = "libcuda.so.1";
 /// The name that replaces the driver's when a null driver cannot be loaded.
-inline constexpr std::string_view kNoDriver = CG_NEVER "libcuda.so.1";
-inline constexpr std::string_view kNoNvml = CG_NEVER "libnvidia-ml.so.1";
+inline constexpr std::string_view kAbsentDriver = CG_NEVER "libcuda.so.1";
+inline constexpr std::string_view kAbsentNvml = CG_NEVER "libnvidia-ml.so.1";
 #undef CG_NEVER
 
 struct LibraryRequest {

@@ -30,7 +30,7 @@ struct UnusableRow {
   const char* text;  ///< a clause
   bool reinstall;    ///< a new installation is the remedy
 };
-inline constexpr UnusableRow kUnusable[] = {
+inline constexpr UnusableRow kUnusableRows[] = {
     {Unusable::kNo, "", false},
     {Unusable::kMissing, "is missing", true},
     {Unusable::kUnreadable, "cannot be read", true},
@@ -44,6 +44,8 @@ inline constexpr UnusableRow kUnusable[] = {
     {Unusable::kUnreachable, "cannot be reached by this process (chroot or permissions)", false},
     {Unusable::kNotOurs, "cannot be used by cudaguard's proxy library", false},
 };
-constexpr const UnusableRow& row_of(Unusable why) { return kUnusable[static_cast<size_t>(why)]; }
+constexpr const UnusableRow& row_of(Unusable why) {
+  return kUnusableRows[static_cast<size_t>(why)];
+}
 
 }  // namespace cudaguard

@@ -376,7 +376,7 @@ void print_no_opencl(Process& process, const void* caller) {
 
 void print_missing_null_driver(Process::Message bit, const char* file, Unusable why) {
   if (!sys::is_glibc()) return;
-  const bool nvml = bit == Process::kNoNvml;
+  const bool nvml = bit == Process::kNoNullNvml;
   const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "CUDA is refused"};
   print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }

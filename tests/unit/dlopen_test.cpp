@@ -71,7 +71,7 @@ TEST(Dlopen, DriverBecomesOurLibrary) {
 
 TEST(Dlopen, DriverIsRefusedIfOurFileCannotBeUsed) {
   for (const auto& [name, never] :
-       {std::pair("libcuda.so.535", kNoDriver), std::pair("/x/libnvidia-ml.so", kNoNvml)}) {
+       {std::pair("libcuda.so.535", kAbsentDriver), std::pair("/x/libnvidia-ml.so", kAbsentNvml)}) {
     const DlopenRequest request = request_for(name);
     EXPECT_EQ(outcome(request, {.substitute = Substitute::kUnusable}),
               Outcome({Action::kRefuse, Report::kUnusableNullDriver, never}));
@@ -98,9 +98,9 @@ TEST(Dlopen, OnlyTheSonameShowsThatThereIsNoDriver) {
 TEST(Dlopen, TokenThatOnlyLdsoExpandsIsRefused) {
   const DlopenSituation now = {.policy = Policy::kValidate, .substitute = Substitute::kNoLibrary};
   EXPECT_EQ(outcome(request_for("$LIB/libcuda.so.1"), now),
-            Outcome({Action::kRefuse, Report::kRefusedLoad, kNoDriver}));
+            Outcome({Action::kRefuse, Report::kRefusedLoad, kAbsentDriver}));
   EXPECT_EQ(outcome(request_for("$PLATFORM/libnvidia-ml.so.1", true), now),
-            Outcome({Action::kRefuse, Report::kRefusedLoad, kNoNvml}));
+            Outcome({Action::kRefuse, Report::kRefusedLoad, kAbsentNvml}));
 }
 
 TEST(Dlopen, RefusedLibrary_IsAnAttemptUnderForceCpu) {

@@ -447,9 +447,9 @@ TEST_F(Message, MissingNullDriver_NamesFileAndConsequence) {
 }
 
 TEST_F(Message, EveryReasonHasItsOwnRow) {
-  for (size_t i = 0; i < std::size(kUnusable); ++i) {
-    EXPECT_EQ(static_cast<size_t>(kUnusable[i].why), i);
-    EXPECT_EQ(*kUnusable[i].text == '\0', kUnusable[i].why == Unusable::kNo) << i;
+  for (size_t i = 0; i < std::size(kUnusableRows); ++i) {
+    EXPECT_EQ(static_cast<size_t>(kUnusableRows[i].why), i);
+    EXPECT_EQ(*kUnusableRows[i].text == '\0', kUnusableRows[i].why == Unusable::kNo) << i;
   }
 }
 
