@@ -41,6 +41,8 @@ class Heard(test_verify_tree.Case):
                 self.assertEqual(tree["doubts"], [], result)
                 if name == "refuses_getpid":
                     continue  # an ioctl in place of the beacon, which carries no stack
+                if name == "not_dumpable" and os.geteuid() != 0:
+                    continue  # only root may look at its stack
                 stack = [frame["symbol"] for frame in self.document["touchers"][0]["native"]]
                 self.assertEqual(stack[0], "ask", result)
 
