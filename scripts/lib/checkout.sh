@@ -33,7 +33,9 @@ need_writable_build() {
 }
 
 commit_of_files() {
+  local commit=
   # In a copied checkout, git's index has the old inodes, and git 2.47 then fails to stash.
   git update-index -q --refresh >/dev/null 2>&1 || true
-  if git diff --quiet HEAD; then git rev-parse HEAD; else git -c user.name=x -c user.email=x stash create; fi
+  git diff --quiet HEAD || commit=$(git -c user.name=x -c user.email=x stash create) || return
+  echo "${commit:-$(git rev-parse HEAD)}"
 }

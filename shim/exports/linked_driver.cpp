@@ -49,10 +49,11 @@ nvmlReturn_t none(unsigned int* count) {
 
 /// Returns the null driver's function if there is no proxy. NVML's null driver is not loaded for
 /// that, because our own functions answer as it does.
-[[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, const char* name) {
+[[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, Library library,
+                                                const char* name) {
   if (it.function != nullptr || is_off()) return it;
-  const bool nvml = name[0] == 'n';
-  const NullDriver ours = nvml ? loaded_null_driver(Library::kNvml) : null_driver(Library::kDriver);
+  const NullDriver ours =
+      library == Library::kNvml ? loaded_null_driver(library) : null_driver(library);
   it.function = const_cast<void*>(ours.symbol(name));
   return it;
 }
@@ -101,25 +102,25 @@ CUresult CUDAAPI cuDeviceGetCount(int* count) {
 // The 4-argument form of CUDA 11.3; newer headers declare only the other form.
 CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
                                   cuuint64_t flags) {
-  CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress), "cuGetProcAddress"), cuGetProcAddress, symbol,
-          function, version, flags);
+  CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress), Library::kDriver, "cuGetProcAddress"),
+          cuGetProcAddress, symbol, function, version, flags);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }
 
 CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
                                      cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
-  CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress_v2), "cuGetProcAddress_v2"), cuGetProcAddress_v2,
-          symbol, function, version, flags, status);
+  CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress_v2), Library::kDriver, "cuGetProcAddress_v2"),
+          cuGetProcAddress_v2, symbol, function, version, flags, status);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }
 
 /// Calls the next definition or the null driver, or answers as on a machine without a GPU.
-#define CG_NVML(name, answer, parameters, ...)                        \
-  nvmlReturn_t DECLDIR name parameters {                              \
-    CG_CALL(or_null_driver(CG_NEXT(name), #name), name, __VA_ARGS__); \
-    return answer;                                                    \
+#define CG_NVML(name, answer, parameters, ...)                                        \
+  nvmlReturn_t DECLDIR name parameters {                                              \
+    CG_CALL(or_null_driver(CG_NEXT(name), Library::kNvml, #name), name, __VA_ARGS__); \
+    return answer;                                                                    \
   }
 CG_NVML(nvmlInit, refused("nvmlInit", CG_CALLER), (void))
 CG_NVML(nvmlInit_v2, refused("nvmlInit_v2", CG_CALLER), (void))

@@ -42,9 +42,6 @@ constexpr size_t kMostEnvironment = size_t{8} << 20;
 /// The kernel reports a call before the calling thread sleeps. It sleeps within so many looks, one
 /// each millisecond.
 constexpr int kMostLooks = 100;
-/// Within execve, a process has for a moment a memory that other users may not read. It is closed
-/// if it stays so for this many looks, one each millisecond.
-constexpr int kMostClosedLooks = 20;
 
 std::string path_of(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
@@ -218,16 +215,6 @@ FileId id_of(const std::string& path) {
           static_cast<uint64_t>(status.st_ctim.tv_sec),
           static_cast<uint64_t>(status.st_ctim.tv_nsec)};
 }
-
-/// Opens the file to read it. Returns 0 or errno.
-int error_of_open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno;
-  close(fd);
-  return 0;
-}
-
-bool is_refusal(int error) { return error == EACCES || error == EPERM; }
 
 Answer no(std::string reason) { return {Answer::Is::kNot, std::move(reason), false}; }
 
@@ -488,13 +475,9 @@ Driver driver_of(pid_t pid) {
 }
 
 Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
-  const std::string path = path_of(pid, "environ");
-  int error = error_of_open(path);
-  for (int i = 1; i < kMostClosedLooks && is_refusal(error); ++i) {
-    usleep(1000);
-    error = error_of_open(path);
-  }
-  if (error != 0) return is_refusal(error) ? closed(pid) : Answer{};
+  const int fd = open(path_of(pid, "environ").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno == EACCES || errno == EPERM ? closed(pid) : Answer{};
+  close(fd);
   const Libraries loaded = at_exec ? Libraries{} : libraries_of(pid);
   Answer file = of_file(path_of(pid, "exe"));
   if (!loaded.guard && file.is != Answer::Is::kGuarded) return file;

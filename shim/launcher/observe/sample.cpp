@@ -23,6 +23,9 @@ constexpr int kShare = 8;
 /// If it is not known whether a program has left ld.so, it has after this many clock ticks of its
 /// own CPU time (20 ms).
 constexpr uint64_t kLongestInLoader = 2;
+/// Within execve, the memory of a process is closed for a moment. It stays closed if it is so for
+/// this many looks, one each millisecond.
+constexpr int kMostClosedLooks = 20;
 
 /// CPU time of this process. Wall time would make it sample less often on a busy machine.
 std::chrono::nanoseconds time_used() {
@@ -128,15 +131,20 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now) {
     if (process.loaded) return note_loader(process, stat);
   }
   if (!process.judged) process.inherits = parent_was_heard(stat);
-  const Answer answer = examiner_.ask(pid, false, stat.forked);
+  // If a process has made its memory unreadable, the earlier verdict about it or its parent holds.
+  const bool known = process.judged || parent_was_heard(stat);
+  Answer answer = examiner_.ask(pid, false, stat.forked);
+  for (int i = 1; i < kMostClosedLooks && answer.is == Is::kClosed && !known; ++i) {
+    usleep(1000);
+    answer = examiner_.ask(pid, false, stat.forked);
+  }
   if (answer.is == Is::kStarting) {
     if (!process.judged) process.may_be_refused = may_be_refused(pid);
     return;
   }
   // This is a child of the launcher that has not called execve yet.
   if (answer.is == Is::kLauncher && stat.forked) return;
-  // If a process has made its memory unreadable, the earlier verdict about it or its parent holds.
-  if (answer.is == Is::kClosed && (process.judged || parent_was_heard(stat))) return;
+  if (answer.is == Is::kClosed && known) return;
   const bool inside_execve = stat.image.back() == 0;
   if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
   judge(process, stat, answer, true);
