@@ -127,8 +127,7 @@ class Machines(doctor_program.Case):
                          ["32-bit i386"])
 
     def test_aarch64_program_is_not_guarded(self):
-        self.need("aarch64-linux-gnu-gcc")
-        program = launcher.program("hello_aarch64")
+        program = self.for_aarch64("arm", "hello")
         self.assertEqual(self.verdict(program, "no", ["architecture"]).facts("executable"),
                          ["dynamic, 64-bit AArch64"])
 

@@ -23,7 +23,7 @@ class Text(doctor_program.Case):
         self.assertEqual(done.returncode, 0, done.stderr)
 
     def build_all(self):
-        self.need("gcc", "clang", "aarch64-linux-gnu-gcc", "musl-gcc")
+        self.need("gcc", "clang", "musl-gcc")
         self.copy_of_driver("driver")
         os.mkdir(self.path("stub"))
         shutil.copy(os.path.join(harness.FAKES, "unnamed", "libcuda.so.1"), self.path("stub"))
@@ -47,7 +47,7 @@ class Text(doctor_program.Case):
         os.mkdir(self.path("libs"))
         shutil.copy(re.search(r"=> (/\S*/libasan\.so\.\d+)", runtime)[1], self.path("libs"))
         self.copied("i386_static", "i386")
-        self.copied("hello_aarch64", "arm")
+        self.for_aarch64("arm", "hello")
         self.copied("hello_musl", "musl")
 
     def text_of(self, program, directories):

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import unittest
 
+import pytest
+
 from support import harness, launcher
 
 NOBODY = 65534
@@ -22,6 +24,12 @@ class Machines(launcher.Case):
                 self.assertEqual(self.unguarded(program).returncode, 7)
             self.refused(self.start("run", program), 125, program, "32-bit program (i386)")
 
+    def test_program_of_another_machine_is_refused(self):
+        self.assertEqual(self.unguarded(launcher.program("hello")).stdout, "hello\n")
+        program = self.for_aarch64("arm", "hello")
+        self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
+
+    @pytest.mark.full
     def test_aarch64_program_is_refused(self):
         self.need("aarch64-linux-gnu-gcc", "qemu-aarch64")
         program = launcher.program("hello_aarch64")
