@@ -209,9 +209,19 @@ class NvmlNullDriver(NullDriver, unittest.TestCase):
 # A packager may add this to the flags of the build.
 PROTECTION = ("-fcf-protection=full" if os.uname().machine == "x86_64" else
               "-mbranch-protection=standard")
-COMPILERS = sorted({os.path.basename(path) for directory in os.get_exec_path()
-                    for path in glob.glob(os.path.join(directory, "*g*++*"))
-                    if re.fullmatch(r"(g|clang)\+\+(-\d+)?", os.path.basename(path))})
+def find_compilers():
+    """Returns the names of the C++ compilers here, one of those that are links to one file."""
+    found = {}
+    for directory in os.get_exec_path():
+        for path in sorted(glob.glob(os.path.join(directory, "*g*++*"))):
+            name = os.path.basename(path)
+            if re.fullmatch(r"(g|clang)\+\+(-\d+)?", name):
+                file = os.path.realpath(path)
+                found.setdefault(name if file.endswith("ccache") else file, name)
+    return sorted(set(found.values()))
+
+
+COMPILERS = find_compilers()
 
 
 def build_commands():
