@@ -24,7 +24,7 @@ SCRIPTS = os.path.join(harness.SOURCE, "scripts")
 UV = """#!/bin/bash
 echo "$1 index=${UV_DEFAULT_INDEX:-} cert=${SSL_CERT_FILE:-}" >>"$NOTES"
 case "$*" in *broken*/ucx* | *"/ucx.txt"*) [ "$1" = pip ] && exit 2 ;; esac
-[ "$1" = venv ] && mkdir -p "${@: -1}/bin"
+[ "$1" = venv ] && mkdir -p "${@: -1}/bin" "${@: -1}/lib/python3.11/site-packages"
 exit 0
 """
 UV_VERSION = "0.13.8"
