@@ -149,13 +149,17 @@ inline timespec now() {
   return time;
 }
 
+// The compiler may not repeat these two in each caller, because the guard must stay small.
+
 /// Returns zeroed private memory, or null.
-inline void* map(size_t size) {
+[[gnu::noinline]] inline void* map(size_t size) {
   const long at = call(SYS_mmap, 0, static_cast<long>(size), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return at < 0 && at > -4096 ? nullptr : reinterpret_cast<void*>(at);
 }
-inline void unmap(void* at, size_t size) { call(SYS_munmap, word(at), static_cast<long>(size)); }
+[[gnu::noinline]] inline void unmap(void* at, size_t size) {
+  call(SYS_munmap, word(at), static_cast<long>(size));
+}
 
 /// Makes the kernel zero these pages in a forked child (Linux 4.14). Returns false if it cannot.
 inline bool wipe_on_fork(void* at, size_t size) {
