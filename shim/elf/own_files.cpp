@@ -8,9 +8,15 @@
 
 #include "policy/text.h"
 #include "shim/elf/own_maps.h"
+#include "shim/elf/symbol_lookup.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
+
+const void* symbol_of(const void* link_map, const char* name) {
+  const auto* map = static_cast<const struct link_map*>(link_map);
+  return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
+}
 
 bool OwnPath::set_directory_of(std::string_view path) {
   Text out(text_, size_ - 1);

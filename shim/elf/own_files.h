@@ -3,13 +3,46 @@
 // paths, and why one cannot be used. Thread-safe; allocates nothing.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <string_view>
 
+#include "policy/library.h"
 #include "policy/unusable.h"
 #include "shim/elf/objects.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// Returns an exported function of a loaded library. Null if there is none of that name, or no
+/// library.
+const void* symbol_of(const void* link_map, const char* name);
+
+/// One of the libraries among these files, as ld.so has loaded it.
+struct OwnLibrary {
+  const char* path = nullptr;  ///< as ld.so knows it; null if it is not loaded
+  const void* link_map = nullptr;
+
+  const void* symbol(const char* name) const { return symbol_of(link_map, name); }
+};
+
+/// The same for several threads.
+struct SharedOwnLibrary {
+  std::atomic<const char*> path{nullptr};  ///< published last
+  std::atomic<const void*> link_map{nullptr};
+  std::atomic<Unusable> why{Unusable::kNo};
+
+  void publish(const struct link_map& map) {
+    link_map.store(&map, std::memory_order_relaxed);
+    path.store(map.l_name, std::memory_order_release);
+  }
+  bool is_loaded() const { return path.load(std::memory_order_acquire) != nullptr; }
+  OwnLibrary get() const {
+    return {path.load(std::memory_order_acquire), link_map.load(std::memory_order_relaxed)};
+  }
+};
+
+/// The place of Library::kDriver or Library::kNvml in arrays of two.
+constexpr int index_of(Library library) { return library == Library::kNvml ? 1 : 0; }
 
 /// Room for every path that ld.so takes; too large for a stack.
 using PathRoom = char[4096];

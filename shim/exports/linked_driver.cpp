@@ -52,7 +52,7 @@ nvmlReturn_t none(unsigned int* count) {
 [[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, Library library,
                                                 const char* name) {
   if (it.function != nullptr || is_off()) return it;
-  const NullDriver ours =
+  const OwnLibrary ours =
       library == Library::kNvml ? loaded_null_driver(library) : null_driver(library);
   it.function = const_cast<void*>(ours.symbol(name));
   return it;

@@ -12,7 +12,8 @@ namespace {
 /// Returns 0 for our library in place of the driver, 1 for NVML's, -1 for others.
 int which_is(const void* handle) {
   for (int which = 0; which < 2; ++which) {
-    for (const Loaded* ours : {&inherited.null_drivers[which], &inherited.proxies[which]}) {
+    for (const SharedOwnLibrary* ours :
+         {&inherited.null_drivers[which], &inherited.proxies[which]}) {
       const void* map = ours->link_map.load(std::memory_order_relaxed);
       if (map != nullptr && map == handle) return which;
     }

@@ -51,7 +51,7 @@ Claim claim_of(const link_map& null_driver) {
 }
 
 /// Loads one null driver. Returns why it cannot be used.
-Unusable load(const Loader& the, const Files& files, OwnPath& directory, Loaded& result) {
+Unusable load(const Loader& the, const Files& files, OwnPath& directory, SharedOwnLibrary& result) {
   const char* path = directory.file(files.file);
   if (const Unusable why = check(path, files.size); why != Unusable::kNo) return why;
   void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
@@ -64,8 +64,7 @@ Unusable load(const Loader& the, const Files& files, OwnPath& directory, Loaded&
     the.dlclose(handle);
     return Unusable::kOtherVersion;
   }
-  result.link_map.store(map, std::memory_order_relaxed);
-  result.path.store(map->l_name, std::memory_order_release);
+  result.publish(*map);
   return Unusable::kNo;
 }
 
@@ -74,7 +73,7 @@ Unusable load(const Loader& the, const Files& files, OwnPath& directory, Loaded&
 bool load_from(const Loader& the, OwnPath& directory) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
-    if (inherited.null_drivers[i].path.load(std::memory_order_relaxed) != nullptr) continue;
+    if (inherited.null_drivers[i].is_loaded()) continue;
     const Unusable why = load(the, kFiles[i], directory, inherited.null_drivers[i]);
     inherited.null_drivers[i].why.store(why, std::memory_order_release);
     all_there = all_there && why != Unusable::kMissing;
@@ -100,24 +99,22 @@ void load_both() {
   }
   bool failed = false;
   bool passing = false;
-  for (const Loaded& it : inherited.null_drivers) {
-    if (it.path.load(std::memory_order_relaxed) != nullptr) continue;
+  for (const SharedOwnLibrary& it : inherited.null_drivers) {
+    if (it.is_loaded()) continue;
     failed = true;
     passing = passing || !known || it.why.load(std::memory_order_relaxed) == Unusable::kPassing;
   }
   if (failed) the.dlerror();  // discards our error, which the program must not see
   if (failed && !passing && !is_own_file_there(start_objects())) {
     // A file is not missing that this process cannot see. It is named when the program asks for it.
-    for (Loaded& it : inherited.null_drivers)
+    for (SharedOwnLibrary& it : inherited.null_drivers)
       it.why.store(Unusable::kUnreachable, std::memory_order_release);
     inherited.null_drivers_tried.store(true, std::memory_order_release);
   } else if (!passing) {
     inherited.null_drivers_tried.store(true, std::memory_order_release);
     // Printed at once, because the program may be linked to the driver, or load a library that is.
-    if (inherited.null_drivers[0].path.load(std::memory_order_relaxed) == nullptr)
-      print_missing(Library::kDriver);
-    if (inherited.null_drivers[1].path.load(std::memory_order_relaxed) == nullptr)
-      print_missing(Library::kNvml);
+    if (!inherited.null_drivers[0].is_loaded()) print_missing(Library::kDriver);
+    if (!inherited.null_drivers[1].is_loaded()) print_missing(Library::kNvml);
   }
   errno = saved_errno;
 }
@@ -146,12 +143,7 @@ void load_both() {
 
 }  // namespace
 
-const void* NullDriver::symbol(const char* name) const {
-  const auto* map = static_cast<const struct link_map*>(link_map);
-  return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
-}
-
-NullDriver null_driver(Library library) {
+OwnLibrary null_driver(Library library) {
   if (!null_drivers_tried()) [[unlikely]] {
     load_both();
   }

@@ -12,28 +12,18 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct NullDriver {
-  const char* path = nullptr;  ///< as ld.so knows it; null if it could not be loaded
-  const void* link_map = nullptr;
-
-  /// Returns an exported function, or null if there is none of that name or the null driver is not
-  /// loaded.
-  const void* symbol(const char* name) const;
-};
-
 /// True if both null drivers have been loaded or found unusable.
 inline bool null_drivers_tried() {
   return inherited.null_drivers_tried.load(std::memory_order_acquire);
 }
 
 /// Returns the null driver if it is loaded. Loads nothing.
-inline NullDriver loaded_null_driver(Library library) {
-  const Loaded& the = inherited.null_drivers[index_of(library)];
-  return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_acquire)};
+inline OwnLibrary loaded_null_driver(Library library) {
+  return inherited.null_drivers[index_of(library)].get();
 }
 
 /// Loads both on the first call.
-NullDriver null_driver(Library library);
+OwnLibrary null_driver(Library library);
 
 /// True if the object is a null driver, whoever has loaded it.
 bool is_null_driver(const link_map& object);

@@ -111,8 +111,7 @@ bool loads_nothing(const Call& call) {
 void make_ready_for_cpu(Process& here) {
   null_driver(Library::kDriver);
   const Loader& the = loader();
-  if (inherited.null_drivers[0].path.load(std::memory_order_acquire) != nullptr &&
-      inherited.null_drivers[1].path.load(std::memory_order_acquire) != nullptr) {
+  if (inherited.null_drivers[0].is_loaded() && inherited.null_drivers[1].is_loaded()) {
     leave_later_lookups(here);
   }
   if (null_drivers_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
@@ -189,9 +188,9 @@ void report(Process& here, const Call& call, const DlopenDecision& decision) {
 const char* name_for_ldso(const Call& call, const DlopenDecision& decision) {
   switch (decision.action) {
     case Action::kNullDriver:
-      return inherited.null_drivers[index_of(call.library())].path.load(std::memory_order_acquire);
+      return inherited.null_drivers[index_of(call.library())].get().path;
     case Action::kProxy:
-      return inherited.proxies[index_of(call.library())].path.load(std::memory_order_acquire);
+      return inherited.proxies[index_of(call.library())].get().path;
     case Action::kRefuse:
       return decision.never;
     default:

@@ -88,7 +88,8 @@ bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
 }
 
 /// Loads the proxy in `path`. Nothing happens if there is no real library.
-void load(Process& process, const Files& files, const char* path, Quiet& quiet, Loaded& result) {
+void load(Process& process, const Files& files, const char* path, Quiet& quiet,
+          SharedOwnLibrary& result) {
   void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     Unusable why = why_unusable(path);
@@ -111,8 +112,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet, 
     // From now on the program gets handles of the proxy. However often it closes them, the proxy
     // must stay, because the guard and the driver refer to it.
     quiet.open(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    result.link_map.store(map, std::memory_order_relaxed);
-    result.path.store(map->l_name, std::memory_order_release);
+    result.publish(*map);
     return;
   }
   if (prepared == Prepared::kOtherBuild) give_up(process, files, path, Unusable::kOtherBuild);
@@ -169,17 +169,12 @@ void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
 
 }  // namespace
 
-const void* Proxy::symbol(const char* name) const {
-  const auto* map = static_cast<const struct link_map*>(link_map);
-  return map == nullptr ? nullptr : elf_symbol(map->l_ld, map->l_addr, name);
-}
-
-Proxy proxy(Process& process, Library library) {
-  const Loaded& the = inherited.proxies[index_of(library)];
+OwnLibrary proxy(Process& process, Library library) {
+  const SharedOwnLibrary& the = inherited.proxies[index_of(library)];
   if (library == Library::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
-  if (the.path.load(std::memory_order_acquire) == nullptr) load_proxy(process, library);
+  if (!the.is_loaded()) load_proxy(process, library);
   if (!allows_cuda(process.policy())) return {};
-  return {the.path.load(std::memory_order_acquire), the.link_map.load(std::memory_order_relaxed)};
+  return the.get();
 }
 
 void load_proxies_early(Process& process) {
@@ -203,7 +198,7 @@ Substitute make_proxy_ready(Process& process, Library library, const char* name,
   Quiet quiet(the);
   void* asked = open_as_asked(the, quiet, name, mode, caller);
   if (asked == nullptr) return Substitute::kNoLibrary;
-  const Proxy it = proxy(process, library);
+  const OwnLibrary it = proxy(process, library);
   the.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
   return it.path != nullptr ? Substitute::kReady : Substitute::kUnusable;
 }

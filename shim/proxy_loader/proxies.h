@@ -10,14 +10,9 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct Proxy {
-  const char* path = nullptr;      ///< as ld.so knows it
-  const void* link_map = nullptr;  ///< null: there is no real library, or FORCE_CPU applies now
-  const void* symbol(const char* name) const;
-};
-
-/// Returns the proxy. The first call that can loads it with its real library, under ld.so's lock.
-Proxy proxy(Process& process, Library library);
+/// Returns the proxy; none if there is no real library, or if FORCE_CPU applies now. The first call
+/// that can loads it with its real library, under ld.so's lock.
+OwnLibrary proxy(Process& process, Library library);
 
 /// Called at the first dlopen in a process. With an allow-list or CUDAGUARD_CHILDREN, binds the
 /// driver's view before a plug-in can reach the driver without our hooks (DT_NEEDED,

@@ -9,10 +9,9 @@
 #include <atomic>
 #include <cstdint>
 
-#include "policy/library.h"
-#include "policy/unusable.h"
 #include "shim/elf/caller_scope.h"
 #include "shim/elf/loader.h"
+#include "shim/elf/own_files.h"
 #include "shim/state/start_environment.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -24,16 +23,6 @@ struct Explainer;
 /// however long a process lives.
 inline constexpr uint32_t kOneAge = 2;
 
-/// One of our libraries as ld.so has loaded it.
-struct Loaded {
-  std::atomic<const char*> path{nullptr};  ///< published last
-  std::atomic<const void*> link_map{nullptr};
-  std::atomic<Unusable> why{Unusable::kNo};
-};
-
-/// The place of Library::kDriver or Library::kNvml in the arrays of InheritedState.
-constexpr int index_of(Library library) { return library == Library::kNvml ? 1 : 0; }
-
 struct InheritedState {
   // Every call reads these members.
   std::atomic<Process*> process{nullptr};       ///< of this process, or of the one that forked it
@@ -42,7 +31,7 @@ struct InheritedState {
   /// Goes up when Answers may be invalid: a library is requested, or FORCE_CPU begins.
   std::atomic<uint32_t> answers_age{0};
 
-  Loaded null_drivers[2];
+  SharedOwnLibrary null_drivers[2];
   /// Whether ld.so must answer to the dev names (libcuda.so, …) with the null drivers, and already
   /// does.
   enum DevNames : uint8_t { kNotNeeded, kNeeded, kClaimed };
@@ -54,7 +43,7 @@ struct InheritedState {
   /// A bit of `handles`: the program has opened the library with RTLD_NODELETE, so it stays loaded.
   static constexpr uint32_t kKept = 0x80000000;
   std::atomic<bool> had_handle[2]{};
-  Loaded proxies[2];
+  SharedOwnLibrary proxies[2];
   std::atomic<const Explainer*> explainer{nullptr};  ///< null if no CUDA was allowed
   GlobalNames global_names;
   StartObjects start_objects;  ///< read by start_objects()
