@@ -24,7 +24,7 @@ namespace {
   return static_cast<cudaError_t>(denied(process(), api, caller, cudaErrorNoDevice));
 }
 
-bool looks_at_indices(const Process& here) { return here.config.policy != Policy::kOff; }
+bool looks_at_indices(const Process& here) { return here.policy() != Policy::kOff; }
 
 /// Returns null if this process was not allowed any CUDA, so that there is nothing to explain.
 const Explainer* explainer() { return inherited.explainer.load(std::memory_order_acquire); }
@@ -78,12 +78,12 @@ void explain(const IndexedCall& call, int count) {
 [[gnu::noinline]] void check_index(IndexedCall& call) {
   Process& here = *call.next.process;
   if (looks_at_indices(here)) check_fork(here, call.api);
-  if (!rules_of(here.config.policy).clamps ||
+  if (!rules_of(here.policy()).clamps ||
       call.asked < here.device_count.load(std::memory_order_relaxed)) {
     return;
   }
   const int count = ask_count(here, call.next.function);
-  call.used = index_to_use(here.config.policy, call.asked, count);
+  call.used = index_to_use(here.policy(), call.asked, count);
   if (call.used != call.asked) explain(call, count);
 }
 

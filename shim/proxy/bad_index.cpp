@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/proxy/bad_index.h"
 
+#include "policy/config.h"
 #include "policy/text/message.h"
 #include "shim/elf/own_maps.h"
 #include "shim/proxy/guard.h"
@@ -28,7 +29,7 @@ uint64_t case_of(const BadIndex& facts) {
 
 void print_bad_index(Process& process, const BadIndex& facts) {
   check_late_write(process);
-  if (process.config.log == Log::kOff) return;
+  if (process.config->log == Log::kOff) return;
   const sys::Mapped<Room> room;
   if (!room) return;
   IndexFacts line;

@@ -21,9 +21,8 @@ using Event = cudaguard::Event;
 [[gnu::cold, gnu::noinline]] void note(Event::Kind kind, const char* api, const void* caller,
                                        int device) {
   const Services& guard = the_guard();
-  Process& here = guard.process();
-  if (!wants_events(here)) return;
-  guard.record_event(here, {.kind = kind, .api = api, .caller = caller, .device = device});
+  guard.record_event(guard.process(),
+                     {.kind = kind, .api = api, .caller = caller, .device = device});
 }
 
 Result noted(Result result, Event::Kind kind, const char* api, const void* caller,

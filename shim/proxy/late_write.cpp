@@ -3,6 +3,7 @@
 
 #include <string_view>
 
+#include "policy/config.h"
 #include "policy/text/message.h"
 #include "shim/proxy/guard.h"
 
@@ -53,9 +54,9 @@ void compare(Process& process, const LateWrite::Moment* moment, const unsigned* 
   if (now != nullptr) facts.is = now;
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
-  facts.allow_list = process.config.visible_devices;
-  facts.by_option = process.config.by_option;
-  facts.in_run = process.config.in_run;
+  facts.allow_list = process.config->visible_devices;
+  facts.by_option = process.config->by_option;
+  facts.in_run = process.config->in_run;
   the_guard().print_message(process, Process::kLateWrite,
                             write_line_of<write_late_write, LateWriteFacts>, &facts);
 }
@@ -84,7 +85,7 @@ void note_no_device(Process& process) {
   // Without an earlier count, report numbers that name no GPU of the list ("" and -1 mean no GPU).
   const char* now = the_guard().variable(kVariable);
   const bool number = now != nullptr && *now >= '0' && *now <= '9';
-  if (number && !process.config.visible_devices.empty()) compare(process, nullptr, &none);
+  if (number && !process.config->visible_devices.empty()) compare(process, nullptr, &none);
 }
 
 void check_late_write(Process& process) {

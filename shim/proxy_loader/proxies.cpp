@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <string_view>
 
+#include "policy/config.h"
 #include "policy/library.h"
 #include "policy/text.h"
 #include "shim/elf/caller_paths.h"
@@ -180,7 +181,7 @@ OwnLibrary proxy(Process& process, Library library) {
 void load_proxies_early(Process& process) {
   const Loader& the = loader();
   if (!can_load(the) || process.proxies_looked.exchange(true, std::memory_order_relaxed)) return;
-  bool driver = !process.config.visible_devices.empty() || process.config.children_cpu;
+  bool driver = !process.config->visible_devices.empty() || process.config->children_cpu;
   bool nvml = false;
   {
     Quiet quiet(the);

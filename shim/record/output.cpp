@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "policy/config.h"
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
 #include "policy/stderr_rule.h"
@@ -157,16 +158,17 @@ int send(std::string_view report, const ScratchPages& scratch, uint32_t pid,
 
 void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
                   const Attempt& attempt) {
-  const int error = send(process.config.report, scratch, pid, attempt);
-  if (error != 0 && process.config.log != Log::kOff && process.print_once(Process::kReportFailed)) {
+  const int error = send(process.config->report, scratch, pid, attempt);
+  if (error != 0 && process.config->log != Log::kOff &&
+      process.print_once(Process::kReportFailed)) {
     Line line(scratch);
-    write_report_failed(line, process.config.report, error);
+    write_report_failed(line, process.config->report, error);
     line.write();
   }
 }
 
 void print_complaints(Process& process) {
-  const Config& config = process.config;
+  const Config& config = *process.config;
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
   if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
   if (!process.print_once(Process::kComplaints)) return;
@@ -177,9 +179,9 @@ void print_complaints(Process& process) {
     write_list_error(line, {config.bad_list, config.list_error});
     line.write();
   }
-  for (size_t i = 0; i < process.config.complaint_count; ++i) {
+  for (size_t i = 0; i < process.config->complaint_count; ++i) {
     Line line(scratch);
-    write_complaint(line, process.config.complaints[i]);
+    write_complaint(line, process.config->complaints[i]);
     line.write();
   }
 }
@@ -296,7 +298,7 @@ void withdraw(const void* caller, const Output& output) {
 bool prepare(Process& process, Output& output) {
   print_complaints(process);
   const EventKind event = output.attempt.event;
-  const Log log = process.config.log;
+  const Log log = process.config->log;
   // These two have messages of their own.
   const bool has_message = event == EventKind::kRefused || event == EventKind::kExposed;
   output.line = log == Log::kAll && !has_message;
@@ -313,12 +315,12 @@ bool prepare(Process& process, Output& output) {
                    Process::kDenied));
     output.line = wants_line(log, first);
   }
-  return output.line || output.heard || !process.config.report.empty();
+  return output.line || output.heard || !process.config->report.empty();
 }
 
 void write_out(Process& process, const void* caller, Output& output) {
   Attempt& attempt = output.attempt;
-  const Config& config = process.config;
+  const Config& config = *process.config;
   const ScratchPages scratch;
   if (!scratch) {
     if (output.heard) send_beacon(output.beacon, caller, {});
@@ -334,7 +336,7 @@ void write_out(Process& process, const void* caller, Output& output) {
     if (attempt.event == EventKind::kNone) {
       write_denied(line, {pid, config, process.because(), attempt});
     } else {
-      write_allowed(line, config.policy, attempt);
+      write_allowed(line, process.policy(), attempt);
     }
     line.write();
   }
@@ -343,19 +345,19 @@ void write_out(Process& process, const void* caller, Output& output) {
 }
 
 void print_message(Process& process, Process::Message bit, Writer write, const void* context) {
-  if (process.config.log == Log::kOff || !process.print_once(bit)) return;
+  if (process.config->log == Log::kOff || !process.print_once(bit)) return;
   write_one_line(process, write, context);
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.config.log == Log::kOff || !Process::first_case(process.lines, key)) return;
+  if (process.config->log == Log::kOff || !Process::first_case(process.lines, key)) return;
   write_one_line(process, write, context);
 }
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
   constexpr int kNoDevice = 100;
-  const ListInVainFacts facts = {process.config.visible_devices, "NVIDIA's driver is not installed",
-                                 process.config.by_option};
+  const ListInVainFacts facts = {process.config->visible_devices,
+                                 "NVIDIA's driver is not installed", process.config->by_option};
   if (!facts.list.empty()) {
     print_message(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
                   &facts);
@@ -368,7 +370,7 @@ void print_no_opencl(Process& process, const void* caller) {
   const ScratchPages scratch;
   if (!scratch) return;
   const NoOpenClFacts facts = {place_of(caller, scratch->path, sizeof scratch->path),
-                               process.config.by_option};
+                               process.config->by_option};
   print_message(process, Process::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 

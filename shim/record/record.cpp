@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/record.h"
 
+#include "policy/config.h"
 #include "policy/driver_api.h"
 #include "policy/text/message.h"
 #include "shim/record/output.h"
@@ -94,6 +95,10 @@ void report_exposed(Process& process, const char* library) {
     write_exposed(out, *static_cast<const std::string_view*>(context));
   };
   print_case(process, Hash().add(path).result(), write, &path);
+}
+
+bool wants_events(const Process& process) {
+  return process.config->log == Log::kAll || process.wants_places();
 }
 
 void record_event(Process& process, const Event& event) {

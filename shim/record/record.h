@@ -42,10 +42,7 @@ struct Event {
 void record_event(Process& process, const Event& event);
 /// True if a message, a report or a launcher wants events. Callers need not collect details
 /// otherwise.
-inline bool wants_events(const Process& process) {
-  return process.config.log == Log::kAll || !process.config.report.empty() ||
-         process.listens.load(std::memory_order_relaxed);
-}
+bool wants_events(const Process& process);
 
 /// Writes the sentence of one message.
 using Writer = void (*)(Text& out, const void* context);

@@ -3,6 +3,9 @@
 
 #include <sys/auxv.h>
 
+#include <new>
+
+#include "policy/config.h"
 #include "policy/text.h"
 #include "shim/sys/system.h"
 
@@ -18,10 +21,16 @@ namespace cudaguard {
 
 namespace {
 
-constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
+/// What the kernel wipes in a forked child. The configuration comes first, because the first page
+/// then has all that most processes need.
+struct Pages {
+  Config config;
+  Process process;
+};
+constexpr size_t kMapped = (sizeof(Pages) + 4095) / 4096 * 4096;
 
 /// The state of a process that cannot map a page: guarded and silent. Filled when it is needed.
-[[gnu::section(".bss.without_memory")]] constinit Process without_memory;
+[[gnu::section(".bss.without_memory")]] constinit Pages without_memory;
 
 /// Copies as much as fits and appends a zero byte. Returns the copy.
 [[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
@@ -58,18 +67,22 @@ const char* variable(const char* name) {
   return nullptr;
 }
 
+bool Process::wants_places() const {
+  return listens.load(std::memory_order_relaxed) || !config->report.empty();
+}
+
 std::string_view Process::because() const {
   switch (fallen.load(std::memory_order_relaxed)) {
     case kNoProxy:
       return "its proxy library cannot be used";
     case kNotEnforced:
-      return config.by_option ? "--gpus cannot be enforced"
-                              : "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
+      return config->by_option ? "--gpus cannot be enforced"
+                               : "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
     case kNotAccepted:
-      return config.by_option ? "--gpus is not accepted"
-                              : "CUDAGUARD_VISIBLE_DEVICES is not accepted";
+      return config->by_option ? "--gpus is not accepted"
+                               : "CUDAGUARD_VISIBLE_DEVICES is not accepted";
     default:
-      return config.because;
+      return config->because;
   }
 }
 
@@ -87,7 +100,7 @@ Config read_config(bool forked) {
 }
 
 void report_to(Process& process, const char* path) {
-  process.config.report = keep(path, inherited.report, sizeof inherited.report);
+  process.config->report = keep(path, inherited.report, sizeof inherited.report);
 }
 
 void fall_back(Process& process, Process::Fallen because_of) {
@@ -162,19 +175,21 @@ Process& make_process(Process* stale) {
   if (stale != nullptr && stale->ready && stale->only_pid == sys::getpid()) return *stale;
   void* memory = sys::map(kMapped);
   if (memory == nullptr) {
-    without_memory.config.log = Log::kOff;
-    without_memory.ready = true;
-    return without_memory;
+    without_memory.process.config = &without_memory.config;
+    without_memory.process.ready = true;
+    return without_memory.process;
   }
+  auto* pages = static_cast<Pages*>(memory);
   // No constructor runs: fresh pages are zero, and so is a new Process. Writing its zeros would
   // touch seven pages.
-  auto* made = static_cast<Process*>(memory);
+  Process* made = &pages->process;
   if (stale != nullptr) {
     // Its own threads may unload libraries later, so a child without inherited locks must lock.
     made->forked.store(!had_one_thread(inherited.loader), std::memory_order_relaxed);
     made->fork_known.store(true, std::memory_order_relaxed);
   }
-  made->config = read_config(stale != nullptr);
+  made->config = new (&pages->config) Config(read_config(stale != nullptr));
+  made->configured = made->config->policy;
   made->listens.store(inherited.listens.load(), std::memory_order_relaxed);
   made->fallen.store(inherited.fallen.load(), std::memory_order_relaxed);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();

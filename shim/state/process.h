@@ -8,7 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "policy/config.h"
+#include "policy/rules.h"
 #include "shim/state/answers.h"
 #include "shim/state/inherited.h"
 #include "shim/state/places.h"
@@ -30,6 +30,8 @@ struct LateWrite {
   Moment initialised;
 };
 
+struct Config;
+
 struct Process {
   bool ready = false;  ///< false in a forked child
   /// From a process whose other threads may have held a lock. Found out by may_inherit_locks(),
@@ -41,19 +43,19 @@ struct Process {
   /// the loader is known, and no other hook comes next. Never set with only_pid.
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;  ///< for kernels without MADV_WIPEONFORK: valid in this process only
-  Config config;          ///< its strings point into StartEnvironment or InheritedState::report
+  Policy configured = Policy::kForceCpu;
+  /// In the same pages. Its strings point into StartEnvironment or InheritedState::report.
+  Config* config = nullptr;
   std::atomic<bool> listens{false};  ///< as in InheritedState
   /// Why FORCE_CPU applies although the configuration allows CUDA.
   enum Fallen : uint8_t { kStands, kNoProxy, kNotEnforced, kNotAccepted };
   std::atomic<uint8_t> fallen{kStands};
 
   /// True if every place that asks is wanted, and not only one of each kind.
-  bool wants_places() const {
-    return listens.load(std::memory_order_relaxed) || !config.report.empty();
-  }
+  bool wants_places() const;
 
   Policy policy() const {
-    return fallen.load(std::memory_order_relaxed) == kStands ? config.policy : Policy::kForceCpu;
+    return fallen.load(std::memory_order_relaxed) == kStands ? configured : Policy::kForceCpu;
   }
   /// Why FORCE_CPU applies: a constant, empty if the user has named FORCE_CPU.
   std::string_view because() const;
