@@ -34,7 +34,7 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
 /// Explains why cuDeviceGet answered 101. Under CLAMP it calls cuDeviceGet with a valid index.
 [[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
   Process& here = the_guard().process();
-  const Policy policy = here.policy();
+  const Policy policy = the_guard().policy(here);
   if (!allows_cuda(policy)) return kInvalidDevice;
   const int count = real_count();
   BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
@@ -70,7 +70,7 @@ Result cuInit(unsigned flags) {
     if (guard != nullptr) guard->record_attempt(guard->process(), "cuInit", nullptr, CG_CALLER);
     return kNoDevice;
   }
-  if (flags != 0 || guard->process().policy() == Policy::kOff) {
+  if (flags != 0 || guard->policy(guard->process()) == Policy::kOff) {
     return real_function<decltype(&::cuInit)>(k_cuInit)(flags);
   }
   return init(CG_CALLER);

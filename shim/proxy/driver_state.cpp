@@ -62,7 +62,7 @@ bool detail::may_pass(const char* api) {
   if (guard == nullptr) return false;
   if (!driver.bound.load(std::memory_order_acquire)) bind(*guard);
   Process& here = guard->process();
-  const Policy policy = here.policy();
+  const Policy policy = guard->policy(here);
   if (policy == Policy::kOff) return true;
   if (policy == Policy::kForceCpu) return false;
   check_fork(here, api);
@@ -78,16 +78,16 @@ Result init(const void* caller) {
   const Lock lock(here.initialising);
   if (is_open()) return kSuccess;
   // While this thread waited, another thread's cuInit may have ended in FORCE_CPU.
-  if (here.policy() == Policy::kForceCpu) return kNoDevice;
+  if (guard.policy(here) == Policy::kForceCpu) return kNoDevice;
   const Result result = init_inside_list(here, caller);
-  if (result != kSuccess && here.policy() != Policy::kForceCpu) {
+  if (result != kSuccess && guard.policy(here) != Policy::kForceCpu) {
     guard.record_event(here, {.api = "cuInit", .caller = caller, .result = result});
   }
   if (result == kSuccess && here.only_pid == 0) {
     here.open.store(1, std::memory_order_relaxed);
     driver.process.store(&here, std::memory_order_release);
     // Meanwhile the NVML proxy may have found that the list is wrong.
-    if (here.policy() == Policy::kForceCpu) here.open.store(0, std::memory_order_relaxed);
+    if (guard.policy(here) == Policy::kForceCpu) here.open.store(0, std::memory_order_relaxed);
   }
   return result;
 }

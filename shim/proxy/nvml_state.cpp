@@ -46,7 +46,7 @@ Access access(const void* caller) {
   if (guard == nullptr) return {};
   prepare(*guard);
   const Process& here = guard->process();
-  switch (here.policy()) {
+  switch (guard->policy(here)) {
     case Policy::kForceCpu:
       return {Way::kDeny, guard};
     case Policy::kOff:
@@ -74,7 +74,7 @@ bool make_view(const Services& guard) {
   if (!allowed || view == nullptr) return false;
   resolve_list(*allowed);
   if (allowed->view.error.why != ListError::Why::kNone) {
-    guard.fall_back(guard.process(), Process::kNotAccepted);
+    guard.fall_back(guard.process(), Fallen::kNotAccepted);
     sys::unmap(view, sizeof(Shown));
     return false;
   }

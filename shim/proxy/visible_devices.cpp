@@ -83,7 +83,7 @@ char* answer(const char* name) {
   }
   if (strcmp(name, kVariable) != 0) return getenv(name);  // NOLINT(concurrency-mt-unsafe)
   driver.times_asked.fetch_add(1, std::memory_order_relaxed);
-  const Policy policy = here.policy();
+  const Policy policy = the_guard().policy(here);
   if (policy == Policy::kForceCpu) return const_cast<char*>(kNoneOfThem);
   if (policy == Policy::kOff || !list) {
     return getenv(name);  // NOLINT(concurrency-mt-unsafe)
@@ -153,7 +153,7 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
 
 Result deny(Process& here, const char* why, const void* caller) {
   if (why != nullptr) print_why(here, why);
-  the_guard().fall_back(here, why != nullptr ? Process::kNotEnforced : Process::kNotAccepted);
+  the_guard().fall_back(here, why != nullptr ? Fallen::kNotEnforced : Fallen::kNotAccepted);
   the_guard().record_attempt(here, "cuInit", nullptr, caller);
   return kNoDevice;
 }
@@ -202,7 +202,7 @@ int real_count() {
 
 void bind_visible_devices(const Process& here, const RealLibrary& real) {
   // This is necessary without a list as well, because a forked child may be narrowed to FORCE_CPU.
-  if (real.found() && here.policy() != Policy::kOff) {
+  if (real.found() && the_guard().policy(here) != Policy::kOff) {
     driver.redirected = redirect_getenv(*real.map(), &answer);
   }
 }
@@ -210,7 +210,7 @@ void bind_visible_devices(const Process& here, const RealLibrary& real) {
 bool list_is_enforced(Process& here) {
   if (driver.redirected || !list_is_set(here)) return true;
   print_why(here, " cannot be enforced: libcuda.so.1 does not import getenv");
-  the_guard().fall_back(here, Process::kNotEnforced);
+  the_guard().fall_back(here, Fallen::kNotEnforced);
   return false;
 }
 

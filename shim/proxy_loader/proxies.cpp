@@ -24,6 +24,7 @@ namespace {
 
 constexpr Services kServices = {
     .process = &process,
+    .policy = [](const Process& process) { return process.policy(); },
     .inherited = &inherited,
     .loader = &loader,
     .variable = &variable,
@@ -75,7 +76,7 @@ void give_up(Process& process, const Files& files, const char* file, Unusable wh
   if (files.missing == Process::kNoNvmlProxy) {
     process.no_nvml.store(true, std::memory_order_relaxed);
   } else {
-    fall_back(process, Process::kNoProxy);
+    fall_back(process, Fallen::kNoProxy);
   }
   print_missing_proxy(files.missing, file, why);
 }

@@ -17,6 +17,7 @@ struct Services {
   uint32_t id = CUDAGUARD_INTERFACE_ID;  ///< first, because the rest is valid only if ids match
 
   Process& (*process)() = nullptr;  ///< state of this process; a forked child has its own
+  Policy (*policy)(const Process&) = nullptr;  ///< the one in force
   InheritedState* inherited = nullptr;
   /// libc's own functions. The proxy's code must call them, because they look at their caller.
   const Loader& (*loader)() = nullptr;

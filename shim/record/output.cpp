@@ -266,7 +266,7 @@ uint64_t key_of(Process& process, const Event& event) {
   return static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
 }
 
-void announce(Process& process, const Event& event, Output& output) {
+void announce(const Event& event, Output& output) {
   Attempt& attempt = output.attempt;
   attempt.api = event.api;
   attempt.event = event.kind;
@@ -282,8 +282,7 @@ void announce(Process& process, const Event& event, Output& output) {
   output.heard = announce(output.beacon, event.caller);
   if (output.heard) {
     inherited.listens.store(true, std::memory_order_relaxed);
-    process.listens.store(true, std::memory_order_relaxed);
-  } else if (denied && process.listens.load(std::memory_order_relaxed)) {
+  } else if (denied && inherited.listens.load(std::memory_order_relaxed)) {
     // A filter of the program itself refuses getpid, so an NVIDIA ioctl reports the attempt: the
     // launcher receives these ioctls, too.
     constexpr uint32_t kRmControl = nvidia_request(0x2a, 32);

@@ -33,7 +33,7 @@ uint64_t key_of(Process& process, const Event& event);
 
 /// Describes the event, except for its stack, and announces it to a launcher. An attempt must be
 /// announced before anything marks it as known, because verify counts the announcements.
-void announce(Process& process, const Event& event, Output& output);
+void announce(const Event& event, Output& output);
 /// Tells the launcher that the announced attempt is known.
 void withdraw(const void* caller, const Output& output);
 /// Decides about the message. Returns false if nothing is to be written. Reports mistakes in the

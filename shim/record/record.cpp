@@ -55,7 +55,7 @@ void record_place(Process& process, const Event& event, Output& output) {
   }
   const sys::HeldSignals held(wants_places);
   Output output;
-  announce(process, event, output);
+  announce(event, output);
   if (process.wants_places()) {
     record_place(process, event, output);
   } else if (is_new(process, event.api)) {
@@ -106,7 +106,7 @@ void record_event(Process& process, const Event& event) {
   if (key == 0 || Process::had_case(process.events, key)) return;
   const sys::HeldSignals held(process.wants_places());
   Output output;
-  announce(process, event, output);
+  announce(event, output);
   if (Process::first_case(process.events, key)) {
     write_down(process, event, output);
   } else {

@@ -19,6 +19,9 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Process;
 struct Explainer;
 
+/// Why FORCE_CPU has replaced the configured policy.
+enum class Fallen : uint8_t { kNot, kNoProxy, kNotEnforced, kNotAccepted };
+
 /// Ages are even. The mark of an answer that is being written is odd, so no age equals the mark,
 /// however long a process lives.
 inline constexpr uint32_t kOneAge = 2;
@@ -52,11 +55,10 @@ struct InheritedState {
   std::atomic<bool> may_have_loaded{false};
 
   StartEnvironment start;
-  std::atomic<bool> listens{false};      ///< a launcher has answered a beacon of this process
-  char report[kMaxReportPath + 1] = {};  ///< set by report_to; empty: that of the start
-  /// Process::Fallen of this process, or of one that forked it.
-  std::atomic<uint8_t> fallen{0};
-  std::atomic<uint32_t> printed{0};  ///< printed messages: bits of Process::Message
+  std::atomic<bool> listens{false};          ///< a launcher has answered a beacon of this process
+  char report[kMaxReportPath + 1] = {};      ///< set by report_to; empty: that of the start
+  std::atomic<Fallen> fallen{Fallen::kNot};  ///< in this process, or in one that forked it
+  std::atomic<uint32_t> printed{0};          ///< printed messages: bits of Process::Message
 
   /// The process and the library that have initialised CUDA.
   struct Initialised {

@@ -68,17 +68,17 @@ const char* variable(const char* name) {
 }
 
 bool Process::wants_places() const {
-  return listens.load(std::memory_order_relaxed) || !config->report.empty();
+  return inherited.listens.load(std::memory_order_relaxed) || !config->report.empty();
 }
 
 std::string_view Process::because() const {
-  switch (fallen.load(std::memory_order_relaxed)) {
-    case kNoProxy:
+  switch (inherited.fallen.load(std::memory_order_relaxed)) {
+    case Fallen::kNoProxy:
       return "its proxy library cannot be used";
-    case kNotEnforced:
+    case Fallen::kNotEnforced:
       return config->by_option ? "--gpus cannot be enforced"
                                : "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
-    case kNotAccepted:
+    case Fallen::kNotAccepted:
       return config->by_option ? "--gpus is not accepted"
                                : "CUDAGUARD_VISIBLE_DEVICES is not accepted";
     default:
@@ -103,8 +103,7 @@ void report_to(Process& process, const char* path) {
   process.config->report = keep(path, inherited.report, sizeof inherited.report);
 }
 
-void fall_back(Process& process, Process::Fallen because_of) {
-  process.fallen.store(because_of);
+void fall_back(Process& process, Fallen because_of) {
   inherited.fallen.store(because_of);
   process.open.store(false);  // the driver's proxy allows calls unchecked while this is set
   inherited.answers_age.fetch_add(kOneAge, std::memory_order_release);
@@ -190,8 +189,6 @@ Process& make_process(Process* stale) {
   }
   made->config = new (&pages->config) Config(read_config(stale != nullptr));
   made->configured = made->config->policy;
-  made->listens.store(inherited.listens.load(), std::memory_order_relaxed);
-  made->fallen.store(inherited.fallen.load(), std::memory_order_relaxed);
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
   // Another thread may have been faster. A stale object stays mapped, because another thread may be

@@ -43,19 +43,17 @@ struct Process {
   /// the loader is known, and no other hook comes next. Never set with only_pid.
   std::atomic<bool> steady{false};
   uint32_t only_pid = 0;  ///< for kernels without MADV_WIPEONFORK: valid in this process only
-  Policy configured = Policy::kForceCpu;
+  Policy configured = Policy::kForceCpu;  ///< at the start; policy() has the one in force
   /// In the same pages. Its strings point into StartEnvironment or InheritedState::report.
   Config* config = nullptr;
-  std::atomic<bool> listens{false};  ///< as in InheritedState
-  /// Why FORCE_CPU applies although the configuration allows CUDA.
-  enum Fallen : uint8_t { kStands, kNoProxy, kNotEnforced, kNotAccepted };
-  std::atomic<uint8_t> fallen{kStands};
 
   /// True if every place that asks is wanted, and not only one of each kind.
   bool wants_places() const;
 
+  /// For the guard alone; Services::policy is for the proxies.
   Policy policy() const {
-    return fallen.load(std::memory_order_relaxed) == kStands ? configured : Policy::kForceCpu;
+    return inherited.fallen.load(std::memory_order_relaxed) == Fallen::kNot ? configured
+                                                                            : Policy::kForceCpu;
   }
   /// Why FORCE_CPU applies: a constant, empty if the user has named FORCE_CPU.
   std::string_view because() const;
@@ -149,7 +147,7 @@ Config read_config(bool forked);
 void report_to(Process& process, const char* path);
 
 /// Applies FORCE_CPU from now on, in forked children, too.
-void fall_back(Process& process, Process::Fallen because_of);
+void fall_back(Process& process, Fallen because_of);
 
 /// Returns the present value of a variable, null if it is unset. As unsafe as getenv() during a
 /// setenv() in another thread.
