@@ -26,23 +26,23 @@ enum class Unusable : uint8_t {
 };
 
 struct UnusableRow {
-  Unusable why;
   const char* text;  ///< a clause
-  bool reinstall;    ///< a new installation is the remedy
+  Unusable why;
+  bool reinstall;  ///< a new installation is the remedy
 };
 inline constexpr UnusableRow kUnusableRows[] = {
-    {Unusable::kNo, "", false},
-    {Unusable::kMissing, "is missing", true},
-    {Unusable::kUnreadable, "cannot be read", true},
-    {Unusable::kCutShort, "is cut short", true},
-    {Unusable::kNoLibrary, "is not a library", true},
-    {Unusable::kOtherMachine, "is for another machine", true},
-    {Unusable::kOtherVersion, "is of another version", true},
-    {Unusable::kOtherBuild, "is of another build", true},
-    {Unusable::kNotLoaded, "cannot be loaded", true},
-    {Unusable::kPassing, "cannot be opened now", false},
-    {Unusable::kUnreachable, "cannot be reached by this process (chroot or permissions)", false},
-    {Unusable::kNotOurs, "cannot be used by cudaguard's proxy library", false},
+    {"", Unusable::kNo, false},
+    {"is missing", Unusable::kMissing, true},
+    {"cannot be read", Unusable::kUnreadable, true},
+    {"is cut short", Unusable::kCutShort, true},
+    {"is not a library", Unusable::kNoLibrary, true},
+    {"is for another machine", Unusable::kOtherMachine, true},
+    {"is of another version", Unusable::kOtherVersion, true},
+    {"is of another build", Unusable::kOtherBuild, true},
+    {"cannot be loaded", Unusable::kNotLoaded, true},
+    {"cannot be opened now", Unusable::kPassing, false},
+    {"cannot be reached by this process (chroot or permissions)", Unusable::kUnreachable, false},
+    {"cannot be used by cudaguard's proxy library", Unusable::kNotOurs, false},
 };
 constexpr const UnusableRow& row_of(Unusable why) {
   return kUnusableRows[static_cast<size_t>(why)];

@@ -168,9 +168,9 @@ void print_missing(Library library) {
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
   if (!directory.set_real_directory()) directory.set_directory(own_path(start_objects()));
-  print_missing_null_driver(
-      library == Library::kDriver ? Process::kNoNullDriver : Process::kNoNullNvml,
-      directory.file(kFiles[index].file), why != Unusable::kNo ? why : Unusable::kUnreachable);
+  print_unusable(library == Library::kDriver ? Process::kNoNullDriver : Process::kNoNullNvml,
+                 directory.file(kFiles[index].file),
+                 why != Unusable::kNo ? why : Unusable::kUnreachable);
 }
 
 }  // namespace cudaguard

@@ -78,7 +78,7 @@ void give_up(Process& process, const Files& files, const char* file, Unusable wh
   } else {
     fall_back(process, Fallen::kNoProxy);
   }
-  print_missing_proxy(files.missing, file, why);
+  print_unusable(files.missing, file, why);
 }
 
 /// True if this process already has a library of that SONAME.
@@ -103,7 +103,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet,
       why = why_not_loaded();
     }
     // A shortage is temporary, so this request is refused and the next one may work.
-    if (why == Unusable::kPassing) return print_missing_proxy(files.missing, path, why);
+    if (why == Unusable::kPassing) return print_unusable(files.missing, path, why);
     return give_up(process, files, path, why);
   }
   const auto* map = static_cast<const link_map*>(handle);
@@ -206,7 +206,7 @@ Substitute make_proxy_ready(Process& process, Library library, const char* name,
 }
 
 void print_not_ours(Library library, const char* name) {
-  print_missing_proxy(kFiles[index_of(library)].missing, name, Unusable::kNotOurs);
+  print_unusable(kFiles[index_of(library)].missing, name, Unusable::kNotOurs);
 }
 
 }  // namespace cudaguard

@@ -375,17 +375,12 @@ void print_no_opencl(Process& process, const void* caller) {
 
 // A musl program cannot load these files although they exist, so nothing is printed.
 
-void print_missing_null_driver(Process::Message bit, const char* file, Unusable why) {
+void print_unusable(Process::Message bit, const char* file, Unusable why) {
   if (!sys::is_glibc()) return;
-  const bool nvml = bit == Process::kNoNullNvml;
-  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "CUDA is refused"};
-  print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
-}
-
-void print_missing_proxy(Process::Message bit, const char* file, Unusable why) {
-  if (!sys::is_glibc()) return;
-  const bool nvml = bit == Process::kNoNvmlProxy;
-  const MissingFacts facts = {file, why, nvml ? "NVML is refused" : "FORCE_CPU applies"};
+  const char* instead = bit == Process::kNoNullDriver    ? "CUDA is refused"
+                        : bit == Process::kNoDriverProxy ? "FORCE_CPU applies"
+                                                         : "NVML is refused";
+  const MissingFacts facts = {file, why, instead};
   print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);
 }
 

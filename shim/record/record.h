@@ -57,9 +57,7 @@ void record_no_driver(Process& process, const char* api, const void* caller);
 /// Reports that NVIDIA's OpenCL was refused.
 void print_no_opencl(Process& process, const void* caller);
 
-/// Reports which null driver cannot be used, once per process and `bit`.
-void print_missing_null_driver(Process::Message bit, const char* file, Unusable why);
-/// Reports the same about a proxy.
-void print_missing_proxy(Process::Message bit, const char* file, Unusable why);
+/// Reports which null driver or proxy cannot be used, once per process and `bit`.
+void print_unusable(Process::Message bit, const char* file, Unusable why);
 
 }  // namespace cudaguard

@@ -53,7 +53,7 @@ inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, lo
 
 inline long word(const void* pointer) { return reinterpret_cast<long>(pointer); }
 
-inline int open(const char* path, int flags, int mode = 0) {
+[[gnu::noinline]] inline int open(const char* path, int flags, int mode = 0) {
   return static_cast<int>(call(SYS_openat, AT_FDCWD, word(path), flags, mode));
 }
 inline int close(int fd) { return static_cast<int>(call(SYS_close, fd)); }
