@@ -52,14 +52,16 @@ std::string_view base_name(std::string_view path) {
   return tail(path, path.rfind('/') + 1);  // npos + 1 == 0
 }
 
-size_t begins(std::string_view text, std::span<const std::string_view> names) {
-  for (const std::string_view name : names) {
-    if (text.starts_with(name)) return name.size();
+size_t begins(std::string_view text, std::span<const char* const> names) {
+  for (const char* name : names) {
+    size_t length = 0;
+    while (name[length] != '\0' && length < text.size() && name[length] == text[length]) ++length;
+    if (name[length] == '\0') return length;
   }
   return 0;
 }
 
-size_t find_any(std::string_view text, std::span<const std::string_view> names) {
+size_t find_any(std::string_view text, std::span<const char* const> names) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (begins(tail(text, at), names) != 0) return at;
   }

@@ -33,13 +33,11 @@ constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 /// Returns the length of the first name with which `text` begins, or 0.
-size_t begins(std::string_view text, std::span<const std::string_view> names);
+size_t begins(std::string_view text, std::span<const char* const> names);
 /// Returns the position of one of the names in `text`, or npos.
-size_t find_any(std::string_view text, std::span<const std::string_view> names);
+size_t find_any(std::string_view text, std::span<const char* const> names);
 /// Returns the position of `name` in `text`, or npos.
-inline size_t find(std::string_view text, std::string_view name) {
-  return find_any(text, {&name, 1});
-}
+inline size_t find(std::string_view text, const char* name) { return find_any(text, {&name, 1}); }
 
 /// Removes the part before the first comma, and the comma, from the list. Returns the part.
 std::string_view take_entry(std::string_view& list);

@@ -9,16 +9,16 @@ namespace {
 
 constexpr size_t kNowhere = std::string_view::npos;
 
-constexpr std::string_view kPackageDirectories[] = {
+constexpr const char* kPackageDirectories[] = {
     "/site-packages/",
     "/dist-packages/",
 };
 /// Blender's add-ons are in its own directory.
-constexpr std::string_view kAddOnDirectories[] = {
+constexpr const char* kAddOnDirectories[] = {
     "/usr/share/",
     "/scripts/addons",
 };
-constexpr std::string_view kPythonsFiles[] = {
+constexpr const char* kPythonsFiles[] = {
     "<frozen ",
     "/lib/python3",
     "/lib64/python3",
@@ -28,20 +28,20 @@ constexpr std::string_view kPythonsFiles[] = {
     "<decorator-gen",
 };
 /// The start of a program that pex, cx_Freeze or PyInstaller has bundled.
-constexpr std::string_view kBundleStarts[] = {
+constexpr const char* kBundleStarts[] = {
     "/.bootstrap/pex/",
     "freeze_core/initscripts/",
     "cx_Freeze/initscripts/",
     "PyInstaller/loader/",
 };
 /// What the user has typed.
-constexpr std::string_view kTyped[] = {
+constexpr const char* kTyped[] = {
     "<stdin>", "<ipython-input-", "<python-input-", "<console>", "<doctest ",
 };
 /// `exec` and a command line; what cloudpickle makes of a function of the user's program.
 constexpr std::string_view kCommand = "<string>";
 constexpr std::string_view kPickled = "<dynamic-code>";
-constexpr std::string_view kRunners[] = {
+constexpr const char* kRunners[] = {
     "threading.py",
     "concurrent/futures/",
     "multiprocessing/",
@@ -50,7 +50,7 @@ constexpr std::string_view kRunners[] = {
     "pyimod0",
     "pyi_rth_",
 };
-constexpr std::string_view kPassCallsOn[] = {
+constexpr const char* kPassCallsOn[] = {
     "libcudaguard",
     "libcuda.so",
     "libcudart",
@@ -74,14 +74,14 @@ constexpr std::string_view kPassCallsOn[] = {
     "ld-linux",
     "ld-2.",
 };
-constexpr std::string_view kForeignFunction[] = {
+constexpr const char* kForeignFunction[] = {
     "libffi.so",
     "libffi-",
     "_ctypes.",
     "_cffi_backend.",
 };
 
-bool has(std::string_view file, std::span<const std::string_view> parts) {
+bool has(std::string_view file, std::span<const char* const> parts) {
   return find_any(file, parts) != kNowhere;
 }
 
@@ -118,7 +118,7 @@ bool FrameChoice::takes(Whose whose, std::string_view file, std::string_view fun
 
 bool is_kernel_cell(std::string_view file) {
   constexpr std::string_view kDirectory = "/ipykernel_";
-  const size_t at = find(file, kDirectory);
+  const size_t at = find(file, kDirectory.data());
   if (at == kNowhere) return false;
   const std::string_view rest = tail(file, at + kDirectory.size());
   return !rest.empty() && is_digit(rest.front());

@@ -96,5 +96,13 @@ TEST(Entries, AreFoundOnlyAsTheyAreWritten) {
   }
 }
 
+TEST(Names, EndBeforeAZeroByteOfTheText) {
+  constexpr const char* kNames[] = {"abc", "ab"};
+  const std::string_view arguments("x\0ab\0c", 6);
+  EXPECT_EQ(begins(tail(arguments, 2), kNames), 2U);
+  EXPECT_EQ(find_any(arguments, kNames), 2U);
+  EXPECT_EQ(find(arguments, "abc"), std::string_view::npos);
+}
+
 }  // namespace
 }  // namespace cudaguard
