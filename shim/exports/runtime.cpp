@@ -5,9 +5,9 @@
 #include <cuda_runtime_api.h>
 
 #include "shim/elf/caller_scope.h"
+#include "shim/explain/explain.h"
 #include "shim/exports/denied.h"
 #include "shim/exports/next_definition.h"
-#include "shim/proxy_loader/services.h"
 #include "shim/record/record.h"
 
 // The headers of some versions define one of these names as a macro for the other.
@@ -25,18 +25,6 @@ namespace {
 }
 
 bool looks_at_indices(const Process& here) { return here.policy() != Policy::kOff; }
-
-/// Returns null if this process was not allowed any CUDA, so that there is nothing to explain.
-const Explainer* explainer() { return inherited.explainer.load(std::memory_order_acquire); }
-
-void check_fork(Process& here, const char* api) {
-  if (here.fork_checked.load(std::memory_order_relaxed)) return;
-  if (const Explainer* it = explainer()) it->check_fork(here, api);
-}
-
-void print_bad_index(Process& here, const BadIndex& facts) {
-  if (const Explainer* it = explainer()) it->print_bad_index(here, facts);
-}
 
 /// Returns the number of devices that the runtime that holds `function` sees, or 0 if it does not
 /// answer.
@@ -92,7 +80,7 @@ void note_selected(const IndexedCall& call) {
   if (was_selected(here, call.used)) return;
   if (static_cast<unsigned>(call.used) < 64) here.selected.fetch_or(uint64_t{1} << call.used);
   if (!looks_at_indices(here)) return;
-  if (const Explainer* it = explainer()) it->check_late_write(here);
+  check_late_write(here);
   record_event(
       here,
       {.kind = Event::Kind::kSelect, .api = call.api, .caller = call.caller, .device = call.used});
@@ -147,9 +135,8 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
   const cudaError_t result = it.as(&::cudaGetDeviceCount)(count);
   if (!looks_at_indices(*it.process)) return result;
   check_fork(*it.process, "cudaGetDeviceCount");
-  const Explainer* const explain = explainer();
-  if (explain != nullptr && result == cudaSuccess && count != nullptr) {
-    explain->note_count(*it.process, "cudaGetDeviceCount", static_cast<unsigned>(*count));
+  if (result == cudaSuccess && count != nullptr) {
+    note_count(*it.process, "cudaGetDeviceCount", static_cast<unsigned>(*count));
   }
   return result;
 }

@@ -6,7 +6,6 @@
 // answers 103.
 #include <cstdint>
 
-#include "shim/proxy/bad_index.h"
 #include "shim/proxy/driver_state.h"
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
@@ -33,14 +32,15 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
 
 /// Explains why cuDeviceGet answered 101. Under CLAMP it calls cuDeviceGet with a valid index.
 [[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
-  Process& here = the_guard().process();
-  const Policy policy = the_guard().policy(here);
+  const Services& guard = the_guard();
+  Process& here = guard.process();
+  const Policy policy = guard.policy(here);
   if (!allows_cuda(policy)) return kInvalidDevice;
   const int count = real_count();
   BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
   const int index = index_to_use(policy, ordinal, count);
   if (index != ordinal) facts.used = index;
-  print_bad_index(here, facts);
+  guard.print_bad_index(here, facts);
   if (index == ordinal) return kInvalidDevice;
   return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, index);
 }

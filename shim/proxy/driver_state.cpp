@@ -4,10 +4,7 @@
 #include <dlfcn.h>
 
 #include "policy/config.h"
-#include "shim/proxy/bad_index.h"
-#include "shim/proxy/fork_poison.h"
 #include "shim/proxy/gpus.h"
-#include "shim/proxy/late_write.h"
 #include "shim/proxy/visible_devices.h"
 #include "shim/sys/memory.h"
 
@@ -23,11 +20,6 @@ const char* const guarded_names[kGuardedCount] = {
 };
 
 namespace {
-
-constexpr Explainer kExplainer = {.check_fork = &check_fork,
-                                  .note_count = &note_count,
-                                  .check_late_write = &check_late_write,
-                                  .print_bad_index = &print_bad_index};
 
 /// Threads that race here find the same functions. The lock protects the pages that become writable
 /// for a moment. No code under the lock waits for ld.so, because a constructor that calls us may
@@ -65,7 +57,7 @@ bool detail::may_pass(const char* api) {
   const Policy policy = guard->policy(here);
   if (policy == Policy::kOff) return true;
   if (policy == Policy::kForceCpu) return false;
-  check_fork(here, api);
+  guard->check_fork(here, api);
   if (!list_is_enforced(here)) return false;
   // is_open() stays false until cuInit succeeds, because cuInit may still end in FORCE_CPU.
   return driver.real[k_cuInit] != nullptr;
@@ -99,7 +91,5 @@ extern "C" [[gnu::visibility("default")]] cudaguard::Prepared cudaguard_proxy_pr
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   if (!adopt_guard(guard)) return Prepared::kOtherBuild;
   if (!driver.bound.load(std::memory_order_acquire)) bind(the_guard());
-  if (!list_is_enforced(guard->process())) return Prepared::kNotEnforced;
-  guard->inherited->explainer.store(&kExplainer, std::memory_order_release);
-  return Prepared::kReady;
+  return list_is_enforced(guard->process()) ? Prepared::kReady : Prepared::kNotEnforced;
 }

@@ -6,7 +6,6 @@
 #include <nvml.h>
 
 #include "policy/driver_api.h"
-#include "shim/proxy/late_write.h"
 #include "shim/proxy/nvml_state.h"
 
 // nvml.h renames the old functions to the newest versions. Here each name must stay itself.
@@ -69,7 +68,7 @@ nvmlReturn_t counted(Real real, unsigned* count, const char* api, const void* ca
       return put_result;
     }
   }
-  note_count(now.guard->process(), api, *count);
+  now.guard->note_count(now.guard->process(), api, *count);
   return result;
 }
 

@@ -7,10 +7,8 @@
 #include "policy/config.h"
 #include "policy/selection.h"
 #include "policy/text/message.h"
-#include "shim/proxy/fork_poison.h"
 #include "shim/proxy/getenv_slot.h"
 #include "shim/proxy/gpus.h"
-#include "shim/proxy/late_write.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -171,8 +169,6 @@ void read_numbers(const char* text, size_t count, VisibleGpus& visible) {
 
 void tell_guard(Process& here, const Plan* plan, const void* caller) {
   const int count = real_count();
-  remember_init(caller);
-  note_init(here, "cuInit", static_cast<unsigned>(count));
   VisibleGpus visible;
   if (plan != nullptr) {
     bool known = true;
@@ -185,8 +181,7 @@ void tell_guard(Process& here, const Plan* plan, const void* caller) {
   } else {
     read_numbers(the_guard().variable(kVariable), static_cast<size_t>(count), visible);
   }
-  here.visible = visible;
-  here.visible_known.store(visible.count != 0, std::memory_order_release);
+  the_guard().note_init(here, caller, static_cast<unsigned>(count), visible);
   the_guard().record_event(here, {.kind = Event::Kind::kInit,
                                   .api = "cuInit",
                                   .caller = caller,
@@ -219,7 +214,7 @@ Result init_inside_list(Process& here, const void* caller) {
   if (!list_is_set(here)) {
     const Result result = real_init(0);
     if (result == kSuccess) tell_guard(here, nullptr, caller);
-    if (result == kNoDevice) note_no_device(here);
+    if (result == kNoDevice) the_guard().note_no_device(here);
     return result;
   }
   // A plug-in that is bound to the driver itself (RTLD_DEEPBIND) may have initialised the driver
@@ -242,7 +237,7 @@ Result init_inside_list(Process& here, const void* caller) {
     return deny(here, ": the driver shows none of the GPUs that were chosen", caller);
   }
   if (result == kNoDevice) {
-    note_no_device(here);
+    the_guard().note_no_device(here);
     if (plan->selection.count != 0 || has_no_gpu(plan->allowed)) {
       print_in_vain(here, "this machine shows no GPU");
     }

@@ -25,14 +25,17 @@ namespace {
 constexpr Services kServices = {
     .process = &process,
     .policy = [](const Process& process) { return process.policy(); },
-    .inherited = &inherited,
     .loader = &loader,
     .variable = &variable,
     .fall_back = &fall_back,
     .record_event = &record_event,
     .record_attempt = &record_attempt,
     .print_message = &print_message,
-    .print_case = &print_case,
+    .print_bad_index = &print_bad_index,
+    .check_fork = &check_fork,
+    .note_count = &note_count,
+    .note_init = &note_init,
+    .note_no_device = &note_no_device,
 };
 
 struct Files {

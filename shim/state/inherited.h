@@ -12,12 +12,12 @@
 #include "shim/elf/caller_scope.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/own_files.h"
+#include "shim/explain/state.h"
 #include "shim/state/start_environment.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Process;
-struct Explainer;
 
 /// Why FORCE_CPU has replaced the configured policy.
 enum class Fallen : uint8_t { kNot, kNoProxy, kNotEnforced, kNotAccepted };
@@ -47,7 +47,6 @@ struct InheritedState {
   static constexpr uint32_t kKept = 0x80000000;
   std::atomic<bool> had_handle[2]{};
   SharedOwnLibrary proxies[2];
-  std::atomic<const Explainer*> explainer{nullptr};  ///< null if no CUDA was allowed
   GlobalNames global_names;
   StartObjects start_objects;  ///< read by start_objects()
   /// A request of the program that may load libraries has gone on. Set only after `process`, so
@@ -60,12 +59,7 @@ struct InheritedState {
   std::atomic<Fallen> fallen{Fallen::kNot};  ///< in this process, or in one that forked it
   std::atomic<uint32_t> printed{0};          ///< printed messages: bits of Process::Message
 
-  /// The process and the library that have initialised CUDA.
-  struct Initialised {
-    std::atomic<uint32_t> pid{0};
-    uint64_t at = 0;  ///< milliseconds since 1970
-    char by[96] = {};
-  } initialised;
+  ExplainInherited explain;
 };
 
 extern constinit InheritedState

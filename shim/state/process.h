@@ -9,26 +9,12 @@
 #include <cstdint>
 
 #include "policy/rules.h"
+#include "shim/explain/state.h"
 #include "shim/state/answers.h"
 #include "shim/state/inherited.h"
 #include "shim/state/places.h"
-#include "shim/state/visible_gpus.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
-
-/// The facts about a change of CUDA_VISIBLE_DEVICES while the program runs.
-struct LateWrite {
-  /// The value of the variable when something happened for the first time.
-  struct Moment {
-    std::atomic<int> state{0};  ///< 0: it has not happened, 1: being written, 2: it has happened
-    const char* api = nullptr;
-    unsigned count = 0;  ///< the number of GPUs that was reported to the program
-    bool set = false;
-    char value[256] = {};  ///< may be cut, so values that differ only later count as equal
-  };
-  Moment counted;
-  Moment initialised;
-};
 
 struct Config;
 
@@ -107,14 +93,11 @@ struct Process {
 
   std::atomic<bool> proxies_looked{false};
   std::atomic<bool> no_nvml{false};  ///< NVML's proxy cannot be used
-  std::atomic<bool> fork_checked{false};
   /// Devices 0 to 63 that were selected successfully, one bit each.
   std::atomic<uint64_t> selected{0};
   Answers answers;
   std::atomic<int> device_count{0};  ///< the runtime's answer when CLAMP asked; 0: not yet
-  LateWrite late_write;
-  std::atomic<bool> visible_known{false};
-  VisibleGpus visible;
+  ExplainProcess explain;
 };
 
 namespace detail {

@@ -12,14 +12,16 @@ from support import elf_facts, harness
 
 
 # The layers from the lowest to the highest. Each may include all layers before it.
-GUARD = ["policy", "policy/text", "shim/sys", "shim/elf", "shim/state", "shim/stack", "shim/record", "shim/proxy_loader", "shim/hook",
-         "shim/exports"]  # fmt: skip
+GUARD = ["policy", "policy/text", "shim/sys", "shim/elf", "parts of the state", "shim/state", "shim/stack", "shim/record",
+         "shim/explain", "shim/proxy_loader", "shim/hook", "shim/exports"]  # fmt: skip
 BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
 BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/proxy_loader") + 1]) | {"shim/api"}
 BELOW["shim/null_driver"] = {"policy", "shim/elf", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "policy/text", "shim/api/generated"}
 BELOW["shim/api"] = set()
+# The part of the guard's state that each directory has, from which shim/state is composed.
+PART = re.compile(r"shim/(stack|record|explain|proxy_loader|proxy|hook|exports)/state\.h")
 # Each of these paths is one layer, although it has several directories.
 WHOLE = ("shim/launcher/", "shim/api/")
 
@@ -39,21 +41,25 @@ def room_of(directory):
     return directory
 
 
+def layer_of(path):
+    return "parts of the state" if PART.fullmatch(path) else room_of(os.path.dirname(path))
+
+
 def wrong_includes(source):
     """Returns, for example, ["shim/elf/x.h includes shim/state/y.h"]."""
     found = []
     for top in ("policy", "shim"):
         for directory, _, files in os.walk(os.path.join(source, top)):
-            own = room_of(os.path.relpath(directory, source))
             for name in files:
                 if not name.endswith((".h", ".cpp", ".c", ".S", ".inc")):
                     continue
                 path = os.path.join(directory, name)
                 with open(path, encoding="utf-8") as stream:
                     text = stream.read()
+                own = layer_of(os.path.relpath(path, source))
                 for wanted in re.findall(r'^ *# *include +"((?:policy|shim)/.*)"', text, re.M):
-                    room = room_of(os.path.dirname(wanted))
-                    if room != own and room not in BELOW.get(own, ()):
+                    layer = layer_of(wanted)
+                    if layer != own and layer not in BELOW.get(own, ()):
                         found.append("%s includes %s" % (os.path.relpath(path, source), wanted))
     return found
 
@@ -99,16 +105,20 @@ class Arrows(unittest.TestCase):
         self.assertLessEqual(directories - {"shim", "shim/api/generated"}, set(BELOW))
 
     def test_control_wrong_include_is_found(self):
-        for directory, wanted, wrong in (
-                ("policy", "shim/sys/system.h", True), ("shim/elf", "shim/state/process.h", True),
-                ("shim/proxy_loader", "shim/proxy/guard.h", True),
-                ("shim/proxy", "shim/hook/null_drivers.h", True),
-                ("shim/launcher/run", "shim/record/record.h", True),
-                ("shim/hook", "shim/proxy_loader/proxies.h", False),
-                ("shim/launcher/doctor", "policy/text.h", False)):
-            with self.subTest(directory=directory), tempfile.TemporaryDirectory() as source:
-                os.makedirs(os.path.join(source, directory))
-                with open(os.path.join(source, directory, "a.cpp"), "w", encoding="utf-8") as stream:
+        for path, wanted, wrong in (
+                ("policy/a.cpp", "shim/sys/system.h", True),
+                ("shim/elf/a.cpp", "shim/state/process.h", True),
+                ("shim/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
+                ("shim/proxy/a.cpp", "shim/hook/null_drivers.h", True),
+                ("shim/launcher/run/a.cpp", "shim/record/record.h", True),
+                ("shim/hook/state.h", "shim/state/process.h", True),
+                ("shim/state/process.h", "shim/hook/null_drivers.h", True),
+                ("shim/state/process.h", "shim/hook/state.h", False),
+                ("shim/hook/a.cpp", "shim/proxy_loader/proxies.h", False),
+                ("shim/launcher/doctor/a.cpp", "policy/text.h", False)):
+            with self.subTest(path=path), tempfile.TemporaryDirectory() as source:
+                os.makedirs(os.path.join(source, os.path.dirname(path)))
+                with open(os.path.join(source, path), "w", encoding="utf-8") as stream:
                     stream.write('#include "%s"\n' % wanted)
                 self.assertEqual(len(wrong_includes(source)), int(wrong))
 

@@ -74,8 +74,8 @@ class OtherBuild(box.Case):
             path = os.path.join(directory, "shim", "proxy_loader", "services.h")
             with open(path, encoding="utf-8") as stream:
                 lines = stream.read().split("\n")
-            first = next(i for i, line in enumerate(lines) if "(*note_count)" in line)
-            second = next(i for i, line in enumerate(lines) if "(*check_fork)" in line)
+            first = next(i for i, line in enumerate(lines) if " note_count = " in line)
+            second = next(i for i, line in enumerate(lines) if " check_fork = " in line)
             lines[first], lines[second] = lines[second], lines[first]
             with open(path, "w", encoding="utf-8") as stream:
                 stream.write("\n".join(lines))

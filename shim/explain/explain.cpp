@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/explain/explain.h"
+
+#include <string_view>
+
+#include "policy/config.h"
+#include "policy/text/message.h"
+#include "shim/elf/own_maps.h"
+#include "shim/record/record.h"
+#include "shim/sys/system.h"
+
+namespace cudaguard {
+
+namespace {
+
+struct Room {
+  char path[4352];
+  char are[1024];
+};
+
+constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
+
+void note(Moment& moment, const char* api, unsigned count) {
+  int none = 0;
+  if (!moment.state.compare_exchange_strong(none, 1, std::memory_order_relaxed)) return;
+  const char* now = variable(kVariable);
+  moment.api = api;
+  moment.count = count;
+  moment.set = now != nullptr;
+  for (size_t i = 0; now != nullptr && now[i] != '\0' && i + 1 < sizeof moment.value; ++i) {
+    moment.value[i] = now[i];
+  }
+  moment.state.store(2, std::memory_order_release);
+}
+
+bool happened(const Moment& moment) { return moment.state.load(std::memory_order_acquire) == 2; }
+
+bool differs(const Moment& moment, const char* now) {
+  if (!moment.set || now == nullptr) return moment.set != (now != nullptr);
+  return head(now, sizeof moment.value - 1) != std::string_view(moment.value);
+}
+
+/// `moment` is the time when the program got a count, null if it got none. `sees` is the number of
+/// GPUs that cuInit found after the change, null if cuInit came before the change.
+void compare(Process& process, const Moment* moment, const unsigned* sees) {
+  const char* now = variable(kVariable);
+  LateWriteFacts facts;
+  if (moment != nullptr) {
+    if (!differs(*moment, now)) return;
+    facts.was_set = moment->set;
+    facts.was = moment->value;
+    facts.api = moment->api;
+    facts.reported = moment->count;
+    // NVML counts all GPUs. CUDA counts those of the variable's old value.
+    const bool all = !moment->set || std::string_view(moment->api).starts_with("nvml");
+    if (all) facts.gpus = moment->count;
+  }
+  facts.is_set = now != nullptr;
+  if (now != nullptr) facts.is = now;
+  facts.read_already = sees == nullptr;
+  if (sees != nullptr) facts.sees = *sees;
+  facts.allow_list = process.config->visible_devices;
+  facts.by_option = process.config->by_option;
+  facts.in_run = process.config->in_run;
+  print_message(process, Process::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
+                &facts);
+}
+
+/// A number that identifies this case. Names are constants, so their addresses suffice.
+uint64_t case_of(const BadIndex& facts) {
+  uint64_t key = reinterpret_cast<uintptr_t>(facts.api);
+  key = (key ^ static_cast<uint32_t>(facts.asked)) * 0x9e3779b97f4a7c15U;
+  key ^= key >> 29;
+  return (key ^ static_cast<uint32_t>(facts.count)) * 0xbf58476d1ce4e5b9U;
+}
+
+/// Returns the time since 1970.
+uint64_t milliseconds() {
+  const timespec time = sys::now();
+  return static_cast<uint64_t>(time.tv_sec) * 1000 + static_cast<uint64_t>(time.tv_nsec) / 1000000;
+}
+
+/// Remembers who has called cuInit in this process, for check_fork() in a forked child.
+void remember_init(const void* caller) {
+  ExplainInherited& first = inherited.explain;
+  const uint32_t pid = sys::getpid();
+  if (first.pid.load(std::memory_order_relaxed) == pid) return;
+  const sys::Mapped<Room> room;
+  std::string_view by;
+  if (room) by = base_name(place_of(caller, room->path, sizeof room->path).module);
+  if (by.size() >= sizeof first.by) by = head(by, sizeof first.by - 1);
+  for (size_t i = 0; i < by.size(); ++i) first.by[i] = by.data()[i];
+  first.by[by.size()] = '\0';
+  first.at = milliseconds();
+  first.pid.store(pid, std::memory_order_release);
+}
+
+}  // namespace
+
+void note_count(Process& process, const char* api, unsigned count) {
+  ExplainProcess& late = process.explain;
+  if (happened(late.initialised)) return compare(process, &late.initialised, nullptr);
+  note(late.counted, api, count);
+}
+
+void note_init(Process& process, const void* caller, unsigned count, const VisibleGpus& visible) {
+  remember_init(caller);
+  process.explain.visible = visible;
+  process.explain.visible_known.store(visible.count != 0, std::memory_order_release);
+  ExplainProcess& late = process.explain;
+  note(late.initialised, "cuInit", count);
+  if (!happened(late.counted)) return;
+  // The count is the earlier one, and the variable had no list then, so nothing disagrees.
+  if (!late.counted.set && late.counted.count == count) return;
+  compare(process, &late.counted, &count);
+}
+
+void note_no_device(Process& process) {
+  const unsigned none = 0;
+  const Moment& counted = process.explain.counted;
+  if (happened(counted)) return compare(process, &counted, &none);
+  // Without an earlier count, report numbers that name no GPU of the list ("" and -1 mean no GPU).
+  const char* now = variable(kVariable);
+  const bool number = now != nullptr && *now >= '0' && *now <= '9';
+  if (number && !process.config->visible_devices.empty()) compare(process, nullptr, &none);
+}
+
+void check_late_write(Process& process) {
+  const ExplainProcess& late = process.explain;
+  if (happened(late.initialised)) compare(process, &late.initialised, nullptr);
+}
+
+void check_fork(Process& process, const char* api) {
+  if (process.explain.fork_checked.load(std::memory_order_relaxed)) return;
+  process.explain.fork_checked.store(true, std::memory_order_relaxed);
+  const ExplainInherited& first = inherited.explain;
+  const uint32_t parent = first.pid.load(std::memory_order_acquire);
+  if (parent == 0 || parent == sys::getpid()) return;
+  ForkFacts facts;
+  facts.api = api;
+  facts.parent = parent;
+  facts.by = first.by;
+  facts.milliseconds = milliseconds() - first.at;
+  print_message(process, Process::kForkPoison, write_line_of<write_fork_poison, ForkFacts>, &facts);
+  // init() records a cuInit, together with its caller. CUDA answers 3 to all other calls as well.
+  constexpr int kNotInitialized = 3;
+  if (std::string_view(api) != "cuInit") {
+    record_event(process, {.api = api, .result = kNotInitialized});
+  }
+}
+
+void print_bad_index(Process& process, const BadIndex& facts) {
+  check_late_write(process);
+  if (process.config->log == Log::kOff) return;
+  const sys::Mapped<Room> room;
+  if (!room) return;
+  IndexFacts line;
+  line.api = facts.api;
+  line.caller = place_of(facts.caller, room->path, sizeof room->path);
+  line.asked = facts.asked;
+  line.count = facts.count;
+  line.used = facts.used;
+  if (process.explain.visible_known.load(std::memory_order_acquire)) {
+    const VisibleGpus& visible = process.explain.visible;
+    Text are(room->are, sizeof room->are);
+    for (int i = 0; i < visible.count; ++i) {
+      if (i != 0) are.put(",");
+      are.put_decimal(static_cast<uint64_t>(visible.devices[i].physical));
+    }
+    line.meant = did_you_mean(facts.asked, visible.devices, visible.count);
+    line.are = are.view();
+    line.are_whose = visible.by_variable ? "CUDA_VISIBLE_DEVICES=" : "GPUs ";
+  }
+  print_case(process, case_of(facts), write_line_of<write_bad_index, IndexFacts>, &line);
+}
+
+}  // namespace cudaguard
