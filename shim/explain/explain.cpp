@@ -62,7 +62,7 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
   facts.allow_list = process.config->visible_devices;
   facts.by_option = process.config->by_option;
   facts.in_run = process.config->in_run;
-  print_message(process, Process::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
+  print_message(process, Message::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
                 &facts);
 }
 
@@ -141,7 +141,7 @@ void check_fork(Process& process, const char* api) {
   facts.parent = parent;
   facts.by = first.by;
   facts.milliseconds = milliseconds() - first.at;
-  print_message(process, Process::kForkPoison, write_line_of<write_fork_poison, ForkFacts>, &facts);
+  print_message(process, Message::kForkPoison, write_line_of<write_fork_poison, ForkFacts>, &facts);
   // init() records a cuInit, together with its caller. CUDA answers 3 to all other calls as well.
   constexpr int kNotInitialized = 3;
   if (std::string_view(api) != "cuInit") {

@@ -34,7 +34,7 @@ int ask_count(Process& here, const void* function) {
       definition_beside(function, "cudaGetDeviceCount", start_objects(), later_objects(function))));
   int count = 0;
   if (ask == nullptr || ask(&count) != cudaSuccess) return 0;
-  here.device_count.store(count, std::memory_order_relaxed);
+  here.exports.device_count.store(count, std::memory_order_relaxed);
   return count;
 }
 
@@ -42,7 +42,7 @@ int ask_count(Process& here, const void* function) {
 /// clamp or to record.
 [[gnu::always_inline]] inline bool was_selected(const Process& here, int device) {
   return static_cast<unsigned>(device) < 64 &&
-         (here.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
+         (here.exports.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
 }
 
 /// A call with a device index.
@@ -67,7 +67,7 @@ void explain(const IndexedCall& call, int count) {
   Process& here = *call.next.process;
   if (looks_at_indices(here)) check_fork(here, call.api);
   if (!rules_of(here.policy()).clamps ||
-      call.asked < here.device_count.load(std::memory_order_relaxed)) {
+      call.asked < here.exports.device_count.load(std::memory_order_relaxed)) {
     return;
   }
   const int count = ask_count(here, call.next.function);
@@ -78,7 +78,8 @@ void explain(const IndexedCall& call, int count) {
 void note_selected(const IndexedCall& call) {
   Process& here = *call.next.process;
   if (was_selected(here, call.used)) return;
-  if (static_cast<unsigned>(call.used) < 64) here.selected.fetch_or(uint64_t{1} << call.used);
+  if (static_cast<unsigned>(call.used) < 64)
+    here.exports.selected.fetch_or(uint64_t{1} << call.used);
   if (!looks_at_indices(here)) return;
   check_late_write(here);
   record_event(

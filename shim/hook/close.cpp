@@ -13,7 +13,7 @@ namespace {
 int which_is(const void* handle) {
   for (int which = 0; which < 2; ++which) {
     for (const SharedOwnLibrary* ours :
-         {&inherited.null_drivers[which], &inherited.proxies[which]}) {
+         {&inherited.hook.null_drivers[which], &inherited.proxy_loader.proxies[which]}) {
       const void* map = ours->link_map.load(std::memory_order_relaxed);
       if (map != nullptr && map == handle) return which;
     }
@@ -23,10 +23,10 @@ int which_is(const void* handle) {
 
 /// Returns false if the program has no handle left.
 bool take_handle(int which) {
-  uint32_t left = inherited.handles[which].load(std::memory_order_relaxed);
+  uint32_t left = inherited.hook.handles[which].load(std::memory_order_relaxed);
   while (left != 0) {
-    if ((left & InheritedState::kKept) != 0) return true;
-    if (inherited.handles[which].compare_exchange_weak(left, left - 1)) return true;
+    if ((left & HookInherited::kKept) != 0) return true;
+    if (inherited.hook.handles[which].compare_exchange_weak(left, left - 1)) return true;
   }
   return false;
 }
@@ -47,7 +47,7 @@ bool take_handle(int which) {
   const Loader& the = loader();
   const int which = which_is(handle);
   if (which >= 0 && !take_handle(which) &&
-      inherited.had_handle[which].load(std::memory_order_relaxed) && the.dlclose != nullptr) {
+      inherited.hook.had_handle[which].load(std::memory_order_relaxed) && the.dlclose != nullptr) {
     return fail_to_close(the, handle);
   }
   return the.next_dlclose != nullptr ? the.next_dlclose(handle) : -1;
@@ -60,8 +60,8 @@ extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   auto* const next = inherited.loader.next_dlclose.get();
   // Programs that have no handle of ours open and close libraries in loops, too.
-  if (next != nullptr && !inherited.had_handle[0].load(std::memory_order_relaxed) &&
-      !inherited.had_handle[1].load(std::memory_order_relaxed)) [[likely]] {
+  if (next != nullptr && !inherited.hook.had_handle[0].load(std::memory_order_relaxed) &&
+      !inherited.hook.had_handle[1].load(std::memory_order_relaxed)) [[likely]] {
     return next(handle);
   }
   return close_library(handle);

@@ -28,11 +28,11 @@ bool needs_exports(const link_map& object, const Policy& policy) {
 }  // namespace
 
 void leave_later_lookups(const Process& here) {
-  if (inherited.left_later_lookups.exchange(true, std::memory_order_relaxed)) return;
+  if (inherited.hook.left_later_lookups.exchange(true, std::memory_order_relaxed)) return;
   const Policy policy = here.policy();
   if (rules_of(policy).later == LaterExports::kAll) return;
   // Objects that were loaded after the start are bound already, perhaps to us.
-  if (inherited.may_have_loaded.load(std::memory_order_acquire)) return;
+  if (inherited.hook.may_have_loaded.load(std::memory_order_acquire)) return;
   if (!start_objects().visit(
           [&](const link_map& object) { return needs_exports(object, policy); })) {
     hide_own_symbols(leaves, &policy);

@@ -73,9 +73,9 @@ Unusable load(const Loader& the, const Files& files, OwnPath& directory, SharedO
 bool load_from(const Loader& the, OwnPath& directory) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
-    if (inherited.null_drivers[i].is_loaded()) continue;
-    const Unusable why = load(the, kFiles[i], directory, inherited.null_drivers[i]);
-    inherited.null_drivers[i].why.store(why, std::memory_order_release);
+    if (inherited.hook.null_drivers[i].is_loaded()) continue;
+    const Unusable why = load(the, kFiles[i], directory, inherited.hook.null_drivers[i]);
+    inherited.hook.null_drivers[i].why.store(why, std::memory_order_release);
     all_there = all_there && why != Unusable::kMissing;
   }
   return all_there;
@@ -99,7 +99,7 @@ void load_both() {
   }
   bool failed = false;
   bool passing = false;
-  for (const SharedOwnLibrary& it : inherited.null_drivers) {
+  for (const SharedOwnLibrary& it : inherited.hook.null_drivers) {
     if (it.is_loaded()) continue;
     failed = true;
     passing = passing || !known || it.why.load(std::memory_order_relaxed) == Unusable::kPassing;
@@ -107,14 +107,14 @@ void load_both() {
   if (failed) the.dlerror();  // discards our error, which the program must not see
   if (failed && !passing && !is_own_file_there(start_objects())) {
     // A file is not missing that this process cannot see. It is named when the program asks for it.
-    for (SharedOwnLibrary& it : inherited.null_drivers)
+    for (SharedOwnLibrary& it : inherited.hook.null_drivers)
       it.why.store(Unusable::kUnreachable, std::memory_order_release);
-    inherited.null_drivers_tried.store(true, std::memory_order_release);
+    inherited.hook.null_drivers_tried.store(true, std::memory_order_release);
   } else if (!passing) {
-    inherited.null_drivers_tried.store(true, std::memory_order_release);
+    inherited.hook.null_drivers_tried.store(true, std::memory_order_release);
     // Printed at once, because the program may be linked to the driver, or load a library that is.
-    if (!inherited.null_drivers[0].is_loaded()) print_missing(Library::kDriver);
-    if (!inherited.null_drivers[1].is_loaded()) print_missing(Library::kNvml);
+    if (!inherited.hook.null_drivers[0].is_loaded()) print_missing(Library::kDriver);
+    if (!inherited.hook.null_drivers[1].is_loaded()) print_missing(Library::kNvml);
   }
   errno = saved_errno;
 }
@@ -128,7 +128,7 @@ void load_both() {
   const Loader& the = loader();
   const int saved_errno = errno;
   for (int i = 0; i < 2 && !privileged(); ++i) {
-    const auto* map = static_cast<const link_map*>(inherited.null_drivers[i].link_map.load());
+    const auto* map = static_cast<const link_map*>(inherited.hook.null_drivers[i].link_map.load());
     if (map == nullptr) continue;
     for (const char* name : kFiles[i].claims) {
       if (name == nullptr) continue;
@@ -137,7 +137,7 @@ void load_both() {
       if (same != nullptr && same != map) the.dlclose(same);
     }
   }
-  inherited.dev_names.store(InheritedState::kClaimed);
+  inherited.hook.dev_names.store(HookInherited::kClaimed);
   errno = saved_errno;
 }
 
@@ -147,7 +147,7 @@ OwnLibrary null_driver(Library library) {
   if (!null_drivers_tried()) [[unlikely]] {
     load_both();
   }
-  if (inherited.dev_names.load(std::memory_order_relaxed) == InheritedState::kNeeded &&
+  if (inherited.hook.dev_names.load(std::memory_order_relaxed) == HookInherited::kNeeded &&
       null_drivers_tried())
     claim_dev_names();
   return loaded_null_driver(library);
@@ -156,19 +156,19 @@ OwnLibrary null_driver(Library library) {
 bool is_null_driver(const link_map& object) { return claim_of(object) != nullptr; }
 
 void need_dev_names() {
-  uint8_t none = InheritedState::kNotNeeded;
-  inherited.dev_names.compare_exchange_strong(none, InheritedState::kNeeded,
-                                              std::memory_order_relaxed);
+  uint8_t none = HookInherited::kNotNeeded;
+  inherited.hook.dev_names.compare_exchange_strong(none, HookInherited::kNeeded,
+                                                   std::memory_order_relaxed);
 }
 
 void print_missing(Library library) {
   const int index = index_of(library);
-  const Unusable why = inherited.null_drivers[index].why.load(std::memory_order_acquire);
+  const Unusable why = inherited.hook.null_drivers[index].why.load(std::memory_order_acquire);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
   if (!directory.set_real_directory()) directory.set_directory(own_path(start_objects()));
-  print_unusable(library == Library::kDriver ? Process::kNoNullDriver : Process::kNoNullNvml,
+  print_unusable(library == Library::kDriver ? Message::kNoNullDriver : Message::kNoNullNvml,
                  directory.file(kFiles[index].file),
                  why != Unusable::kNo ? why : Unusable::kUnreachable);
 }

@@ -14,12 +14,12 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// True if both null drivers have been loaded or found unusable.
 inline bool null_drivers_tried() {
-  return inherited.null_drivers_tried.load(std::memory_order_acquire);
+  return inherited.hook.null_drivers_tried.load(std::memory_order_acquire);
 }
 
 /// Returns the null driver if it is loaded. Loads nothing.
 inline OwnLibrary loaded_null_driver(Library library) {
-  return inherited.null_drivers[index_of(library)].get();
+  return inherited.hook.null_drivers[index_of(library)].get();
 }
 
 /// Loads both on the first call.

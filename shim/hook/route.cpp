@@ -45,19 +45,26 @@ struct Call {
 /// namespace.
 bool is_loaded_for_us_alone(const Call& call, long space) {
   return call.request.no_load && space == LM_ID_BASE && call.wants_driver() &&
-         inherited.handles[index_of(call.library())].load(std::memory_order_relaxed) == 0 &&
+         inherited.hook.handles[index_of(call.library())].load(std::memory_order_relaxed) == 0 &&
          !is_needed(call.library());
+}
+
+/// Call this before a request for a library goes on. Only such a request can put other code at a
+/// caller's address.
+void libraries_may_change(const char* name, int mode) {
+  inherited.hook.answers_age.fetch_add(HookInherited::kOneAge, std::memory_order_release);
+  if ((mode & RTLD_GLOBAL) != 0 && name != nullptr) inherited.hook.global_names.add(name);
 }
 
 /// Counts the handle that ld.so is about to give for our library.
 void count_handle(Library library, int mode) {
   if ((mode & (RTLD_LAZY | RTLD_NOW)) == 0) return;  // ld.so refuses the request
   const int which = index_of(library);
-  inherited.had_handle[which].store(true, std::memory_order_relaxed);
+  inherited.hook.had_handle[which].store(true, std::memory_order_relaxed);
   if ((mode & RTLD_NODELETE) != 0) {
-    inherited.handles[which].fetch_or(InheritedState::kKept, std::memory_order_relaxed);
+    inherited.hook.handles[which].fetch_or(HookInherited::kKept, std::memory_order_relaxed);
   } else {
-    inherited.handles[which].fetch_add(1, std::memory_order_relaxed);
+    inherited.hook.handles[which].fetch_add(1, std::memory_order_relaxed);
   }
 }
 
@@ -112,12 +119,12 @@ bool loads_nothing(const Call& call) {
 void make_ready_for_cpu(Process& here) {
   null_driver(Library::kDriver);
   const Loader& the = loader();
-  if (inherited.null_drivers[0].is_loaded() && inherited.null_drivers[1].is_loaded()) {
+  if (inherited.hook.null_drivers[0].is_loaded() && inherited.hook.null_drivers[1].is_loaded()) {
     leave_later_lookups(here);
   }
   if (null_drivers_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
       the.next_dlopen.get() == the.dlopen.get()) {
-    here.steady.store(true, std::memory_order_release);
+    here.hook.steady.store(true, std::memory_order_release);
   }
 }
 
@@ -144,18 +151,18 @@ DlopenSituation make_ready(Process& here, const Call& call, long space) {
   if (now.policy != Policy::kForceCpu) libraries_may_change(call.name, call.mode);
   if (now.policy == Policy::kOff) {
     leave_later_lookups(here);
-    inherited.may_have_loaded.store(true, std::memory_order_release);
+    inherited.hook.may_have_loaded.store(true, std::memory_order_release);
     return now;
   }
   now.loaded_for_us_alone = is_loaded_for_us_alone(call, space);
   if (now.loaded_for_us_alone) return now;
   const bool tried = now.policy == Policy::kForceCpu
                          ? now.null_drivers_tried
-                         : here.proxies_looked.load(std::memory_order_relaxed);
+                         : here.proxy_loader.looked.load(std::memory_order_relaxed);
   if (!tried && must_load_nothing(here, call)) return now;
   if (now.policy != Policy::kForceCpu) load_proxies_early(here);
   if (here.policy() == Policy::kForceCpu) make_ready_for_cpu(here);
-  inherited.may_have_loaded.store(true, std::memory_order_release);
+  inherited.hook.may_have_loaded.store(true, std::memory_order_release);
   make_substitute_ready(here, call, now);
   now.null_drivers_tried = null_drivers_tried();
   return now;
@@ -189,9 +196,9 @@ void report(Process& here, const Call& call, const DlopenDecision& decision) {
 const char* name_for_ldso(const Call& call, const DlopenDecision& decision) {
   switch (decision.action) {
     case Action::kNullDriver:
-      return inherited.null_drivers[index_of(call.library())].get().path;
+      return inherited.hook.null_drivers[index_of(call.library())].get().path;
     case Action::kProxy:
-      return inherited.proxies[index_of(call.library())].get().path;
+      return inherited.proxy_loader.proxies[index_of(call.library())].get().path;
     case Action::kRefuse:
       return decision.never;
     default:
@@ -238,7 +245,7 @@ struct Answer {
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
   const Process* here = inherited.process.load(std::memory_order_acquire);
-  return here != nullptr && here->steady.load(std::memory_order_acquire) &&
+  return here != nullptr && here->hook.steady.load(std::memory_order_acquire) &&
          (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
 }
 

@@ -25,7 +25,7 @@ namespace {
 /// for a moment. No code under the lock waits for ld.so, because a constructor that calls us may
 /// hold ld.so's lock.
 void bind_to(const Services& guard, const RealLibrary& real) {
-  const Lock lock(guard.process().binding);
+  const Lock lock(guard.process().proxy.binding);
   if (driver.bound.load(std::memory_order_relaxed)) return;  // other threads read it already
   for (size_t i = 0; i < kGuardedCount; ++i) {
     driver.real[i] = real.symbol(guarded_names[i]);
@@ -67,7 +67,7 @@ Result init(const void* caller) {
   const Services& guard = the_guard();
   Process& here = guard.process();
   if (is_open()) return kSuccess;
-  const Lock lock(here.initialising);
+  const Lock lock(here.proxy.initialising);
   if (is_open()) return kSuccess;
   // While this thread waited, another thread's cuInit may have ended in FORCE_CPU.
   if (guard.policy(here) == Policy::kForceCpu) return kNoDevice;
@@ -76,10 +76,11 @@ Result init(const void* caller) {
     guard.record_event(here, {.api = "cuInit", .caller = caller, .result = result});
   }
   if (result == kSuccess && here.only_pid == 0) {
-    here.open.store(1, std::memory_order_relaxed);
+    here.proxy.open.store(1, std::memory_order_relaxed);
     driver.process.store(&here, std::memory_order_release);
     // Meanwhile the NVML proxy may have found that the list is wrong.
-    if (guard.policy(here) == Policy::kForceCpu) here.open.store(0, std::memory_order_relaxed);
+    if (guard.policy(here) == Policy::kForceCpu)
+      here.proxy.open.store(0, std::memory_order_relaxed);
   }
   return result;
 }

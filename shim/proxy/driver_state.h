@@ -58,7 +58,7 @@ template <typename Function>
 /// True if cuInit has succeeded in this process. All calls pass then.
 [[gnu::always_inline]] inline bool is_open() {
   const Process* here = driver.process.load(std::memory_order_acquire);
-  return here != nullptr && here->open.load(std::memory_order_relaxed) != 0;
+  return here != nullptr && here->proxy.open.load(std::memory_order_relaxed) != 0;
 }
 
 namespace detail {

@@ -111,7 +111,7 @@ void resolve_list(Allowed& allowed) {
   if (allowed.view.error.why == ListError::Why::kNone) return;
   const ListErrorFacts facts = {text, allowed.view.error, count_gpus(allowed.machine),
                                 process.config->by_option};
-  guard.print_message(process, Process::kList, write_line_of<write_list_error, ListErrorFacts>,
+  guard.print_message(process, Message::kList, write_line_of<write_list_error, ListErrorFacts>,
                       &facts);
 }
 

@@ -25,7 +25,7 @@ void prepare(const Services& guard) {
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
   const Extent inside = real.found() ? code_of(real.map()->l_ld, real.map()->l_addr) : Extent();
   const Extent self = code_of(_DYNAMIC, own_base());
-  const Lock lock(guard.process().binding);
+  const Lock lock(guard.process().proxy.binding);
   if (nvml.bound.load(std::memory_order_relaxed)) return;  // other threads read it already
   for (size_t i = 0; i < kGuardedCount; ++i) {
     nvml.real[i] = real.symbol(kNames[i]);

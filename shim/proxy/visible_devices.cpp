@@ -56,13 +56,13 @@ const Plan* make_plan() {
 
 void print_why(Process& here, const char* why) {
   const NotEnforcedFacts facts = {why, here.config->by_option};
-  the_guard().print_message(here, Process::kList,
+  the_guard().print_message(here, Message::kList,
                             write_line_of<write_not_enforced, NotEnforcedFacts>, &facts);
 }
 
 void print_in_vain(Process& here, const char* why, int error = 0) {
   const ListInVainFacts facts = {here.config->visible_devices, why, here.config->by_option, error};
-  the_guard().print_message(here, Process::kListInVain,
+  the_guard().print_message(here, Message::kListInVain,
                             write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
 }
 

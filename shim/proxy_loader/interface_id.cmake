@@ -4,7 +4,8 @@
 # otherwise. It depends on neither the directory nor the time of the build.
 get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
 file(GLOB headers "${root}/policy/*.h" "${root}/policy/text/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"
-     "${root}/shim/state/*.h" "${root}/shim/record/*.h" "${root}/shim/explain/*.h" "${root}/shim/proxy_loader/*.h")
+     "${root}/shim/state/*.h" "${root}/shim/*/state.h" "${root}/shim/record/*.h" "${root}/shim/explain/*.h"
+     "${root}/shim/proxy_loader/*.h")
 foreach(header IN LISTS headers)
   file(SHA256 "${header}" hash)
   string(APPEND all "${hash}")

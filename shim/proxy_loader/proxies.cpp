@@ -41,11 +41,11 @@ constexpr Services kServices = {
 struct Files {
   const char* file;  // below our own directory
   const char* real;  // its DT_NEEDED
-  Process::Message missing;
+  Message missing;
 };
 constexpr Files kFiles[] = {
-    {"libcudaguard-driver.so", kDriverSoname.data(), Process::kNoDriverProxy},
-    {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Process::kNoNvmlProxy}};
+    {"libcudaguard-driver.so", kDriverSoname.data(), Message::kNoDriverProxy},
+    {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Message::kNoNvmlProxy}};
 
 /// Restores errno, and removes the dlerror that a failed open() leaves.
 class Quiet {
@@ -76,8 +76,8 @@ bool can_load(const Loader& the) {
 
 /// NVML can be refused alone. Without the driver's proxy, FORCE_CPU applies.
 void give_up(Process& process, const Files& files, const char* file, Unusable why) {
-  if (files.missing == Process::kNoNvmlProxy) {
-    process.no_nvml.store(true, std::memory_order_relaxed);
+  if (files.missing == Message::kNoNvmlProxy) {
+    process.proxy_loader.no_nvml.store(true, std::memory_order_relaxed);
   } else {
     fall_back(process, Fallen::kNoProxy);
   }
@@ -143,7 +143,7 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet,
         is_own_file_there(start_objects()) ? why_unusable(path) : Unusable::kUnreachable;
     return give_up(process, files, path, why != Unusable::kNo ? why : Unusable::kMissing);
   }
-  load(process, files, path, quiet, inherited.proxies[index_of(library)]);
+  load(process, files, path, quiet, inherited.proxy_loader.proxies[index_of(library)]);
 }
 
 /// True for NVIDIA's own libraries, which must see each other as they are.
@@ -175,8 +175,9 @@ void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
 }  // namespace
 
 OwnLibrary proxy(Process& process, Library library) {
-  const SharedOwnLibrary& the = inherited.proxies[index_of(library)];
-  if (library == Library::kNvml && process.no_nvml.load(std::memory_order_relaxed)) return {};
+  const SharedOwnLibrary& the = inherited.proxy_loader.proxies[index_of(library)];
+  if (library == Library::kNvml && process.proxy_loader.no_nvml.load(std::memory_order_relaxed))
+    return {};
   if (!the.is_loaded()) load_proxy(process, library);
   if (!allows_cuda(process.policy())) return {};
   return the.get();
@@ -184,7 +185,8 @@ OwnLibrary proxy(Process& process, Library library) {
 
 void load_proxies_early(Process& process) {
   const Loader& the = loader();
-  if (!can_load(the) || process.proxies_looked.exchange(true, std::memory_order_relaxed)) return;
+  if (!can_load(the) || process.proxy_loader.looked.exchange(true, std::memory_order_relaxed))
+    return;
   bool driver = !process.config->visible_devices.empty() || process.config->children_cpu;
   bool nvml = false;
   {

@@ -156,11 +156,16 @@ int send(std::string_view report, const ScratchPages& scratch, uint32_t pid,
              : ENAMETOOLONG;
 }
 
+/// True for the first caller with this bit, unless `other` was printed before.
+bool print_once(Message bit, uint32_t other = 0) {
+  const auto bits = static_cast<uint32_t>(bit);
+  return (inherited.record.printed.fetch_or(bits, std::memory_order_relaxed) & (bits | other)) == 0;
+}
+
 void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
                   const Attempt& attempt) {
   const int error = send(process.config->report, scratch, pid, attempt);
-  if (error != 0 && process.config->log != Log::kOff &&
-      process.print_once(Process::kReportFailed)) {
+  if (error != 0 && process.config->log != Log::kOff && print_once(Message::kReportFailed)) {
     Line line(scratch);
     write_report_failed(line, process.config->report, error);
     line.write();
@@ -171,7 +176,7 @@ void print_complaints(Process& process) {
   const Config& config = *process.config;
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
   if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
-  if (!process.print_once(Process::kComplaints)) return;
+  if (!print_once(Message::kComplaints)) return;
   const ScratchPages scratch;
   if (!scratch) return;
   if (bad_list) {
@@ -206,7 +211,7 @@ const void* as_argument(Policy policy) {
 void write_start(char** words, char** variables) {
   const ScratchPages scratch;
   if (!scratch) {
-    inherited.listens = announce(Beacon::kStart, as_argument(read_config(false).policy));
+    inherited.record.listens = announce(Beacon::kStart, as_argument(read_config(false).policy));
     return;
   }
   const Config config = read_config(false);
@@ -221,7 +226,7 @@ void write_start(char** words, char** variables) {
           ? std::string_view(words[0], size)
           : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
   const uint32_t pid = sys::getpid();
-  inherited.listens =
+  inherited.record.listens =
       send_to_launcher(Beacon::kStart, as_argument(config.policy), scratch, pid, attempt);
   if (!config.report.empty()) send(config.report, scratch, pid, attempt);
 }
@@ -245,7 +250,7 @@ void report_start(char** words, char** variables) {
 
 bool is_new(Process& process, const char* touched) {
   bool is_known = false;
-  for (auto& slot : process.seen) {
+  for (auto& slot : process.record.seen) {
     const char* here = slot.load(std::memory_order_relaxed);
     if (here == nullptr && slot.compare_exchange_strong(here, touched, std::memory_order_relaxed)) {
       return !is_known;
@@ -281,8 +286,8 @@ void announce(const Event& event, Output& output) {
   output.beacon = beacon_of(event.kind, output.asked);
   output.heard = announce(output.beacon, event.caller);
   if (output.heard) {
-    inherited.listens.store(true, std::memory_order_relaxed);
-  } else if (denied && inherited.listens.load(std::memory_order_relaxed)) {
+    inherited.record.listens.store(true, std::memory_order_relaxed);
+  } else if (denied && inherited.record.listens.load(std::memory_order_relaxed)) {
     // A filter of the program itself refuses getpid, so an NVIDIA ioctl reports the attempt: the
     // launcher receives these ioctls, too.
     constexpr uint32_t kRmControl = nvidia_request(0x2a, 32);
@@ -308,10 +313,9 @@ bool prepare(Process& process, Output& output) {
     const bool first =
         sys::is_glibc() && wants_line(log, true) &&
         (asked == DriverApi::kCuda
-             ? Process::print_once(Process::kDenied)
-             : Process::print_once(
-                   asked == DriverApi::kNvml ? Process::kDeniedNvml : Process::kDeniedOpenCl,
-                   Process::kDenied));
+             ? print_once(Message::kDenied)
+             : print_once(asked == DriverApi::kNvml ? Message::kDeniedNvml : Message::kDeniedOpenCl,
+                          static_cast<uint32_t>(Message::kDenied)));
     output.line = wants_line(log, first);
   }
   return output.line || output.heard || !process.config->report.empty();
@@ -343,13 +347,13 @@ void write_out(Process& process, const void* caller, Output& output) {
   if (!config.report.empty()) write_report(process, scratch, pid, attempt);
 }
 
-void print_message(Process& process, Process::Message bit, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || !process.print_once(bit)) return;
+void print_message(Process& process, Message bit, Writer write, const void* context) {
+  if (process.config->log == Log::kOff || !print_once(bit)) return;
   write_one_line(process, write, context);
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || !Process::first_case(process.lines, key)) return;
+  if (process.config->log == Log::kOff || !process.record.lines.add(key)) return;
   write_one_line(process, write, context);
 }
 
@@ -358,7 +362,7 @@ void record_no_driver(Process& process, const char* api, const void* caller) {
   const ListInVainFacts facts = {process.config->visible_devices,
                                  "NVIDIA's driver is not installed", process.config->by_option};
   if (!facts.list.empty()) {
-    print_message(process, Process::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
+    print_message(process, Message::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
                   &facts);
   }
   record_event(process, {.api = api, .caller = caller, .result = kNoDevice});
@@ -370,15 +374,15 @@ void print_no_opencl(Process& process, const void* caller) {
   if (!scratch) return;
   const NoOpenClFacts facts = {place_of(caller, scratch->path, sizeof scratch->path),
                                process.config->by_option};
-  print_message(process, Process::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
+  print_message(process, Message::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 
 // A musl program cannot load these files although they exist, so nothing is printed.
 
-void print_unusable(Process::Message bit, const char* file, Unusable why) {
+void print_unusable(Message bit, const char* file, Unusable why) {
   if (!sys::is_glibc()) return;
-  const char* instead = bit == Process::kNoNullDriver    ? "CUDA is refused"
-                        : bit == Process::kNoDriverProxy ? "FORCE_CPU applies"
+  const char* instead = bit == Message::kNoNullDriver    ? "CUDA is refused"
+                        : bit == Message::kNoDriverProxy ? "FORCE_CPU applies"
                                                          : "NVML is refused";
   const MissingFacts facts = {file, why, instead};
   print_message(process(), bit, write_line_of<write_missing, MissingFacts>, &facts);

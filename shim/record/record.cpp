@@ -5,6 +5,7 @@
 #include "policy/driver_api.h"
 #include "policy/text/message.h"
 #include "shim/record/output.h"
+#include "shim/stack/hash.h"
 #include "shim/stack/stack.h"
 #include "shim/sys/system.h"
 
@@ -23,6 +24,12 @@ uint64_t place_of(const Attempt& attempt, const void* caller) {
                                        : hash.add(attempt.caller.offset).result();
 }
 
+/// True if every place that asks is wanted, and not only one of each kind.
+bool wants_places(const Process& process) {
+  return inherited.record.listens.load(std::memory_order_relaxed) ||
+         !process.config->report.empty();
+}
+
 /// Writes the message and the record of an announced event.
 void write_down(Process& process, const Event& event, Output& output) {
   if (!prepare(process, output)) return;
@@ -36,27 +43,27 @@ void write_down(Process& process, const Event& event, Output& output) {
 void record_place(Process& process, const Event& event, Output& output) {
   const sys::Mapped<StackRoom> room;
   if (room) read_stack(*room, event.caller, process.python_frames, output.attempt);
-  const Places::Added added = process.places.add(place_of(output.attempt, event.caller));
+  const Places::Added added = process.record.places.add(place_of(output.attempt, event.caller));
   if (added == Places::Added::kKnown || added == Places::Added::kTooMany) {
     withdraw(event.caller, output);
   } else {
     output.attempt.last_place = added == Places::Added::kOneTooMany;
     if (prepare(process, output)) write_out(process, event.caller, output);
   }
-  process.places.note_call(call_of(event.api, event.caller, process.python_frames));
+  process.record.places.note_call(call_of(event.api, event.caller, process.python_frames));
 }
 
 [[gnu::cold, gnu::noinline]] void record_unseen(Process& process, const Event& event) {
-  const bool wants_places = process.wants_places();
-  if (wants_places) {
-    if (process.places.is_full()) return;
+  const bool every_place = wants_places(process);
+  if (every_place) {
+    if (process.record.places.is_full()) return;
     const uint64_t call = call_of(event.api, event.caller, process.python_frames);
-    if (call != 0 && process.places.was_called(call)) return;
+    if (call != 0 && process.record.places.was_called(call)) return;
   }
-  const sys::HeldSignals held(wants_places);
+  const sys::HeldSignals held(every_place);
   Output output;
   announce(event, output);
-  if (process.wants_places()) {
+  if (wants_places(process)) {
     record_place(process, event, output);
   } else if (is_new(process, event.api)) {
     write_down(process, event, output);
@@ -66,7 +73,7 @@ void record_place(Process& process, const Event& event, Output& output) {
 /// Almost every call ends here, unless a report or a launcher wants every place: then `seen` is
 /// empty.
 [[gnu::always_inline]] inline void record(Process& process, const Event& event) {
-  for (const auto& slot : process.seen) {
+  for (const auto& slot : process.record.seen) {
     const char* here = slot.load(std::memory_order_relaxed);
     if (here == event.api) return;
     if (here == nullptr) break;
@@ -78,7 +85,7 @@ void record_place(Process& process, const Event& event, Output& output) {
 
 void record_attempt(Process& process, const char* key, const char* object, const void* caller) {
   if (process.policy() != Policy::kForceCpu) return;
-  process.touches.fetch_add(1, std::memory_order_relaxed);
+  process.record.touches.fetch_add(1, std::memory_order_relaxed);
   record(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
 }
 
@@ -87,7 +94,7 @@ void record_refused(Process& process, const char* key, const char* object, const
 }
 
 void report_exposed(Process& process, const char* library) {
-  if (process.wants_places()) {
+  if (wants_places(process)) {
     record(process, {.kind = EventKind::kExposed, .api = kLookUpApi.data(), .object = library});
   }
   const std::string_view path = library;
@@ -98,16 +105,16 @@ void report_exposed(Process& process, const char* library) {
 }
 
 bool wants_events(const Process& process) {
-  return process.config->log == Log::kAll || process.wants_places();
+  return process.config->log == Log::kAll || wants_places(process);
 }
 
 void record_event(Process& process, const Event& event) {
   const uint64_t key = key_of(process, event);
-  if (key == 0 || Process::had_case(process.events, key)) return;
-  const sys::HeldSignals held(process.wants_places());
+  if (key == 0 || process.record.events.has(key)) return;
+  const sys::HeldSignals held(wants_places(process));
   Output output;
   announce(event, output);
-  if (Process::first_case(process.events, key)) {
+  if (process.record.events.add(key)) {
     write_down(process, event, output);
   } else {
     withdraw(event.caller, output);
@@ -125,15 +132,15 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] int cudaguard_touches(void) {
-  return static_cast<int>(cudaguard::process().touches.load(std::memory_order_relaxed));
+  return static_cast<int>(cudaguard::process().record.touches.load(std::memory_order_relaxed));
 }
 
 [[gnu::visibility("default")]] int cudaguard_watch(const char* report) {
   cudaguard::Process& here = cudaguard::process();
   if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
   if (report != nullptr) cudaguard::report_to(here, report);
-  for (auto& slot : here.seen) slot.store(nullptr, std::memory_order_relaxed);
-  here.places.forget();
-  return static_cast<int>(here.touches.load(std::memory_order_relaxed));
+  for (auto& slot : here.record.seen) slot.store(nullptr, std::memory_order_relaxed);
+  here.record.places.forget();
+  return static_cast<int>(here.record.touches.load(std::memory_order_relaxed));
 }
 }

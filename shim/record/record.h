@@ -47,7 +47,7 @@ bool wants_events(const Process& process);
 /// Writes the sentence of one message.
 using Writer = void (*)(Text& out, const void* context);
 /// Prints a message once per process and `bit`, unless messages are off.
-void print_message(Process& process, Process::Message bit, Writer write, const void* context);
+void print_message(Process& process, Message bit, Writer write, const void* context);
 /// Prints a message once per process and case; `key` is any hash of the case.
 void print_case(Process& process, uint64_t key, Writer write, const void* context);
 
@@ -58,6 +58,6 @@ void record_no_driver(Process& process, const char* api, const void* caller);
 void print_no_opencl(Process& process, const void* caller);
 
 /// Reports which null driver or proxy cannot be used, once per process and `bit`.
-void print_unusable(Process::Message bit, const char* file, Unusable why);
+void print_unusable(Message bit, const char* file, Unusable why);
 
 }  // namespace cudaguard

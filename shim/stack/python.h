@@ -7,9 +7,10 @@
 #include <cstdint>
 
 #include "policy/text/attempt.h"
+#include "shim/stack/hash.h"
 #include "shim/stack/maps.h"
 #include "shim/stack/owners.h"
-#include "shim/state/places.h"
+#include "shim/stack/state.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -67,10 +67,6 @@ const char* variable(const char* name) {
   return nullptr;
 }
 
-bool Process::wants_places() const {
-  return inherited.listens.load(std::memory_order_relaxed) || !config->report.empty();
-}
-
 std::string_view Process::because() const {
   switch (inherited.fallen.load(std::memory_order_relaxed)) {
     case Fallen::kNoProxy:
@@ -105,31 +101,9 @@ void report_to(Process& process, const char* path) {
 
 void fall_back(Process& process, Fallen because_of) {
   inherited.fallen.store(because_of);
-  process.open.store(false);  // the driver's proxy allows calls unchecked while this is set
-  inherited.answers_age.fetch_add(kOneAge, std::memory_order_release);
-  process.steady.store(false, std::memory_order_relaxed);
-}
-
-bool Process::first_case(Cases& cases, uint64_t key) {
-  if (key == 0) key = 1;
-  for (auto& slot : cases) {
-    uint64_t here = slot.load(std::memory_order_relaxed);
-    if (here == 0 && slot.compare_exchange_strong(here, key, std::memory_order_relaxed)) {
-      return true;
-    }
-    if (here == key) return false;
-  }
-  return false;
-}
-
-bool Process::had_case(const Cases& cases, uint64_t key) {
-  if (key == 0) key = 1;
-  for (const auto& slot : cases) {
-    const uint64_t here = slot.load(std::memory_order_relaxed);
-    if (here == key) return true;
-    if (here == 0) return false;
-  }
-  return true;
+  process.proxy.open.store(0);  // the driver's proxy allows calls unchecked while this is set
+  inherited.hook.answers_age.fetch_add(HookInherited::kOneAge, std::memory_order_release);
+  process.hook.steady.store(false, std::memory_order_relaxed);
 }
 
 /// True if this process has only ever had one thread, and the process that forked it, too. False
@@ -155,8 +129,8 @@ static LaterObjects walk_later_objects() {
 }
 
 LaterObjects later_objects() {
-  return inherited.may_have_loaded.load(std::memory_order_acquire) ? walk_later_objects()
-                                                                   : LaterObjects::kNone;
+  return inherited.hook.may_have_loaded.load(std::memory_order_acquire) ? walk_later_objects()
+                                                                        : LaterObjects::kNone;
 }
 
 LaterObjects later_objects(const void* code) {

@@ -2,6 +2,7 @@
 """A directory includes only headers of lower layers. The writable data of the guard and the proxies
 is in few places (shim/state; one struct in each proxy)."""
 
+import glob
 import os
 import re
 import subprocess
@@ -62,6 +63,23 @@ def wrong_includes(source):
                     if layer != own and layer not in BELOW.get(own, ()):
                         found.append("%s includes %s" % (os.path.relpath(path, source), wanted))
     return found
+
+
+def parts_of_state(source):
+    """Returns {("hook", "HookProcess"), …}."""
+    found = set()
+    for path in glob.glob(os.path.join(source, "shim", "*", "state.h")):
+        with open(path, encoding="utf-8") as stream:
+            names = re.findall(r"^struct (\w+(?:Process|Inherited)|PythonFrames) \{", stream.read(), re.M)
+        found |= {(os.path.basename(os.path.dirname(path)), name) for name in names}
+    return found
+
+
+def member_of(path, struct):
+    """Returns the name of the member that is such a struct, or None."""
+    with open(path, encoding="utf-8") as stream:
+        match = re.search(r"^  %s (\w+);" % struct, stream.read(), re.M)
+    return match and match[1]
 
 
 def writable(objects):
@@ -139,6 +157,24 @@ class State(unittest.TestCase):
                     ("extern const char* const fourth[] = {\"a\", \"b\"};", set())):
                 code, path = compiled(directory, source)
                 self.assertEqual((code, writable([path])), (0, names))
+
+    def test_each_part_is_composed_and_tested(self):
+        """Each part is a member of Process or of InheritedState, and tests/unit has it."""
+        parts = parts_of_state(harness.SOURCE)
+        self.assertEqual({directory for directory, _ in parts},
+                         {"stack", "record", "explain", "proxy_loader", "proxy", "hook", "exports"})
+        with open(os.path.join(harness.SOURCE, "tests", "unit", "zero_pages_test.cpp"),
+                  encoding="utf-8") as stream:
+            tested = stream.read()
+        for directory, name in parts:
+            with self.subTest(part=name):
+                whole = "inherited.h" if name.endswith("Inherited") else "process.h"
+                member = member_of(os.path.join(harness.SOURCE, "shim", "state", whole), name)
+                self.assertIsNotNone(member)
+                self.assertRegex(tested, r"\b%s\b" % name)
+                self.assertRegex(tested, r"CG_PART\(\w+, %s\)" % member)
+        # Control: another struct of a state.h is no member.
+        self.assertIsNone(member_of(os.path.join(harness.SOURCE, "shim/state/process.h"), "Places"))
 
     def test_state_starts_as_zeros(self):
         """The compiler refuses another initial value in the section of the guard's state."""

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/state/places.h"
-
 #include <gtest/gtest.h>
 
 #include <memory>
+
+#include "shim/record/state.h"
+#include "shim/stack/hash.h"
 
 namespace cudaguard {
 namespace {

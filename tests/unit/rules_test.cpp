@@ -4,7 +4,6 @@
 
 #include <gtest/gtest.h>
 
-#include "policy/config.h"
 
 namespace cudaguard {
 namespace {

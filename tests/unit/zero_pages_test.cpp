@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard puts these objects into fresh pages without a constructor, so their defaults must be
-// zero.
+// The guard's state: Process in pages that the kernel wipes in a forked child, and InheritedState.
+// The guard runs no constructor for either, so the defaults of each part must be zero.
+// tests/artefacts/test_rooms.py checks that every part is here.
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
 
 #include "shim/state/process.h"
 
+namespace cudaguard {
 namespace {
 
-using cudaguard::InheritedState;
-using cudaguard::Process;
-
-/// The object must have static storage, which makes its padding zero, too.
-template <typename T>
-bool is_zero(const T& object) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&object);
-  for (size_t i = 0; i < sizeof object; ++i) {
-    if (bytes[i] != 0) return false;
+bool is_filled(const void* object, size_t size, unsigned char with) {
+  const auto* bytes = static_cast<const unsigned char*>(object);
+  for (size_t i = 0; i < size; ++i) {
+    if (bytes[i] != with) return false;
   }
   return true;
 }
@@ -25,12 +27,95 @@ struct OneMember {
   int none = -1;
 };
 
-constinit Process process;
-constinit InheritedState inherited;
-constinit OneMember one_member;
+/// Static storage makes the padding zero, too.
+template <typename T>
+constinit T fresh;
 
-TEST(ZeroPages, FreshProcessIsZero) { EXPECT_TRUE(is_zero(process)); }
-TEST(ZeroPages, FreshInheritedStateIsZero) { EXPECT_TRUE(is_zero(inherited)); }
-TEST(ZeroPages, ControlMemberWithAnotherDefaultIsFound) { EXPECT_FALSE(is_zero(one_member)); }
+template <typename T>
+class FreshState : public testing::Test {};
+using Parts =
+    testing::Types<Process, HookProcess, ProxyProcess, ProxyLoaderProcess, RecordProcess,
+                   PythonFrames, ExportsProcess, ExplainProcess, InheritedState, HookInherited,
+                   RecordInherited, ExplainInherited, ProxyLoaderInherited>;
+TYPED_TEST_SUITE(FreshState, Parts);
+
+TYPED_TEST(FreshState, IsZero) { EXPECT_TRUE(is_filled(&fresh<TypeParam>, sizeof(TypeParam), 0)); }
+
+TEST(FreshState, ControlMemberWithAnotherDefaultIsFound) {
+  EXPECT_FALSE(is_filled(&fresh<OneMember>, sizeof(OneMember), 0));
+}
+
+/// A part of one of the two structs.
+struct Part {
+  const char* name;
+  void* at;
+  size_t size;
+};
+#define CG_PART(whole, member) \
+  { #member, &(whole).member, sizeof((whole).member) }
+
+/// Returns true if `check` does in a forked child.
+template <typename Check>
+bool in_child(const Check& check) {
+  const pid_t child = fork();
+  if (child == 0) _exit(check() ? 0 : 1);
+  int status = 0;
+  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST(ForkedChild, HasItsOwnEmptyProcessAndACopyOfInheritedState) {
+  Process& here = process();
+  const Part wiped[] = {CG_PART(here, hook),          CG_PART(here, proxy),
+                        CG_PART(here, proxy_loader),  CG_PART(here, record),
+                        CG_PART(here, python_frames), CG_PART(here, exports),
+                        CG_PART(here, explain)};
+  const Part copied[] = {CG_PART(inherited, hook), CG_PART(inherited, record),
+                         CG_PART(inherited, explain), CG_PART(inherited, proxy_loader)};
+  for (const Part& part : wiped) memset(part.at, 0xff, part.size);
+  for (const Part& part : copied) memset(part.at, 0xff, part.size);
+  for (const Part& part : wiped) {
+    EXPECT_TRUE(in_child([&] {
+      const auto offset = static_cast<char*>(part.at) - reinterpret_cast<char*>(&here);
+      return is_filled(part.at, part.size, 0) &&
+             is_filled(reinterpret_cast<char*>(&process()) + offset, part.size, 0) &&
+             &process() != &here;
+    })) << part.name;
+    EXPECT_TRUE(is_filled(part.at, part.size, 0xff)) << part.name;
+  }
+  for (const Part& part : copied) {
+    EXPECT_TRUE(in_child([&] {
+      process();
+      return is_filled(part.at, part.size, 0xff);
+    })) << part.name;
+  }
+  for (const Part& part : wiped) memset(part.at, 0, part.size);
+  for (const Part& part : copied) memset(part.at, 0, part.size);
+}
+
+TEST(ForkedChild, ControlOtherPagesAreCopied) {
+  constexpr size_t kSize = 4096;
+  void* page = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  memset(page, 0xff, kSize);
+  EXPECT_FALSE(in_child([&] { return is_filled(page, kSize, 0); }));
+  munmap(page, kSize);
+}
+
+TEST(ForkedChild, HasFallenToForceCpuWithItsParent) {
+  Process& here = process();
+  const Policy configured = here.configured;
+  here.configured = Policy::kValidate;
+  EXPECT_EQ(here.policy(), Policy::kValidate);
+  fall_back(here, Fallen::kNoProxy);
+  EXPECT_EQ(here.policy(), Policy::kForceCpu);
+  EXPECT_TRUE(in_child([] {
+    process().configured = Policy::kValidate;
+    return process().policy() == Policy::kForceCpu &&
+           process().because() == "its proxy library cannot be used";
+  }));
+  inherited.fallen.store(Fallen::kNot);
+  here.configured = configured;
+}
 
 }  // namespace
+}  // namespace cudaguard

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/state/places.h"
+#include "shim/record/state.h"
 
 namespace cudaguard {
 
@@ -24,6 +24,28 @@ void Places::forget() {
   for (auto& slot : calls_) slot.store(0, std::memory_order_relaxed);
   count_.store(0, std::memory_order_relaxed);
   full_.store(false, std::memory_order_relaxed);
+}
+
+bool Cases::add(uint64_t key) {
+  if (key == 0) key = 1;
+  for (auto& slot : keys_) {
+    uint64_t here = slot.load(std::memory_order_relaxed);
+    if (here == 0 && slot.compare_exchange_strong(here, key, std::memory_order_relaxed)) {
+      return true;
+    }
+    if (here == key) return false;
+  }
+  return false;
+}
+
+bool Cases::has(uint64_t key) const {
+  if (key == 0) key = 1;
+  for (const auto& slot : keys_) {
+    const uint64_t here = slot.load(std::memory_order_relaxed);
+    if (here == key) return true;
+    if (here == 0) return false;
+  }
+  return true;
 }
 
 }  // namespace cudaguard

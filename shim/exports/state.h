@@ -1,31 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// A cache of next definitions for calls that are made in loops. It is part of Process, whose pages
-// are empty in a forked child.
+// The state of exports/ (see shim/state/process.h).
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-#include "shim/state/inherited.h"
-
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Call this before a request for a library goes on. Only such a request can put other code at a
-/// caller's address.
-void libraries_may_change(const char* name, int mode);
-
-/// Returns what `caller` would have reached without us (find_definition), with the libraries that
-/// were opened so far.
-const void* definition_for(const char* name, const void* caller);
-
+/// A cache of next definitions for calls that are made in loops.
 class Answers {
  public:
-  /// True if a valid answer exists for this caller and this name, which is a constant.
-  [[gnu::always_inline]] bool know(const char* name, const void* caller, void*& target) const {
+  /// True if a valid answer exists for this caller and this name, which is a constant. `age` is
+  /// HookInherited::answers_age.
+  [[gnu::always_inline]] bool know(const char* name, const void* caller, uint32_t age,
+                                   void*& target) const {
     const Answer& it = answers_[place_of(name, caller)];
     const uint64_t stamp = it.stamp.load(std::memory_order_acquire);
-    if (stamp >> 32 != inherited.answers_age.load(std::memory_order_relaxed) ||
-        it.caller.load(std::memory_order_relaxed) != caller ||
+    if (stamp >> 32 != age || it.caller.load(std::memory_order_relaxed) != caller ||
         it.name.load(std::memory_order_relaxed) != name) {
       return false;
     }
@@ -34,7 +25,7 @@ class Answers {
     return it.stamp.load(std::memory_order_relaxed) == stamp;
   }
 
-  /// Keeps the result of a search that began when answers_age was `age`.
+  /// Keeps the result of a search that began when the age was `age`.
   void keep(const char* name, const void* caller, void* target, uint32_t age);
 
  private:
@@ -59,6 +50,13 @@ class Answers {
   static constexpr uint64_t kWriting = uint64_t{0xffffffff} << 32;
   static constexpr unsigned kBits = 8;
   Answer answers_[1U << kBits];
+};
+
+struct ExportsProcess {
+  /// Devices 0 to 63 that were selected successfully, one bit each.
+  std::atomic<uint64_t> selected{0};
+  std::atomic<int> device_count{0};  ///< the runtime's answer when CLAMP asked; 0: not yet
+  Answers answers;
 };
 
 }  // namespace cudaguard

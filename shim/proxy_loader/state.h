@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of proxy_loader/ (see shim/state/process.h).
+#pragma once
+
+#include <atomic>
+
+#include "shim/elf/own_files.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+struct ProxyLoaderProcess {
+  std::atomic<bool> looked{false};   ///< load_proxies_early() was called
+  std::atomic<bool> no_nvml{false};  ///< NVML's proxy cannot be used
+};
+
+struct ProxyLoaderInherited {
+  SharedOwnLibrary proxies[2];
+};
+
+}  // namespace cudaguard
