@@ -176,9 +176,10 @@ class Install(guest.Case):
                 self.assertFalse(reached)
 
     def test_limit_upgrade_by_cp_kills_a_running_program(self):
-        """Documented: cp writes into the very file that running programs have mapped."""
+        """Documented: cp writes into the very file that running programs have mapped. Most crash, but
+        some only get no more answers."""
         code, out, _ = self.upgraded("cp", self.path("new", "libcudaguard.so"), self.guard)
-        self.assertLess(code, 0, out)
+        self.assertTrue(code < 0 or "cuInit=100" not in out, (code, out))
 
     def test_file_name_is_found_by_ld_library_path(self):
         self.guarded("libcudaguard.so",
