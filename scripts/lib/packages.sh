@@ -4,6 +4,7 @@
 # never changes the machine's package sources. `apt-get update` runs only if a package is missing.
 # Without root or sudo, one line names the packages to install.
 # need_cmake: fails with one line if CMake, installed or to be installed, is too old for the build.
+# use_ninja: new build directories are for Ninja, if it is there, which does nothing ten times faster.
 # install_known_packages NAME...: does the same for those that this release has; names the others.
 
 # Debian leaves these out for users. ldconfig and setcap are there.
@@ -39,6 +40,8 @@ need_cmake() {
     return 1
   }
 }
+
+use_ninja() { ! command -v ninja >/dev/null || export CMAKE_GENERATOR="${CMAKE_GENERATOR:-Ninja}"; }
 
 # quietly COMMAND...: shows the command's output only if it fails.
 quietly() {
