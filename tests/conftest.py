@@ -37,6 +37,18 @@ def pytest_configure(config):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_make_parametrize_id(val):
+    """The words of a list and the settings of a dictionary, so that -k finds them."""
+    if isinstance(val, dict):
+        val = ["%s=%s" % item for item in val.items()]
+    if isinstance(val, (list, tuple)):
+        val = " ".join(map(str, val)) or "none"
+    if not isinstance(val, str):
+        return None  # pytest's own
+    val = val.replace(settings.BUILD + "/", "")
+    return val if len(val) <= 80 else val[:77] + "..."
+
+
 def pytest_ignore_collect(collection_path, config):
     """tests/aarch64 runs by itself, with the programs of its own build directory."""
     if str(collection_path) == AARCH64 and not config.option.runner:

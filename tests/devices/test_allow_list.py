@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whichever way a program looks at the GPUs, it sees the allow-list in its order, as 0...n-1."""
 
+import pytest
+
 from support import box
 from support.box import ALL, PROXIES, FASTEST, uuid
 
@@ -53,253 +55,261 @@ LISTS = [
 ]
 
 
-class Ways(box.Case):
-
-    def test_control_all_gpus_show_without_the_guard(self):
-        """Control: the driver shows all eight GPUs in its own order, and NVML in the order of the
-        bus."""
-        for name, steps, keys in WAYS:
-            with self.subTest(program=name, steps=steps):
-                result = box.run(steps, name, guard=False, allow="2,5")
-                self.assertEqual(result.rc, 0, result)
-                for key in keys:
-                    self.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
-
-    def test_every_way_to_cuda_sees_the_listed_gpus(self):
-        for name, steps, keys in WAYS:
-            for allow, gpus in (("2,5", [2, 5]), ("6,0,3", [6, 0, 3])):
-                with self.subTest(program=name, steps=steps, allow=allow):
-                    result = box.run(steps, name, allow=allow)
-                    self.silent(result)
-                    self.sees(result, **dict.fromkeys(keys, gpus))
-
-    def test_children_threads_and_execs_see_the_listed_gpus(self):
-        """The program asks in a forked child, a spawned one, a thread and a program that replaces
-        it."""
-        for name, steps, keys in WAYS:
-            with self.subTest(program=name, steps=steps):
-                blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"]
-                blocks += ["spawn=deep", "fork=f"] + steps + ["end", "end"]
-                blocks += ["thread=t"] + steps + ["end"] + steps + ["exec"] + ["label", "e"]
-                unguarded = box.run(blocks + steps, name, guard=False)
-                result = box.run(blocks + steps, name, allow="5,2")
-                self.silent(result)
-                for label in ("f.", "s.", "t.", "e.", ""):
-                    for key in keys:
-                        answer = label + key + ".see"
-                        self.assertEqual(box.seen(result.answers[answer]), [5, 2], result)
-                        # A child has nothing of its own except what it sees.
-                        self.assertEqual(len(box.seen(unguarded.answers[answer])), 8, unguarded)
-                self.assertEqual(len(result.out.splitlines()), len(unguarded.out.splitlines()),
-                                 result)
-
-    def test_deep_bound_plugins_see_the_listed_gpus(self):
-        """A plug-in that is linked to the driver and loaded with RTLD_DEEPBIND calls the driver
-        without the proxy. The driver still reads the proxy's list."""
-        unguarded = box.run(["deep.cu.see", "deep.nv.see"], guard=False)
-        self.sees(unguarded, deep_cu=FASTEST, deep_nv=ALL)
-        for steps in (["deep.cu.see"], ["deep.cu.see", "cu.see", "rt12.see"],
-                      ["nv.see", "deep.cu.see"], ["cu.see", "deep.cu.see"]):
-            with self.subTest(steps=steps):
-                result = box.run(steps, allow="5,2")
-                self.sees(result, **{step[:-4]: [5, 2] for step in steps})
-
-    def test_proxies_preloaded_under_off_and_force_cpu_follow_policy(self):
-        """LD_PRELOAD also names the proxies, and the policy is OFF or FORCE_CPU."""
-        for name, steps, keys in WAYS:
-            with self.subTest(program=name, steps=steps):
-                result = box.run(steps, name, policy="OFF", preload=PROXIES)
-                self.silent(result)
-                for key in keys:
-                    self.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
-                result = box.run(steps, name, policy="FORCE_CPU", preload=PROXIES)
-                self.sees(result, **{key: "!9" if key.endswith("nv") else "!100" for key in keys})
-                self.assertNotIn("cuInit", result.fake_calls, result)
-                self.assertNotIn("nvmlInit", " ".join(result.fake_calls), result)
-
-    def test_preloaded_proxies_show_the_listed_gpus(self):
-        """LD_PRELOAD names the proxies after the guard."""
-        for name, steps, keys in WAYS:
-            with self.subTest(program=name, steps=steps):
-                result = box.run(steps, name, allow="5,2", preload=PROXIES)
-                self.silent(result)
-                self.sees(result, **dict.fromkeys(keys, [5, 2]))
+@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
+def test_control_all_gpus_show_without_the_guard(case, name, steps, keys):
+    """Control: the driver shows all eight GPUs in its own order, and NVML in the order of the
+    bus."""
+    result = box.run(steps, name, guard=False, allow="2,5")
+    assert result.rc == 0, str(result)
+    for key in keys:
+        case.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
 
 
-class Lists(box.Case):
-    STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see"]
-
-    def check(self, allow, gpus, **more):
-        result = box.run(self.STEPS, allow=allow, **more)
-        self.silent(result)
-        self.sees(result, cu=gpus, nv=gpus, rt12=gpus, rt13=gpus)
-        return result
-
-    def test_each_list_shows_its_gpus(self):
-        for allow, gpus in LISTS:
-            with self.subTest(allow=allow):
-                self.check(allow, gpus)
-
-    def test_validate_and_clamp_show_the_listed_gpus(self):
-        """A list without a policy means VALIDATE."""
-        for policy in (None, "VALIDATE", "CLAMP", "clamp"):
-            with self.subTest(policy=policy):
-                self.check("4,1", [4, 1], policy=policy)
-
-    def test_list_keeps_its_order_whatever_the_program_sets(self):
-        for order in ("PCI_BUS_ID", "FASTEST_FIRST", "nonsense"):
-            with self.subTest(order=order):
-                result = self.check("2,3", [2, 3], CUDA_DEVICE_ORDER=order)
-                self.assertEqual(result.rc, 0)
-        result = box.run(["setenv=CUDA_DEVICE_ORDER=FASTEST_FIRST", "cu.see",
-                          "getenv=CUDA_DEVICE_ORDER"], allow="2,3")
-        self.sees(result, cu=[2, 3])
-        self.assertEqual(result.answers["CUDA_DEVICE_ORDER"], "FASTEST_FIRST", result)
-
-    def test_list_holds_with_immediate_binding(self):
-        """LD_BIND_NOW is 1, or the driver's table of addresses is read-only."""
-        for kind in ("lazy", "now"):
-            for bind in (None, "1"):
-                for name, steps, keys in WAYS:
-                    with self.subTest(driver=kind, bind=bind, program=name, steps=steps):
-                        result = box.run(steps, name, allow="7,2,0", box=kind, LD_BIND_NOW=bind)
-                        self.silent(result)
-                        self.sees(result, **dict.fromkeys(keys, [7, 2, 0]))
-
-    def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(self):
-        listed = "1," + box.mig(1)
-        unguarded = box.run(["cu.see"], guard=False, own=box.mig(1), CG_MIG="1")
-        self.sees(unguarded, cu=["M1"])
-        result = box.run(self.STEPS[:2], allow=box.mig(1)[:12], CG_MIG="1")
-        self.silent(result)
-        self.sees(result, cu=["M1"], nv=[6])
-        result = box.run(["cu.see", "nv.see"], allow=listed, CG_MIG="1")
-        # CUDA accepts lists of one kind only. Whatever it does with this list, it shows no more
-        # GPUs.
-        if box.seen(result.answers["cu.see"]) != [1, "M1"]:
-            self.sees(result, cu="!100")
-            self.assertNotEqual(box.lines(result), [], result)
+@pytest.mark.parametrize(("allow", "gpus"), [("2,5", [2, 5]), ("6,0,3", [6, 0, 3])])
+@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
+def test_every_way_to_cuda_sees_the_listed_gpus(case, name, steps, keys, allow, gpus):
+    result = box.run(steps, name, allow=allow)
+    case.silent(result)
+    case.sees(result, **dict.fromkeys(keys, gpus))
 
 
-class Rewrites(box.Case):
-    """What the program writes to CUDA_VISIBLE_DEVICES counts inside the view."""
+@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
+def test_children_threads_and_execs_see_the_listed_gpus(case, name, steps, keys):
+    """The program asks in a forked child, a spawned one, a thread and a program that replaces
+    it."""
+    blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"]
+    blocks += ["spawn=deep", "fork=f"] + steps + ["end", "end"]
+    blocks += ["thread=t"] + steps + ["end"] + steps + ["exec"] + ["label", "e"]
+    unguarded = box.run(blocks + steps, name, guard=False)
+    result = box.run(blocks + steps, name, allow="5,2")
+    case.silent(result)
+    for label in ("f.", "s.", "t.", "e.", ""):
+        for key in keys:
+            answer = label + key + ".see"
+            assert box.seen(result.answers[answer]) == [5, 2], str(result)
+            # A child has nothing of its own except what it sees.
+            assert len(box.seen(unguarded.answers[answer])) == 8, str(unguarded)
+    assert len(result.out.splitlines()) == len(unguarded.out.splitlines()), str(result)
 
-    VIEW = [5, 2, 7]
-    CASES = [
-        ("0", [5]),
-        ("1", [2]),
-        ("2,0", [7, 5]),
-        ("0,1,2", [5, 2, 7]),
-        ("0,1,2,3,4,5,6,7", [5, 2, 7]),
-        ("1,9,0", [2]),
-        ("0,-1,1", [5]),
-        ("5", "!100"),
-        ("-1", "!100"),
-        ("", "!100"),
-        ("none", "!100"),
-        ("NoDevFiles", "!100"),
-        ("0,0", "!100"),
-        ("2,1,2", "!100"),
-        ("0,3,0", [5]),
-        ("1gpu2,2ampere", [2, 7]),
-        (" 1", [2]),
-        ("+1", [2]),
-        ("01", [2]),
-        ("0,,1", [5]),
-        (",0", "!100"),
-        ("99999999999999999999", "!100"),
-        (uuid(7), [7]),
-        (uuid(7) + "," + uuid(5), [7, 5]),
-        (uuid(7, 4), [7]),
-        # This prefix is ambiguous on the machine and in this view, but not in a view with only one
-        # of the two.
-        (uuid(5, 20), "!100"),
-        (uuid(0), "!100"),
-        (uuid(2) + "," + uuid(0) + "," + uuid(7), [2]),
-        (uuid(7) + "," + uuid(7), "!100"),
-        ("GPU-", "!100"),
-        (uuid(0) + ",1", "!100"),
-        ("1," + uuid(7), [2]),
-    ]
 
-    def test_own_variable_counts_inside_the_list(self):
-        """The program, its forked child or its spawned child writes the variable, or a child
-        inherits it."""
-        steps = ["cu.see", "nv.see", "rt12.see", "getenv=CUDA_VISIBLE_DEVICES"]
-        for own, gpus in self.CASES:
-            with self.subTest(own=own):
-                write = ["setenv=CUDA_VISIBLE_DEVICES=" + own]
-                blocks = ["fork=f"] + write + steps + ["end"]
-                blocks += ["spawn=s"] + write + steps + ["end"]
-                blocks += write + ["spawn=h"] + steps + ["end"] + steps
-                result = box.run(blocks, allow="5,2,7")
-                self.assertEqual(result.rc, 0, result)
-                for label in ("", "f.", "s.", "h."):
-                    answers = {key: result.answers[label + key] for key in
-                               ("cu.see", "nv.see", "rt12.see")}
-                    self.assertEqual(box.seen(answers["cu.see"]), gpus, result)
-                    self.assertEqual(box.seen(answers["rt12.see"]), gpus, result)
-                    # NVML does not read the variable, so it shows the view, as in a container with
-                    # these GPUs.
-                    self.assertEqual(box.seen(answers["nv.see"]), self.VIEW, result)
-                self.assertEqual(result.out.count("CUDA_VISIBLE_DEVICES=%s\n" % own), 4, result)
+def test_control_deep_bound_plugins_see_all_gpus_without_the_guard(case):
+    """A plug-in that is linked to the driver and loaded with RTLD_DEEPBIND calls the driver
+    without the proxy. The driver still reads the proxy's list."""
+    unguarded = box.run(["deep.cu.see", "deep.nv.see"], guard=False)
+    case.sees(unguarded, deep_cu=FASTEST, deep_nv=ALL)
 
-    def test_uuid_prefix_must_be_unique_in_the_view_only(self):
-        result = box.run(["cu.see"], allow="1,5", own=uuid(5, 20))
-        self.sees(result, cu=[5])
-        unguarded = box.run(["cu.see"], guard=False, own=uuid(5, 20))
-        self.sees(unguarded, cu="!100")
 
-    def test_control_driver_reads_the_same_values_unguarded(self):
-        """Control: the same values, unguarded, on a machine with the same order."""
-        for own, gpus in (("0", [3]), ("1,0", [0, 3]), ("0,0", "!100"), ("1gpu2", [0]),
-                          (uuid(7), [7]), ("-1", "!100")):
-            result = box.run(["cu.see", "rt12.see"], guard=False, own=own)
-            self.sees(result, cu=gpus, rt12=gpus)
+@pytest.mark.parametrize("steps", [["deep.cu.see"], ["deep.cu.see", "cu.see", "rt12.see"],
+                                   ["nv.see", "deep.cu.see"], ["cu.see", "deep.cu.see"]])
+def test_deep_bound_plugins_see_the_listed_gpus(case, steps):
+    result = box.run(steps, allow="5,2")
+    case.sees(result, **{step[:-4]: [5, 2] for step in steps})
 
-    def test_validate_and_clamp_without_a_list_change_no_view(self):
-        """Under VALIDATE or CLAMP alone, each value has the effect that CUDA itself gives it, and
-        no other."""
-        steps = ["cu.see", "nv.see", "rt13.see", "getenv=CUDA_VISIBLE_DEVICES", "nv.facts=3"]
-        for own in [own for own, _ in self.CASES] + [None]:
-            for policy in ("VALIDATE", "CLAMP"):
-                with self.subTest(own=own, policy=policy):
-                    unguarded = box.run(steps, guard=False, own=own)
-                    result = box.run(steps, policy=policy, own=own)
-                    self.silent(result)
-                    self.assertEqual(result.out, unguarded.out, result)
 
-    def test_cleared_environment_shows_no_more_than_the_list(self):
-        """A program that clears its environment gets no more than the list."""
-        for steps in (["clearenv", "cu.see"], ["nv.see", "clearenv", "cu.see"]):
-            result = box.run(["cu.open", "nv.init"] + steps, allow="5,2")
-            self.assertIn(box.seen(result.answers["cu.see"]), ([5, 2], "!100"), result)
-        unguarded = box.run(["cu.open", "clearenv", "cu.see"], guard=False, own="1")
-        self.sees(unguarded, cu=box.FASTEST)
+@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
+def test_proxies_preloaded_under_off_and_force_cpu_follow_policy(case, name, steps, keys):
+    """LD_PRELOAD also names the proxies, and the policy is OFF or FORCE_CPU."""
+    result = box.run(steps, name, policy="OFF", preload=PROXIES)
+    case.silent(result)
+    for key in keys:
+        case.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
+    result = box.run(steps, name, policy="FORCE_CPU", preload=PROXIES)
+    case.sees(result, **{key: "!9" if key.endswith("nv") else "!100" for key in keys})
+    assert "cuInit" not in result.fake_calls, str(result)
+    assert "nvmlInit" not in " ".join(result.fake_calls), str(result)
 
-    def test_cuinit_after_a_failure_reads_the_variable_again(self):
-        """No GPU is left, then the program writes another value. NVIDIA's driver reads the variable
-        at each cuInit."""
-        result = box.run(["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "cu.count",
-                          "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see",
-                          "setenv=CUDA_VISIBLE_DEVICES=0,1,2", "cu.list"], allow="5,2,7")
-        self.assertEqual(result.answers["cu.init"], "100", result)
-        self.assertEqual(result.answers["cu.count"][:1], "3", result)
-        self.sees(result, cu=[2])
-        self.assertEqual(box.seen(result.answers["cu.list"]), [2], result)
-        # The driver still has the text of its first attempt, unchanged.
-        self.assertEqual([call for call in result.fake_calls if call.startswith("told")],
-                         ["told first:-1"], result)
 
-    def test_later_writes_of_cudaguard_variables_have_no_effect(self):
-        """The program writes CUDAGUARD_VISIBLE_DEVICES, or lifts the policy, before and after its
-        first call, and in a forked child."""
-        for write in ("setenv=CUDAGUARD_VISIBLE_DEVICES=0,1,2,3,4,5,6,7",
-                      "setenv=CUDAGUARD_VISIBLE_DEVICES=5", "setenv=CUDAGUARD_VISIBLE_DEVICES=",
-                      "setenv=CUDAGUARD_POLICY=OFF", "clearenv"):
-            with self.subTest(write):
-                for steps in ([write, "nv.see", "cu.see"], ["nv.see", write, "cu.see"]):
-                    self.sees(box.run(steps, allow="5,2"), cu=[5, 2], nv=[5, 2])
-                result = box.run(["lib.noload=libm.so.6", "fork=f", write, "nv.see", "cu.count",
-                                  "end"], allow="5,2")
-                self.assertEqual(box.seen(result.answers["f.nv.see"]), [5, 2], result)
+@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
+def test_preloaded_proxies_show_the_listed_gpus(case, name, steps, keys):
+    """LD_PRELOAD names the proxies after the guard."""
+    result = box.run(steps, name, allow="5,2", preload=PROXIES)
+    case.silent(result)
+    case.sees(result, **dict.fromkeys(keys, [5, 2]))
+
+
+STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see"]
+
+
+def check(case, allow, gpus, **more):
+    result = box.run(STEPS, allow=allow, **more)
+    case.silent(result)
+    case.sees(result, cu=gpus, nv=gpus, rt12=gpus, rt13=gpus)
+    return result
+
+
+@pytest.mark.parametrize(("allow", "gpus"), LISTS)
+def test_each_list_shows_its_gpus(case, allow, gpus):
+    check(case, allow, gpus)
+
+
+@pytest.mark.parametrize("policy", [None, "VALIDATE", "CLAMP", "clamp"])
+def test_validate_and_clamp_show_the_listed_gpus(case, policy):
+    """A list without a policy means VALIDATE."""
+    check(case, "4,1", [4, 1], policy=policy)
+
+
+@pytest.mark.parametrize("order", ["PCI_BUS_ID", "FASTEST_FIRST", "nonsense"])
+def test_list_keeps_its_order_whatever_the_program_inherits(case, order):
+    result = check(case, "2,3", [2, 3], CUDA_DEVICE_ORDER=order)
+    assert result.rc == 0
+
+
+def test_list_keeps_its_order_whatever_the_program_sets(case):
+    result = box.run(["setenv=CUDA_DEVICE_ORDER=FASTEST_FIRST", "cu.see",
+                      "getenv=CUDA_DEVICE_ORDER"], allow="2,3")
+    case.sees(result, cu=[2, 3])
+    assert result.answers["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST", str(result)
+
+
+@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
+@pytest.mark.parametrize("bind", [None, "1"])
+@pytest.mark.parametrize("kind", ["lazy", "now"])
+def test_list_holds_with_immediate_binding(case, kind, bind, name, steps, keys):
+    """LD_BIND_NOW is 1, or the driver's table of addresses is read-only."""
+    result = box.run(steps, name, allow="7,2,0", box=kind, LD_BIND_NOW=bind)
+    case.silent(result)
+    case.sees(result, **dict.fromkeys(keys, [7, 2, 0]))
+
+
+def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(case):
+    listed = "1," + box.mig(1)
+    unguarded = box.run(["cu.see"], guard=False, own=box.mig(1), CG_MIG="1")
+    case.sees(unguarded, cu=["M1"])
+    result = box.run(STEPS[:2], allow=box.mig(1)[:12], CG_MIG="1")
+    case.silent(result)
+    case.sees(result, cu=["M1"], nv=[6])
+    result = box.run(["cu.see", "nv.see"], allow=listed, CG_MIG="1")
+    # CUDA accepts lists of one kind only. Whatever it does with this list, it shows no more
+    # GPUs.
+    if box.seen(result.answers["cu.see"]) != [1, "M1"]:
+        case.sees(result, cu="!100")
+        assert box.lines(result) != [], str(result)
+
+
+# What the program writes to CUDA_VISIBLE_DEVICES counts inside the view.
+
+
+VIEW = [5, 2, 7]
+CASES = [
+    ("0", [5]),
+    ("1", [2]),
+    ("2,0", [7, 5]),
+    ("0,1,2", [5, 2, 7]),
+    ("0,1,2,3,4,5,6,7", [5, 2, 7]),
+    ("1,9,0", [2]),
+    ("0,-1,1", [5]),
+    ("5", "!100"),
+    ("-1", "!100"),
+    ("", "!100"),
+    ("none", "!100"),
+    ("NoDevFiles", "!100"),
+    ("0,0", "!100"),
+    ("2,1,2", "!100"),
+    ("0,3,0", [5]),
+    ("1gpu2,2ampere", [2, 7]),
+    (" 1", [2]),
+    ("+1", [2]),
+    ("01", [2]),
+    ("0,,1", [5]),
+    (",0", "!100"),
+    ("99999999999999999999", "!100"),
+    (uuid(7), [7]),
+    (uuid(7) + "," + uuid(5), [7, 5]),
+    (uuid(7, 4), [7]),
+    # This prefix is ambiguous on the machine and in this view, but not in a view with only one
+    # of the two.
+    (uuid(5, 20), "!100"),
+    (uuid(0), "!100"),
+    (uuid(2) + "," + uuid(0) + "," + uuid(7), [2]),
+    (uuid(7) + "," + uuid(7), "!100"),
+    ("GPU-", "!100"),
+    (uuid(0) + ",1", "!100"),
+    ("1," + uuid(7), [2]),
+]
+
+
+@pytest.mark.parametrize(("own", "gpus"), CASES)
+def test_own_variable_counts_inside_the_list(own, gpus):
+    """The program, its forked child or its spawned child writes the variable, or a child
+    inherits it."""
+    steps = ["cu.see", "nv.see", "rt12.see", "getenv=CUDA_VISIBLE_DEVICES"]
+    write = ["setenv=CUDA_VISIBLE_DEVICES=" + own]
+    blocks = ["fork=f"] + write + steps + ["end"]
+    blocks += ["spawn=s"] + write + steps + ["end"]
+    blocks += write + ["spawn=h"] + steps + ["end"] + steps
+    result = box.run(blocks, allow="5,2,7")
+    assert result.rc == 0, str(result)
+    for label in ("", "f.", "s.", "h."):
+        answers = {key: result.answers[label + key] for key in
+                   ("cu.see", "nv.see", "rt12.see")}
+        assert box.seen(answers["cu.see"]) == gpus, str(result)
+        assert box.seen(answers["rt12.see"]) == gpus, str(result)
+        # NVML does not read the variable, so it shows the view, as in a container with
+        # these GPUs.
+        assert box.seen(answers["nv.see"]) == VIEW, str(result)
+    assert result.out.count("CUDA_VISIBLE_DEVICES=%s\n" % own) == 4, str(result)
+
+
+def test_uuid_prefix_must_be_unique_in_the_view_only(case):
+    result = box.run(["cu.see"], allow="1,5", own=uuid(5, 20))
+    case.sees(result, cu=[5])
+    unguarded = box.run(["cu.see"], guard=False, own=uuid(5, 20))
+    case.sees(unguarded, cu="!100")
+
+
+def test_control_driver_reads_the_same_values_unguarded(case):
+    """Control: the same values, unguarded, on a machine with the same order."""
+    for own, gpus in (("0", [3]), ("1,0", [0, 3]), ("0,0", "!100"), ("1gpu2", [0]),
+                      (uuid(7), [7]), ("-1", "!100")):
+        result = box.run(["cu.see", "rt12.see"], guard=False, own=own)
+        case.sees(result, cu=gpus, rt12=gpus)
+
+
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("own", [own for own, _ in CASES] + [None])
+def test_validate_and_clamp_without_a_list_change_no_view(case, own, policy):
+    """Under VALIDATE or CLAMP alone, each value has the effect that CUDA itself gives it, and
+    no other."""
+    steps = ["cu.see", "nv.see", "rt13.see", "getenv=CUDA_VISIBLE_DEVICES", "nv.facts=3"]
+    unguarded = box.run(steps, guard=False, own=own)
+    result = box.run(steps, policy=policy, own=own)
+    case.silent(result)
+    assert result.out == unguarded.out, str(result)
+
+
+def test_cleared_environment_shows_no_more_than_the_list(case):
+    """A program that clears its environment gets no more than the list."""
+    for steps in (["clearenv", "cu.see"], ["nv.see", "clearenv", "cu.see"]):
+        result = box.run(["cu.open", "nv.init"] + steps, allow="5,2")
+        assert box.seen(result.answers["cu.see"]) in ([5, 2], "!100"), str(result)
+    unguarded = box.run(["cu.open", "clearenv", "cu.see"], guard=False, own="1")
+    case.sees(unguarded, cu=box.FASTEST)
+
+
+def test_cuinit_after_a_failure_reads_the_variable_again(case):
+    """No GPU is left, then the program writes another value. NVIDIA's driver reads the variable
+    at each cuInit."""
+    result = box.run(["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "cu.count",
+                      "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see",
+                      "setenv=CUDA_VISIBLE_DEVICES=0,1,2", "cu.list"], allow="5,2,7")
+    assert result.answers["cu.init"] == "100", str(result)
+    assert result.answers["cu.count"][:1] == "3", str(result)
+    case.sees(result, cu=[2])
+    assert box.seen(result.answers["cu.list"]) == [2], str(result)
+    # The driver still has the text of its first attempt, unchanged.
+    assert [call for call in result.fake_calls
+            if call.startswith("told")] == ["told first:-1"], str(result)
+
+
+@pytest.mark.parametrize("write", [
+    "setenv=CUDAGUARD_VISIBLE_DEVICES=0,1,2,3,4,5,6,7", "setenv=CUDAGUARD_VISIBLE_DEVICES=5",
+    "setenv=CUDAGUARD_VISIBLE_DEVICES=", "setenv=CUDAGUARD_POLICY=OFF", "clearenv"
+])
+def test_later_writes_of_cudaguard_variables_have_no_effect(case, write):
+    """The program writes CUDAGUARD_VISIBLE_DEVICES, or lifts the policy, before and after its
+    first call, and in a forked child."""
+    for steps in ([write, "nv.see", "cu.see"], ["nv.see", write, "cu.see"]):
+        case.sees(box.run(steps, allow="5,2"), cu=[5, 2], nv=[5, 2])
+    result = box.run(["lib.noload=libm.so.6", "fork=f", write, "nv.see", "cu.count",
+                      "end"], allow="5,2")
+    assert box.seen(result.answers["f.nv.see"]) == [5, 2], str(result)

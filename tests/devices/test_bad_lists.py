@@ -6,6 +6,8 @@ import re
 import shutil
 import tempfile
 
+import pytest
+
 from support import box, harness, messages
 from support.box import uuid
 
@@ -28,130 +30,137 @@ MISTAKES = [
 ]
 
 
-class BadLists(box.Case):
+def answers_of_force_cpu(case, result, *words):
+    assert result.rc == 0, str(result)
+    case.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
+    assert result.answers["nv.get"] == "1:null", str(result)
+    assert result.answers["nv.uuid"] == "1:77:!1", str(result)
+    case.refused(result, *words)
 
-    def answers_of_force_cpu(self, result, *words):
-        self.assertEqual(result.rc, 0, result)
-        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-        self.assertEqual(result.answers["nv.get"], "1:null", result)
-        self.assertEqual(result.answers["nv.uuid"], "1:77:!1", result)
-        self.refused(result, *words)
 
-    def test_control_good_list_works_and_without_the_guard_all_gpus_show(self):
-        result = box.run(STEPS, allow="0,1")
-        self.silent(result)
-        self.sees(result, cu=[0, 1], nv=[0, 1], rt12=[0, 1], rt13=[0, 1])
-        unguarded = box.run(STEPS, guard=False, allow="0,0")
-        self.sees(unguarded, cu=box.FASTEST, nv=box.ALL)
+def test_control_good_list_works_and_without_the_guard_all_gpus_show(case):
+    result = box.run(STEPS, allow="0,1")
+    case.silent(result)
+    case.sees(result, cu=[0, 1], nv=[0, 1], rt12=[0, 1], rt13=[0, 1])
+    unguarded = box.run(STEPS, guard=False, allow="0,0")
+    case.sees(unguarded, cu=box.FASTEST, nv=box.ALL)
 
-    def test_each_mistake_in_a_list_means_force_cpu(self):
-        for allow, word in MISTAKES:
-            with self.subTest(allow=allow):
-                self.answers_of_force_cpu(box.run(STEPS, allow=allow), word)
 
-    def test_bad_list_means_no_gpu_in_every_program(self):
-        """The programs are linked, and either API may come first."""
-        for allow in ("0,0", "8", "1gpu2", uuid(2, 8)):
-            for name, steps, wanted in (
-                    ("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
-                    ("nvml", ["nv.see"], {"nv": "!9"}), ("runtime12", ["rt.see"], {"rt": "!100"}),
-                    ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": "!9"}),
-                    ("mixed", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": "!9", "cu": "!100"}),
-                    ("open", ["cu.route=proc", "cu.see"], {"cu": "!100"})):
-                with self.subTest(allow=allow, program=name):
-                    result = box.run(steps, name, allow=allow)
-                    self.sees(result, **wanted)
-                    self.refused(result, allow)
+@pytest.mark.parametrize(("allow", "word"), MISTAKES)
+def test_each_mistake_in_a_list_means_force_cpu(case, allow, word):
+    answers_of_force_cpu(case, box.run(STEPS, allow=allow), word)
 
-    def test_bad_list_is_refused_in_every_process(self):
-        result = box.run(["fork=f", "cu.see", "end", "spawn=s", "cu.see", "end", "cu.see", "fork=l",
-                          "cu.see", "end"], allow="0,0")
-        for label in ("", "f.", "s.", "l."):
-            self.assertEqual(box.seen(result.answers[label + "cu.see"]), "!100", result)
 
-    def test_empty_list_means_force_cpu_without_a_complaint(self):
-        """The list is empty or -1 alone: FORCE_CPU applies without a complaint about the list."""
-        for allow in ("", "-1", " ", " -1 "):
-            for policy in (None, "VALIDATE", "CLAMP"):
-                with self.subTest(allow=allow, policy=policy):
-                    result = box.run(STEPS, allow=allow, policy=policy)
-                    self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-                    self.assertEqual(messages.find(result.err, "list_refused", "bad_value"), [], result)
-                    causes = {found["cause"] for found in
-                              messages.find(result.err, *messages.DENIED)}
-                    self.assertEqual(causes, {messages.text(
-                        "no_gpu_allowed", list="CUDAGUARD_VISIBLE_DEVICES")}, result)
-                    self.assertNotIn("cuInit", result.fake_calls, result)
+@pytest.mark.parametrize(
+    ("name", "steps", "wanted"),
+    [("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
+     ("nvml", ["nv.see"], {"nv": "!9"}), ("runtime12", ["rt.see"], {"rt": "!100"}),
+     ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": "!9"}),
+     ("mixed", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": "!9", "cu": "!100"}),
+     ("open", ["cu.route=proc", "cu.see"], {"cu": "!100"})])
+@pytest.mark.parametrize("allow", ["0,0", "8", "1gpu2", uuid(2, 8)])
+def test_bad_list_means_no_gpu_in_every_program(case, allow, name, steps, wanted):
+    """The programs are linked, and either API may come first."""
+    result = box.run(steps, name, allow=allow)
+    case.sees(result, **wanted)
+    case.refused(result, allow)
 
-    def test_list_under_force_cpu_is_reported_as_without_effect(self):
-        for allow in ("0,1", "0,0", "nonsense"):
-            result = box.run(STEPS, allow=allow, policy="FORCE_CPU")
-            self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-            self.assertTrue(messages.find(result.err, "list_no_effect", value=allow), result)
-            self.assertEqual(result.fake_calls, [], result)
 
-    def test_off_ignores_the_list(self):
-        result = box.run(STEPS, allow="0,1", policy="OFF")
-        self.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
-        self.silent(result)
+def test_bad_list_is_refused_in_every_process():
+    result = box.run(["fork=f", "cu.see", "end", "spawn=s", "cu.see", "end", "cu.see", "fork=l",
+                      "cu.see", "end"], allow="0,0")
+    for label in ("", "f.", "s.", "l."):
+        assert box.seen(result.answers[label + "cu.see"]) == "!100", str(result)
 
-    def test_list_with_an_unknown_policy_means_force_cpu(self):
-        result = box.run(STEPS, allow="0,1", policy="VALIDTE")
-        self.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-        self.assertTrue(messages.find(result.err, "bad_policy", value="VALIDTE"), result)
 
-    def test_too_long_lists_mean_force_cpu_and_short_messages(self):
-        """The lists have more than 64 entries, 10,000 entries or one entry without an end."""
-        for title, allow in (("65", ",".join(str(i) for i in range(65))),
-                             ("64 unknown", ",".join(str(i) for i in range(8, 72))),
-                             ("10,000", ",".join(["1"] * 10000)),
-                             ("10,000 different", ",".join(str(i) for i in range(10000))),
-                             ("UUIDs", ",".join([uuid(0)] * 2000)),
-                             ("one word", "1" * 100000), ("one UUID", "GPU-" + "a" * 100000),
-                             ("blanks", " " * 50000 + "0" + " " * 50000 + ",")):
-            with self.subTest(list=title):
-                result = box.run(STEPS, allow=allow)
-                self.answers_of_force_cpu(result)
-                for line in box.lines(result):
-                    self.assertLess(len(line), 4096)
+@pytest.mark.parametrize("policy", [None, "VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("allow", ["", "-1", " ", " -1 "])
+def test_empty_list_means_force_cpu_without_a_complaint(case, allow, policy):
+    """The list is empty or -1 alone: FORCE_CPU applies without a complaint about the list."""
+    result = box.run(STEPS, allow=allow, policy=policy)
+    case.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
+    assert messages.find(result.err, "list_refused", "bad_value") == [], str(result)
+    causes = {found["cause"] for found in
+              messages.find(result.err, *messages.DENIED)}
+    assert causes == {messages.text("no_gpu_allowed",
+                                    list="CUDAGUARD_VISIBLE_DEVICES")}, str(result)
+    assert "cuInit" not in result.fake_calls, str(result)
 
-    def test_bad_list_without_nvml_is_explained(self):
-        """Without NVML, only the driver knows the GPUs."""
-        for allow in ("0,8", "0,0", "1gpu2", "all"):
-            result = box.run(["cu.see", "rt12.see"], allow=allow, box="no_nvml")
-            self.sees(result, cu="!100", rt12="!100")
-            self.explained(result)
 
-    def test_missing_proxy_shows_no_gpu_and_is_named(self):
-        """A file of cudaguard is missing, so the list cannot be enforced: the program gets
-        FORCE_CPU or no NVML, and a message."""
-        for kind, steps in (("driver", ["cu.see", "rt12.see", "rt13.see"]), ("nvml", ["nv.see"])):
-            with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
-                shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
-                os.remove(os.path.join(directory, "cudaguard", "libcudaguard-%s.so" % kind))
-                guard = os.path.join(directory, "libcudaguard.so")
-                for allow in ("0,1", None):
-                    with self.subTest(kind=kind, allow=allow):
-                        result = box.run(steps, guard=False, preload=[guard], allow=allow,
-                                         policy="VALIDATE")
-                        for step in steps:
-                            self.assertIn(box.seen(result.answers[step]),
-                                          ("!-999",) if kind == "nvml" else ("!100",), result)
-                        message = "file_broken" if kind == "nvml" else "proxy_broken"
-                        self.assertTrue(messages.find(
-                            result.err, message, why=messages.text("missing"),
-                            file=re.compile(".*/libcudaguard-%s.so" % kind)), result)
-                        self.assertNotIn("cuInit", result.fake_calls, result)
+def test_list_under_force_cpu_is_reported_as_without_effect(case):
+    for allow in ("0,1", "0,0", "nonsense"):
+        result = box.run(STEPS, allow=allow, policy="FORCE_CPU")
+        case.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
+        assert messages.find(result.err, "list_no_effect", value=allow), str(result)
+        assert result.fake_calls == [], str(result)
 
-    def test_rewrite_of_any_length_shows_listed_gpus_or_none(self):
-        """The program may write a value of any kind and length, and gets GPUs of the list or none.
-        """
-        for own in (",".join(["1"] * 10000), ",".join(str(i) for i in range(10000)), "0," * 40000,
-                    "1" * 100000, uuid(5) + "," + "x" * 100000, "1" + "," * 60000):
-            result = box.run(["setenv=CUDA_VISIBLE_DEVICES=" + own, "cu.see", "nv.see"],
-                             allow="5,2,7")
-            gpus = box.seen(result.answers["cu.see"])
-            self.assertTrue(gpus == "!100" or set(gpus) <= {5, 2, 7}, result)
-            self.sees(result, nv=[5, 2, 7])
-        result = box.run(["setenv=CUDA_VISIBLE_DEVICES=1," + "7" * 100000, "cu.see"], allow="5,2,7")
-        self.sees(result, cu=[2])
+
+def test_off_ignores_the_list(case):
+    result = box.run(STEPS, allow="0,1", policy="OFF")
+    case.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
+    case.silent(result)
+
+
+def test_list_with_an_unknown_policy_means_force_cpu(case):
+    result = box.run(STEPS, allow="0,1", policy="VALIDTE")
+    case.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
+    assert messages.find(result.err, "bad_policy", value="VALIDTE"), str(result)
+
+
+@pytest.mark.parametrize(("title", "allow"),
+                         [("65", ",".join(str(i) for i in range(65))),
+                          ("64 unknown", ",".join(str(i) for i in range(8, 72))),
+                          ("10,000", ",".join(["1"] * 10000)),
+                          ("10,000 different", ",".join(str(i) for i in range(10000))),
+                          ("UUIDs", ",".join([uuid(0)] * 2000)), ("one word", "1" * 100000),
+                          ("one UUID", "GPU-" + "a" * 100000),
+                          ("blanks", " " * 50000 + "0" + " " * 50000 + ",")])
+def test_too_long_lists_mean_force_cpu_and_short_messages(case, title, allow):
+    """The lists have more than 64 entries, 10,000 entries or one entry without an end."""
+    result = box.run(STEPS, allow=allow)
+    answers_of_force_cpu(case, result)
+    for line in box.lines(result):
+        assert len(line) < 4096
+
+
+def test_bad_list_without_nvml_is_explained(case):
+    """Without NVML, only the driver knows the GPUs."""
+    for allow in ("0,8", "0,0", "1gpu2", "all"):
+        result = box.run(["cu.see", "rt12.see"], allow=allow, box="no_nvml")
+        case.sees(result, cu="!100", rt12="!100")
+        case.explained(result)
+
+
+@pytest.mark.parametrize(("kind", "steps"), [("driver", ["cu.see", "rt12.see", "rt13.see"]),
+                                             ("nvml", ["nv.see"])])
+def test_missing_proxy_shows_no_gpu_and_is_named(kind, steps):
+    """A file of cudaguard is missing, so the list cannot be enforced: the program gets
+    FORCE_CPU or no NVML, and a message."""
+    with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
+        shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
+        os.remove(os.path.join(directory, "cudaguard", "libcudaguard-%s.so" % kind))
+        guard = os.path.join(directory, "libcudaguard.so")
+        for allow in ("0,1", None):
+            result = box.run(steps, guard=False, preload=[guard], allow=allow,
+                             policy="VALIDATE")
+            for step in steps:
+                assert box.seen(result.answers[step]) in (("!-999", ) if kind == "nvml" else
+                                                          ("!100", )), str(result)
+            message = "file_broken" if kind == "nvml" else "proxy_broken"
+            assert messages.find(result.err, message, why=messages.text("missing"),
+                                 file=re.compile(".*/libcudaguard-%s.so" % kind)), str(result)
+            assert "cuInit" not in result.fake_calls, str(result)
+
+
+def test_rewrite_of_any_length_shows_listed_gpus_or_none(case):
+    """The program may write a value of any kind and length, and gets GPUs of the list or none.
+    """
+    for own in (",".join(["1"] * 10000), ",".join(str(i) for i in range(10000)), "0," * 40000,
+                "1" * 100000, uuid(5) + "," + "x" * 100000, "1" + "," * 60000):
+        result = box.run(["setenv=CUDA_VISIBLE_DEVICES=" + own, "cu.see", "nv.see"],
+                         allow="5,2,7")
+        gpus = box.seen(result.answers["cu.see"])
+        assert gpus == "!100" or set(gpus) <= {5, 2, 7}, str(result)
+        case.sees(result, nv=[5, 2, 7])
+    result = box.run(["setenv=CUDA_VISIBLE_DEVICES=1," + "7" * 100000, "cu.see"], allow="5,2,7")
+    case.sees(result, cu=[2])

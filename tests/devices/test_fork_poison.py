@@ -3,6 +3,8 @@
 
 import re
 
+import pytest
+
 from support import box, messages
 
 WAYS = [
@@ -23,63 +25,63 @@ WAYS = [
 ]
 
 
-class ForkPoison(box.Case):
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize(("name", "before", "call", "by"), WAYS)
+def test_message_explains_the_use_of_cuda_after_a_fork(case, name, before, call, by, policy):
+    steps = ["pid", before, "fork=c", call, "end"]
+    unguarded = box.run(steps[1:], name, guard=False, own="5,2")
+    result = box.run(steps, name, policy=policy, allow="5,2")
+    # The driver's own answers are unchanged.
+    assert result.out.splitlines()[1:] == unguarded.out.splitlines(), str(result)
+    found = case.message(result, "fork", parent=result.answers["pid"], by=by,
+                         seconds=re.compile(r"\d+\.\d"))
+    assert found["pid"] != result.answers["pid"], str(result)
 
-    def test_message_explains_the_use_of_cuda_after_a_fork(self):
-        for name, before, call, by in WAYS:
-            for policy in ("VALIDATE", "CLAMP"):
-                with self.subTest(program=name, before=before, call=call, policy=policy):
-                    steps = ["pid", before, "fork=c", call, "end"]
-                    unguarded = box.run(steps[1:], name, guard=False, own="5,2")
-                    result = box.run(steps, name, policy=policy, allow="5,2")
-                    # The driver's own answers are unchanged.
-                    self.assertEqual(result.out.splitlines()[1:], unguarded.out.splitlines(),
-                                     result)
-                    found = self.message(result, "fork", parent=result.answers["pid"], by=by,
-                                         seconds=re.compile(r"\d+\.\d"))
-                    self.assertNotEqual(found["pid"], result.answers["pid"], result)
 
-    def test_control_forked_child_gets_error_3_without_the_guard(self):
-        """Control: the driver refuses with a number that does not explain the cause."""
-        unguarded = box.run(["cu.init", "fork=c", "cu.init", "cu.count", "rt12.count", "end"],
-                            guard=False)
-        self.assertEqual(unguarded.answers["c.cu.init"], "3", unguarded)
-        self.assertEqual(unguarded.answers["c.cu.count"], "3:-7", unguarded)
-        self.assertEqual(unguarded.answers["c.rt12.count"], "3:-7", unguarded)
+def test_control_forked_child_gets_error_3_without_the_guard():
+    """Control: the driver refuses with a number that does not explain the cause."""
+    unguarded = box.run(["cu.init", "fork=c", "cu.init", "cu.count", "rt12.count", "end"],
+                        guard=False)
+    assert unguarded.answers["c.cu.init"] == "3", str(unguarded)
+    assert unguarded.answers["c.cu.count"] == "3:-7", str(unguarded)
+    assert unguarded.answers["c.rt12.count"] == "3:-7", str(unguarded)
 
-    def test_message_is_printed_once_in_each_process(self):
-        result = box.run(["cu.init", "fork=a", "cu.init", "cu.init", "rt12.count", "end", "fork=b",
-                          "cu.get=0", "end"], allow="5,2")
-        self.assertEqual(len(box.lines(result)), 2, result)
-        result = box.run(["cu.init", "fork=a", "fork=b", "cu.init", "end", "end"], allow="5,2")
-        self.message(result, "fork")
 
-    def test_child_that_can_use_cuda_gets_no_message(self):
-        """Such a child makes no CUDA call, uses NVML alone, is spawned or replaced, or was forked
-        before."""
-        for steps in (["cu.init", "fork=c", "getenv=PATH", "end"],
-                      ["nv.see", "cu.init", "fork=c", "nv.list", "end"],
-                      ["cu.see", "spawn=c", "cu.see", "end"],
-                      ["cu.see", "fork=c", "exec", "label", "c", "cu.see", "end"],
-                      ["fork=c", "cu.see", "end", "cu.see"],
-                      ["nv.see", "fork=c", "cu.see", "end", "cu.see"]):
-            with self.subTest(steps=steps):
-                result = box.run(steps, allow="5,2")
-                self.silent(result)
-                if "c.cu.see" in result.answers:
-                    self.assertEqual(box.seen(result.answers["c.cu.see"]), [5, 2], result)
+def test_message_is_printed_once_in_each_process(case):
+    result = box.run(["cu.init", "fork=a", "cu.init", "cu.init", "rt12.count", "end", "fork=b",
+                      "cu.get=0", "end"], allow="5,2")
+    assert len(box.lines(result)) == 2, str(result)
+    result = box.run(["cu.init", "fork=a", "fork=b", "cu.init", "end", "end"], allow="5,2")
+    case.message(result, "fork")
 
-    def test_child_may_initialise_after_its_parents_failure(self):
-        steps = ["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "fork=c",
-                 "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see", "end"]
-        unguarded = box.run(steps, guard=False)
-        self.assertEqual(box.seen(unguarded.answers["c.cu.see"]), [0], unguarded)
-        result = box.run(steps, allow="5,2")
-        self.assertEqual(box.seen(result.answers["c.cu.see"]), [2], result)
-        self.assertEqual(messages.find(result.err, "fork"), [], result)
 
-    def test_log_off_and_policy_off_print_no_message(self):
-        for more in ({"CUDAGUARD_LOG": "off", "allow": "5,2"}, {"policy": "OFF"}):
-            result = box.run(["cu.init", "fork=c", "cu.init", "end"], **more)
-            self.silent(result)
-            self.assertEqual(result.answers["c.cu.init"], "3", result)
+@pytest.mark.parametrize(
+    "steps",
+    [["cu.init", "fork=c", "getenv=PATH", "end"], ["nv.see", "cu.init", "fork=c", "nv.list", "end"],
+     ["cu.see", "spawn=c", "cu.see", "end"],
+     ["cu.see", "fork=c", "exec", "label", "c", "cu.see", "end"],
+     ["fork=c", "cu.see", "end", "cu.see"], ["nv.see", "fork=c", "cu.see", "end", "cu.see"]])
+def test_child_that_can_use_cuda_gets_no_message(case, steps):
+    """Such a child makes no CUDA call, uses NVML alone, is spawned or replaced, or was forked
+    before."""
+    result = box.run(steps, allow="5,2")
+    case.silent(result)
+    if "c.cu.see" in result.answers:
+        assert box.seen(result.answers["c.cu.see"]) == [5, 2], str(result)
+
+
+def test_child_may_initialise_after_its_parents_failure():
+    steps = ["setenv=CUDA_VISIBLE_DEVICES=-1", "cu.init", "fork=c",
+             "setenv=CUDA_VISIBLE_DEVICES=1", "cu.see", "end"]
+    unguarded = box.run(steps, guard=False)
+    assert box.seen(unguarded.answers["c.cu.see"]) == [0], str(unguarded)
+    result = box.run(steps, allow="5,2")
+    assert box.seen(result.answers["c.cu.see"]) == [2], str(result)
+    assert messages.find(result.err, "fork") == [], str(result)
+
+
+def test_log_off_and_policy_off_print_no_message(case):
+    for more in ({"CUDAGUARD_LOG": "off", "allow": "5,2"}, {"policy": "OFF"}):
+        result = box.run(["cu.init", "fork=c", "cu.init", "end"], **more)
+        case.silent(result)
+        assert result.answers["c.cu.init"] == "3", str(result)

@@ -4,6 +4,8 @@
 import os
 import re
 
+import pytest
+
 from support import box, harness, messages
 from support.box import uuid
 
@@ -68,63 +70,64 @@ def from_header(name):
             if VERSION.sub("", call) == call or VERSION.sub("", call) not in found}
 
 
-class Table(box.Case):
+def test_table_has_every_call_with_a_device_index(case):
+    if not os.path.isdir(HEADERS):
+        harness.skip(case, "run scripts/fetch-cuda build/_deps 13")
+    headers = {**from_header("cuda.h"), **from_header("cuda_runtime_api.h")}
+    assert len(headers) > 90
+    plain = {VERSION.sub("", name): layout for name, layout in headers.items()}
+    assert {VERSION.sub("", name): layout for name, layout in rows().items()} == plain
+    assert set(documented()) == set(plain)
+    assert set(documented().values()) == {"validated, clamped", "passed on"}
 
-    def test_table_has_every_call_with_a_device_index(self):
-        if not os.path.isdir(HEADERS):
-            harness.skip(self, "run scripts/fetch-cuda build/_deps 13")
-        headers = {**from_header("cuda.h"), **from_header("cuda_runtime_api.h")}
-        self.assertGreater(len(headers), 90)
-        plain = {VERSION.sub("", name): layout for name, layout in headers.items()}
-        self.assertEqual({VERSION.sub("", name): layout for name, layout in rows().items()}, plain)
-        self.assertEqual(set(documented()), set(plain))
-        self.assertEqual(set(documented().values()), {"validated, clamped", "passed on"})
 
-    def calls(self, index):
-        """Returns each index parameter of each call once."""
-        return ["%s,%d,%d" % (name, position, index) for name, layout in rows().items()
-                for position, kind in enumerate(layout) if kind not in "p."]
+def calls_of(index):
+    """Returns each index parameter of each call once."""
+    return ["%s,%d,%d" % (name, position, index) for name, layout in rows().items()
+            for position, kind in enumerate(layout) if kind not in "p."]
 
-    def answers(self, index, major, **more):
-        calls = self.calls(index)
-        result = box.run(calls, "index_calls%d" % major, **more)
-        self.assertEqual(result.rc, 0, result)
-        found = dict(line.split("=") for line in result.out.splitlines())
-        self.assertEqual(sorted(found), sorted(calls), result)
-        return result, {call: found[call] == "101" for call in calls}
 
-    def test_control_only_bad_indices_are_refused_unguarded(self):
-        """Control: the runtime refuses every bad index and no good index."""
-        own = ",".join(uuid(gpu) for gpu in (5, 2, 7))
-        for major in (12, 13):
-            for index, refused in ((2, False), (BAD, True), (-1, True)):
-                _, found = self.answers(index, major, guard=False, own=own)
-                self.assertEqual({call for call, is_refused in found.items()
-                                  if is_refused != refused}, set())
+def answers(index, major, **more):
+    calls = calls_of(index)
+    result = box.run(calls, "index_calls%d" % major, **more)
+    assert result.rc == 0, str(result)
+    found = dict(line.split("=") for line in result.out.splitlines())
+    assert sorted(found) == sorted(calls), str(result)
+    return result, {call: found[call] == "101" for call in calls}
 
-    def test_each_call_has_its_documented_outcome(self):
-        checked = {name for name, outcome in documented().items() if outcome != "passed on"}
-        self.assertEqual(len(checked), 5)
-        for major in (12, 13):
-            for policy in ("VALIDATE", "CLAMP"):
-                with self.subTest(major=major, policy=policy):
-                    result, found = self.answers(BAD, major, allow=ALLOW, policy=policy)
-                    for call, refused in found.items():
-                        name = VERSION.sub("", call.partition(",")[0])
-                        clamped = policy == "CLAMP" and name in checked
-                        self.assertEqual(refused, not clamped, call)
-                    found = messages.find(result.err, "bad_index", device=3)
-                    reported = [message["call"] for message in found]
-                    self.assertEqual(sorted(reported), sorted(checked), result)
-                    self.assertEqual([message["used"] for message in found],
-                                     ["2" if policy == "CLAMP" else None] * 5, result)
 
-    def test_limit_runtime_by_dlsym_is_not_checked(self):
-        """docs/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
-        for major in (12, 13):
-            for policy in ("VALIDATE", "CLAMP"):
-                result, found = self.answers(BAD, major, allow=ALLOW, policy=policy, CG_DLSYM="1")
-                for call, refused in found.items():
-                    if call.startswith("cuda"):
-                        self.assertTrue(refused, call)
-                self.message(result, "bad_index", call="cuDeviceGet", device=3)
+def test_control_only_bad_indices_are_refused_unguarded():
+    """Control: the runtime refuses every bad index and no good index."""
+    own = ",".join(uuid(gpu) for gpu in (5, 2, 7))
+    for major in (12, 13):
+        for index, refused in ((2, False), (BAD, True), (-1, True)):
+            _, found = answers(index, major, guard=False, own=own)
+            assert {call for call, is_refused in found.items() if is_refused != refused} == set()
+
+
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("major", [12, 13])
+def test_each_call_has_its_documented_outcome(major, policy):
+    checked = {name for name, outcome in documented().items() if outcome != "passed on"}
+    assert len(checked) == 5
+    result, found = answers(BAD, major, allow=ALLOW, policy=policy)
+    for call, refused in found.items():
+        name = VERSION.sub("", call.partition(",")[0])
+        clamped = policy == "CLAMP" and name in checked
+        assert refused == (not clamped), str(call)
+    found = messages.find(result.err, "bad_index", device=3)
+    reported = [message["call"] for message in found]
+    assert sorted(reported) == sorted(checked), str(result)
+    assert [message["used"]
+            for message in found] == ["2" if policy == "CLAMP" else None] * 5, str(result)
+
+
+def test_limit_runtime_by_dlsym_is_not_checked(case):
+    """docs/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
+    for major in (12, 13):
+        for policy in ("VALIDATE", "CLAMP"):
+            result, found = answers(BAD, major, allow=ALLOW, policy=policy, CG_DLSYM="1")
+            for call, refused in found.items():
+                if call.startswith("cuda"):
+                    assert refused, str(call)
+            case.message(result, "bad_index", call="cuDeviceGet", device=3)

@@ -5,7 +5,8 @@ import os
 import shutil
 import sys
 import tempfile
-import unittest
+
+import pytest
 
 from support import box, harness, launcher, messages
 
@@ -178,43 +179,47 @@ class Golden(box.Case):
     def test_guard_prints_the_words_of_the_golden_file(self):
         for check in (self.denied, self.allowed, self.lists, self.mistakes, self.settings,
                       self.files):
-            with self.subTest(check.__name__):
-                check()
+            check()
         self.assertEqual(self.printed, set(messages.PATTERNS), "one of these has no check")
 
 
-class Module(unittest.TestCase):
-    """Controls of tests/support/messages.py: it finds what was printed, and only that."""
+# Controls of tests/support/messages.py: it finds what was printed, and only that.
 
-    OUTPUT = "before\ncudaguard[7]: %s\nafter\ncudaguard[8]: %s\n" % (
-        messages.text("no_cuda", cause="x", root=3, call="cuInit", asked_by="a (b) in c"),
-        messages.text("no_cuda", cause="x", asked_by="a (b) in c", remedy="y"))
 
-    def pids(self, **values):
-        return [found["pid"] for found in messages.find(self.OUTPUT, "no_cuda", **values)]
+OUTPUT = "before\ncudaguard[7]: %s\nafter\ncudaguard[8]: %s\n" % (
+    messages.text("no_cuda", cause="x", root=3, call="cuInit", asked_by="a (b) in c"),
+    messages.text("no_cuda", cause="x", asked_by="a (b) in c", remedy="y"))
 
-    def test_values_select_the_messages(self):
-        for values, pids in (({}, ["7", "8"]), ({"asked_by": "a"}, []), ({"root": 3}, ["7"]),
-                             ({"root": 33}, []), ({"root": None}, ["8"]), ({"remedy": "y"}, ["8"]),
-                             ({"asked_by": "a (b) in c", "remedy": None}, ["7"])):
-            with self.subTest(values=values):
-                self.assertEqual(self.pids(**values), pids)
 
-    def test_other_messages_are_not_found(self):
-        self.assertEqual(messages.find(self.OUTPUT, "no_nvml", "no_opencl"), [])
-        self.assertEqual(messages.find(self.OUTPUT.replace(" CUDA ", " cuda "), "no_cuda"), [])
-        self.assertEqual(messages.find(self.OUTPUT.replace(": no", ":  no"), "no_cuda"), [])
+def pids_of(**values):
+    return [found["pid"] for found in messages.find(OUTPUT, "no_cuda", **values)]
 
-    def test_rest_of_the_output_stays(self):
-        self.assertEqual(messages.without(self.OUTPUT, *messages.DENIED), "before\nafter\n")
-        self.assertEqual(messages.without(self.OUTPUT, "no_nvml"), self.OUTPUT)
 
-    def test_unknown_names_and_fields_are_errors(self):
-        """Otherwise, a test that expects no message could not fail."""
-        for values in ({"asked": "x"}, {"asked": None}):
-            with self.assertRaises(AssertionError):
-                messages.find("", "no_cuda", **values)
-        with self.assertRaises(KeyError):
-            messages.find("", "no_such_name")
-        with self.assertRaises(AssertionError):
-            messages.text("no_cuda", asked="x")
+@pytest.mark.parametrize(("values", "pids"), [({}, ["7", "8"]), ({"asked_by": "a"}, []),
+                                              ({"root": 3}, ["7"]), ({"root": 33}, []),
+                                              ({"root": None}, ["8"]), ({"remedy": "y"}, ["8"]),
+                                              ({"asked_by": "a (b) in c", "remedy": None}, ["7"])])
+def test_values_select_the_messages(values, pids):
+    assert pids_of(**values) == pids
+
+
+def test_other_messages_are_not_found():
+    assert messages.find(OUTPUT, "no_nvml", "no_opencl") == []
+    assert messages.find(OUTPUT.replace(" CUDA ", " cuda "), "no_cuda") == []
+    assert messages.find(OUTPUT.replace(": no", ":  no"), "no_cuda") == []
+
+
+def test_rest_of_the_output_stays():
+    assert messages.without(OUTPUT, *messages.DENIED) == "before\nafter\n"
+    assert messages.without(OUTPUT, "no_nvml") == OUTPUT
+
+
+def test_unknown_names_and_fields_are_errors():
+    """Otherwise, a test that expects no message could not fail."""
+    for values in ({"asked": "x"}, {"asked": None}):
+        with pytest.raises(AssertionError):
+            messages.find("", "no_cuda", **values)
+    with pytest.raises(KeyError):
+        messages.find("", "no_such_name")
+    with pytest.raises(AssertionError):
+        messages.text("no_cuda", asked="x")

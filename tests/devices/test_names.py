@@ -5,6 +5,8 @@ import csv
 import os
 import re
 
+import pytest
+
 from support import box, harness
 
 GUARDED = harness.guarded("DRIVER")
@@ -114,105 +116,108 @@ class Names(box.Case):
         self.assertIn("cu.load=0:set", unguarded.out)
 
 
-class Trampolines(box.Case):
-    """Programs that export cu* functions of their own, as TensorFlow does, do not recurse."""
-
-    def test_trampolines_do_not_recurse(self):
-        for name in ("trampolines", "trampolines_linked"):
-            for policy in ("VALIDATE", "CLAMP"):
-                with self.subTest(program=name, policy=policy):
-                    argv = [harness.program(name)]
-                    unguarded = harness.run(argv, world="none", guard=False, trace=False,
-                                            env=box.environment(own="5,2"))
-                    self.assertEqual(unguarded.answers["count"], "2", unguarded)
-                    result = harness.run(argv, world="none", trace=False,
-                                         env=box.environment(allow="5,2", policy=policy))
-                    self.silent(result)
-                    self.assertEqual(result.out, unguarded.out, result)
-                    self.assertEqual(result.fake_calls.count("cuInit:initialised"), 1, result)
+# Programs that export cu* functions of their own, as TensorFlow does, do not recurse.
 
 
-class Majors(box.Case):
-    """A call of a runtime reaches the caller's own runtime."""
-
-    STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
-
-    def test_two_runtimes_answer_their_own_callers(self):
-        for program, prefixes in (("open", {"12": "rt12.", "13": "rt13."}),
-                                  ("runtime12", {"12": "rt.", "13": "rt13."}),
-                                  ("runtime13", {"12": "rt12.", "13": "rt."})):
-            for policy in ("VALIDATE", "CLAMP"):
-                for order in (("12", "13"), ("13", "12")):
-                    with self.subTest(program=program, policy=policy, order=order):
-                        steps = [prefixes[major] + step for step in self.STEPS for major in order]
-                        unguarded = box.run(steps, program, guard=False, own="5,2")
-                        result = box.run(steps, program, allow="5,2", policy=policy)
-                        self.silent(result)
-                        for major in order:
-                            own = "cudart%s:" % major
-                            wanted = [call for call in unguarded.fake_calls if call.startswith(own)]
-                            called = [call for call in result.fake_calls if call.startswith(own)]
-                            # The guard may ask the runtime for its count or its error state.
-                            asked = {own + "cudaGetDeviceCount", own + "cudaPeekAtLastError",
-                                     own + "cudaGetLastError", own + "cudaRuntimeGetVersion"}
-                            self.assertEqual([call for call in called if call not in asked],
-                                             [call for call in wanted if call not in asked], result)
-                        self.assertEqual(len(result.out.splitlines()), len(steps), result)
-                        self.assertNotIn("=101", result.out, result)
-
-    def test_two_runtimes_have_separate_error_states(self):
-        result = box.run(["rt12.set=9", "rt13.peek", "rt12.peek", "rt13.last", "rt12.last"],
-                         allow="5,2")
-        self.assertEqual([line.split("=")[1] for line in result.out.splitlines()],
-                         ["101", "0", "101", "0", "101"], result)
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("name", ["trampolines", "trampolines_linked"])
+def test_trampolines_do_not_recurse(case, name, policy):
+    argv = [harness.program(name)]
+    unguarded = harness.run(argv, world="none", guard=False, trace=False,
+                            env=box.environment(own="5,2"))
+    assert unguarded.answers["count"] == "2", str(unguarded)
+    result = harness.run(argv, world="none", trace=False,
+                         env=box.environment(allow="5,2", policy=policy))
+    case.silent(result)
+    assert result.out == unguarded.out, str(result)
+    assert result.fake_calls.count("cuInit:initialised") == 1, str(result)
 
 
-class Handles(box.Case):
-    """ld.so answers about the driver's file as without the guard."""
+# A call of a runtime reaches the caller's own runtime.
 
-    CASES = {
-        "never loaded": ["lib.noload=LIB", "lib.noload=libnvidia-ml.so.1"],
-        "loaded": ["lib.noload=LIB", "lib.open=LIB", "lib.noload=LIB"],
-        "used": ["lib.open=LIB", "cu.see", "lib.noload=LIB", "lib.close=LIB", "lib.noload=LIB"],
-        "closed once": ["lib.open=LIB", "lib.open=LIB", "lib.close=LIB", "lib.noload=LIB"],
-        "again": ["lib.open=LIB", "lib.close=LIB", "lib.open=LIB", "lib.noload=LIB", "cu.count"],
-        "both names": ["lib.open=libcuda.so", "lib.open=libcuda.so.1", "lib.noload=libcuda.so"],
-        "local": ["lib.open=LIB", "lib.default=cuMemAlloc_v2", "lib.default=cuBrandNewThing"],
-    }
 
-    def test_driver_handles_are_as_without_the_guard(self):
-        directory = os.path.join(harness.FAKES, "lazy")
-        for library in ("libcuda.so.1", "libcuda.so", os.path.join(directory, "libcuda.so.1")):
-            for title, steps in self.CASES.items():
-                with self.subTest(library=library, case=title):
-                    steps = [step.replace("LIB", library) for step in steps]
-                    unguarded = box.run(steps, guard=False)
-                    result = box.run(steps, policy="VALIDATE")
-                    self.silent(result)
-                    self.assertEqual(result.out, unguarded.out, result)
-                    self.assertIn("set" if "open" in steps[-2] + steps[0] else "null",
-                                  unguarded.out)
+STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
 
-    def test_nvml_handles_are_as_without_the_guard(self):
-        library = "libnvidia-ml.so.1"
-        steps = ["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.open=L", "lib.close=L",
-                 "lib.noload=L"]
-        steps = [step.replace("L", library) if step.endswith("=L") else step for step in steps]
-        unguarded = box.run(steps, guard=False)
-        result = box.run(steps, policy="VALIDATE")
-        self.assertEqual(result.out, unguarded.out, result)
 
-    def test_driver_stays_loaded_and_usable_after_the_last_close(self):
-        """The driver stays loaded, because its table of addresses refers to the guard. The program
-        sees this in /proc/self/maps only. The driver works when the program opens it again."""
-        for library in ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
-                        os.path.join(harness.FAKES, "lazy", "libcuda.so.1")):
-            steps = ["lib.open=" + library, "lib.close=" + library, "lib.noload=" + library,
-                     "cu.see", "nv.see"]
-            with self.subTest(library=library):
-                unguarded = box.run(steps, guard=False)
-                self.assertEqual(unguarded.answers["lib.noload"], "null", unguarded)
-                result = box.run(steps, allow="5,2")
-                self.silent(result)
-                self.assertEqual(result.answers["lib.noload"], "null", result)
-                self.sees(result, cu=[5, 2], nv=[5, 2])
+@pytest.mark.parametrize("order", [("12", "13"), ("13", "12")])
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize(("program", "prefixes"), [("open", {"12": "rt12.", "13": "rt13."}),
+                                                   ("runtime12", {"12": "rt.", "13": "rt13."}),
+                                                   ("runtime13", {"12": "rt12.", "13": "rt."})])
+def test_two_runtimes_answer_their_own_callers(case, program, prefixes, policy, order):
+    steps = [prefixes[major] + step for step in STEPS for major in order]
+    unguarded = box.run(steps, program, guard=False, own="5,2")
+    result = box.run(steps, program, allow="5,2", policy=policy)
+    case.silent(result)
+    for major in order:
+        own = "cudart%s:" % major
+        wanted = [call for call in unguarded.fake_calls if call.startswith(own)]
+        called = [call for call in result.fake_calls if call.startswith(own)]
+        # The guard may ask the runtime for its count or its error state.
+        asked = {own + "cudaGetDeviceCount", own + "cudaPeekAtLastError",
+                 own + "cudaGetLastError", own + "cudaRuntimeGetVersion"}
+        assert [call for call in called
+                if call not in asked] == [call for call in wanted if call not in asked], str(result)
+    assert len(result.out.splitlines()) == len(steps), str(result)
+    assert "=101" not in result.out, str(result)
+
+
+def test_two_runtimes_have_separate_error_states():
+    result = box.run(["rt12.set=9", "rt13.peek", "rt12.peek", "rt13.last", "rt12.last"],
+                     allow="5,2")
+    assert [line.split("=")[1]
+            for line in result.out.splitlines()] == ["101", "0", "101", "0", "101"], str(result)
+
+
+# ld.so answers about the driver's file as without the guard.
+
+
+CASES = {
+    "never loaded": ["lib.noload=LIB", "lib.noload=libnvidia-ml.so.1"],
+    "loaded": ["lib.noload=LIB", "lib.open=LIB", "lib.noload=LIB"],
+    "used": ["lib.open=LIB", "cu.see", "lib.noload=LIB", "lib.close=LIB", "lib.noload=LIB"],
+    "closed once": ["lib.open=LIB", "lib.open=LIB", "lib.close=LIB", "lib.noload=LIB"],
+    "again": ["lib.open=LIB", "lib.close=LIB", "lib.open=LIB", "lib.noload=LIB", "cu.count"],
+    "both names": ["lib.open=libcuda.so", "lib.open=libcuda.so.1", "lib.noload=libcuda.so"],
+    "local": ["lib.open=LIB", "lib.default=cuMemAlloc_v2", "lib.default=cuBrandNewThing"],
+}
+
+
+@pytest.mark.parametrize("state", CASES)
+@pytest.mark.parametrize(
+    "library", ["libcuda.so.1", "libcuda.so",
+                os.path.join(harness.FAKES, "lazy", "libcuda.so.1")])
+def test_driver_handles_are_as_without_the_guard(case, library, state):
+    steps = [step.replace("LIB", library) for step in CASES[state]]
+    unguarded = box.run(steps, guard=False)
+    result = box.run(steps, policy="VALIDATE")
+    case.silent(result)
+    assert result.out == unguarded.out, str(result)
+    assert ("set" if "open" in steps[-2] + steps[0] else "null") in unguarded.out
+
+
+def test_nvml_handles_are_as_without_the_guard():
+    library = "libnvidia-ml.so.1"
+    steps = ["lib.noload=L", "lib.open=L", "lib.noload=L", "lib.open=L", "lib.close=L",
+             "lib.noload=L"]
+    steps = [step.replace("L", library) if step.endswith("=L") else step for step in steps]
+    unguarded = box.run(steps, guard=False)
+    result = box.run(steps, policy="VALIDATE")
+    assert result.out == unguarded.out, str(result)
+
+
+@pytest.mark.parametrize("library", [
+    "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1",
+    os.path.join(harness.FAKES, "lazy", "libcuda.so.1")
+])
+def test_driver_stays_loaded_and_usable_after_the_last_close(case, library):
+    """The driver stays loaded, because its table of addresses refers to the guard. The program
+    sees this in /proc/self/maps only. The driver works when the program opens it again."""
+    steps = ["lib.open=" + library, "lib.close=" + library, "lib.noload=" + library,
+             "cu.see", "nv.see"]
+    unguarded = box.run(steps, guard=False)
+    assert unguarded.answers["lib.noload"] == "null", str(unguarded)
+    result = box.run(steps, allow="5,2")
+    case.silent(result)
+    assert result.answers["lib.noload"] == "null", str(result)
+    case.sees(result, cu=[5, 2], nv=[5, 2])

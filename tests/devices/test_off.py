@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """OFF maps no file of cudaguard except the guard, and changes nothing."""
 
+import pytest
+
 from support import box
 
 STEPS = {
@@ -20,37 +22,35 @@ STEPS = {
 OURS = {"libcudaguard.so"}
 
 
-class Off(box.Case):
+@pytest.mark.parametrize("more", [{}, {"allow": "5,2"}, {"allow": "nonsense"},
+                                  {"CUDAGUARD_CHILDREN": "FORCE_CPU"}])
+@pytest.mark.parametrize(("name", "steps"), STEPS.items())
+@pytest.mark.parametrize("kind", ["lazy", "now", "noslot", "no_nvml"])
+def test_off_changes_nothing(kind, name, steps, more):
+    if kind == "no_nvml" and name in ("nvml", "mixed", "mixed_now"):
+        return  # linked to NVML, so it cannot start there
+    unguarded = box.run(steps, name, guard=False, box=kind)
+    result = box.run(steps, name, policy="OFF", box=kind, **more)
+    assert result.rc == unguarded.rc, str(result)
+    assert unguarded.rc == 0, str(unguarded)
+    assert result.out == unguarded.out, str(result)
+    assert result.err == unguarded.err, str(result)
+    assert result.fake_calls == unguarded.fake_calls, str(result)
 
-    def test_off_changes_nothing(self):
-        for kind in ("lazy", "now", "noslot", "no_nvml"):
-            for name, steps in STEPS.items():
-                if kind == "no_nvml" and name in ("nvml", "mixed", "mixed_now"):
-                    continue  # linked to NVML, so it cannot start there
-                for more in ({}, {"allow": "5,2"}, {"allow": "nonsense"},
-                             {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
-                    with self.subTest(driver=kind, program=name, more=more):
-                        unguarded = box.run(steps, name, guard=False, box=kind)
-                        result = box.run(steps, name, policy="OFF", box=kind, **more)
-                        self.assertEqual(result.rc, unguarded.rc, result)
-                        self.assertEqual(unguarded.rc, 0, unguarded)
-                        self.assertEqual(result.out, unguarded.out, result)
-                        self.assertEqual(result.err, unguarded.err, result)
-                        self.assertEqual(result.fake_calls, unguarded.fake_calls, result)
 
-    def test_off_maps_only_the_guard(self):
-        for name, steps in STEPS.items():
-            with self.subTest(program=name):
-                result = box.run(steps + ["maps"], name, policy="OFF")
-                self.assertEqual(set(result.answers["maps"].split(",")), OURS, result)
+@pytest.mark.parametrize(("name", "steps"), STEPS.items())
+def test_off_maps_only_the_guard(name, steps):
+    result = box.run(steps + ["maps"], name, policy="OFF")
+    assert set(result.answers["maps"].split(",")) == OURS, str(result)
 
-    def test_control_a_list_maps_the_proxies_and_force_cpu_does_not(self):
-        steps = ["cu.see", "nv.see", "maps"]
-        validate = set(box.run(steps, allow="5,2").answers["maps"].split(","))
-        self.assertEqual(validate, OURS | {"libcudaguard-driver.so", "libcudaguard-nvml.so"})
-        cpu = box.run(steps, policy="FORCE_CPU")
-        self.assertNotIn("libcudaguard-driver.so", cpu.answers["maps"], cpu)
-        self.sees(cpu, cu="!100", nv="!9")
-        self.assertEqual(cpu.fake_calls, [], cpu)
-        unguarded = box.run(steps, guard=False)
-        self.assertEqual(unguarded.answers["maps"], "", unguarded)
+
+def test_control_a_list_maps_the_proxies_and_force_cpu_does_not(case):
+    steps = ["cu.see", "nv.see", "maps"]
+    validate = set(box.run(steps, allow="5,2").answers["maps"].split(","))
+    assert validate == OURS | {"libcudaguard-driver.so", "libcudaguard-nvml.so"}
+    cpu = box.run(steps, policy="FORCE_CPU")
+    assert "libcudaguard-driver.so" not in cpu.answers["maps"], str(cpu)
+    case.sees(cpu, cu="!100", nv="!9")
+    assert cpu.fake_calls == [], str(cpu)
+    unguarded = box.run(steps, guard=False)
+    assert unguarded.answers["maps"] == "", str(unguarded)

@@ -433,6 +433,15 @@ class Case(unittest.TestCase):
             skip(self, "not installed: " + ", ".join(missing))
 
 
+def lent(case):
+    """For a fixture of test functions: the case's helpers, set up and cleaned up again."""
+    try:
+        case.setUp()
+        yield case
+    finally:
+        assert case.doCleanups(), "a cleanup failed"
+
+
 class DirectoryCase(Case):
     """A test case with its own directory, which bubblewrap and other users can see."""
 
