@@ -5,34 +5,35 @@ the guard finds the list in ld.so."""
 import shutil
 import struct
 
+import pytest
+
 from support import guest, harness
 
 DT_DEBUG = 21
 DT_UNKNOWN = 0x60000000  # a number that means nothing to ld.so
 
 
-class NoDebugEntry(guest.Case):
-    def program(self):
-        """Returns a copy of a program in which the entry has another number."""
-        path = self.path("steps")
-        shutil.copy(guest.STEPS, path)
-        with open(path, "r+b") as stream:
-            data = stream.read()
-            entry = struct.pack("<qQ", DT_DEBUG, 0)
-            self.assertEqual(data.count(entry), 1)
-            stream.seek(data.index(entry))
-            stream.write(struct.pack("<qQ", DT_UNKNOWN, 0))
-        return path
+def program(case):
+    """Returns a copy of a program in which the entry has another number."""
+    path = case.path("steps")
+    shutil.copy(guest.STEPS, path)
+    with open(path, "r+b") as stream:
+        data = stream.read()
+        entry = struct.pack("<qQ", DT_DEBUG, 0)
+        assert data.count(entry) == 1
+        stream.seek(data.index(entry))
+        stream.write(struct.pack("<qQ", DT_UNKNOWN, 0))
+    return path
 
-    def test_program_is_guarded(self):
-        for policy, answer in (("FORCE_CPU", "100"), ("OFF", "0")):
-            with self.subTest(policy):
-                result = harness.run([self.program(), "load:libm.so.6", "ask"],
-                                           env={"CUDAGUARD_POLICY": policy})
-                self.assertEqual(result.answers, {"load": "ok", "cuInit": answer}, result)
-                if policy == "FORCE_CPU":
-                    result.assert_untouched(self)
 
-    def test_control_unguarded_program_reaches_the_driver(self):
-        result = harness.run([self.program(), "load:libm.so.6", "ask"], guard=False)
-        result.assert_reached(self)
+@pytest.mark.parametrize(("policy", "answer"), [("FORCE_CPU", "100"), ("OFF", "0")])
+def test_program_is_guarded(case, policy, answer):
+    result = harness.run([program(case), "load:libm.so.6", "ask"], env={"CUDAGUARD_POLICY": policy})
+    assert result.answers == {"load": "ok", "cuInit": answer}, str(result)
+    if policy == "FORCE_CPU":
+        result.assert_untouched(case)
+
+
+def test_control_unguarded_program_reaches_the_driver(case):
+    result = harness.run([program(case), "load:libm.so.6", "ask"], guard=False)
+    result.assert_reached(case)

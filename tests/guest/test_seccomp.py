@@ -7,6 +7,8 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from support import guest, harness
 
 STRICT = guest.binary("strict")
@@ -22,122 +24,128 @@ STACKED = [guest.PYTHON, "-B", os.path.join(PROGRAMS, "lock_in.py"), guest.binar
 CALL = re.compile(r"^(?:\d+\s+)?(\w+)\(")
 
 
-class Seccomp(guest.Case):
-    def setUp(self):
-        super().setUp()
-        if not os.path.exists(STRICT):
-            harness.skip(self, "built without libseccomp (libseccomp-dev)")
+@pytest.fixture(name="case")
+def make_case(case):
+    if not os.path.exists(STRICT):
+        harness.skip(case, "built without libseccomp (libseccomp-dev)")
+    return case
 
-    def calls_after_lock(self, guard, env=None, action="none-loaded", argv=(STRICT,)):
-        """The names of the calls between the program's "locked" and its exit, by strace, with the
-        null drivers in the driver's place when unguarded: same libraries, same calls, no guard."""
-        log = self.path("log")
-        environment = {"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR, **(env or {})}
-        if guard:
-            environment["LD_PRELOAD"] = harness.GUARD
-        words = ["env", "-i"] + ["%s=%s" % item for item in environment.items()]
-        done = subprocess.run(["strace", "-qq", "-e", "signal=none", "-o", log, "--", *words, *argv,
-                               *([action] if action else [])], capture_output=True, text=True,
-                              check=True, env={"PATH": os.environ["PATH"]})
-        self.assertIn("cuInit=100", done.stdout)
-        with open(log, encoding="utf-8") as stream:
-            text = stream.read()
-        after = text[text.index('write(1, "locked'):]
-        return {m[1] for m in map(CALL.match, after.splitlines()) if m}
 
-    def run_strict(self, action, names, guard=True, env=None):
-        """In a world without driver, so that only the null drivers can answer."""
-        return harness.run([STRICT, action, *sorted(names)], world="none", guard=guard, trace=False,
-                           env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR, **(env or {})})
+def calls_after_lock(case, guard, env=None, action="none-loaded", argv=(STRICT,)):
+    """The names of the calls between the program's "locked" and its exit, by strace, with the
+    null drivers in the driver's place when unguarded: same libraries, same calls, no guard."""
+    log = case.path("log")
+    environment = {"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR, **(env or {})}
+    if guard:
+        environment["LD_PRELOAD"] = harness.GUARD
+    words = ["env", "-i"] + ["%s=%s" % item for item in environment.items()]
+    done = subprocess.run(["strace", "-qq", "-e", "signal=none", "-o", log, "--", *words, *argv,
+                           *([action] if action else [])], capture_output=True, text=True,
+                          check=True, env={"PATH": os.environ["PATH"]})
+    assert "cuInit=100" in done.stdout
+    with open(log, encoding="utf-8") as stream:
+        text = stream.read()
+    after = text[text.index('write(1, "locked'):]
+    return {m[1] for m in map(CALL.match, after.splitlines()) if m}
 
-    def needed(self):
-        return self.calls_after_lock(False) | {"exit_group", "rt_sigreturn"}
 
-    def test_guard_adds_only_documented_system_calls(self):
-        """docs/limits.md has the list."""
-        unguarded = self.calls_after_lock(False)
-        self.assertLessEqual({"openat", "mmap", "write", "exit_group"}, unguarded)
-        unguarded_early = self.calls_after_lock(False, action="none-early")
-        # A program that had loaded a library before, and one that had not.
-        late = self.calls_after_lock(True) - unguarded
-        early = self.calls_after_lock(True, action="none-early") - unguarded_early
-        self.assertLessEqual(late | early, ADDED)
-        self.assertLessEqual({"getpid", "fcntl"}, late)  # the line is there
-        self.assertLessEqual({"madvise"}, early)
-        report = self.calls_after_lock(True,
-                                       {"CUDAGUARD_REPORT": self.path("report")}) - unguarded - late
-        self.assertLessEqual(report, ADDED | ADDED_FOR_REPORT)
-        self.assertLessEqual(ADDED_FOR_REPORT - unguarded - late - {"rt_sigprocmask"}, report)
-        off = self.calls_after_lock(True, {"CUDAGUARD_POLICY": "OFF"},
-                                    "none-early") - unguarded_early
-        self.assertLessEqual(off, {"madvise"})
-        print("\nadded by the guard: early %s, late %s, for a report %s, under OFF %s" %
-              (sorted(early), sorted(late), sorted(report), sorted(off)))
+def run_strict(action, names, guard=True, env=None):
+    """In a world without driver, so that only the null drivers can answer."""
+    return harness.run([STRICT, action, *sorted(names)], world="none", guard=guard, trace=False,
+                       env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR, **(env or {})})
 
-    def test_control_strict_filter_kills_an_unlisted_call(self):
-        names = self.needed() - {"mmap"}
-        result = self.run_strict("kill-loaded", names, guard=False)
-        self.assertEqual(result.rc, 128 + 31, result)  # SIGSYS
 
-    def test_strict_filter_does_not_kill_the_program(self):
-        names = self.needed()
-        unguarded = self.run_strict("kill-loaded", names, guard=False)
-        self.assertEqual((unguarded.rc, unguarded.out), (0, "locked\ncuInit=100 nvml=9\n"),
-                         unguarded)
-        for action in ("kill-loaded", "kill-early"):
-            for log in ("off", "deny", "all"):
-                with self.subTest(action=action, log=log):
-                    result = self.run_strict(action, names | ADDED, env={"CUDAGUARD_LOG": log})
-                    self.assertEqual((result.rc, result.out),
-                                     (0, "locked\ncuInit=100 nvml=9\n"), result)
-                    count = {"off": 0, "deny": 1, "all": 2}[log]
-                    self.assertEqual(len(guest.lines_of(result.err)), count, result)
+def needed(case):
+    return calls_after_lock(case, False) | {"exit_group", "rt_sigreturn"}
 
-    def stacked(self):
-        """(the calls that it needs unguarded, what the guard adds if Python's frames are reported)"""
-        env = {"CUDAGUARD_REPORT": self.path("report")}
-        unguarded = self.calls_after_lock(False, action=None, argv=STACKED)
-        added = self.calls_after_lock(True, env, None, STACKED) - unguarded
-        os.remove(self.path("report"))
-        return unguarded | {"exit_group", "rt_sigreturn"}, added
 
-    def test_python_frames_add_no_call(self):
-        self.assertLessEqual(self.stacked()[1], ADDED | ADDED_FOR_REPORT)
+def test_guard_adds_only_documented_system_calls(case):
+    """docs/limits.md has the list."""
+    unguarded = calls_after_lock(case, False)
+    assert {"openat", "mmap", "write", "exit_group"} <= unguarded
+    unguarded_early = calls_after_lock(case, False, action="none-early")
+    # A program that had loaded a library before, and one that had not.
+    late = calls_after_lock(case, True) - unguarded
+    early = calls_after_lock(case, True, action="none-early") - unguarded_early
+    assert late | early <= ADDED
+    assert {"getpid", "fcntl"} <= late  # the line is there
+    assert {"madvise"} <= early
+    report = calls_after_lock(case, True,
+                              {"CUDAGUARD_REPORT": case.path("report")}) - unguarded - late
+    assert report <= ADDED | ADDED_FOR_REPORT
+    assert ADDED_FOR_REPORT - unguarded - late - {"rt_sigprocmask"} <= report
+    off = calls_after_lock(case, True, {"CUDAGUARD_POLICY": "OFF"}, "none-early") - unguarded_early
+    assert off <= {"madvise"}
+    print("\nadded by the guard: early %s, late %s, for a report %s, under OFF %s" %
+          (sorted(early), sorted(late), sorted(report), sorted(off)))
 
-    def test_strict_filter_does_not_kill_while_python_frames_are_read(self):
-        os.chmod(self.directory, 0o777)
-        names, _ = self.stacked()
-        control = harness.run([*STACKED, *sorted(names - {"mmap"})], world="none", guard=False,
-                              trace=False, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
-        self.assertEqual(control.rc, 128 + 31, control)  # SIGSYS
-        names |= ADDED | ADDED_FOR_REPORT
-        result = harness.run([*STACKED, *sorted(names)], world="none", trace=False,
-                             env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR,
-                                  "CUDAGUARD_REPORT": self.path("report")})
-        self.assertEqual(result.rc, 0, result)
-        self.assertTrue(result.out.startswith("locked\ncuInit=100"), result)
-        record = harness.records(self.path("report"))[0]
-        self.assertEqual([row["function"] for row in record["python"]], ["ask", "<module>"], record)
 
-    def test_off_adds_one_call(self):
-        result = self.run_strict("kill-early", self.needed() | {"madvise"},
-                                 env={"CUDAGUARD_POLICY": "OFF"})
-        self.assertEqual((result.rc, result.out), (0, "locked\ncuInit=100 nvml=9\n"), result)
-        self.assertEqual(result.err, "")
+def test_control_strict_filter_kills_an_unlisted_call(case):
+    names = needed(case) - {"mmap"}
+    result = run_strict("kill-loaded", names, guard=False)
+    assert result.rc == 128 + 31, str(result)  # SIGSYS
 
-    def test_filter_with_eperm_keeps_the_program_guarded(self):
-        """No crash and guarded, also where the guard cannot even load its null drivers."""
-        for action, names in (("eperm-loaded", self.needed()), ("eperm-early", self.needed()),
-                              ("eperm-loaded", {"write", "exit_group"}),
-                              ("eperm-early", {"write", "exit_group"})):
-            with self.subTest(action=action, names=len(names)):
-                result = harness.run([STRICT, action, *sorted(names)], trace=False)
-                self.assertEqual(result.rc, 0, result)
-                self.assertTrue(result.out.startswith("locked\ncuInit="), result)
-                self.assertNotIn("cuInit=0", result.out)
-                result.assert_untouched(self)
 
-    def test_control_unguarded_program_reaches_the_fake_driver(self):
-        names = self.needed() | {"lseek", "fcntl"}
-        harness.run([STRICT, "none", *sorted(names)], guard=False,
-                    trace=False).assert_reached(self)
+@pytest.mark.parametrize("log", ["off", "deny", "all"])
+@pytest.mark.parametrize("action", ["kill-loaded", "kill-early"])
+def test_strict_filter_does_not_kill_the_program(case, action, log):
+    names = needed(case)
+    unguarded = run_strict("kill-loaded", names, guard=False)
+    assert (unguarded.rc, unguarded.out) == (0, "locked\ncuInit=100 nvml=9\n"), str(unguarded)
+    result = run_strict(action, names | ADDED, env={"CUDAGUARD_LOG": log})
+    assert (result.rc, result.out) == (0, "locked\ncuInit=100 nvml=9\n"), str(result)
+    count = {"off": 0, "deny": 1, "all": 2}[log]
+    assert len(guest.lines_of(result.err)) == count, str(result)
+
+
+def stacked(case):
+    """(the calls that it needs unguarded, what the guard adds if Python's frames are reported)"""
+    env = {"CUDAGUARD_REPORT": case.path("report")}
+    unguarded = calls_after_lock(case, False, action=None, argv=STACKED)
+    added = calls_after_lock(case, True, env, None, STACKED) - unguarded
+    os.remove(case.path("report"))
+    return unguarded | {"exit_group", "rt_sigreturn"}, added
+
+
+def test_python_frames_add_no_call(case):
+    assert stacked(case)[1] <= ADDED | ADDED_FOR_REPORT
+
+
+def test_strict_filter_does_not_kill_while_python_frames_are_read(case):
+    os.chmod(case.directory, 0o777)
+    names, _ = stacked(case)
+    control = harness.run([*STACKED, *sorted(names - {"mmap"})], world="none", guard=False,
+                          trace=False, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
+    assert control.rc == 128 + 31, str(control)  # SIGSYS
+    names |= ADDED | ADDED_FOR_REPORT
+    result = harness.run([*STACKED, *sorted(names)], world="none", trace=False,
+                         env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR,
+                              "CUDAGUARD_REPORT": case.path("report")})
+    assert result.rc == 0, str(result)
+    assert result.out.startswith("locked\ncuInit=100"), str(result)
+    record = harness.records(case.path("report"))[0]
+    assert [row["function"] for row in record["python"]] == ["ask", "<module>"], str(record)
+
+
+def test_off_adds_one_call(case):
+    result = run_strict("kill-early", needed(case) | {"madvise"}, env={"CUDAGUARD_POLICY": "OFF"})
+    assert (result.rc, result.out) == (0, "locked\ncuInit=100 nvml=9\n"), str(result)
+    assert result.err == ""
+
+
+@pytest.mark.parametrize("action", ["eperm-loaded", "eperm-early"])
+@pytest.mark.parametrize("least", [False, True])
+def test_filter_with_eperm_keeps_the_program_guarded(case, least, action):
+    """No crash and guarded, also where the guard cannot even load its null drivers."""
+    names = {"write", "exit_group"} if least else needed(case)
+    result = harness.run([STRICT, action, *sorted(names)], trace=False)
+    assert result.rc == 0, str(result)
+    assert result.out.startswith("locked\ncuInit="), str(result)
+    assert "cuInit=0" not in result.out
+    result.assert_untouched(case)
+
+
+def test_control_unguarded_program_reaches_the_fake_driver(case):
+    names = needed(case) | {"lseek", "fcntl"}
+    harness.run([STRICT, "none", *sorted(names)], guard=False,
+                trace=False).assert_reached(case)

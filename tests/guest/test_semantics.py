@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 
+import pytest
+
 from support import guest, harness
 
 BEHAVE = os.path.join(guest.BIN, "behave")
@@ -27,49 +29,57 @@ def behave(level, last, preload, **extra):
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-class Semantics(guest.Case):
-    def compare(self, guard, **extra):
-        for level in ("O0", "O2"):
-            for last in ("stay", "catch", "leave"):
-                with self.subTest(guard=guard, level=level, last=last):
-                    unguarded = behave(level, last, None)
-                    for text in EXPECTED:
-                        self.assertIn(text, unguarded[1])
-                    if last == "leave":
-                        self.assertEqual(unguarded[0], -6, unguarded[2])
-                        self.assertIn("terminate called after throwing", unguarded[2])
-                    else:
-                        self.assertEqual(unguarded[0], 0, unguarded[2])
-                        self.assertTrue(unguarded[1].endswith("end\n"))
-                    if last == "catch":  # glibc's dlopen lets it pass
-                        self.assertIn("leaves: caught 43", unguarded[1])
-                    self.assertEqual(behave(level, last, guard, **extra), unguarded)
+def compare(level, last, guard, **extra):
+    unguarded = behave(level, last, None)
+    for text in EXPECTED:
+        assert text in unguarded[1]
+    if last == "leave":
+        assert unguarded[0] == -6, str(unguarded[2])
+        assert "terminate called after throwing" in unguarded[2]
+    else:
+        assert unguarded[0] == 0, str(unguarded[2])
+        assert unguarded[1].endswith("end\n")
+    if last == "catch":  # glibc's dlopen lets it pass
+        assert "leaves: caught 43" in unguarded[1]
+    assert behave(level, last, guard, **extra) == unguarded
 
-    def test_loading_works_as_without_the_guard(self):
-        self.compare(harness.GUARD)
-        attempted = harness.run([guest.STEPS, "ask"], trace=False)
-        self.assertEqual(attempted.answers, {"cuInit": "100"}, attempted)
-        attempted.assert_untouched(self)
 
-    def test_loading_works_without_null_drivers(self):
-        # Nothing of a failure of ours may be left for the program to see.
-        os.mkdir(self.path("lib"))
-        guard = self.path("lib", "libcudaguard.so")
-        shutil.copy(harness.GUARD, guard)
-        # Silent: that it says so is test_install.py's.
-        self.compare(guard, CUDAGUARD_LOG="off")
+@pytest.mark.parametrize("last", ["stay", "catch", "leave"])
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_loading_works_as_without_the_guard(case, level, last):
+    compare(level, last, harness.GUARD)
+    attempted = harness.run([guest.STEPS, "ask"], trace=False)
+    assert attempted.answers == {"cuInit": "100"}, str(attempted)
+    attempted.assert_untouched(case)
 
-    def test_loading_works_with_unusable_null_drivers(self):
-        # ld.so itself complains of them; the program must not find that in dlerror().
-        guard = harness.copy_install(self.path("lib"))
-        for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-            file = os.path.join(self.path("lib", "cudaguard"), name)
-            with open(file, "rb") as stream:
-                data = stream.read()
-            os.unlink(os.path.realpath(file))
-            with open(os.path.realpath(file), "wb") as stream:
-                stream.write(data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"))
-        self.compare(guard, CUDAGUARD_LOG="off")
 
-    def test_loading_under_off_works_as_without_the_guard(self):
-        self.compare(harness.GUARD, CUDAGUARD_POLICY="OFF")
+@pytest.mark.parametrize("last", ["stay", "catch", "leave"])
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_loading_works_without_null_drivers(case, level, last):
+    # Nothing of a failure of ours may be left for the program to see.
+    os.mkdir(case.path("lib"))
+    guard = case.path("lib", "libcudaguard.so")
+    shutil.copy(harness.GUARD, guard)
+    # Silent: that it says so is test_install.py's.
+    compare(level, last, guard, CUDAGUARD_LOG="off")
+
+
+@pytest.mark.parametrize("last", ["stay", "catch", "leave"])
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_loading_works_with_unusable_null_drivers(case, level, last):
+    # ld.so itself complains of them; the program must not find that in dlerror().
+    guard = harness.copy_install(case.path("lib"))
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        file = os.path.join(case.path("lib", "cudaguard"), name)
+        with open(file, "rb") as stream:
+            data = stream.read()
+        os.unlink(os.path.realpath(file))
+        with open(os.path.realpath(file), "wb") as stream:
+            stream.write(data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"))
+    compare(level, last, guard, CUDAGUARD_LOG="off")
+
+
+@pytest.mark.parametrize("last", ["stay", "catch", "leave"])
+@pytest.mark.parametrize("level", ["O0", "O2"])
+def test_loading_under_off_works_as_without_the_guard(level, last):
+    compare(level, last, harness.GUARD, CUDAGUARD_POLICY="OFF")

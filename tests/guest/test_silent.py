@@ -9,6 +9,8 @@ import re
 import shutil
 import subprocess
 
+import pytest
+
 from support import guest, harness, syscalls
 
 # The compiler itself is the program under test, so this source is not built.
@@ -43,151 +45,160 @@ def shell(line):
     return ["/bin/bash", "-c", line]
 
 
-class Silent(guest.Case):
-    def work_directory(self, name):
-        directory = self.path(name)
-        os.mkdir(directory)
-        with open(os.path.join(directory, "hello.c"), "w", encoding="utf-8") as stream:
-            stream.write(HELLO)
-        # Old: git reads a file again that is as young as its index.
-        os.utime(os.path.join(directory, "hello.c"), (1600000000, 1600000000))
-        with open(os.path.join(directory, "Makefile"), "w", encoding="utf-8") as stream:
-            stream.write(MAKEFILE)
-        return directory
+def work_directory(case, name):
+    directory = case.path(name)
+    os.mkdir(directory)
+    with open(os.path.join(directory, "hello.c"), "w", encoding="utf-8") as stream:
+        stream.write(HELLO)
+    # Old: git reads a file again that is as young as its index.
+    os.utime(os.path.join(directory, "hello.c"), (1600000000, 1600000000))
+    with open(os.path.join(directory, "Makefile"), "w", encoding="utf-8") as stream:
+        stream.write(MAKEFILE)
+    return directory
 
-    def plain_run(self, line, preload):
-        """In a directory of always the same name, so that outputs can be equal."""
-        directory = self.work_directory("work")
-        environment = dict(ENVIRONMENT)
-        if preload:
-            environment["LD_PRELOAD"] = preload
-        done = subprocess.run(shell(line), cwd=directory, env=environment, stdin=subprocess.DEVNULL,
-                              capture_output=True, timeout=300, check=False)
+
+def plain_run(case, line, preload):
+    """In a directory of always the same name, so that outputs can be equal."""
+    directory = work_directory(case, "work")
+    environment = dict(ENVIRONMENT)
+    if preload:
+        environment["LD_PRELOAD"] = preload
+    done = subprocess.run(shell(line), cwd=directory, env=environment, stdin=subprocess.DEVNULL,
+                          capture_output=True, timeout=300, check=False)
+    shutil.rmtree(directory)
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_guarded_programs_print_the_same(case, name):
+    line, code, text = PROGRAMS[name]
+    unguarded = plain_run(case, line, None)
+    guarded = plain_run(case, line, harness.GUARD)
+    assert unguarded[0] == code, str(unguarded)
+    assert text.encode() in unguarded[1]
+    assert guarded == unguarded
+
+
+def traced(case, argv, preload):
+    directory = work_directory(case, "work")
+    # gcc names its temporary files at random, which reaches argv and every path.
+    os.mkdir(os.path.join(directory, "tmp"))
+    log = case.path("log")
+    try:
+        done, processes = syscalls.trace(argv, preload, log, ENVIRONMENT, cwd=directory)
+    finally:
         shutil.rmtree(directory)
-        return done.returncode, done.stdout, done.stderr
+    return done, processes
 
-    def test_guarded_programs_print_the_same(self):
-        for name, (line, code, text) in PROGRAMS.items():
-            with self.subTest(name):
-                unguarded = self.plain_run(line, None)
-                guarded = self.plain_run(line, harness.GUARD)
-                self.assertEqual(unguarded[0], code, unguarded)
-                self.assertIn(text.encode(), unguarded[1])
-                self.assertEqual(guarded, unguarded)
 
-    def traced(self, argv, preload):
-        directory = self.work_directory("work")
-        # gcc names its temporary files at random, which reaches argv and every path.
-        os.mkdir(os.path.join(directory, "tmp"))
-        log = self.path("log")
+def both(case, argv):
+    empty_run, empty = traced(case, argv, guest.EMPTY)
+    guard_run, guarded = traced(case, argv, harness.GUARD)
+    assert (guard_run.returncode, guard_run.stdout,
+            guard_run.stderr) == (empty_run.returncode, empty_run.stdout, empty_run.stderr)
+    return empty, guarded
+
+
+def assert_mapping_only(process):
+    """The calls between the guard's openat and its close: what ld.so does for any library."""
+    allowed = {"openat", "read", "pread64", "newfstatat", "fstat", "mmap", "mprotect", "close"}
+    assert set(process.mapping) <= allowed, str(process.key)
+
+
+@pytest.mark.parametrize("name", ["bash", "git", "gcc", "perl", "python3"])
+def test_guard_adds_no_system_call(case, name):
+    # Two processes of a pipeline may end in either order. What the guard does is there
+    # every time.
+    for attempt in (3, 2, 1, 0):
         try:
-            done, processes = syscalls.trace(argv, preload, log, ENVIRONMENT, cwd=directory)
-        finally:
-            shutil.rmtree(directory)
-        return done, processes
+            compare_calls(case, name)
+            break
+        except AssertionError:
+            if attempt == 0:
+                raise
 
-    def both(self, argv):
-        empty_run, empty = self.traced(argv, guest.EMPTY)
-        guard_run, guarded = self.traced(argv, harness.GUARD)
-        self.assertEqual((guard_run.returncode, guard_run.stdout, guard_run.stderr),
-                         (empty_run.returncode, empty_run.stdout, empty_run.stderr))
-        return empty, guarded
 
-    def assert_mapping_only(self, process):
-        """The calls between the guard's openat and its close: what ld.so does for any library."""
-        allowed = {"openat", "read", "pread64", "newfstatat", "fstat", "mmap", "mprotect", "close"}
-        self.assertLessEqual(set(process.mapping), allowed, process.key)
+def compare_calls(case, name):
+    empty, guarded = both(case, shell(PROGRAMS[name][0]))
+    for process in guarded.values():
+        assert_mapping_only(process)
+    assert sum(len(p.mapping) for p in guarded.values()) > 5
+    assert len(guarded) == len(empty)
+    loaders = 0
+    for mine, other in zip(in_order(guarded), in_order(empty)):
+        assert len(other.calls) > 0
+        if '"/usr/bin/ld"' in mine.key:  # loads its plug-in for link-time optimisation
+            assert_null_drivers_added(other, mine, "liblto_plugin.so")
+            loaders += 1
+        else:
+            # Between which calls of a shell a child ends (SIGCHLD) is chance.
+            assert difference(other, mine, in_order=name != "bash") == [], str(mine.key)
+    assert loaders == (1 if name == "gcc" else 0)
 
-    def test_guard_adds_no_system_call(self):
-        for name in ("bash", "git", "gcc", "perl", "python3"):
-            with self.subTest(name):
-                # Two processes of a pipeline may end in either order. What the guard does is there
-                # every time.
-                for attempt in (3, 2, 1, 0):
-                    try:
-                        self.compare_calls(name)
-                        break
-                    except AssertionError:
-                        if attempt == 0:
-                            raise
 
-    def compare_calls(self, name):
-        empty, guarded = self.both(shell(PROGRAMS[name][0]))
-        for process in guarded.values():
-            self.assert_mapping_only(process)
-        self.assertGreater(sum(len(p.mapping) for p in guarded.values()), 5)
-        self.assertEqual(len(guarded), len(empty))
-        loaders = 0
-        for mine, other in zip(in_order(guarded), in_order(empty)):
-            self.assertGreater(len(other.calls), 0)
-            if '"/usr/bin/ld"' in mine.key:  # loads its plug-in for link-time optimisation
-                self.assert_null_drivers_added(other, mine, "liblto_plugin.so")
-                loaders += 1
-            else:
-                # Between which calls of a shell a child ends (SIGCHLD) is chance.
-                self.assertEqual(difference(other, mine, in_order=name != "bash"), [], mine.key)
-        self.assertEqual(loaders, 1 if name == "gcc" else 0)
+def assert_null_drivers_added(before, after, first_request):
+    """`after` is `before` with one piece put in: the null drivers' loading, and nothing else;
+    the library that the program asked for comes next."""
+    old, new = comparable(before), comparable(after)
+    start = 0
+    while start < len(old) and old[start] == new[start]:
+        start += 1
+    end = start + len(new) - len(old)
+    assert new[:start] + new[end:] == old, str(difference(before, after))
+    added = [c for c in after.calls if "%s %s %s" % c in new[start:end] and c.strings != ("",)]
+    allowed = {"openat", "read", "fstat", "newfstatat", "mprotect", "close",
+               "madvise", "mmap", "munmap", "brk"}
+    assert {call.split()[0] for call in new[start:end]} <= allowed
+    opened = set()
+    for call in added:
+        for path in call.strings:
+            if call.name in ("openat", "newfstatat") and path:
+                assert path.startswith(harness.NULL_DRIVER_DIR), str(path)
+                if call.name == "openat" and call.error is None:
+                    opened.add(os.path.realpath(path))
+    assert opened == {
+        os.path.realpath(harness.NULL_DRIVER_CUDA),
+        os.path.realpath(harness.NULL_DRIVER_NVML)
+    }
+    following = [line for line in new[end:] if line.startswith("openat")]
+    assert first_request in following[0]
+    assert end - start > 12
 
-    def assert_null_drivers_added(self, before, after, first_request):
-        """`after` is `before` with one piece put in: the null drivers' loading, and nothing else;
-        the library that the program asked for comes next."""
-        old, new = comparable(before), comparable(after)
-        start = 0
-        while start < len(old) and old[start] == new[start]:
-            start += 1
-        end = start + len(new) - len(old)
-        self.assertEqual(new[:start] + new[end:], old, difference(before, after))
-        added = [c for c in after.calls if "%s %s %s" % c in new[start:end] and c.strings != ("",)]
-        allowed = {"openat", "read", "fstat", "newfstatat", "mprotect", "close",
-                   "madvise", "mmap", "munmap", "brk"}
-        self.assertLessEqual({call.split()[0] for call in new[start:end]}, allowed)
-        opened = set()
-        for call in added:
-            for path in call.strings:
-                if call.name in ("openat", "newfstatat") and path:
-                    self.assertTrue(path.startswith(harness.NULL_DRIVER_DIR), path)
-                    if call.name == "openat" and call.error is None:
-                        opened.add(os.path.realpath(path))
-        self.assertEqual(opened, {os.path.realpath(harness.NULL_DRIVER_CUDA),
-                                  os.path.realpath(harness.NULL_DRIVER_NVML)})
-        following = [line for line in new[end:] if line.startswith("openat")]
-        self.assertIn(first_request, following[0])
-        self.assertGreater(end - start, 12)
 
-    def test_null_drivers_are_loaded_once_before_the_first_dlopen(self):
-        for argv, request in (
-                (["/usr/bin/python3", "-I", "-S", "-c", "import ctypes; import _json"], "_ctypes"),
-                (["/usr/bin/perl", "-MPOSIX", "-MList::Util", "-e", "print POSIX::floor(2.5)"],
-                 "Fcntl.so")):  # the first that POSIX needs
-            with self.subTest(argv[0]):
-                empty, guarded = self.both(argv)
-                before = [p for p in empty.values() if argv[0] in p.key]
-                after = [p for p in guarded.values() if argv[0] in p.key]
-                self.assertEqual((len(before), len(after)), (1, 1))
-                self.assert_null_drivers_added(before[0], after[0], request)
+@pytest.mark.parametrize(
+    ("argv", "request_"),
+    [(["/usr/bin/python3", "-I", "-S", "-c", "import ctypes; import _json"], "_ctypes"),
+     (["/usr/bin/perl", "-MPOSIX", "-MList::Util", "-e", "print POSIX::floor(2.5)"], "Fcntl.so")])
+def test_null_drivers_are_loaded_once_before_the_first_dlopen(case, argv, request_):
+    empty, guarded = both(case, argv)
+    before = [p for p in empty.values() if argv[0] in p.key]
+    after = [p for p in guarded.values() if argv[0] in p.key]
+    assert (len(before), len(after)) == (1, 1)
+    assert_null_drivers_added(before[0], after[0], request_)
 
-    def test_guard_adds_no_system_call_to_make(self):
-        # Which child of make runs when is chance: compare each with its like, and of make itself
-        # which calls it makes.
-        empty, guarded = self.both(["make", "-j", "4", "all"])
 
-        def children(processes):
-            return {p.key: p for p in processes.values() if p.key.startswith('"/bin/sh"')}
+def test_guard_adds_no_system_call_to_make(case):
+    # Which child of make runs when is chance: compare each with its like, and of make itself
+    # which calls it makes.
+    empty, guarded = both(case, ["make", "-j", "4", "all"])
 
-        mine, others = children(guarded), children(empty)
-        self.assertEqual(len(others), 8)
-        self.assertEqual(set(mine), set(others))
-        for key, process in mine.items():
-            self.assert_mapping_only(process)
-            self.assertGreater(len(after_exec(process)), 10)
-            self.assertEqual(after_exec(process), after_exec(others[key]))
+    def children(processes):
+        return {p.key: p for p in processes.values() if p.key.startswith('"/bin/sh"')}
 
-        def of_make(processes):
-            chance = {"rt_sigreturn", "wait4", "pselect6", "read", "restart_syscall"}
-            return {c.name for p in processes.values() if not p.key.startswith('"/bin/sh"')
-                    for c in p.calls} - chance
+    mine, others = children(guarded), children(empty)
+    assert len(others) == 8
+    assert set(mine) == set(others)
+    for key, process in mine.items():
+        assert_mapping_only(process)
+        assert len(after_exec(process)) > 10
+        assert after_exec(process) == after_exec(others[key])
 
-        self.assertEqual(of_make(guarded), of_make(empty))
+    def of_make(processes):
+        chance = {"rt_sigreturn", "wait4", "pselect6", "read", "restart_syscall"}
+        return {c.name for p in processes.values() if not p.key.startswith('"/bin/sh"')
+                for c in p.calls} - chance
+
+    assert of_make(guarded) == of_make(empty)
 
 
 def in_order(processes):

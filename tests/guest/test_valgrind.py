@@ -26,35 +26,40 @@ if harness.FULL:  # It takes as long as all of them.
                      "cuInit=0", "cuInit=100"))
 
 
-class Memcheck(guest.Case):
-    def setUp(self):
-        super().setUp()
-        self.need("valgrind")
+@pytest.fixture(name="case")
+def make_case(case):
+    case.need("valgrind")
+    return case
 
-    def memcheck(self, argv, guard, world="fake", env=None):
-        preload = [guard] if guard else []
-        return harness.run(MEMCHECK + argv, world=world, env=env, guard=False, preload=preload,
-                           trace=False, timeout=300)
 
-    def check(self, guard, answer):
-        for argv, world, env, *answers in PROGRAMS:
-            with self.subTest(argv=argv, guard=guard):
-                result = self.memcheck(argv, guard, world, env)
-                self.assertEqual(result.rc, 0, result)
-                self.assertNotIn("==", result.err, result)
-                self.assertIn(answers[answer], result.out, result)
+def memcheck(argv, guard, world="fake", env=None):
+    preload = [guard] if guard else []
+    return harness.run(MEMCHECK + argv, world=world, env=env, guard=False, preload=preload,
+                       trace=False, timeout=300)
 
-    @pytest.mark.full
-    def test_control_programs_have_no_errors_without_the_guard(self):
-        """The driver is reached."""
-        self.check(None, 0)
 
-    def test_guarded_programs_have_no_errors(self):
-        self.check(harness.GUARD, 1)
+def check(guard, argv, world, env, answer):
+    result = memcheck(argv, guard, world, env)
+    assert result.rc == 0, str(result)
+    assert "==" not in result.err, str(result)
+    assert answer in result.out, str(result)
 
-    def test_control_memcheck_finds_errors(self):
-        """The control: beside the guard, a library that reads freed memory when it is loaded."""
-        preload = harness.GUARD + ":" + guest.binary("reads_freed.so")
-        result = self.memcheck([guest.STEPS, "load:libc.so.6", "ask"], preload)
-        self.assertEqual(result.rc, 99, result)
-        self.assertIn("Invalid read", result.err, result)
+
+@pytest.mark.full
+@pytest.mark.parametrize(("argv", "world", "env", "unguarded", "_guarded"), PROGRAMS)
+def test_control_programs_have_no_errors_without_the_guard(argv, world, env, unguarded, _guarded):
+    """The driver is reached."""
+    check(None, argv, world, env, unguarded)
+
+
+@pytest.mark.parametrize(("argv", "world", "env", "_unguarded", "guarded"), PROGRAMS)
+def test_guarded_programs_have_no_errors(argv, world, env, _unguarded, guarded):
+    check(harness.GUARD, argv, world, env, guarded)
+
+
+def test_control_memcheck_finds_errors():
+    """The control: beside the guard, a library that reads freed memory when it is loaded."""
+    preload = harness.GUARD + ":" + guest.binary("reads_freed.so")
+    result = memcheck([guest.STEPS, "load:libc.so.6", "ask"], preload)
+    assert result.rc == 99, str(result)
+    assert "Invalid read" in result.err, str(result)

@@ -2,6 +2,8 @@
 """A library that has variables called like the guard's exports gets its own when it is loaded by
 dlopen: it must not write into the guard's code."""
 
+import pytest
+
 from support import guest, harness
 
 MAIN = guest.binary("variables_main")
@@ -50,29 +52,30 @@ class Variables(guest.Case):
         self.assertEqual(harness.run([program]).rc, SEGMENTATION_FAULT)
 
 
-class NoLoad(guest.Case):
-    DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
+DRIVER = ("libcuda.so.1", "libnvidia-ml.so.1")
 
-    def asked(self, *steps, **options):
-        result = harness.run([guest.binary("noload"), *steps], **options)
-        self.assertEqual(result.rc, 0, result)
-        return result.out.splitlines()
 
-    def test_answers_null_until_the_program_has_asked(self):
-        for name in self.DRIVER:
-            steps = ["?" + name, "libm.so.6", "?" + name, "libc.so.6", "?" + name]
-            before = self.asked(*steps, guard=False)
-            self.assertEqual(before[::2], ["?%s null" % name] * 3)
-            after = self.asked(*steps, name, "?" + name, guard=False)
-            self.assertEqual(after[-1], "?%s loaded" % name)
-            for env in ({}, {"CUDAGUARD_POLICY": "VALIDATE"}, {"CUDAGUARD_POLICY": "OFF"},
-                        {"CUDAGUARD_VISIBLE_DEVICES": "0"}):
-                with self.subTest(name=name, env=env):
-                    self.assertEqual(self.asked(*steps, env=env), before)
-                    self.assertEqual(self.asked(*steps, name, "?" + name, env=env), after)
+def asked(*steps, **options):
+    result = harness.run([guest.binary("noload"), *steps], **options)
+    assert result.rc == 0, str(result)
+    return result.out.splitlines()
 
-    def test_library_that_is_linked_to_the_driver_loads_it(self):
-        steps = ["?libcuda.so.1", guest.binary("needs_driver.so"), "?libcuda.so.1"]
-        wanted = self.asked(*steps, guard=False)
-        self.assertEqual(wanted[-1], "?libcuda.so.1 loaded")
-        self.assertEqual(self.asked(*steps), wanted)
+
+@pytest.mark.parametrize("name", DRIVER)
+def test_answers_null_until_the_program_has_asked(name):
+    steps = ["?" + name, "libm.so.6", "?" + name, "libc.so.6", "?" + name]
+    before = asked(*steps, guard=False)
+    assert before[::2] == ["?%s null" % name] * 3
+    after = asked(*steps, name, "?" + name, guard=False)
+    assert after[-1] == "?%s loaded" % name
+    for env in ({}, {"CUDAGUARD_POLICY": "VALIDATE"}, {"CUDAGUARD_POLICY": "OFF"},
+                {"CUDAGUARD_VISIBLE_DEVICES": "0"}):
+        assert asked(*steps, env=env) == before
+        assert asked(*steps, name, "?" + name, env=env) == after
+
+
+def test_library_that_is_linked_to_the_driver_loads_it():
+    steps = ["?libcuda.so.1", guest.binary("needs_driver.so"), "?libcuda.so.1"]
+    wanted = asked(*steps, guard=False)
+    assert wanted[-1] == "?libcuda.so.1 loaded"
+    assert asked(*steps) == wanted
