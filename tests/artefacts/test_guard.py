@@ -11,6 +11,8 @@ import subprocess
 import tempfile
 import unittest
 
+import pytest
+
 from support import guard_rules, harness
 
 
@@ -85,12 +87,14 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-class Guard(unittest.TestCase):
-    def test_guard_obeys_every_rule(self):
-        elf = guard_rules.GuardFile(harness.GUARD)
-        for rule in guard_rules.RULES:
-            with self.subTest(rule=rule.__name__):
-                self.assertEqual(rule(elf), [])
+@pytest.fixture(name="guard", scope="module")
+def make_guard():
+    return guard_rules.GuardFile(harness.GUARD)
+
+
+@pytest.mark.parametrize("rule", guard_rules.RULES)
+def test_guard_obeys_every_rule(guard, rule):
+    assert rule(guard) == []
 
 
 class Rules(unittest.TestCase):
@@ -119,9 +123,17 @@ class Rules(unittest.TestCase):
         elf = self.build("good")
         self.assertEqual([c for rule in guard_rules.RULES for c in rule(elf)], [])
 
-    def test_each_rule_can_fail(self):
-        tried = {mutant[0] for mutant in MUTANTS}
-        self.assertEqual([r.__name__ for r in guard_rules.RULES if r not in tried], [])
-        for number, (rule, source, more, less) in enumerate(MUTANTS):
-            with self.subTest(rule=rule.__name__, source=source, more=more, less=less):
-                self.assertNotEqual(rule(self.build("mutant%d" % number, source, more, less)), [])
+
+@pytest.fixture(name="rules")
+def make_rules():
+    yield from harness.lent(Rules())
+
+
+def test_each_rule_has_a_bad_library():
+    tried = {mutant[0] for mutant in MUTANTS}
+    assert [r.__name__ for r in guard_rules.RULES if r not in tried] == []
+
+
+@pytest.mark.parametrize(("rule", "source", "more", "less"), MUTANTS)
+def test_each_rule_can_fail(rules, rule, source, more, less):
+    assert rule(rules.build("mutant", source, more, less)) != []

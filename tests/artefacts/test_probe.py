@@ -5,6 +5,8 @@ ld.so finds."""
 import os
 import unittest
 
+import pytest
+
 from support import guard_rules, harness
 
 PROBE = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
@@ -19,11 +21,6 @@ RULES = [
 class Probe(unittest.TestCase):
     def setUp(self):
         self.file = guard_rules.GuardFile(PROBE)
-
-    def test_probe_obeys_the_rules(self):
-        for rule in RULES:
-            with self.subTest(rule=rule.__name__):
-                self.assertEqual(rule(self.file), [])
 
     def test_probe_needs_the_driver_and_libc(self):
         self.assertEqual(self.file.tags("NEEDED"), ["libcuda.so.1", "libc.so.6"])
@@ -43,3 +40,13 @@ class Probe(unittest.TestCase):
         program = guard_rules.GuardFile(os.path.realpath("/bin/sh"))
         self.assertNotEqual(guard_rules.glibc_floor(program) +
                             guard_rules.no_constructors(program), [])
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Probe())
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_probe_obeys_the_rules(case, rule):
+    assert rule(case.file) == []

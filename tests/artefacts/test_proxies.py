@@ -5,8 +5,10 @@ test_guard.py shows that those rules can fail. The proxies' own rules are shown 
 guard and on the null drivers.
 """
 
+import functools
 import os
-import unittest
+
+import pytest
 
 from support import guard_rules, harness
 
@@ -29,6 +31,11 @@ def path_of(name):
     return os.path.join(harness.NULL_DRIVER_DIR, name)
 
 
+@functools.cache
+def proxy_file(name):
+    return guard_rules.GuardFile(path_of(name))
+
+
 def symbols_are_data(elf):
     """Checks that the symbol table is in no executable segment, because the proxy removes names
     from it at run time."""
@@ -39,42 +46,38 @@ def symbols_are_data(elf):
     return ["its symbol table is in no segment"]
 
 
-class Proxies(unittest.TestCase):
-    def each(self):
-        for name, (real, library) in PROXIES.items():
-            yield guard_rules.GuardFile(path_of(name)), name, real, harness.guarded(library)
+@pytest.mark.parametrize("rule", SHARED_RULES)
+@pytest.mark.parametrize("name", PROXIES)
+def test_proxies_obey_the_guards_rules(name, rule):
+    assert rule(proxy_file(name)) == []
 
-    def test_proxies_obey_the_guards_rules(self):
-        for elf, name, *_ in self.each():
-            for rule in SHARED_RULES:
-                with self.subTest(proxy=name, rule=rule.__name__):
-                    self.assertEqual(rule(elf), [])
 
-    def test_proxies_need_the_real_library_and_libc(self):
-        for elf, name, real, *_ in self.each():
-            with self.subTest(proxy=name):
-                # The order matters: dlsym on the proxy's handle searches the real library first.
-                self.assertEqual(elf.tags("NEEDED"), [real, "libc.so.6"])
-                self.assertEqual(elf.tags("SONAME"), [name])
-                self.assertLessEqual({s.name for s in elf.undefined}, IMPORTS)
-                weak = [s.binding for s in elf.undefined if s.name == "cudaguard_services_v1"]
-                self.assertEqual(weak, ["WEAK"])
-                self.assertEqual(set(elf.needed_versions()), {"libc.so.6"})
-                # The proxy binds its own names to itself, even if other libraries have the same
-                # names.
-                self.assertTrue(elf.tags("SYMBOLIC") or elf.flag("SYMBOLIC"))
+@pytest.mark.parametrize("name", PROXIES)
+def test_proxies_need_the_real_library_and_libc(name):
+    elf, real = proxy_file(name), PROXIES[name][0]
+    # The order matters: dlsym on the proxy's handle searches the real library first.
+    assert elf.tags("NEEDED") == [real, "libc.so.6"]
+    assert elf.tags("SONAME") == [name]
+    assert {s.name for s in elf.undefined} <= IMPORTS
+    weak = [s.binding for s in elf.undefined if s.name == "cudaguard_services_v1"]
+    assert weak == ["WEAK"]
+    assert set(elf.needed_versions()) == {"libc.so.6"}
+    # The proxy binds its own names to itself, even if other libraries have the same
+    # names.
+    assert elf.tags("SYMBOLIC") or elf.flag("SYMBOLIC")
 
-    def test_exports_are_the_guarded_names(self):
-        for elf, name, _, guarded in self.each():
-            with self.subTest(proxy=name):
-                self.assertGreater(len(guarded), 10)
-                self.assertEqual({s.name for s in elf.defined},
-                                 guarded | {"cudaguard_proxy_prepare_v2"})
 
-    def test_symbol_table_is_not_executable(self):
-        for elf, name, *_ in self.each():
-            with self.subTest(proxy=name):
-                self.assertEqual(symbols_are_data(elf), [])
-                # The rule fails on a layout in which the linker puts the table next to the code.
-                elf.sections[".dynsym"] = elf.sections[".text"]
-                self.assertNotEqual(symbols_are_data(elf), [])
+@pytest.mark.parametrize("name", PROXIES)
+def test_exports_are_the_guarded_names(name):
+    elf, guarded = proxy_file(name), harness.guarded(PROXIES[name][1])
+    assert len(guarded) > 10
+    assert {s.name for s in elf.defined} == guarded | {"cudaguard_proxy_prepare_v2"}
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_symbol_table_is_not_executable(name):
+    elf = guard_rules.GuardFile(path_of(name))
+    assert symbols_are_data(elf) == []
+    # The rule fails on a layout in which the linker puts the table next to the code.
+    elf.sections[".dynsym"] = elf.sections[".text"]
+    assert symbols_are_data(elf) != []

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
+import pytest
+
 from support import elf_facts, harness
 
 
@@ -122,30 +124,27 @@ class Arrows(unittest.TestCase):
             os.path.join(harness.SOURCE, "shim")) if any(f.endswith((".h", ".cpp")) for f in files)}
         self.assertLessEqual(directories - {"shim", "shim/api/generated"}, set(BELOW))
 
-    def test_control_wrong_include_is_found(self):
-        for path, wanted, wrong in (
-                ("policy/a.cpp", "shim/sys/system.h", True),
-                ("shim/elf/a.cpp", "shim/state/process.h", True),
-                ("shim/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
-                ("shim/proxy/a.cpp", "shim/hook/null_drivers.h", True),
-                ("shim/launcher/run/a.cpp", "shim/record/record.h", True),
-                ("shim/hook/state.h", "shim/state/process.h", True),
-                ("shim/state/process.h", "shim/hook/null_drivers.h", True),
-                ("shim/state/process.h", "shim/hook/state.h", False),
-                ("shim/hook/a.cpp", "shim/proxy_loader/proxies.h", False),
-                ("shim/launcher/doctor/a.cpp", "policy/text.h", False)):
-            with self.subTest(path=path), tempfile.TemporaryDirectory() as source:
-                os.makedirs(os.path.join(source, os.path.dirname(path)))
-                with open(os.path.join(source, path), "w", encoding="utf-8") as stream:
-                    stream.write('#include "%s"\n' % wanted)
-                self.assertEqual(len(wrong_includes(source)), int(wrong))
+
+@pytest.mark.parametrize(("path", "wanted", "wrong"),
+                         [("policy/a.cpp", "shim/sys/system.h", True),
+                          ("shim/elf/a.cpp", "shim/state/process.h", True),
+                          ("shim/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
+                          ("shim/proxy/a.cpp", "shim/hook/null_drivers.h", True),
+                          ("shim/launcher/run/a.cpp", "shim/record/record.h", True),
+                          ("shim/hook/state.h", "shim/state/process.h", True),
+                          ("shim/state/process.h", "shim/hook/null_drivers.h", True),
+                          ("shim/state/process.h", "shim/hook/state.h", False),
+                          ("shim/hook/a.cpp", "shim/proxy_loader/proxies.h", False),
+                          ("shim/launcher/doctor/a.cpp", "policy/text.h", False)])
+def test_control_wrong_include_is_found(path, wanted, wrong):
+    with tempfile.TemporaryDirectory() as source:
+        os.makedirs(os.path.join(source, os.path.dirname(path)))
+        with open(os.path.join(source, path), "w", encoding="utf-8") as stream:
+            stream.write('#include "%s"\n' % wanted)
+        assert len(wrong_includes(source)) == int(wrong)
 
 
 class State(unittest.TestCase):
-    def test_writable_data_is_the_listed_state(self):
-        for target, names in WRITABLE.items():
-            with self.subTest(target=target):
-                self.assertEqual(writable(objects_of(target)), names)
 
     def test_control_each_kind_of_writable_data_is_found(self):
         with tempfile.TemporaryDirectory() as directory:
@@ -158,33 +157,42 @@ class State(unittest.TestCase):
                 code, path = compiled(directory, source)
                 self.assertEqual((code, writable([path])), (0, names))
 
-    def test_each_part_is_composed_and_tested(self):
-        """Each part is a member of Process or of InheritedState, and tests/unit has it."""
-        parts = parts_of_state(harness.SOURCE)
-        self.assertEqual({directory for directory, _ in parts},
-                         {"stack", "record", "explain", "proxy_loader", "proxy", "hook", "exports"})
-        with open(os.path.join(harness.SOURCE, "tests", "unit", "zero_pages_test.cpp"),
-                  encoding="utf-8") as stream:
-            tested = stream.read()
-        for directory, name in parts:
-            with self.subTest(part=name):
-                whole = "inherited.h" if name.endswith("Inherited") else "process.h"
-                member = member_of(os.path.join(harness.SOURCE, "shim", "state", whole), name)
-                self.assertIsNotNone(member)
-                self.assertRegex(tested, r"\b%s\b" % name)
-                self.assertRegex(tested, r"CG_PART\(\w+, %s\)" % member)
-        # Control: another struct of a state.h is no member.
-        self.assertIsNone(member_of(os.path.join(harness.SOURCE, "shim/state/process.h"), "Places"))
 
-    def test_state_starts_as_zeros(self):
-        """The compiler refuses another initial value in the section of the guard's state."""
-        with tempfile.TemporaryDirectory() as directory:
-            source = '[[gnu::section(".bss.a")]] int a[9] = {0, %d};'
-            self.assertEqual(compiled(directory, source % 0)[0], 0)
-            self.assertNotEqual(compiled(directory, source % 1)[0], 0)
-        for target, names in WRITABLE.items():
-            for name in names:
-                with self.subTest(target=target, name=name):
-                    self.assertIn(".bss." + name, "".join(
-                        elf_facts.tool_output("readelf", "-SW", path)
-                        for path in objects_of(target)))
+@pytest.mark.parametrize(("directory", "name"), sorted(parts_of_state(harness.SOURCE)))
+def test_each_part_is_composed_and_tested(directory, name):
+    """Each part is a member of Process or of InheritedState, and tests/unit has it."""
+    with open(os.path.join(harness.SOURCE, "tests", "unit", "zero_pages_test.cpp"),
+              encoding="utf-8") as stream:
+        tested = stream.read()
+    whole = "inherited.h" if name.endswith("Inherited") else "process.h"
+    member = member_of(os.path.join(harness.SOURCE, "shim", "state", whole), name)
+    assert member is not None, directory
+    assert re.search(r"\b%s\b" % name, tested)
+    assert re.search(r"CG_PART\(\w+, %s\)" % member, tested)
+
+
+def test_each_directory_with_state_has_a_part():
+    assert {directory for directory, _ in parts_of_state(harness.SOURCE)} == {
+        "stack", "record", "explain", "proxy_loader", "proxy", "hook", "exports"}
+    # Control: another struct of a state.h is no member.
+    assert member_of(os.path.join(harness.SOURCE, "shim/state/process.h"), "Places") is None
+
+
+@pytest.mark.parametrize(("target", "names"), WRITABLE.items())
+def test_writable_data_is_the_listed_state(target, names):
+    assert writable(objects_of(target)) == names
+
+
+def test_compiler_refuses_another_initial_value():
+    """The compiler refuses another initial value in the section of the guard's state."""
+    with tempfile.TemporaryDirectory() as directory:
+        source = '[[gnu::section(".bss.a")]] int a[9] = {0, %d};'
+        assert compiled(directory, source % 0)[0] == 0
+        assert compiled(directory, source % 1)[0] != 0
+
+
+@pytest.mark.parametrize(("target", "name"),
+                         [(target, name) for target, names in WRITABLE.items() for name in sorted(names)])
+def test_state_starts_as_zeros(target, name):
+    assert ".bss." + name in "".join(
+        elf_facts.tool_output("readelf", "-SW", path) for path in objects_of(target))
