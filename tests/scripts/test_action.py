@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import xml.etree.ElementTree
 
+import pytest
+
 from support import harness
 
 try:
@@ -65,16 +67,6 @@ class Action(harness.DirectoryCase):
         with open(outputs, encoding="utf-8") as stream:
             action_outputs = dict(line.split("=", 1) for line in stream.read().splitlines())
         return result.rc, out, calls, action_outputs
-
-    def test_result_follows_verifys_verdict(self):
-        for command, rc, word in (("python3 -c 'import json'", 0, "clean"), (ATTEMPT, 1, "touched"),
-                                  (ATTEMPT + "; exit 3", 1, "touched"), ("exit 3", 2, "failed"),
-                                  (NVML, 0, "clean"),
-                                  ("true\nif [ -n \"$BASH\" ]; then exit 4; fi", 2, "failed")):
-            with self.subTest(command):
-                code, out, calls, action_outputs = self.run_action(command=command)
-                self.assertEqual((code, action_outputs, calls), (rc, {"result": word}, []), out)
-                self.assertIn("FAIL" if rc else "PASS", out)
 
     def test_control_command_alone_reaches_the_driver(self):
         """Control: the command alone reaches the driver."""
@@ -135,3 +127,19 @@ class Action(harness.DirectoryCase):
                          "${{ steps.%s.outputs.result }}" % self.steps[1]["id"])
         used = re.findall(r"inputs\.(\w+)", str(self.steps))
         self.assertEqual(set(used), set(self.action["inputs"]))
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Action())
+
+
+@pytest.mark.parametrize(("command", "rc", "word"),
+                         [("python3 -c 'import json'", 0, "clean"), (ATTEMPT, 1, "touched"),
+                          (ATTEMPT + "; exit 3", 1, "touched"), ("exit 3", 2, "failed"),
+                          (NVML, 0, "clean"),
+                          ("true\nif [ -n \"$BASH\" ]; then exit 4; fi", 2, "failed")])
+def test_result_follows_verifys_verdict(case, command, rc, word):
+    code, out, calls, action_outputs = case.run_action(command=command)
+    assert (code, action_outputs, calls) == (rc, {"result": word}, []), str(out)
+    assert ("FAIL" if rc else "PASS") in out

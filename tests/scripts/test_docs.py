@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import unittest
 
+import pytest
+
 from support import harness
 
 PAGES = ("README.md", "docs/*.md", "docs/*/*.md", "ARCHITECTURE.md", "CONTRIBUTING.md",
@@ -73,22 +75,14 @@ def missing_files(page):
     return missing
 
 
+FOUND = sorted(
+    os.path.relpath(path, harness.SOURCE) for name in PAGES
+    for path in glob.glob(os.path.join(harness.SOURCE, name)))
+
+
 class Pages(unittest.TestCase):
-    def pages(self):
-        paths = [path for name in PAGES for path in glob.glob(os.path.join(harness.SOURCE, name))]
-        self.assertGreater(len(paths), len(PAGES) + 5)
-        return paths
-
-    def test_every_link_leads_somewhere(self):
-        for path in self.pages():
-            with self.subTest(os.path.relpath(path, harness.SOURCE)):
-                self.assertEqual(broken_links(path, read(path)), [])
-
-    def test_every_named_file_exists(self):
-        for path in self.pages():
-            if os.path.basename(path) != "CHANGELOG.md":  # the changelog has old names
-                with self.subTest(os.path.relpath(path, harness.SOURCE)):
-                    self.assertEqual(missing_files(read(path)), [])
+    def test_pages_are_found(self):
+        self.assertGreater(len(FOUND), len(PAGES) + 5)
 
     def test_links_from_readme_reach_every_page(self):
         """Links from README reach every page."""
@@ -110,6 +104,18 @@ class Pages(unittest.TestCase):
         lines = read(os.path.join(harness.SOURCE, "README.md")).splitlines()
         self.assertLessEqual(len(lines), 120)
         self.assertLessEqual(max(map(len, lines)), 100)
+
+
+@pytest.mark.parametrize("page", FOUND)
+def test_every_link_leads_somewhere(page):
+    path = os.path.join(harness.SOURCE, page)
+    assert broken_links(path, read(path)) == []
+
+
+@pytest.mark.parametrize("page", [page for page in FOUND if page != "CHANGELOG.md"])
+def test_every_named_file_exists(page):
+    # The changelog has old names.
+    assert missing_files(read(os.path.join(harness.SOURCE, page))) == []
 
 
 class Installed(harness.DirectoryCase):

@@ -8,6 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
+import pytest
+
 from support import harness
 
 SCRIPTS = os.path.join(harness.SOURCE, "scripts")
@@ -62,19 +64,6 @@ class Path(Case):
     """LD_PRELOAD cannot name a file below such a directory. The script reports it before it does
     anything."""
 
-    def test_bad_path_is_refused_at_once(self):
-        path = self.stubs(TOOLS)
-        for name in ("with space", "with:colon"):
-            place = self.copy(name)
-            for script in ("quickstart", "test"):
-                with self.subTest(name=name, script=script):
-                    done, noted = self.call([os.path.join(place, "scripts", script)], path)
-                    self.assertEqual(done.returncode, 1, done)
-                    self.assertEqual(done.stdout, "")
-                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                    self.assertIn(place + "; please move the checkout", done.stderr)
-                    self.assertEqual(noted, "")
-
     def test_link_does_not_hide_a_bad_path(self):
         place = self.copy("real place")
         os.symlink(place, os.path.join(self.directory, "link"))
@@ -91,24 +80,26 @@ class Path(Case):
         self.assertIn("dpkg-query", noted)
 
 
+@pytest.fixture(name="path_case")
+def make_path_case():
+    yield from harness.lent(Path())
+
+
+@pytest.mark.parametrize("name", ["with space", "with:colon"])
+def test_bad_path_is_refused_at_once(path_case, name):
+    path = path_case.stubs(TOOLS)
+    place = path_case.copy(name)
+    for script in ("quickstart", "test"):
+        done, noted = path_case.call([os.path.join(place, "scripts", script)], path)
+        assert done.returncode == 1, str(done)
+        assert done.stdout == ""
+        assert done.stderr.count("\n") == 1, done.stderr
+        assert place + "; please move the checkout" in done.stderr
+        assert noted == ""
+
+
 class OldCMake(Case):
     """Debian 11 has CMake 3.18, which knows no presets."""
-
-    def test_old_cmake_is_one_line(self):
-        for tools in ({"cmake": "echo cmake version 3.18.4"},
-                      {"id": "echo 0", "apt-get": "", "apt-cache": "echo '  Candidate: 3.18.4-2'"}):
-            for script in ("quickstart", "test", "install-build-deps"):
-                with self.subTest(tools=tools, script=script):
-                    place = self.copy("plain")
-                    done, noted = self.call([os.path.join(place, "scripts", script)],
-                                            self.stubs({**TOOLS, **tools}))
-                    shutil.rmtree(place)
-                    shutil.rmtree(os.path.join(self.directory, "bin"))
-                    self.assertEqual((done.returncode, done.stdout), (1, ""), done)
-                    self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                    self.assertIn("CMake 3.18.4", done.stderr)
-                    self.assertIn("needs 3.22 (Debian 12 or newer)", done.stderr)
-                    self.assertNotIn("install", noted)
 
     def test_without_apt_the_line_names_what_is_needed_and_the_option(self):
         tools = {name: text for name, text in TOOLS.items() if not name.startswith(("apt", "dpkg"))}
@@ -117,6 +108,28 @@ class OldCMake(Case):
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         for word in ("no apt-get", "CMake", "GoogleTest", "pytest", "scripts/test --no-install"):
             self.assertIn(word, done.stderr)
+
+
+@pytest.fixture(name="old_cmake")
+def make_old_cmake():
+    yield from harness.lent(OldCMake())
+
+
+@pytest.mark.parametrize("script", ["quickstart", "test", "install-build-deps"])
+@pytest.mark.parametrize("tools", [{"cmake": "echo cmake version 3.18.4"}, {
+    "id": "echo 0", "apt-get": "", "apt-cache": "echo '  Candidate: 3.18.4-2'"
+}])
+def test_old_cmake_is_one_line(old_cmake, tools, script):
+    place = old_cmake.copy("plain")
+    done, noted = old_cmake.call([os.path.join(place, "scripts", script)],
+                                 old_cmake.stubs({**TOOLS, **tools}))
+    shutil.rmtree(place)
+    shutil.rmtree(os.path.join(old_cmake.directory, "bin"))
+    assert (done.returncode, done.stdout) == (1, ""), str(done)
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "CMake 3.18.4" in done.stderr
+    assert "needs 3.22 (Debian 12 or newer)" in done.stderr
+    assert "install" not in noted
 
 
 class Owner(Case):
@@ -172,19 +185,6 @@ class Packages(Case):
     def install(self, tools, script="install-build-deps"):
         return self.call([os.path.join(SCRIPTS, script)], self.stubs(tools))
 
-    def test_missing_packages_are_named_without_root(self):
-        for script, some in (("install-build-deps", "g++ python3"), ("install-test-deps", "ruby")):
-            with self.subTest(script):
-                done, noted = self.install(TOOLS, script)
-                shutil.rmtree(os.path.join(self.directory, "bin"))
-                self.assertEqual(done.returncode, 1, done)
-                self.assertEqual(done.stdout, "")
-                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
-                self.assertRegex(done.stderr, "^cudaguard: please install: .*" + some.replace("+", r"\+"))
-                self.assertIn("root or sudo", done.stderr)
-                self.assertNotIn("cmake", done.stderr)  # cmake is installed
-                self.assertNotIn("apt-get", noted)
-
     def test_root_installs_silently(self):
         done, noted = self.install({**TOOLS, "id": "echo 0", "apt-get": "echo Reading; echo W: >&2"})
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
@@ -217,3 +217,23 @@ class Packages(Case):
         installed = re.search(r"apt-get install .*", noted)[0].split()
         self.assertIn("g++-12", installed)
         self.assertFalse({"g++-13", "g++-14", "ruby", "clang-13"} & set(installed), installed)
+
+
+@pytest.fixture(name="packages_case")
+def make_packages_case():
+    yield from harness.lent(Packages())
+
+
+@pytest.mark.parametrize(("script", "some"), [("install-build-deps", "g++ python3"),
+                                              ("install-test-deps", "ruby")])
+def test_missing_packages_are_named_without_root(packages_case, script, some):
+    done, noted = packages_case.install(TOOLS, script)
+    shutil.rmtree(os.path.join(packages_case.directory, "bin"))
+    assert done.returncode == 1, str(done)
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert re.search("^cudaguard: please install: .*" + some.replace("+", r"\+"),
+                     done.stderr), done.stderr
+    assert "root or sudo" in done.stderr
+    assert "cmake" not in done.stderr  # cmake is installed
+    assert "apt-get" not in noted

@@ -20,6 +20,8 @@ import unittest
 import unittest.mock
 
 from lab import parts, programs, support_page
+import pytest
+
 from support import harness, messages, settings
 
 CHECKOUT = pathlib.Path(settings.SOURCE)
@@ -201,16 +203,6 @@ class Rows(unittest.TestCase):
         the others."""
         self.assertGreater(len(programs.rows(None)), 80)
 
-    def test_mistakes_are_found(self):
-        good = programs.Row(name="a", packages=("b==1",), script="print()")
-        self.assertEqual(good.mistakes(), [])
-        for change in ({"name": "A b"}, {"packages": ("b",)}, {"packages": ()}, {"script": "\n"},
-                       {"script": "pass\n" * 11}, {"language": "klingon"}, {"asks": "gpu"},
-                       {"difference": "why"}, {"differs": ("output",)},
-                       {"difference": "why", "differs": ("taste",)}):
-            with self.subTest(change):
-                self.assertEqual(len(dataclasses.replace(good, **change).mistakes()), 1)
-
     def test_installers_leave_no_temporary_file(self):
         """uv leaves a lock file for each source package that it builds."""
         row = programs.Row(name="a", packages=("b==1",), unpacked=("c==1",), script="print()")
@@ -222,6 +214,17 @@ class Rows(unittest.TestCase):
                 programs.install_wheels(None, row, place)
         variables = [call.args[1].get("TMPDIR") for call in replaced["command"].call_args_list]
         self.assertEqual(variables, 3 * [place.directory])  # uv twice, and pip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "A b"}, {"packages": ("b", )}, {"packages": ()}, {"script": "\n"},
+     {"script": "pass\n" * 11}, {"language": "klingon"}, {"asks": "gpu"}, {"difference": "why"},
+     {"differs": ("output", )}, {"difference": "why", "differs": ("taste", )}])
+def test_mistakes_are_found(change):
+    good = programs.Row(name="a", packages=("b==1",), script="print()")
+    assert good.mistakes() == []
+    assert len(dataclasses.replace(good, **change).mistakes()) == 1
 
 
 class Sandbox(harness.Case):
@@ -304,32 +307,8 @@ class Judgement(unittest.TestCase):
         row = dataclasses.replace(ROW, asks=False)
         self.assertEqual(programs.judge(row, quiet_ways()), ("passed", None))
 
-    def test_each_fault_fails(self):
-        for check, name, change in self.FAULTS:
-            with self.subTest(f"{check} in {name}: {change}"):
-                ways = good_ways()
-                ways[name] |= change
-                outcome, reason = programs.judge(ROW, ways)
-                self.assertEqual(outcome, "failed")
-                self.assertTrue(reason)
-                others = [other for other in programs.CHECKS if other != check]
-                self.assertTrue(programs.FAULTS[check](ROW, ways), check)
-                self.assertEqual([other for other in others if programs.FAULTS[other](ROW, ways)],
-                                 [] if check != "prints" else ["output"])
-
     def test_each_check_has_a_fault_above(self):
         self.assertEqual({check for check, _, _ in self.FAULTS}, set(programs.CHECKS))
-
-    def test_program_that_asks_for_nothing_fails_with_each_fault(self):
-        row = dataclasses.replace(ROW, asks=False)
-        for name, change in (("unguarded", {"opens": 2}),
-                             ("run", {"messages": [["no_nvml", "script.py:2"]]}),
-                             ("verify", {"verdict": "fail", "verify_exit": 1}),
-                             ("verify", {"verdict": "incomplete", "verify_exit": 3})):
-            with self.subTest(f"{name}: {change}"):
-                ways = quiet_ways()
-                ways[name] |= change
-                self.assertEqual(programs.judge(row, ways)[0], "failed")
 
     def test_nvml_passes_verify(self):
         row = dataclasses.replace(ROW, asks="nvml")
@@ -365,6 +344,31 @@ class Judgement(unittest.TestCase):
         self.assertEqual(programs.judge(ROW, ways)[0], "failed")
         row = dataclasses.replace(ROW, named="collect_env.py")
         self.assertEqual(programs.judge(row, ways)[0], "passed")
+
+
+@pytest.mark.parametrize(("check", "name", "change"), Judgement.FAULTS)
+def test_each_fault_fails(check, name, change):
+    ways = good_ways()
+    ways[name] |= change
+    outcome, reason = programs.judge(ROW, ways)
+    assert outcome == "failed"
+    assert reason
+    others = [other for other in programs.CHECKS if other != check]
+    assert programs.FAULTS[check](ROW, ways), str(check)
+    assert [other for other in others
+            if programs.FAULTS[other](ROW, ways)] == ([] if check != "prints" else ["output"])
+
+
+@pytest.mark.parametrize(("name", "change"),
+                         [("unguarded", {"opens": 2}),
+                          ("run", {"messages": [["no_nvml", "script.py:2"]]}),
+                          ("verify", {"verdict": "fail", "verify_exit": 1}),
+                          ("verify", {"verdict": "incomplete", "verify_exit": 3})])
+def test_program_that_asks_for_nothing_fails_with_each_fault(name, change):
+    row = dataclasses.replace(ROW, asks=False)
+    ways = quiet_ways()
+    ways[name] |= change
+    assert programs.judge(row, ways)[0] == "failed"
 
 
 class Page(FrameCase):

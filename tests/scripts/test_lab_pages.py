@@ -6,7 +6,9 @@ import types
 import unittest
 
 from lab import engines, pages
-from support import messages, settings
+import pytest
+
+from support import harness, messages, settings
 
 PAGE = """# Title
 
@@ -50,12 +52,6 @@ class Blocks(unittest.TestCase):
     def test_indented_block_loses_its_indent(self):
         self.assertEqual(pages.block(PAGE, "First", language="sh"), "indented\n  twice\n")
 
-    def test_missing_and_ambiguous_blocks_are_errors(self):
-        for heading, having in (("First", "IMAGE"), ("Second", "IMAGE"), ("Third", ""),
-                                ("no heading", ""), (None, "none")):
-            with self.subTest(heading=heading, having=having):
-                self.assertRaises(pages.NotFound, pages.block, PAGE, heading, having)
-
     def test_code_in_a_sentence_is_found_by_its_text(self):
         self.assertEqual(pages.span(PAGE, "three"), "one three")
         self.assertRaises(pages.NotFound, pages.span, PAGE, "one")
@@ -67,25 +63,33 @@ class Blocks(unittest.TestCase):
         self.assertRaises(pages.NotFound, pages.filled, "a", {"IMAGE": "b"})
 
 
-class Rows(unittest.TestCase):
-    def rows(self):
-        return engines.rows(types.SimpleNamespace(checkout=pathlib.Path(settings.SOURCE)))
+@pytest.mark.parametrize(("heading", "having"), [("First", "IMAGE"), ("Second", "IMAGE"),
+                                                 ("Third", ""), ("no heading", ""), (None, "none")])
+def test_missing_and_ambiguous_blocks_are_errors(heading, having):
+    pytest.raises(pages.NotFound, pages.block, PAGE, heading, having)
 
-    def test_every_row_finds_its_blocks(self):
-        for row in self.rows():
-            for name, text in row.blocks.items():
-                with self.subTest(row=row.name, block=name):
-                    self.assertIsInstance(text, str)
+
+def rows():
+    return engines.rows(types.SimpleNamespace(checkout=pathlib.Path(settings.SOURCE)))
+
+
+class Rows(unittest.TestCase):
 
     def test_every_row_has_a_control(self):
-        for row in self.rows():
+        for row in rows():
             self.assertIn("unguarded", [step.name for step in row.steps], row.name)
 
     def test_row_fails_if_its_page_has_changed(self):
-        row = self.rows()[0]
+        row = rows()[0]
         row.blocks["check"] = pages.NotFound("docs/x.md: 0 blocks")
         self.assertEqual(engines.run(None, row),
                          {"outcome": "failed", "reason": "docs/x.md: 0 blocks"})
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+def test_every_row_finds_its_blocks(row):
+    for name, text in row.blocks.items():
+        assert isinstance(text, str), name
 
 
 class Judgement(unittest.TestCase):
@@ -101,17 +105,22 @@ class Judgement(unittest.TestCase):
     def test_row_passes_if_each_step_prints_what_it_has_to(self):
         self.assertEqual(self.outcome(self.GOOD), ("passed", None))
 
-    def test_row_fails_with_the_step_and_the_reason(self):
-        for old, new, reason in (
-                ("\n0\n", "\n100\n", "a: does not print ^0$; a: prints ^100$"),
-                ("\n100\n", "\n", "b: does not print ^100$"),
-                ("=== exit 0\n=== step b", "=== exit 3\n=== step b", "a: exit 3, not 0")):
-            with self.subTest(reason):
-                self.assertEqual(self.outcome(self.GOOD.replace(old, new)), ("failed", reason))
-
     def test_step_that_did_not_end_fails(self):
         outcome, reason = self.outcome(self.GOOD.removesuffix("=== exit 0\n"))
         self.assertEqual((outcome, reason), ("failed", "b: exit None, not 0"))
 
     def test_setup_that_fails_is_the_reason(self):
         self.assertEqual(self.outcome("one\ntwo\n"), ("failed", "set-up: two"))
+
+
+@pytest.fixture(name="judgement")
+def make_judgement():
+    yield from harness.lent(Judgement())
+
+
+@pytest.mark.parametrize(("old", "new", "reason"),
+                         [("\n0\n", "\n100\n", "a: does not print ^0$; a: prints ^100$"),
+                          ("\n100\n", "\n", "b: does not print ^100$"),
+                          ("=== exit 0\n=== step b", "=== exit 3\n=== step b", "a: exit 3, not 0")])
+def test_row_fails_with_the_step_and_the_reason(judgement, old, new, reason):
+    assert judgement.outcome(judgement.GOOD.replace(old, new)) == ("failed", reason)

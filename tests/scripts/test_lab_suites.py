@@ -4,6 +4,8 @@
 import types
 import unittest
 
+import pytest
+
 from lab import results_of, suites
 
 TAP = """=== t0000-basic.sh
@@ -131,13 +133,13 @@ class Comparison(unittest.TestCase):
     def test_run_without_tests_fails(self):
         self.assertEqual(self.judged({}, 2)["outcome"], "failed")
 
-    def test_every_row_has_a_reader_and_a_script(self):
-        for row in suites.rows(types.SimpleNamespace()):
-            with self.subTest(row.name):
-                self.assertTrue(callable(getattr(results_of, row.reader)))
-                for function in ("get", "build", "tests"):
-                    self.assertIn(f"\n{function}() {{", row.script)
-
     def test_first_error_is_the_reason(self):
         self.assertEqual(suites.reason("a\nfatal: b\nc\n"), "fatal: b")
         self.assertEqual(suites.reason("a\nc\n"), "c")
+
+
+@pytest.mark.parametrize("row", suites.rows(types.SimpleNamespace()), ids=lambda row: row.name)
+def test_every_row_has_a_reader_and_a_script(row):
+    assert callable(getattr(results_of, row.reader))
+    for function in ("get", "build", "tests"):
+        assert f"\n{function}() {{" in row.script

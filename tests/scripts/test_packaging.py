@@ -7,6 +7,8 @@ import subprocess
 import tempfile
 import unittest
 
+import pytest
+
 from support import harness
 
 
@@ -36,19 +38,19 @@ class Dependencies(unittest.TestCase):
             self.assertTrue(code != 0 or "libcuda" in found or "libnvidia-ml" in found, found)
 
 
-class Directories(unittest.TestCase):
-    def test_directories_of_a_relative_prefix_are_readable(self):
-        """`cmake --install` makes its directories below any prefix and DESTDIR, readable for all
-        users."""
-        script = os.path.join(harness.SOURCE, "scripts", "make-directories.cmake")
-        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
-            for prefix, destdir, made in (("a", "", "a"), ("b/c", "d", "db/c"), ("/e", "f", "f/e"),
-                                          ("/g", directory + "/h", "h/g")):
-                with self.subTest(prefix=prefix, destdir=destdir):
-                    subprocess.run(["cmake", "-DCMAKE_INSTALL_PREFIX=" + prefix,
-                                    "-DCUDAGUARD_DIRECTORIES=bin;lib/x", "-P", script], cwd=directory,
-                                   env={**os.environ, "DESTDIR": destdir}, umask=0o077, check=True,
-                                   timeout=60)
-                    for name in ("bin", "lib", "lib/x"):
-                        mode = os.stat(os.path.join(directory, made, name)).st_mode
-                        self.assertEqual(mode & 0o777, 0o755)
+@pytest.mark.parametrize(("prefix", "destdir", "made"), [("a", "", "a"), ("b/c", "d", "db/c"),
+                                                         ("/e", "f", "f/e"),
+                                                         ("/g", "DIRECTORY/h", "h/g")])
+def test_directories_of_a_relative_prefix_are_readable(prefix, destdir, made):
+    """`cmake --install` makes its directories below any prefix and DESTDIR, readable for all
+    users."""
+    script = os.path.join(harness.SOURCE, "scripts", "make-directories.cmake")
+    with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+        destdir = destdir.replace("DIRECTORY", directory)
+        subprocess.run(["cmake", "-DCMAKE_INSTALL_PREFIX=" + prefix,
+                        "-DCUDAGUARD_DIRECTORIES=bin;lib/x", "-P", script], cwd=directory,
+                       env={**os.environ, "DESTDIR": destdir}, umask=0o077, check=True,
+                       timeout=60)
+        for name in ("bin", "lib", "lib/x"):
+            mode = os.stat(os.path.join(directory, made, name)).st_mode
+            assert mode & 0o777 == 0o755
