@@ -13,6 +13,11 @@ CALLS = ["cudaGetDeviceCount", "cudaSetDevice", "cudaGetDevice", "cudaGetDeviceP
          "cudaStreamCreate", "cudaEventCreate", "cudaLaunchKernel", "cudaDeviceSynchronize",
          "cudaFree", "cudaDeviceReset"]
 TEXT = "no_CUDA-capable_device_is_detected"
+# NVIDIA's wheel of 12.2 has no static runtime, so that of 12 is used. That of 11 needs a download
+# of 774 MB (scripts/fetch-cuda).
+RUNTIMES = ["11_shared", pytest.param("11_static", marks=pytest.mark.full), "12.2_shared",
+            "12_shared", "12_static", "13_shared", "13_static"]
+WORLDS = ["none", "fake"] + ["real"] * harness.have_real_driver()
 
 
 def answers(result):
@@ -20,62 +25,49 @@ def answers(result):
     return re.findall(r"^(\w+)=(\d+) \1\.last=(\d+) text=(\S+)", result.out, re.M)
 
 
-class RuntimeAnswers(harness.Case):
-    """The code below adds one set of tests for each runtime."""
-
-    def check(self, result, calls, text=TEXT):
-        self.assertEqual(result.rc, 0, result)
-        self.assertEqual(answers(result), [(call, "100", "100", text) for call in calls], result)
-        result.assert_untouched(self)
-        self.assertEqual(len(messages.find(result.err, "no_cuda")), 1, result)
-        self.assertEqual(messages.without(result.err, "no_cuda"), "", result)
-
-    def run_sample(self, version, kind):
-        program = harness.program("runtime_%s_%s" % (version, kind))
-        if not os.path.exists(program):
-            harness.skip(self, "scripts/fetch-cuda brought no %s runtime %s" % (kind, version))
-        # The program has the same list, so no call is missing in either place.
-        listed = harness.run([program, "list"], world="none", guard=False, trace=False)
-        self.assertEqual(listed.out.split(), CALLS)
-        unguarded = harness.run([program, "sample"], world="fake", guard=False)
-        unguarded.assert_reached(self)
-        worlds = ["none", "fake"]
-        if harness.have_real_driver():
-            worlds.append("real")
-            real = harness.run([program, "sample"], world="real", guard=False)
-            if version == "13":
-                # Driver 535 is too old for this runtime, which stops before any CUDA attempt.
-                self.assertEqual({row[1] for row in answers(real)}, {"35"}, real)
-            else:
-                real.assert_reached(self)
-                # NVIDIA's driver gives the same answers on a machine without a device.
-                self.assertEqual(answers(real), [(call, "100", "100", TEXT) for call in CALLS])
-        for world in worlds:
-            with self.subTest(world=world):
-                self.check(harness.run([program, "sample"], world=world), CALLS)
-        for call in CALLS:
-            with self.subTest(first=call):
-                self.check(harness.run([program, "only", call], world="fake"), [call])
-
-    def test_real_driver_is_installed(self):
-        """Without the real driver half of the controls are missing, and this test reports it."""
-        self.need_real_driver()
+def check(case, result, calls):
+    assert result.rc == 0, str(result)
+    assert answers(result) == [(call, "100", "100", TEXT) for call in calls], str(result)
+    result.assert_untouched(case)
+    assert len(messages.find(result.err, "no_cuda")) == 1, str(result)
+    assert messages.without(result.err, "no_cuda") == "", str(result)
 
 
-def make_test(version, kind):
-    def test(self):
-        self.run_sample(version, kind)
+@pytest.fixture(name="program", scope="module", params=RUNTIMES)
+def make_program(request):
+    """The sample with this runtime. The controls: unguarded, it reaches the driver."""
+    case = harness.Case()
+    case.setUp()
+    program = harness.program("runtime_" + request.param)
+    if not os.path.exists(program):
+        harness.skip(case, "scripts/fetch-cuda brought no runtime " + request.param)
+    # The program has the same list, so no call is missing in either place.
+    listed = harness.run([program, "list"], world="none", guard=False, trace=False)
+    assert listed.out.split() == CALLS
+    unguarded = harness.run([program, "sample"], world="fake", guard=False)
+    unguarded.assert_reached(case)
+    if harness.have_real_driver():
+        real = harness.run([program, "sample"], world="real", guard=False)
+        if request.param.startswith("13"):
+            # Driver 535 is too old for this runtime, which stops before any CUDA attempt.
+            assert {row[1] for row in answers(real)} == {"35"}, str(real)
+        else:
+            real.assert_reached(case)
+            # NVIDIA's driver gives the same answers on a machine without a device.
+            assert answers(real) == [(call, "100", "100", TEXT) for call in CALLS]
+    return program
 
-    test.__doc__ = "%s cudart %s" % (kind, version)
-    return test
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_every_call_returns_100(case, program, world):
+    check(case, harness.run([program, "sample"], world=world), CALLS)
 
 
-for version in ("11", "12.2", "12", "13"):
-    for kind in ("shared", "static"):
-        # NVIDIA's wheel of 12.2 has no static runtime, so that of 12 is used.
-        if (version, kind) == ("12.2", "static"):
-            continue
-        run = make_test(version, kind)
-        if (version, kind) == ("11", "static"):
-            run = pytest.mark.full(run)  # needs a download of 774 MB: scripts/fetch-cuda
-        setattr(RuntimeAnswers, "test_%s_%s" % (kind, version.replace(".", "_")), run)
+@pytest.mark.parametrize("call", CALLS)
+def test_first_call_returns_100(case, program, call):
+    check(case, harness.run([program, "only", call], world="fake"), [call])
+
+
+def test_real_driver_is_installed(case):
+    """Without the real driver half of the controls are missing, and this test reports it."""
+    case.need_real_driver()

@@ -2,6 +2,8 @@
 """A program's runtime may be in the global scope, next to another major version there, asked by a
 constructor's thread while ld.so holds its lock, or missing."""
 
+import pytest
+
 from support import harness
 
 OFF = {"CUDAGUARD_POLICY": "OFF"}
@@ -32,52 +34,6 @@ class Scopes(harness.Case):
         self.assertEqual([c for c in forced.fake_calls if "RuntimeGetVersion" not in c], [], forced)
         return unguarded.out.splitlines(), forced.out.splitlines()
 
-    def test_two_majors_in_the_global_scope_work_as_unguarded(self):
-        for program in ("global_runtimes", "global_runtimes_reversed"):
-            with self.subTest(program):
-                unguarded, forced = self.three(program)
-                self.assertEqual(unguarded, ["user%d=%s" % (m, answers(m)) for m in MAJORS] * 2)
-                self.assertEqual(forced, ["user%d=%s" % (m, DENIED) for m in MAJORS] * 2)
-
-    def test_plugin_of_another_major_reaches_its_own_runtime(self):
-        for scope in ("local", "global"):
-            for major in MAJORS:
-                with self.subTest(major=major, scope=scope):
-                    unguarded, forced = self.three(
-                        "linked_runtime", harness.program("fake_runtime_plugin_%d.so" % major), scope)
-                    plugin = "runtime=%d000 count=%d:%d set=%d wait=%d000" % (
-                        major, major, major, major * 100 + 3, major)
-                    self.assertEqual(unguarded, ["program=" + answers(12), plugin] * 2)
-                    plugin = "runtime=%d000 count=100:0 set=100 wait=100" % major
-                    self.assertEqual(forced, ["program=" + DENIED, plugin] * 2)
-
-    def test_thread_of_a_constructor_does_not_hang(self):
-        for major in MAJORS:
-            plugin = harness.program("runtime_on_load_%d.so" % major)
-            with self.subTest(major=major, by="program without a runtime"):
-                unguarded, forced = self.three("entry_point", "plugin=" + plugin)
-                self.assertEqual(unguarded, ["onLoad=" + answers(major)])
-                self.assertEqual(forced, ["onLoad=" + DENIED])
-            with self.subTest(major=major, by="program with the runtime 12"):
-                unguarded, forced = self.three("linked_runtime", plugin)
-                self.assertEqual(unguarded,
-                                 ["program=" + answers(12), "onLoad=" + answers(major)] * 2)
-                self.assertEqual(forced, ["program=" + DENIED, "onLoad=" + DENIED] * 2)
-
-    def test_limit_weak_references_find_the_guards_names(self):
-        """A known limit (docs/limits.md): in a program without a runtime, a name that the guard
-        exports is defined."""
-        program = [harness.program("weak_runtime")]
-        unguarded = harness.run(program, guard=False)
-        self.assertEqual((unguarded.rc, unguarded.answers), (0, {
-            "cudaSetDevice": "null", "cudaMalloc": "null", "answer": "-1"}), unguarded)
-        for env in ({}, OFF):
-            with self.subTest(env):
-                guarded = harness.run(program, env=env)
-                self.assertEqual((guarded.rc, guarded.answers), (0, {
-                    "cudaSetDevice": "set", "cudaMalloc": "null", "answer": "100"}), guarded)
-                guarded.assert_untouched(self)
-
     def test_weak_references_to_the_driver_load_nothing_under_off(self):
         """Under OFF, weak references load no library of cudaguard, and calls through them answer as
         if the libraries were missing. The libraries that the program loads later are the driver's.
@@ -99,3 +55,55 @@ class Scopes(harness.Case):
         self.assertEqual((forced.rc, forced.answers["loaded.cuInit"], forced.answers["ours"]),
                          (0, "100", "libcuda.so.1,libnvidia-ml.so.1,"), forced)
         forced.assert_untouched(self)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Scopes())
+
+
+@pytest.mark.parametrize("program", ["global_runtimes", "global_runtimes_reversed"])
+def test_two_majors_in_the_global_scope_work_as_unguarded(case, program):
+    unguarded, forced = case.three(program)
+    assert unguarded == ["user%d=%s" % (m, answers(m)) for m in MAJORS] * 2
+    assert forced == ["user%d=%s" % (m, DENIED) for m in MAJORS] * 2
+
+
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("scope", ["local", "global"])
+def test_plugin_of_another_major_reaches_its_own_runtime(case, scope, major):
+    unguarded, forced = case.three(
+        "linked_runtime", harness.program("fake_runtime_plugin_%d.so" % major), scope)
+    plugin = "runtime=%d000 count=%d:%d set=%d wait=%d000" % (
+        major, major, major, major * 100 + 3, major)
+    assert unguarded == ["program=" + answers(12), plugin] * 2
+    plugin = "runtime=%d000 count=100:0 set=100 wait=100" % major
+    assert forced == ["program=" + DENIED, plugin] * 2
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_thread_of_a_constructor_does_not_hang(case, major):
+    plugin = harness.program("runtime_on_load_%d.so" % major)
+    unguarded, forced = case.three("entry_point", "plugin=" + plugin)
+    assert unguarded == ["onLoad=" + answers(major)]
+    assert forced == ["onLoad=" + DENIED]
+    unguarded, forced = case.three("linked_runtime", plugin)
+    assert unguarded == ["program=" + answers(12), "onLoad=" + answers(major)] * 2
+    assert forced == ["program=" + DENIED, "onLoad=" + DENIED] * 2
+
+
+@pytest.mark.parametrize("env", [{}, OFF])
+def test_limit_weak_references_find_the_guards_names(case, env):
+    """A known limit (docs/limits.md): in a program without a runtime, a name that the guard
+    exports is defined."""
+    program = [harness.program("weak_runtime")]
+    unguarded = harness.run(program, guard=False)
+    assert (unguarded.rc,
+            unguarded.answers) == (0,
+                                   {"cudaSetDevice": "null", "cudaMalloc": "null",
+                                    "answer": "-1"}), str(unguarded)
+    guarded = harness.run(program, env=env)
+    assert (guarded.rc,
+            guarded.answers) == (0, {"cudaSetDevice": "set", "cudaMalloc": "null",
+                                     "answer": "100"}), str(guarded)
+    guarded.assert_untouched(case)

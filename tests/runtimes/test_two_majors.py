@@ -3,6 +3,9 @@
 runtime."""
 
 import os
+import re
+
+import pytest
 
 from support import harness
 
@@ -48,14 +51,6 @@ class FakeRuntimes(harness.Case):
         # If ld.so never reused the first one's address for the second, this test would prove less.
         self.assertIn("sameAddress=1", result.err, result)
 
-    def test_tail_call_reaches_its_runtime(self):
-        """A call in tail position has its return address in the plug-in's caller. That caller needs
-        no runtime itself (libffi, for a library that ctypes has loaded)."""
-        for index, major in enumerate((12, 13)):
-            with self.subTest(major=major):
-                result = self.off("tail", [FAKE[index]] * 2)
-                self.assertEqual(result.out.splitlines(), ["tail=%d:%d" % (major, major)] * 4)
-
     def test_ambiguous_tail_call_reaches_a_runtime(self):
         """The guard cannot know which runtime such a call belongs to, but it must reach one of
         them."""
@@ -67,13 +62,6 @@ class FakeRuntimes(harness.Case):
         result = self.off("threads")
         lines = sorted(result.out.splitlines())
         self.assertEqual(lines, [expected(12)] * 400 + [expected(13)] * 400)
-
-    def test_guarded_calls_get_the_guards_answers(self):
-        """The same programs under FORCE_CPU get the guard's answers."""
-        result = self.run_pair("together")
-        self.assertEqual(result.rc, 0, result)
-        for line in result.out.splitlines():
-            self.assertRegex(line, r"count=100:0 set=100 wait=100$", result)
 
 
 class RealRuntimes(FakeRuntimes):
@@ -101,11 +89,6 @@ class RealRuntimes(FakeRuntimes):
     def test_runtime_at_a_reused_address_is_found(self):
         self.check_majors(self.off("replace"), ["12", "13"] * 3)
 
-    def test_tail_call_reaches_its_runtime(self):
-        for plugin in FAKE:
-            with self.subTest(plugin=plugin):
-                self.off("tail", [plugin] * 2)
-
     def test_ambiguous_tail_call_reaches_a_runtime(self):
         result = self.run_pair("tail", env=OFF)
         self.assertNotIn("tail=100", result.out, result)
@@ -115,12 +98,44 @@ class RealRuntimes(FakeRuntimes):
         result = self.off("threads")
         self.assertEqual(len(result.out.splitlines()), 800)
 
-    def test_guarded_calls_get_the_guards_answers(self):
-        for world in ("none", "fake") + (("real",) if harness.have_real_driver() else ()):
-            for mode in ("together", "replace", "tail"):
-                with self.subTest(world=world, mode=mode):
-                    result = self.run_pair(mode, world=world)
-                    self.assertEqual(result.rc, 0, result)
-                    self.assertRegex(result.out, r"(count|tail)=100:")
-                    self.assertNotRegex(result.out, r"(count|tail|set|wait)=(?!100)\d", result)
-                    result.assert_untouched(self)
+
+@pytest.fixture(name="fake_runtimes")
+def make_fake_runtimes():
+    yield from harness.lent(FakeRuntimes())
+
+
+@pytest.mark.parametrize(("plugin", "major"), zip(FAKE, (12, 13)))
+def test_fake_runtimes_tail_call_reaches_its_runtime(fake_runtimes, plugin, major):
+    """A call in tail position has its return address in the plug-in's caller. That caller needs
+    no runtime itself (libffi, for a library that ctypes has loaded)."""
+    result = fake_runtimes.off("tail", [plugin] * 2)
+    assert result.out.splitlines() == ["tail=%d:%d" % (major, major)] * 4
+
+
+def test_fake_runtimes_guarded_calls_get_the_guards_answers(fake_runtimes):
+    """The same programs under FORCE_CPU get the guard's answers."""
+    result = fake_runtimes.run_pair("together")
+    assert result.rc == 0, str(result)
+    for line in result.out.splitlines():
+        assert re.search(r"count=100:0 set=100 wait=100$", line), str(result)
+
+
+@pytest.fixture(name="real_runtimes")
+def make_real_runtimes():
+    yield from harness.lent(RealRuntimes())
+
+
+@pytest.mark.parametrize("plugin", FAKE)
+def test_real_runtimes_tail_call_reaches_its_runtime(real_runtimes, plugin):
+    real_runtimes.off("tail", [plugin] * 2)
+
+
+@pytest.mark.parametrize("mode", ["together", "replace", "tail"])
+@pytest.mark.parametrize("world", ("none", "fake") + (("real", ) if harness.have_real_driver() else
+                                                      ()))
+def test_real_runtimes_guarded_calls_get_the_guards_answers(real_runtimes, world, mode):
+    result = real_runtimes.run_pair(mode, world=world)
+    assert result.rc == 0, str(result)
+    assert re.search(r"(count|tail)=100:", result.out), result.out
+    assert not re.search(r"(count|tail|set|wait)=(?!100)\d", result.out), str(result)
+    result.assert_untouched(real_runtimes)
