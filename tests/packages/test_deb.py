@@ -198,24 +198,22 @@ class Installed(packaged.Case):
         self.assertTrue(any(code != 0 for code, _, _ in self.outcome(running)))
 
 
-class OtherSystems(packaged.Case):
-    @pytest.mark.full
-    def test_deb_works_in_other_systems(self):
-        for suite in packaged.SUITES:
-            with self.subTest(suite):
-                box = self.machine(suite)
-                box.need_python()
-                deb = box.put(packaged.released(self, packaged.DEB))
-                before = box.added()
-                unguarded = box.sh(ASK, ok=False).stdout
-                self.assertIn(packaged.NONE, unguarded)
-                box.sh("apt-get install -y " + deb)
-                self.assertRegex(box.sh("LD_PRELOAD=libcudaguard.so " + ASK).stdout, DENIED)
-                self.assertRegex(box.sh("cudaguard run -- " + ASK).stdout, DENIED)
-                box.sh("apt-get install -y --reinstall " + deb)
-                box.sh("apt-get purge -y cudaguard")
-                self.assertEqual(box.added(), before)
-                self.assertEqual(box.sh(ASK, ok=False).stdout, unguarded)
+@pytest.mark.full
+@pytest.mark.parametrize("suite", packaged.SUITES)
+def test_deb_works_in_other_systems(case, suite):
+    box = case.machine(suite)
+    box.need_python()
+    deb = box.put(packaged.released(case, packaged.DEB))
+    before = box.added()
+    unguarded = box.sh(ASK, ok=False).stdout
+    assert packaged.NONE in unguarded
+    box.sh("apt-get install -y " + deb)
+    assert re.search(DENIED, box.sh("LD_PRELOAD=libcudaguard.so " + ASK).stdout)
+    assert re.search(DENIED, box.sh("cudaguard run -- " + ASK).stdout)
+    box.sh("apt-get install -y --reinstall " + deb)
+    box.sh("apt-get purge -y cudaguard")
+    assert box.added() == before
+    assert box.sh(ASK, ok=False).stdout == unguarded
 
 
 class Rpm(packaged.Case):

@@ -3,6 +3,7 @@
 """
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -146,17 +147,22 @@ class Tarball(packaged.Case):
         packaged.released(self, name, quick=False)
         return self.unpacked(name, "other")
 
-    @pytest.mark.full
-    def test_tarball_guards_in_other_systems(self):
-        """Each step from the file to a guarded program is one command."""
-        for suite in packaged.SUITES:
-            with self.subTest(suite):
-                machine = self.machine(suite)
-                machine.need_python()
-                file = machine.put(packaged.released(self, packaged.TARBALL))
-                machine.sh("tar -xzf %s -C /opt" % file)
-                unguarded = machine.sh('python3 -c "%s"' % packaged.ASK, ok=False)
-                self.assertIn(packaged.NONE, unguarded.stdout)
-                printed = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
-                    packaged.TREE, packaged.ASK)).stdout
-                self.assertRegex(printed, r"\A%s100\n\Z" % messages.line("no_cuda"))
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Tarball())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("suite", packaged.SUITES)
+def test_tarball_guards_in_other_systems(case, suite):
+    """Each step from the file to a guarded program is one command."""
+    machine = case.machine(suite)
+    machine.need_python()
+    file = machine.put(packaged.released(case, packaged.TARBALL))
+    machine.sh("tar -xzf %s -C /opt" % file)
+    unguarded = machine.sh('python3 -c "%s"' % packaged.ASK, ok=False)
+    assert packaged.NONE in unguarded.stdout
+    printed = machine.sh('/opt/%s/bin/cudaguard run -- python3 -c "%s"' % (
+        packaged.TREE, packaged.ASK)).stdout
+    assert re.search(r"\A%s100\n\Z" % messages.line("no_cuda"), printed), str(printed)

@@ -162,20 +162,6 @@ class Wheel(Case):
                               sys.executable, "-c", ATTEMPT], guard=False, trace=False)
         self.assertEqual((result.out, result.err), ("cuInit=100\n", ""), result)
 
-    def test_path_with_a_space_is_refused(self):
-        """The launcher and library() refuse a path with a space and print the remedy."""
-        for name in ("with space", "with:colon"):
-            with self.subTest(name):
-                self.target(name)
-                launcher = self.path(name, "bin", "cudaguard")
-                done = packaged.run([launcher, "run", "true"], env=environment())
-                self.assertEqual(done.returncode, 125, done)
-                self.assertIn(SPACE, done.stdout)
-                self.assertIn("install cudaguard elsewhere", done.stdout)
-                code = ("import sys; sys.path[:0] = [sys.argv[1]]\nimport cudaguard\n"
-                        "try: cudaguard.library()\nexcept cudaguard.NotUsable as why: print(why)")
-                self.assertEqual(self.ok(sys.executable, "-c", code, self.path(name)), done.stdout)
-
     def test_copies_replace_links_in_the_entry_point_matrix(self):
         """A wheel has no links, so these files replace them. They suffice and are necessary."""
         lib = self.target() + "/libexec"
@@ -249,6 +235,25 @@ class Wheel(Case):
                          "nor in %s\n\\Z" % venv)
 
 
+@pytest.fixture(name="wheel_case")
+def make_wheel_case():
+    yield from harness.lent(Wheel())
+
+
+@pytest.mark.parametrize("name", ["with space", "with:colon"])
+def test_path_with_a_space_is_refused(wheel_case, name):
+    """The launcher and library() refuse a path with a space and print the remedy."""
+    wheel_case.target(name)
+    launcher = wheel_case.path(name, "bin", "cudaguard")
+    done = packaged.run([launcher, "run", "true"], env=environment())
+    assert done.returncode == 125, str(done)
+    assert SPACE in done.stdout
+    assert "install cudaguard elsewhere" in done.stdout
+    code = ("import sys; sys.path[:0] = [sys.argv[1]]\nimport cudaguard\n"
+            "try: cudaguard.library()\nexcept cudaguard.NotUsable as why: print(why)")
+    assert wheel_case.ok(sys.executable, "-c", code, wheel_case.path(name)) == done.stdout
+
+
 class OtherMachine(packaged.Case):
     def test_wheel_of_the_other_machine_has_the_same_files(self):
         """The wheel for AArch64 has the same files. test_release checks that they are built for
@@ -265,26 +270,31 @@ class OtherMachine(packaged.Case):
 class Systems(Case):
     """Systems of other releases with their own Python, from the oldest glibc to the newest."""
 
-    @pytest.mark.full
-    def test_wheel_guards_in_other_systems(self):
-        for suite in ("xenial", *packaged.SUITES):
-            with self.subTest(suite):
-                # The oldest system's Python is too old for the package, but not for the guard.
-                python = "python3" if suite == "xenial" else "python3 python3-pip"
-                machine = self.machine(suite)
-                machine.sh("! grep -q ubuntu /etc/os-release || "
-                           "sed -i 's/ main$/ main universe/' /etc/apt/sources.list")
-                machine.sh("apt-get update -q && apt-get install -y -q --no-install-recommends " + python,
-                           timeout=900)
-                wheel = machine.put(self.wheel)
-                asks = "python3 -c " + shlex.quote(packaged.ASK)
-                self.assertIn(packaged.NONE, machine.sh(asks, ok=False).stdout)
-                if suite == "xenial":
-                    self.ok("tar", "-cf", self.path("target.tar"), "-C", self.target(), ".")
-                    machine.sh("tar -xf %s -C /usr/local" % machine.put(self.path("target.tar")))
-                else:
-                    machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)
-                    path = machine.sh("python3 -c 'import cudaguard as c; print(c.library())'").stdout
-                    self.assertEqual(path, "/usr/local/libexec/libcudaguard.so\n")
-                printed = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
-                self.assertEqual(printed, "100\n")
+
+@pytest.fixture(name="systems")
+def make_systems():
+    yield from harness.lent(Systems())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("suite", ["xenial", *packaged.SUITES])
+def test_wheel_guards_in_other_systems(systems, suite):
+    # The oldest system's Python is too old for the package, but not for the guard.
+    python = "python3" if suite == "xenial" else "python3 python3-pip"
+    machine = systems.machine(suite)
+    machine.sh("! grep -q ubuntu /etc/os-release || "
+               "sed -i 's/ main$/ main universe/' /etc/apt/sources.list")
+    machine.sh("apt-get update -q && apt-get install -y -q --no-install-recommends " + python,
+               timeout=900)
+    wheel = machine.put(systems.wheel)
+    asks = "python3 -c " + shlex.quote(packaged.ASK)
+    assert packaged.NONE in machine.sh(asks, ok=False).stdout
+    if suite == "xenial":
+        systems.ok("tar", "-cf", systems.path("target.tar"), "-C", systems.target(), ".")
+        machine.sh("tar -xf %s -C /usr/local" % machine.put(systems.path("target.tar")))
+    else:
+        machine.sh("PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install -q --no-index " + wheel)
+        path = machine.sh("python3 -c 'import cudaguard as c; print(c.library())'").stdout
+        assert path == "/usr/local/libexec/libcudaguard.so\n"
+    printed = machine.sh("/usr/local/bin/cudaguard run --log off -- " + asks).stdout
+    assert printed == "100\n"
