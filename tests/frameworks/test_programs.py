@@ -5,9 +5,13 @@ measurement gives the same row. The tests that the rows name check the other pro
 import os
 import unittest
 
+import pytest
+
 from support import framework, harness, programs, settings
 
-QUICK = ("nvidia-ml-py", "Python, ctypes")
+QUICK = [
+    program for program in programs.PROGRAMS if program.name in ("nvidia-ml-py", "Python, ctypes")
+]
 
 
 def cells(row):
@@ -53,24 +57,25 @@ class Table(unittest.TestCase):
                          {None})
 
 
-class Measured(harness.Case):
-    def test_measuring_again_gives_the_same_row(self):
-        self.need_real_driver()
-        if settings.WRITE_GOLDEN:
-            print("\n".join(programs.write_table()))
-        with open(programs.PAGE, encoding="utf-8") as stream:
-            page = programs.rows_of(stream.read())
-        for program in programs.PROGRAMS:
-            if program.name not in QUICK:
-                continue
-            with self.subTest(program.name):
-                row, why = programs.measure(program, harness.BUILD)
-                if row is None:
-                    harness.skip(self, why)
-                tries = cells(row)[2:4]
-                self.assertEqual(tries[1], "0")
-                # Root made the table and also tries to create the device node.
-                if os.geteuid() == 0 and harness.have_reference_driver():
-                    self.assertEqual(tries, cells(page[program.name])[2:4])
-                else:
-                    self.assertGreater(int(tries[0]), 0)
+@pytest.fixture(name="page", scope="module")
+def make_page():
+    """The table's rows. pytest --write-golden rewrites it first."""
+    harness.Case().need_real_driver()
+    if settings.WRITE_GOLDEN:
+        print("\n".join(programs.write_table()))
+    with open(programs.PAGE, encoding="utf-8") as stream:
+        return programs.rows_of(stream.read())
+
+
+@pytest.mark.parametrize("program", QUICK, ids=lambda program: program.name)
+def test_measuring_again_gives_the_same_row(case, page, program):
+    row, why = programs.measure(program, harness.BUILD)
+    if row is None:
+        harness.skip(case, why)
+    tries = cells(row)[2:4]
+    assert tries[1] == "0"
+    # Root made the table and also tries to create the device node.
+    if os.geteuid() == 0 and harness.have_reference_driver():
+        assert tries == cells(page[program.name])[2:4]
+    else:
+        assert int(tries[0]) > 0

@@ -63,17 +63,28 @@ class Torchrun(TorchCase):
     """torchrun's programs are its children, so `run --children=cpu` must follow torchrun.
     Otherwise, the trainer is a child without a GPU."""
 
-    def test_children_option_follows_torchrun(self):
-        torchrun = [os.path.join(framework.ENVIRONMENTS, "torch", "bin", "torchrun"), "--no-python"]
-        launcher = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
-        run = [launcher, "run", "--policy=VALIDATE", "--children=cpu"]
-        trainer = [box.program("open"), "cu.init", "spawn=w", "cu.init", "end"]
-        for words, trainers, workers in ((torchrun, "0", "0"), (run + torchrun, "100", "100"),
-                                         (torchrun + run, "0", "100")):
-            with self.subTest(words=words):
-                result = harness.run(words + trainer, world="none", guard=False, trace=False,
-                                     env=box.environment(OMP_NUM_THREADS="1"), timeout=self.timeout)
-                self.assertEqual((result.rc, result.answers["cu.init"], result.answers["w.cu.init"]),
-                                 (0, trainers, workers), result)
-                self.assertEqual(len(messages.find(result.err, "no_cuda")),
-                                 [trainers, workers].count("100"), result)
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Torchrun())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("order", "trainers", "workers"), [("torchrun", "0", "0"),
+                                                            ("run torchrun", "100", "100"),
+                                                            ("torchrun run", "0", "100")])
+def test_children_option_follows_torchrun(case, order, trainers, workers):
+    launcher = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
+    commands = {
+        "run": [launcher, "run", "--policy=VALIDATE", "--children=cpu"], "torchrun": [
+            os.path.join(framework.ENVIRONMENTS, "torch", "bin", "torchrun"), "--no-python"
+        ]
+    }
+    words = [word for name in order.split() for word in commands[name]]
+    trainer = [box.program("open"), "cu.init", "spawn=w", "cu.init", "end"]
+    result = harness.run(words + trainer, world="none", guard=False, trace=False,
+                         env=box.environment(OMP_NUM_THREADS="1"), timeout=case.timeout)
+    assert (result.rc, result.answers["cu.init"],
+            result.answers["w.cu.init"]) == (0, trainers, workers), str(result)
+    assert len(messages.find(result.err, "no_cuda")) == [trainers,
+                                                         workers].count("100"), str(result)

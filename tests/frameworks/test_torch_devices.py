@@ -59,42 +59,53 @@ class TorchDevices(test_torch.TorchCase):
             lines[0], "late_write", now='"1"', reported="8 GPUs", call="nvmlDeviceGetCount_v2", sees=1,
             advice=messages.text("start_with_one", setting="CUDAGUARD_VISIBLE_DEVICES=1")), lines)
 
-    def test_list_makes_pytorch_and_the_driver_agree(self):
-        """The list names the GPU that was meant, so the program may write any value."""
-        for write in (None, "0"):
-            with self.subTest(write=write):
-                answers, lines = self.ask(write=write, allow="1")
-                self.agree(answers, [1])
-                for found in messages.find("\n".join(lines), *LATE_WRITES):
-                    self.assertTrue(messages.read("inside_list", found["advice"]), found)
-
-    @pytest.mark.full
-    def test_own_variable_counts_inside_the_list(self):
-        for allow, own, gpus in (("5,2", "1,0", [2, 5]), ("5,2", box.uuid(2), [2]),
-                                 (box.uuid(3) + ",0", None, [3, 0]),
-                                 # Outside the list there is no device, by index or by name.
-                                 ("5,2", "1,2", [2]), ("5,2", box.uuid(3), [])):
-            with self.subTest(allow=allow, own=own):
-                answers, _ = self.ask(allow=allow, own=own)
-                self.agree(answers, gpus)
-
-    @pytest.mark.full
-    def test_late_write_inside_the_list_is_reported(self):
-        """Two GPUs are allowed and the program chooses one late, so PyTorch's remembered count is
-        wrong again, and a message says so. A new count is right and never exceeds the list."""
-        for write, gpus in (("1", [2]), ("0,1,2,3", [5, 2]), (box.uuid(2), [2])):
-            with self.subTest(write=write):
-                answers, lines = self.ask(write=write, allow="5,2")
-                self.assertEqual((answers["before"], answers["remembered"]), (2, 2), answers)
-                self.assertEqual((answers["driver"], answers["after"]), (gpus, len(gpus)), answers)
-                # The message is printed only if they disagree.
-                self.assertEqual(len(lines), 0 if len(gpus) == 2 else 1, lines)
-                for line in lines:
-                    self.assertTrue(messages.find(line, *LATE_WRITES), line)
-
     def test_wrong_list_shows_no_gpu_and_gives_the_reason(self):
         """A mistake in the list means no GPU by NVML and none by the driver, and a message has the
         reason."""
         answers, lines = self.ask(allow="5,9")
         self.agree(answers, [])
         self.assertTrue([line for line in lines if "CUDAGUARD_VISIBLE_DEVICES" in line], lines)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(TorchDevices())
+
+
+@pytest.mark.parametrize("write", [None, "0"])
+def test_list_makes_pytorch_and_the_driver_agree(case, write):
+    """The list names the GPU that was meant, so the program may write any value."""
+    answers, lines = case.ask(write=write, allow="1")
+    case.agree(answers, [1])
+    for found in messages.find("\n".join(lines), *LATE_WRITES):
+        assert messages.read("inside_list", found["advice"]), str(found)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("allow", "own", "gpus"),
+    [
+        ("5,2", "1,0", [2, 5]),
+        ("5,2", box.uuid(2), [2]),
+        (box.uuid(3) + ",0", None, [3, 0]),
+        # Outside the list there is no device, by index or by name.
+        ("5,2", "1,2", [2]),
+        ("5,2", box.uuid(3), [])
+    ])
+def test_own_variable_counts_inside_the_list(case, allow, own, gpus):
+    answers, _ = case.ask(allow=allow, own=own)
+    case.agree(answers, gpus)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("write", "gpus"), [("1", [2]), ("0,1,2,3", [5, 2]), (box.uuid(2), [2])])
+def test_late_write_inside_the_list_is_reported(case, write, gpus):
+    """Two GPUs are allowed and the program chooses one late, so PyTorch's remembered count is
+    wrong again, and a message says so. A new count is right and never exceeds the list."""
+    answers, lines = case.ask(write=write, allow="5,2")
+    assert (answers["before"], answers["remembered"]) == (2, 2), str(answers)
+    assert (answers["driver"], answers["after"]) == (gpus, len(gpus)), str(answers)
+    # The message is printed only if they disagree.
+    assert len(lines) == (0 if len(gpus) == 2 else 1), str(lines)
+    for line in lines:
+        assert messages.find(line, *LATE_WRITES), str(line)
