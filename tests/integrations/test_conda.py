@@ -9,6 +9,8 @@ sources the scripts of the environment that it enters.
 import os
 import shutil
 
+import pytest
+
 from support import harness, places
 from support.places import launcher
 
@@ -72,6 +74,29 @@ class Conda:
         self.lines.append(command)
         return self
 
+ON, OFF = "100", "0"
+# conda's commands and the answer of cuInit after each.
+WAYS = {
+    "reactivated": [
+        ("activate", ["cpu"], ON), ("reactivate", [], ON), ("deactivate", [], OFF)],
+    "sourced twice": [
+        ("activate", ["cpu"], ON), ("source", ["activate.d", "cpu"], ON), ("deactivate", [], OFF),
+        ("source", ["deactivate.d", "cpu"], OFF)],
+    "another and back": [
+        ("activate", ["cpu"], ON), ("activate", ["plain"], OFF), ("deactivate", [], ON),
+        ("deactivate", [], OFF)],
+    "from another": [
+        ("activate", ["plain"], OFF), ("activate", ["cpu"], ON), ("activate", ["more"], ON),
+        ("deactivate", [], ON), ("deactivate", [], OFF)],
+    "stacked": [
+        ("activate", ["cpu"], ON), ("activate", ["more", True], ON), ("deactivate", [], ON),
+        ("deactivate", [], OFF)],
+    "plain on top": [
+        ("activate", ["cpu"], ON), ("activate", ["plain", True], ON), ("deactivate", [], ON),
+        ("deactivate", [], OFF)],
+    "never active": [("source", ["deactivate.d", "cpu"], OFF)],
+}
+
 
 class Activation(places.Case):
     def setUp(self):
@@ -103,28 +128,6 @@ class Activation(places.Case):
             harness.skip(self, "not installed: " + " ".join(sorted(set(missing))))
         return harness.sample(SHELLS.items(), 4)
 
-    def test_deactivation_restores_every_variable(self):
-        """The guard is active between the two commands, and afterwards every variable has its old
-        value."""
-        show = ("echo ----; env -0 | tr '\\n\\0' '^\\n' | "
-                "grep -vE '^(CONDA_|_=|SHLVL|OLDPWD)' | sort")
-        steps = Conda(self.directory).run(show).run("echo ----; " + ASK).activate("cpu")
-        steps.run("echo ----; " + ASK).run("echo ----; printenv LD_PRELOAD")
-        steps.deactivate().run(show).run("echo ----; " + ASK)
-        quoted = shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), self.path("it's$a.so"))
-        for name, words in self.shells():
-            for env in STARTS + ({"LD_PRELOAD": quoted},):
-                with self.subTest(shell=name, env=env):
-                    result = self.shell(words, steps, env)
-                    _, before, unguarded, guarded, preload, after, again = result.parts
-                    self.assertTrue(guarded.startswith("cuInit=100 "), result)
-                    others = env.get("LD_PRELOAD", "").replace(" ", ":")
-                    self.assertEqual(preload.split(":", 1)[1:], [others] if others else [])
-                    self.assertEqual(preload.split(":")[0], self.path("tree/lib/libcudaguard.so"))
-                    self.assertEqual(before.splitlines(), after.splitlines())
-                    for answer in (unguarded, again):
-                        self.assertTrue(answer.startswith("cuInit=0 "), result)
-
     def walk(self, *steps):
         """Runs conda's commands one after the other and asks for CUDA after each."""
         conda = Conda(self.directory)
@@ -134,33 +137,6 @@ class Activation(places.Case):
             conda.run("echo ----; " + ASK)
             wanted.append("cuInit=%s" % answer)
         return conda, wanted
-
-    def test_guard_follows_each_way_to_switch_environments(self):
-        on, off = "100", "0"
-        ways = {
-            "reactivated": self.walk(("activate", ["cpu"], on), ("reactivate", [], on),
-                                     ("deactivate", [], off)),
-            "sourced twice": self.walk(
-                ("activate", ["cpu"], on), ("source", ["activate.d", "cpu"], on),
-                ("deactivate", [], off), ("source", ["deactivate.d", "cpu"], off)),
-            "another and back": self.walk(
-                ("activate", ["cpu"], on), ("activate", ["plain"], off), ("deactivate", [], on),
-                ("deactivate", [], off)),
-            "from another": self.walk(
-                ("activate", ["plain"], off), ("activate", ["cpu"], on),
-                ("activate", ["more"], on), ("deactivate", [], on), ("deactivate", [], off)),
-            "stacked": self.walk(
-                ("activate", ["cpu"], on), ("activate", ["more", True], on), ("deactivate", [], on),
-                ("deactivate", [], off)),
-            "plain on top": self.walk(
-                ("activate", ["cpu"], on), ("activate", ["plain", True], on),
-                ("deactivate", [], on), ("deactivate", [], off)),
-            "never active": self.walk(("source", ["deactivate.d", "cpu"], off))}
-        for shell, words in self.shells():
-            for way, (conda, wanted) in ways.items():
-                with self.subTest(shell=shell, way=way):
-                    result = self.shell(words, conda)
-                    self.assertEqual([part.split()[0] for part in result.parts[1:]], wanted, result)
 
     def test_child_shell_can_leave_the_environment(self):
         """A shell that is started in the environment can leave it."""
@@ -245,3 +221,39 @@ class Activation(places.Case):
         for name in launcher.PRESETS:
             self.assertNotIn(name + "=", result.parts[1])
         self.assertTrue(result.parts[2].startswith("cuInit=100 "), result)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Activation())
+
+
+@pytest.mark.parametrize("env", STARTS + ({"LD_PRELOAD": "QUOTED"},))
+@pytest.mark.parametrize("shell", harness.sample(SHELLS, 4))
+def test_deactivation_restores_every_variable(case, shell, env):
+    """The guard is active between the two commands, and afterwards every variable has its old
+    value."""
+    show = ("echo ----; env -0 | tr '\\n\\0' '^\\n' | "
+            "grep -vE '^(CONDA_|_=|SHLVL|OLDPWD)' | sort")
+    steps = Conda(case.directory).run(show).run("echo ----; " + ASK).activate("cpu")
+    steps.run("echo ----; " + ASK).run("echo ----; printenv LD_PRELOAD")
+    steps.deactivate().run(show).run("echo ----; " + ASK)
+    quoted = shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), case.path("it's$a.so"))
+    env = {key: value.replace("QUOTED", quoted) for key, value in env.items()}
+    result = case.shell(dict(case.shells())[shell], steps, env)
+    _, before, unguarded, guarded, preload, after, again = result.parts
+    assert guarded.startswith("cuInit=100 "), str(result)
+    others = env.get("LD_PRELOAD", "").replace(" ", ":")
+    assert preload.split(":", 1)[1:] == ([others] if others else [])
+    assert preload.split(":")[0] == case.path("tree/lib/libcudaguard.so")
+    assert before.splitlines() == after.splitlines()
+    for answer in (unguarded, again):
+        assert answer.startswith("cuInit=0 "), str(result)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("shell", harness.sample(SHELLS, 4))
+def test_guard_follows_each_way_to_switch_environments(case, shell, way):
+    conda, wanted = case.walk(*WAYS[way])
+    result = case.shell(dict(case.shells())[shell], conda)
+    assert [part.split()[0] for part in result.parts[1:]] == wanted, str(result)

@@ -71,23 +71,6 @@ class Dockerfile(Case):
         # In docker run IMAGE --version, the word belongs to the program and not to the launcher.
         self.assertEqual(built.run(["--version"]).rc, 127)
 
-    def test_container_is_guarded(self):
-        built = self.built()
-        for options in ((), ("--remount-ro", "/"), ("--unshare-user", "--uid", "65534")):
-            with self.subTest(options=options):
-                self.a_device(built.run(OPEN, entrypoint=[], options=options))
-                result = built.run(OPEN, options=options)
-                self.no_device(result)
-                result.assert_untouched(self)
-        # A program that is linked to the driver runs with the GPU's libraries in the container, and
-        # without them, although it would not start unguarded.
-        built.run(LINKED, entrypoint=[]).assert_reached(self)
-        self.no_device(built.run(LINKED))
-        nowhere = {"env": {"LD_LIBRARY_PATH": ""}}
-        self.assertEqual(built.run(LINKED, entrypoint=[], **nowhere).rc, 127)
-        self.no_device(built.run(LINKED, **nowhere))
-        self.a_device(built.run(OPEN, env={"CUDAGUARD_POLICY": "OFF"}))  # docker run -e
-
     def test_missing_command_is_reported(self):
         """ENTRYPOINT empties the base image's CMD. The launcher reports that and starts nothing."""
         text = "".join(line for line in TEXT.splitlines(True) if not line.startswith("CMD"))
@@ -121,6 +104,33 @@ class Dockerfile(Case):
         self.assertEqual(result.out.splitlines()[0], "1 2")
         # docker exec starts a separate process.
         self.no_device(built.run(["cudaguard", "run", "--", *OPEN], entrypoint=[]))
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Dockerfile())
+
+
+@pytest.mark.parametrize("options", [(), ("--remount-ro", "/"),
+                                     ("--unshare-user", "--uid", "65534")])
+def test_container_is_guarded(case, options):
+    built = case.built()
+    case.a_device(built.run(OPEN, entrypoint=[], options=options))
+    result = built.run(OPEN, options=options)
+    case.no_device(result)
+    result.assert_untouched(case)
+
+
+def test_linked_program_is_guarded_and_off_is_obeyed(case):
+    built = case.built()
+    # A program that is linked to the driver runs with the GPU's libraries in the container, and
+    # without them, although it would not start unguarded.
+    built.run(LINKED, entrypoint=[]).assert_reached(case)
+    case.no_device(built.run(LINKED))
+    nowhere = {"env": {"LD_LIBRARY_PATH": ""}}
+    assert built.run(LINKED, entrypoint=[], **nowhere).rc == 127
+    case.no_device(built.run(LINKED, **nowhere))
+    case.a_device(built.run(OPEN, env={"CUDAGUARD_POLICY": "OFF"}))  # docker run -e
 
 
 class ProcessOne(Case):

@@ -6,6 +6,8 @@ import re
 import subprocess
 import time
 
+import pytest
+
 from support import harness, manager, places, slurm_node
 
 SICK_DRIVER = os.path.join(harness.FAKES, "sick")  # cuInit returns 100
@@ -20,29 +22,28 @@ def snippet(beginning):
     return block
 
 
-class Systemd(places.Case):
-    def test_service_starts_only_if_the_driver_is_healthy(self):
-        systemd = manager.Manager(self.directory, places.usr_local(self.path("tree")))
-        missing = systemd.missing()
-        if missing:
-            harness.skip(self, "no systemd of our own: " + missing)
-        drop_in = snippet("[Service]").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
-        for driver, ran, line in ((harness.FAKE_DRIVER, True, "driver: healthy, with 1 GPU\n"),
-                                  (SICK_DRIVER, False, WHY)):
-            with self.subTest(driver=driver):
-                os.makedirs(self.path("units"), exist_ok=True)
-                more = ("Type=oneshot", "Environment=LD_LIBRARY_PATH=" + driver,
-                        "StandardOutput=append:" + self.path("out"),
-                        "ExecStart=/usr/bin/touch " + self.path("ran"))
-                self.make("units/demo.service", drop_in + "\n".join(more) + "\n", 0o644)
-                done = systemd.run("systemctl --user start demo")
-                self.assertEqual(done.returncode, 0, done)
-                with open(self.path("out"), encoding="utf-8") as stream:
-                    self.assertEqual(stream.read()[:len(line)], line)
-                self.assertEqual(os.path.exists(self.path("ran")), ran)
-                for name in os.listdir(self.directory):
-                    if name in ("out", "ran"):
-                        os.remove(self.path(name))
+@pytest.mark.parametrize(("driver", "ran", "line"),
+                         [(harness.FAKE_DRIVER, True, "driver: healthy, with 1 GPU\n"),
+                          (SICK_DRIVER, False, WHY)])
+def test_service_starts_only_if_the_driver_is_healthy(case, driver, ran, line):
+    systemd = manager.Manager(case.directory, places.usr_local(case.path("tree")))
+    missing = systemd.missing()
+    if missing:
+        harness.skip(case, "no systemd of our own: " + missing)
+    drop_in = snippet("[Service]").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
+    os.makedirs(case.path("units"), exist_ok=True)
+    more = ("Type=oneshot", "Environment=LD_LIBRARY_PATH=" + driver,
+            "StandardOutput=append:" + case.path("out"),
+            "ExecStart=/usr/bin/touch " + case.path("ran"))
+    case.make("units/demo.service", drop_in + "\n".join(more) + "\n", 0o644)
+    done = systemd.run("systemctl --user start demo")
+    assert done.returncode == 0, str(done)
+    with open(case.path("out"), encoding="utf-8") as stream:
+        assert stream.read()[:len(line)] == line
+    assert os.path.exists(case.path("ran")) == ran
+    for name in os.listdir(case.directory):
+        if name in ("out", "ran"):
+            os.remove(case.path(name))
 
 
 class Kubernetes(places.Case):

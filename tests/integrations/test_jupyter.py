@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 
@@ -14,6 +15,10 @@ from support.places import launcher
 PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
 INSTALL = places.script("jupyter", "install-kernel")
 NOTEBOOK = os.path.join(places.HERE, "programs", "notebook.py")
+
+
+ALONE = "options of cudaguard run alone"
+OURS = ["--user", "--cudaguard", launcher.LAUNCHER]
 
 
 class Jupyter(places.Case):
@@ -76,31 +81,6 @@ class Jupyter(places.Case):
             done = self.install("--cudaguard", launcher.LAUNCHER, *words, TMPDIR=temporary)
             self.assertEqual((done.returncode, os.listdir(temporary)), (code, []), done)
 
-    @pytest.mark.full
-    def test_message_names_the_cell_and_its_advice_works(self):
-        """The message's advice about kernel.json lifts the policy."""
-        self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
-        path = self.path("data", "kernels", "cudaguard-cpu", "kernel.json")
-        for changes, key, remedy, change in (
-                ({}, "argv", "cudaguard run --policy OFF",
-                 lambda spec: spec["argv"].__setitem__(slice(2, 3), ["--policy", "OFF"])),
-                ({"LD_PRELOAD": harness.GUARD}, "env", "CUDAGUARD_POLICY=OFF",
-                 lambda spec: spec.update(env={"CUDAGUARD_POLICY": "OFF"}))):
-            with self.subTest(key=key):
-                spec = self.spec()
-                if changes:  # the kernel then starts without the launcher
-                    spec["argv"] = spec["argv"][spec["argv"].index("--") + 1:]
-                    self.write(path, spec)
-                result = self.notebook("cudaguard-cpu", **changes)
-                self.assertEqual((result.answers["cuda"], result.fake_calls), ("100", []), result)
-                self.assertTrue(messages.find(
-                    result.err, "no_cuda", cause="FORCE_CPU",
-                    asked_by="notebook cell, line 1 through ctypes/cffi",
-                    remedy=messages.text("remedy_kernel", remedy=remedy, key=key)), result)
-                change(spec)
-                self.write(path, spec)
-                self.assertEqual(self.notebook("cudaguard-cpu", **changes).answers["cuda"], "0")
-
     def write(self, path, spec):
         with open(path, "w", encoding="utf-8") as stream:
             json.dump(spec, stream)
@@ -143,34 +123,6 @@ class Jupyter(places.Case):
         result = self.notebook("cudaguard-cpu", CUDAGUARD_POLICY="OFF")
         self.assertEqual((result.answers["cuda"], result.fake_calls), ("100", []), result)
 
-    def test_words_that_are_not_options_are_refused(self):
-        """If a word is not an option of run, or is a program, the script prints one line and
-        installs no kernel."""
-        mark = self.path("touched")
-        alone = "options of cudaguard run alone"
-        for words, meaning in harness.sample((
-                (["true"], "unrecognized arguments: true"), (["--gpus", "2"], "--gpus 2"),
-                (["--na", "x"], "unrecognized arguments: --na x"), (["--name"], "--name"),
-                (["--sys-prefix"], "not allowed with"),
-                (["--", "--gpus", "0", "true"], alone), (["--", "touch", mark], alone),
-                (["--", "--gpus", "0", "--", "touch", mark], alone), (["--", "--help"], alone),
-                (["--", "--report"], "nothing is installed"),
-                (["--", "--version"], "nothing is installed"),
-                (["--", "--print"], "--print"), (["--", "--strict", "--print"], "--print"),
-                (["--", "--gpus", "0", "--"], "nothing is installed"),
-                (["--", "--bogus"], "nothing is installed"),
-                (["--", "--cpu", "--gpus", "0"], "nothing is installed"),
-                (["--", "--children", "cpu"], "nothing is installed"),
-                (["--", "--gpus", "2"], "--display-name is needed"),
-                (["--", "no-such-program"], "nothing is installed")), 5):
-            with self.subTest(words=words):
-                done = self.install("--user", "--cudaguard", launcher.LAUNCHER, *words)
-                self.assertNotEqual(done.returncode, 0, done)
-                self.assertEqual(done.stdout, "", done)
-                self.assertRegex(done.stderr, r"\A(cudaguard: [^\n]*\n)?install-kernel: [^\n]*\n\Z")
-                self.assertIn(meaning, done.stderr.splitlines()[-1])
-                self.assertFalse(os.path.exists(self.path("data")) or os.path.exists(mark), done)
-
     @pytest.mark.full
     def test_script_finds_the_launcher_of_its_own_tree(self):
         """The script finds the launcher in its own tree or otherwise on PATH."""
@@ -191,23 +143,86 @@ class Jupyter(places.Case):
         self.assertEqual(self.install("--user", PATH=path).returncode, 0)
         self.assertEqual(self.spec()["argv"][0], launcher.LAUNCHER)
 
-    def test_refusal_prints_one_line_and_installs_nothing(self):
-        """The script prints one clear line and installs no kernel."""
-        copy = self.installed("with space")
-        ours = ["--user", "--cudaguard", launcher.LAUNCHER]
-        for words, more, meaning in harness.sample((
-                (ours + ["--", "--gpus", "2,2"], {}, "nothing is installed"),
-                (["--user", "--cudaguard", copy], {}, "nothing is installed"),
-                (["--user", "--cudaguard", "/nonexistent"], {}, "/nonexistent: No such file"),
-                (["--user"], {"PATH": "/usr/bin:/bin"}, "not on PATH"),
-                (ours + ["--name", "a b"], {}, "Invalid kernel name"),
-                (["--prefix", "/proc/1/x", "--cudaguard", launcher.LAUNCHER], {}, "/proc/1/x")), 3):
-            with self.subTest(words=words):
-                done = self.install(*words, **more)
-                self.assertEqual((done.returncode, done.stdout), (1, ""), done)
-                self.assertNotIn("Traceback", done.stderr)
-                self.assertIn(meaning, done.stderr.splitlines()[-1])
-                self.assertFalse(os.path.exists(self.path("data")), done)
-        done = self.install("--user", python="/usr/bin/python3", PYTHONNOUSERSITE="1")
-        self.assertEqual(done.returncode, 1, done)
-        self.assertIn("has no ipykernel; run this file with the Python of the kernel", done.stderr)
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Jupyter())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("changes", "key", "remedy", "change"),
+                         [({}, "argv", "cudaguard run --policy OFF",
+                           lambda spec: spec["argv"].__setitem__(slice(2, 3), ["--policy", "OFF"])),
+                          ({"LD_PRELOAD": harness.GUARD}, "env", "CUDAGUARD_POLICY=OFF",
+                           lambda spec: spec.update(env={"CUDAGUARD_POLICY": "OFF"}))])
+def test_message_names_the_cell_and_its_advice_works(case, changes, key, remedy, change):
+    """The message's advice about kernel.json lifts the policy."""
+    assert case.install("--user", "--cudaguard", launcher.LAUNCHER).returncode == 0
+    path = case.path("data", "kernels", "cudaguard-cpu", "kernel.json")
+    spec = case.spec()
+    if changes:  # the kernel then starts without the launcher
+        spec["argv"] = spec["argv"][spec["argv"].index("--") + 1:]
+        case.write(path, spec)
+    result = case.notebook("cudaguard-cpu", **changes)
+    assert (result.answers["cuda"], result.fake_calls) == ("100", []), str(result)
+    assert messages.find(result.err, "no_cuda", cause="FORCE_CPU",
+                         asked_by="notebook cell, line 1 through ctypes/cffi",
+                         remedy=messages.text("remedy_kernel", remedy=remedy, key=key)), str(result)
+    change(spec)
+    case.write(path, spec)
+    assert case.notebook("cudaguard-cpu", **changes).answers["cuda"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    harness.sample(
+        ((["true"], "unrecognized arguments: true"), (["--gpus", "2"], "--gpus 2"),
+         (["--na", "x"], "unrecognized arguments: --na x"), (["--name"], "--name"),
+         (["--sys-prefix"], "not allowed with"), (["--", "--gpus", "0", "true"], ALONE),
+         (["--", "touch", "MARK"], ALONE), (["--", "--gpus", "0", "--", "touch", "MARK"], ALONE),
+         (["--", "--help"], ALONE), (["--", "--report"], "nothing is installed"),
+         (["--", "--version"], "nothing is installed"), (["--", "--print"], "--print"),
+         (["--", "--strict", "--print"], "--print"),
+         (["--", "--gpus", "0", "--"], "nothing is installed"),
+         (["--", "--bogus"], "nothing is installed"),
+         (["--", "--cpu", "--gpus", "0"], "nothing is installed"),
+         (["--", "--children", "cpu"], "nothing is installed"),
+         (["--", "--gpus", "2"], "--display-name is needed"),
+         (["--", "no-such-program"], "nothing is installed")), 5))
+def test_words_that_are_not_options_are_refused(case, words, meaning):
+    """If a word is not an option of run, or is a program, the script prints one line and
+    installs no kernel."""
+    mark = case.path("touched")
+    words = [mark if word == "MARK" else word for word in words]
+    done = case.install("--user", "--cudaguard", launcher.LAUNCHER, *words)
+    assert done.returncode != 0, str(done)
+    assert done.stdout == "", str(done)
+    assert re.search(r"\A(cudaguard: [^\n]*\n)?install-kernel: [^\n]*\n\Z",
+                     done.stderr), done.stderr
+    assert meaning in done.stderr.splitlines()[-1]
+    assert not (os.path.exists(case.path("data")) or os.path.exists(mark)), str(done)
+
+
+@pytest.mark.parametrize(
+    ("words", "more", "meaning"),
+    harness.sample(((OURS + ["--", "--gpus", "2,2"], {}, "nothing is installed"),
+                    (["--user", "--cudaguard", "COPY"], {}, "nothing is installed"),
+                    (["--user", "--cudaguard", "/nonexistent"], {}, "/nonexistent: No such file"),
+                    (["--user"], {"PATH": "/usr/bin:/bin"}, "not on PATH"),
+                    (OURS + ["--name", "a b"], {}, "Invalid kernel name"),
+                    (["--prefix", "/proc/1/x", "--cudaguard", launcher.LAUNCHER], {}, "/proc/1/x")),
+                   3))
+def test_refusal_prints_one_line_and_installs_nothing(case, words, more, meaning):
+    """The script prints one clear line and installs no kernel."""
+    copy = case.installed("with space")
+    done = case.install(*[copy if word == "COPY" else word for word in words], **more)
+    assert (done.returncode, done.stdout) == (1, ""), str(done)
+    assert "Traceback" not in done.stderr
+    assert meaning in done.stderr.splitlines()[-1]
+    assert not os.path.exists(case.path("data")), str(done)
+
+
+def test_python_without_ipykernel_is_refused(case):
+    done = case.install("--user", python="/usr/bin/python3", PYTHONNOUSERSITE="1")
+    assert done.returncode == 1, str(done)
+    assert "has no ipykernel; run this file with the Python of the kernel" in done.stderr

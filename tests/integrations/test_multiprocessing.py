@@ -4,6 +4,8 @@ print the messages that README promises."""
 
 import sys
 
+import pytest
+
 from support import harness, messages, places
 
 ASK = """import ctypes
@@ -38,31 +40,35 @@ UNGUARDED = 'import multiprocessing\npool = multiprocessing.get_context("spawn")
 
 
 class Pool(places.Case):
-    def test_only_workers_are_guarded(self):
-        (settings,) = places.blocks("python", "python-schedulers", "joblib and multiprocessing")
-        self.assertIn('get_context("spawn")', settings)
-        tree = places.usr_local(self.directory)
+    def answers(self, text):
         path = self.make("ask.py", ASK, 0o644)
+        result = harness.run([sys.executable, path, text], guard=False, trace=False,
+                             bwrap=places.usr_local(self.directory))
+        self.assertEqual(result.rc, 0, result)
+        return result.answers
 
-        def answers(text):
-            result = harness.run([sys.executable, path, text], guard=False, trace=False, bwrap=tree)
-            self.assertEqual(result.rc, 0, result)
-            return result.answers
-
-        for method, answer in (("spawn", "100"), ("forkserver", "100"), ("fork", "0")):
-            with self.subTest(method):
-                self.assertEqual(answers(settings.replace("spawn", method)),
-                                 {"worker": answer, "parent": "0"})
-        self.assertEqual(answers(UNGUARDED), {"worker": "0", "parent": "0"})
+    def test_control_no_process_is_guarded_without_the_settings(self):
+        self.assertEqual(self.answers(UNGUARDED), {"worker": "0", "parent": "0"})
 
 
-class Messages(places.Case):
-    def test_forked_workers_print_none_and_started_ones_one_each(self):
-        path = self.make("pool.py", POOL, 0o644)
-        command = [sys.executable, path]
-        harness.run([*command, "spawn"], guard=False, trace=False).assert_reached(self)
-        for method, count in (("fork", 1), ("spawn", 4)):
-            with self.subTest(method):
-                result = harness.run([*command, method], trace=False)
-                self.assertEqual(result.out, "parent=100\nworkers=[100, 100, 100]\n", result)
-                self.assertEqual(len(messages.find(result.err, "no_cuda")), count, result)
+@pytest.fixture(name="pool_case")
+def make_pool_case():
+    yield from harness.lent(Pool())
+
+
+@pytest.mark.parametrize(("method", "answer"), [("spawn", "100"), ("forkserver", "100"),
+                                                ("fork", "0")])
+def test_only_workers_are_guarded(pool_case, method, answer):
+    (settings,) = places.blocks("python", "python-schedulers", "joblib and multiprocessing")
+    assert 'get_context("spawn")' in settings
+    assert pool_case.answers(settings.replace("spawn", method)) == {"worker": answer, "parent": "0"}
+
+
+@pytest.mark.parametrize(("method", "count"), [("fork", 1), ("spawn", 4)])
+def test_forked_workers_print_none_and_started_ones_one_each(case, method, count):
+    path = case.make("pool.py", POOL, 0o644)
+    command = [sys.executable, path]
+    harness.run([*command, "spawn"], guard=False, trace=False).assert_reached(case)
+    result = harness.run([*command, method], trace=False)
+    assert result.out == "parent=100\nworkers=[100, 100, 100]\n", str(result)
+    assert len(messages.find(result.err, "no_cuda")) == count, str(result)

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+import pytest
+
 from support import harness, messages, places, slurm_node
 from support.places import launcher
 
@@ -270,20 +272,6 @@ class Script(places.Case):
                 self.assertEqual((done.returncode, done.stdout), (plain.returncode, plain.stdout),
                                  (shell, env))
 
-    def test_gpus_are_recognised_by_the_variables(self):
-        for env, has in (({}, False), ({"SLURM_GPUS_ON_NODE": "0"}, False),
-                         ({"SLURM_GPUS_ON_NODE": "2"}, True), ({"CUDA_VISIBLE_DEVICES": "0"}, True),
-                         ({"CUDA_VISIBLE_DEVICES": "GPU-12"}, True),
-                         ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, False),
-                         ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
-                         ({"CUDA_VISIBLE_DEVICES": ""}, False),
-                         ({"SLURM_JOB_GPUS": "0", "SLURM_STEP_GPUS": "0"}, False)):
-            with self.subTest(env=env):
-                done = self.prolog(**env)
-                self.assertEqual(done.returncode, 0, done)
-                self.assertEqual("export LD_PRELOAD=%s\n" % harness.GUARD not in done.stdout, has)
-                self.assertEqual(done.stdout == "", has)
-
     def test_missing_launcher_is_reported(self):
         done = self.prolog(cudaguard="/nonexistent/cudaguard")
         self.assertEqual(done.returncode, 125, done)
@@ -311,3 +299,23 @@ class Script(places.Case):
             kept = self.start("run", "--print", env=launcher.environment(LD_PRELOAD=before)).stdout
             self.assertEqual(kept.splitlines()[-1], "export LD_PRELOAD=%s" % ":".join(
                 [harness.GUARD] + ([after] if after else [])))
+
+
+@pytest.fixture(name="script_case")
+def make_script_case():
+    yield from harness.lent(Script())
+
+
+@pytest.mark.parametrize(("env", "has"), [({}, False), ({"SLURM_GPUS_ON_NODE": "0"}, False),
+                                          ({"SLURM_GPUS_ON_NODE": "2"}, True),
+                                          ({"CUDA_VISIBLE_DEVICES": "0"}, True),
+                                          ({"CUDA_VISIBLE_DEVICES": "GPU-12"}, True),
+                                          ({"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, False),
+                                          ({"CUDA_VISIBLE_DEVICES": "-1"}, False),
+                                          ({"CUDA_VISIBLE_DEVICES": ""}, False),
+                                          ({"SLURM_JOB_GPUS": "0", "SLURM_STEP_GPUS": "0"}, False)])
+def test_gpus_are_recognised_by_the_variables(script_case, env, has):
+    done = script_case.prolog(**env)
+    assert done.returncode == 0, str(done)
+    assert ("export LD_PRELOAD=%s\n" % harness.GUARD not in done.stdout) == has
+    assert (done.stdout == "") == has

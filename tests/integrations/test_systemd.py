@@ -6,6 +6,8 @@ import re
 import shutil
 import sys
 
+import pytest
+
 from support import harness, manager, messages, places
 
 NAMES = ("cudaguard-run.conf", "cudaguard-preload.conf")
@@ -67,22 +69,28 @@ class Verify(Case):
             done = self.verify()
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""), done)
 
-    def test_control_mistake_in_a_drop_in_is_found(self):
-        """systemd-analyze reports a mistake in a drop-in."""
-        for name, mounts, edit, meaning in (
-                (NAMES[0], self.without, str, "cudaguard is not executable"),
-                (NAMES[0], None, lambda text: text.replace("ExecStart=\n", ""),
-                 "more than one ExecStart="),
-                (NAMES[0], None, lambda text: text.replace("[Service]", "[Sevice]"),
-                 "Unknown section 'Sevice'"),
-                (NAMES[1], None, lambda text: text.replace("Environment=", "Enviroment="),
-                 "Unknown key")):
-            with self.subTest(meaning=meaning):
-                self.unit(kind="simple")
-                self.drop_in(name, edit)
-                done = self.verify(mounts)
-                self.assertNotEqual((done.returncode, done.stderr), (0, ""), done)
-                self.assertIn(meaning, done.stderr)
+
+@pytest.fixture(name="verify_case")
+def make_verify_case():
+    yield from harness.lent(Verify())
+
+
+@pytest.mark.parametrize(("name", "mounts", "edit", "meaning"),
+                         [(NAMES[0], "without", ("", ""), "cudaguard is not executable"),
+                          (NAMES[0], "with", ("ExecStart=\n", ""), "more than one ExecStart="),
+                          (NAMES[0], "with", ("[Service]", "[Sevice]"), "Unknown section 'Sevice'"),
+                          (NAMES[1], "with", ("Environment=", "Enviroment="), "Unknown key")])
+def test_control_mistake_in_a_drop_in_is_found(verify_case, name, mounts, edit, meaning):
+    """systemd-analyze reports a mistake in a drop-in."""
+    verify_case.unit(kind="simple")
+    verify_case.drop_in(name, lambda text: text.replace(*edit))
+    done = verify_case.verify(verify_case.without if mounts == "without" else None)
+    assert (done.returncode, done.stderr) != (0, ""), str(done)
+    assert meaning in done.stderr
+
+
+def ahead(text):
+    return text + "Environment=LD_PRELOAD=%s:libm.so.6\n" % GUARD
 
 
 class Service(Case):
@@ -113,48 +121,6 @@ class Service(Case):
 
     def edited(self, command=" ".join(places.OPEN)):
         return lambda text: text.replace(EXAMPLE, command)
-
-    def test_service_is_guarded(self):
-        for name, edit, directory in (
-                (None, None, None), (NAMES[0], self.edited(), "demo.service.d"),
-                (NAMES[1], str, "demo.service.d")):
-            with self.subTest(drop_in=name, directory=directory):
-                self.unit()
-                self.drop_in(name, edit, directory)
-                unit, answer, err = self.start()
-                self.assertEqual((unit["Result"], unit["ExecMainStatus"]), ("success", "0"),
-                                 (answer, err))
-                if not name:
-                    self.assertEqual((answer, err), (["0"], ""))
-                    self.assertIn("cuInit\n", self.read("fake.log"))
-                    continue
-                self.assertEqual((answer, self.read("fake.log")), (["100"], ""))
-                self.assertEqual(len(messages.find(err, "no_cuda")), 1, err)
-                self.assertEqual(messages.without(err, "no_cuda"), "")
-
-    def test_environment_file_overrides_the_variable_only(self):
-        """An environment file with LD_PRELOAD overrides the variable of one drop-in, but does not
-        affect the other."""
-        path = self.path("variables")
-
-        def ahead(text):
-            return text + "Environment=LD_PRELOAD=%s:libm.so.6\n" % GUARD
-        for name, value, edit, guarded in (
-                (NAMES[1], "libm.so.6", str, False),
-                (NAMES[1], "libm.so.6", ahead, False),
-                (NAMES[1], GUARD + ":libm.so.6", str, True),
-                (NAMES[1], None, ahead, True),
-                (NAMES[0], "libm.so.6", self.edited(), True)):
-            with self.subTest(drop_in=name, value=value):
-                self.make("variables", "LD_PRELOAD=%s\n" % value if value else "A=b\n", 0o644)
-                self.unit()
-                self.drop_in(name, edit)
-                with open(self.path("units", "demo.service"), "a", encoding="utf-8") as stream:
-                    stream.write("EnvironmentFile=%s\n" % path)
-                unit, answer, err = self.start()
-                self.assertEqual((unit["Result"], answer), ("success", ["100" if guarded else "0"]),
-                                 err)
-                self.assertEqual("cuInit\n" in self.read("fake.log"), not guarded)
 
     def test_assertion_checks_the_machines_file(self):
         """AssertPathExists= checks the machine's file instead of the one that the program sees."""
@@ -213,3 +179,44 @@ class Service(Case):
                 self.assertEqual(unit["AssertResult"], "no")
             else:
                 self.assertEqual((unit["Result"], unit["ExecMainStatus"]), (result, "203"))
+
+
+@pytest.fixture(name="service_case")
+def make_service_case():
+    yield from harness.lent(Service())
+
+
+@pytest.mark.parametrize(("name", "edit", "directory"), [(None, None, None),
+                                                         (NAMES[0], "edited", "demo.service.d"),
+                                                         (NAMES[1], "as it is", "demo.service.d")])
+def test_service_is_guarded(service_case, name, edit, directory):
+    service_case.unit()
+    service_case.drop_in(name, service_case.edited() if edit == "edited" else str, directory)
+    unit, answer, err = service_case.start()
+    assert (unit["Result"], unit["ExecMainStatus"]) == ("success", "0"), str((answer, err))
+    if not name:
+        assert (answer, err) == (["0"], "")
+        assert "cuInit\n" in service_case.read("fake.log")
+        return
+    assert (answer, service_case.read("fake.log")) == (["100"], "")
+    assert len(messages.find(err, "no_cuda")) == 1, str(err)
+    assert messages.without(err, "no_cuda") == ""
+
+
+@pytest.mark.parametrize(("name", "value", "edit", "guarded"),
+                         [(NAMES[1], "libm.so.6", "as it is", False),
+                          (NAMES[1], "libm.so.6", "ahead", False),
+                          (NAMES[1], GUARD + ":libm.so.6", "as it is", True),
+                          (NAMES[1], None, "ahead", True), (NAMES[0], "libm.so.6", "edited", True)])
+def test_environment_file_overrides_the_variable_only(service_case, name, value, edit, guarded):
+    """An environment file with LD_PRELOAD overrides the variable of one drop-in, but does not
+    affect the other."""
+    edits = {"as it is": str, "edited": service_case.edited(), "ahead": ahead}
+    service_case.make("variables", "LD_PRELOAD=%s\n" % value if value else "A=b\n", 0o644)
+    service_case.unit()
+    service_case.drop_in(name, edits[edit])
+    with open(service_case.path("units", "demo.service"), "a", encoding="utf-8") as stream:
+        stream.write("EnvironmentFile=%s\n" % service_case.path("variables"))
+    unit, answer, err = service_case.start()
+    assert (unit["Result"], answer) == ("success", ["100" if guarded else "0"]), str(err)
+    assert ("cuInit\n" in service_case.read("fake.log")) == (not guarded)
