@@ -1,36 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help, word for word (golden/help.txt), and how many messages eight workers print.
+"""The help, word for word (transcripts/help.txt), and how many messages eight workers print.
 
 pytest --write-golden rewrites the file."""
 
 import os
 import re
 
-from support import harness, launcher, messages
+import pytest
+
+from support import harness, launcher, messages, transcript
 
 
 COMMANDS = ("run", "verify", "report", "doctor")
 
 
-class Help(launcher.Case):
-    def test_every_way_to_ask_prints_the_same_page(self):
-        """golden/help.txt: the list of the commands, then the page of each."""
-        text = ""
-        for ways in ([["--help"], ["-h"], ["help"], ["help", "help"]],
-                     *([[name, "--help"], [name, "-h"], ["help", name], ["--help", name]]
-                       for name in COMMANDS)):
-            pages = [self.start(*words) for words in ways]
-            page = pages[0].stdout
-            for words, done in zip(ways, pages):
-                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, page, ""), words)
-            lines = page.splitlines()
-            self.assertLessEqual(max(map(len, lines)), 100)
-            self.assertTrue(page.isascii() and "\x1b" not in page)
-            self.assertTrue(lines[0].startswith("Usage: cudaguard "))
-            self.assertRegex(lines[1], r"\A[A-Z][^.]*\.\Z")  # one sentence
-            text += "$ cudaguard %s\n%s" % (" ".join(ways[0]), page)
-        self.same_as_golden("help.txt", text)
+@transcript.each("help")
+def test_page_of_help(case, command, block):
+    """The list of the commands, then the page of each."""
+    done = case.start(*command.split()[1:])
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert done.stdout.isascii() and "\x1b" not in done.stdout
+    assert lines[0].startswith("Usage: cudaguard ")
+    assert re.search(r"\A[A-Z][^.]*\.\Z", lines[1]), lines[1]  # one sentence
+    transcript.check(case, "help", command, block, done, str)
 
+
+@pytest.mark.parametrize(("words", "same"), [
+    ("-h", "--help"), ("help", "--help"), ("help help", "--help"),
+    *((way % name, name + " --help") for name in COMMANDS
+      for way in ("%s -h", "help %s", "--help %s"))])
+def test_other_ways_to_ask_print_the_same_page(case, words, same):
+    done, page = case.start(*words.split()), case.start(*same.split())
+    assert (done.returncode, done.stdout, done.stderr) == (0, page.stdout, "")
+
+
+class Help(launcher.Case):
     def test_help_ends_the_options(self):
         page = self.start("run", "--help").stdout
         self.assertEqual(self.start("run", "--cpu", "--help", "x").stdout, page)
@@ -86,30 +91,27 @@ if __name__ == "__main__":
 """
 
 
-class Workers(launcher.Case):
-    """Eight workers that ask at one line of code."""
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_summary_has_one_row_for_all_workers(case, way):
+    script = case.make("workers.py", WORKERS)
+    done = case.start("run", "--observe", "--cpu", "python3", script, way)
+    assert "cudaguard[" not in done.stderr
+    assert "cudaguard: 8 processes asked: 8 refused\n" in done.stderr
+    assert re.findall(r"(?m)^  asked by (.*)$",
+                      done.stderr) == ["workers.py:3 through ctypes/cffi: cuInit, 8 processes"]
+    done = case.start("verify", "python3", script, way)
+    assert "cudaguard[" not in done.stderr
+    assert re.search(r"\Acudaguard: FAIL: 1 line asked for CUDA, in 8 of ",
+                     done.stderr), done.stderr
+    assert len(re.findall(r"(?m)^  \S*workers\.py:3 in work$", done.stderr)) == 1
 
-    def test_summary_has_one_row_for_all_workers(self):
-        script = self.make("workers.py", WORKERS)
-        for way in ("fork", "spawn"):
-            with self.subTest(way=way):
-                done = self.start("run", "--observe", "--cpu", "python3", script, way)
-                self.assertNotIn("cudaguard[", done.stderr)
-                self.assertIn("cudaguard: 8 processes asked: 8 refused\n", done.stderr)
-                self.assertEqual(re.findall(r"(?m)^  asked by (.*)$", done.stderr),
-                                 ["workers.py:3 through ctypes/cffi: cuInit, 8 processes"])
-                done = self.start("verify", "python3", script, way)
-                self.assertNotIn("cudaguard[", done.stderr)
-                self.assertRegex(done.stderr, r"\Acudaguard: FAIL: 1 line asked for CUDA, in 8 of ")
-                self.assertEqual(len(re.findall(r"(?m)^  \S*workers\.py:3 in work$", done.stderr)), 1)
 
-    def test_each_process_has_its_own_message_otherwise(self):
-        """The control. Forked workers are silent if their parent has asked before."""
-        script = self.make("workers.py", WORKERS)
-        for words, count in ((["fork"], 8), (["spawn"], 8), (["fork", "first"], 1),
-                             (["spawn", "first"], 9)):
-            with self.subTest(words=words):
-                done = self.start("run", "python3", script, *words)
-                found = messages.find(done.stderr, "no_cuda", cause="FORCE_CPU",
-                                      asked_by="workers.py:3 through ctypes/cffi")
-                self.assertEqual(len(found), count, done.stderr)
+@pytest.mark.parametrize(("words", "count"), [(["fork"], 8), (["spawn"], 8), (["fork", "first"], 1),
+                                              (["spawn", "first"], 9)])
+def test_each_process_has_its_own_message_otherwise(case, words, count):
+    """The control. Forked workers are silent if their parent has asked before."""
+    script = case.make("workers.py", WORKERS)
+    done = case.start("run", "python3", script, *words)
+    found = messages.find(done.stderr, "no_cuda", cause="FORCE_CPU",
+                          asked_by="workers.py:3 through ctypes/cffi")
+    assert len(found) == count, done.stderr

@@ -39,7 +39,7 @@ def each(name):
 def check(case, name, command, block, done, shown):
     """Fails unless the command printed and returned what its block says. shown: makes the same text
     in each run. pytest --write-golden rewrites the block."""
-    out = "".join("| %s\n" % line for line in done.stdout.splitlines())
+    out = "".join("| %s\n" % line if line else "|\n" for line in done.stdout.splitlines())
     text = "$ %s\n%s-> %d\n" % (command, shown(out + done.stderr), done.returncode)
     if settings.WRITE_GOLDEN:
         with open(path_of(name), "r+", encoding="utf-8") as stream:
