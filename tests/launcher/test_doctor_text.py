@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `doctor PROGRAM` prints without --json, word for word (golden/doctor_program.txt): within
-100 columns, without colour. All paths are relative ones, so that lines break at the same places
-everywhere.
+"""What `doctor PROGRAM` prints about the program without --json, word for word
+(transcripts/doctor_program.txt): within 100 columns, without colour. All paths are relative ones, so
+that lines break at the same places everywhere.
 
 pytest --write-golden rewrites the file."""
 
@@ -9,20 +9,28 @@ import os
 import platform
 import re
 import shutil
-import unittest
+import types
 
-from support import doctor_program, harness, launcher
+import pytest
+
+from support import doctor_program, harness, launcher, transcript
 
 
-@unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
-class Text(doctor_program.Case):
+pytestmark = pytest.mark.skipif(platform.machine() != "x86_64",
+                                reason="names the machines from an x86-64's view")
+
+
+class Place(doctor_program.Case):
+    """The directory in which the commands run."""
+
     def build(self, name, file, *options, compiler="gcc"):
         """In the directory itself: what the linker notes down is relative."""
         done = self.unguarded(compiler, os.path.join(launcher.SOURCES, file), "-o", name, *options,
                               cwd=self.directory)
         self.assertEqual(done.returncode, 0, done.stderr)
 
-    def build_all(self):
+    def setUp(self):
+        super().setUp()
         self.need("gcc", "clang", "musl-gcc")
         self.copy_of_driver("driver")
         os.mkdir(self.path("stub"))
@@ -50,25 +58,24 @@ class Text(doctor_program.Case):
         self.for_aarch64("arm", "hello")
         self.copied("hello_musl", "musl")
 
-    def text_of(self, program, directories):
-        result = harness.run([doctor_program.launcher.LAUNCHER, "doctor", program], world="none",
-                             guard=False, trace=False, cwd=self.directory,
-                             env={"LD_LIBRARY_PATH": directories, "PATH": "/usr/bin:/bin"})
-        self.assertEqual(result.err, "", result)
-        self.assertTrue(result.out.isascii() and "\x1b" not in result.out, result)
-        lines = result.out.split("\n\nguard  ")[0]
-        self.assertLessEqual(max(map(len, lines.splitlines())), 100, result)
-        self.assertRegex(result.out, r"\Aguarded: (yes|(in part|no), because [^\n]+)\n\nprogram ")
-        return re.sub(r"(libasan\.so\.)\d+", r"\1N", lines)
 
-    def test_text_matches_the_golden_file(self):
-        self.build_all()
-        text = ""
-        for line in ("ask", "script", "clears", "unknown", "preloads", "static", "static-pie",
-                     "named", "linked", "linked none", "by-path", "table",
-                     "own-dlopen", "asan", "asan-static", "i386", "arm", "musl"):
-            name = line.split()[0]
-            directories = "libs" if line.endswith(" none") else "libs:driver"
-            text += "$ LD_LIBRARY_PATH=%s cudaguard doctor ./%s\n%s\n\n" % (
-                directories, name, self.text_of("./" + name, directories))
-        self.same_as_golden("doctor_program.txt", text)
+@pytest.fixture(name="place", scope="module")
+def make_place():
+    yield from harness.lent(Place())
+
+
+@transcript.each("doctor_program")
+def test_text_about_a_program(place, command, block):
+    directories, program = re.fullmatch(r"LD_LIBRARY_PATH=(\S+) cudaguard doctor (\S+)",
+                                        command).groups()
+    result = harness.run([launcher.LAUNCHER, "doctor", program], world="none", guard=False,
+                         trace=False, cwd=place.directory,
+                         env={"LD_LIBRARY_PATH": directories, "PATH": "/usr/bin:/bin"})
+    assert result.out.isascii() and "\x1b" not in result.out, str(result)
+    lines = result.out.split("\n\nguard  ")[0] + "\n"
+    assert max(map(len, lines.splitlines())) <= 100, str(result)
+    assert re.search(r"\Aguarded: (yes|(in part|no), because [^\n]+)\n\nprogram ",
+                     result.out), str(result)
+    done = types.SimpleNamespace(stdout=lines, stderr=result.err, returncode=result.rc)
+    transcript.check(place, "doctor_program", command, block, done,
+                     lambda text: re.sub(r"(libasan\.so\.)\d+", r"\1N", text))
