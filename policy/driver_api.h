@@ -8,10 +8,8 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// The `api` of an attempt that bypassed the guard. `object` is "0xc020462a RM_CONTROL", followed
-/// by the mark if the process has NVML and not CUDA.
+/// The `api` of an attempt that bypassed the guard.
 inline constexpr std::string_view kRequestApi = "ioctl";
-inline constexpr std::string_view kNvmlMark = " (NVML)";
 
 /// The `api` of a process that can look up functions of NVIDIA's library.
 inline constexpr std::string_view kLookUpApi = "dlsym";
@@ -22,11 +20,11 @@ inline constexpr std::string_view kLookUpApi = "dlsym";
 /// fails. No header declares that function any more.
 constexpr int nvml_refusal(std::string_view api) { return api == "nvmlInit" ? 0 : 9; }
 
-/// `api` is "cuInit", "nvmlInit_v2", "dlopen" or "dlsym"; for the last two, `object` is the
+/// Decides once what a call asks for: Attempt::asked and the record say it from then on. `api` is
+/// "cuInit", "nvmlInit_v2", "dlopen" or "dlsym"; for the last two, `object` is the
 /// library's name or path.
 inline DriverApi driver_api_of(std::string_view api, std::string_view object) {
   if (api.starts_with("nvml")) return DriverApi::kNvml;
-  if (api == kRequestApi && object.ends_with(kNvmlMark)) return DriverApi::kNvml;
   if (api != "dlopen" && api != kLookUpApi) return DriverApi::kCuda;
   const LibraryRequest request = classify(object);
   if (request.library == Library::kNvml) return DriverApi::kNvml;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "policy/library.h"
 #include "policy/rules.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -60,10 +61,11 @@ struct Attempt {
   std::string_view object;
   std::string_view program;  ///< the process's arguments, as ProcessFacts has them
   EventKind event = EventKind::kNone;
-  int device = -1;                    ///< the index of a context or selection
-  int result = -1;                    ///< of an init of CUDA or NVML: its answer; -1 otherwise
-  bool last_place = false;            ///< attempts from further places are not recorded
-  Policy policy = Policy::kForceCpu;  ///< of kStart
+  DriverApi asked = DriverApi::kCuda;  ///< as driver_api_of() says
+  int device = -1;                     ///< the index of a context or selection
+  int result = -1;                     ///< of an init of CUDA or NVML: its answer; -1 otherwise
+  bool last_place = false;             ///< attempts from further places are not recorded
+  Policy policy = Policy::kForceCpu;   ///< of kStart
   CodePlace caller;
   const Stack* stack = nullptr;  ///< null: not known
 };

@@ -195,9 +195,8 @@ Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", 
 void write_denied(Text& out, const DeniedFacts& facts) {
   const Config& config = facts.config;
   const Attempt& attempt = facts.attempt;
-  const DriverApi asked = driver_api_of(attempt.api, attempt.object);
   const bool child = facts.because == kIsChild;
-  out.put(what_is_missing(asked)).put(" (");
+  out.put(what_is_missing(attempt.asked)).put(" (");
   if (facts.because.empty()) {
     out.put("FORCE_CPU");
   } else {
@@ -210,7 +209,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   if (config.log == Log::kAll) out.print("%s ", attempt.api);
   put_caller(out, attempt).put(")");
   if (config.privileged || !(child || facts.because.empty())) return;
-  out.print("; to allow %c: ", name_of(asked));
+  out.print("; to allow %c: ", name_of(attempt.asked));
   if (child) {
     out.put(config.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
   } else if (config.fenced) {

@@ -88,6 +88,8 @@ bool put_code(Text& out, const Attempt& attempt, size_t limit) {
   const CodeLine code = code_line(frame->file, frame->line);
   const bool whole = out.print(R"(,"code":"%c)", code.before).put_json(code.name, limit);
   out.print("%c%u\"", code.after, code.line);
+  // The name of a notebook's cell is not the name of its file.
+  if (*code.before == '\0') out.print(R"(,"line_frame":%u)", uint64_t{attempt.stack->shown});
   return whole;
 }
 
@@ -175,8 +177,7 @@ void write_record(Text& out, const ProcessFacts& process, const Attempt& attempt
       out.put(R"(","object":")");
       cut.note("object", out.put_json(attempt.object, field / 2));
     }
-    const DriverApi asked = driver_api_of(attempt.api, attempt.object);
-    out.print(R"(","asked":"%c)", word_of(asked));
+    out.print(R"(","asked":"%c)", word_of(attempt.asked));
     const bool refused = attempt.event == EventKind::kRefused;
     const bool allowed = attempt.event != EventKind::kNone && !refused;
     if (allowed) out.put(R"(","event":")").put(name_of(attempt.event));

@@ -282,8 +282,8 @@ void announce(const Event& event, Output& output) {
   if (event.object != nullptr) attempt.object = event.object;
   const bool denied = event.kind == EventKind::kNone || event.kind == EventKind::kRefused;
   if (denied && event.object != nullptr) attempt.api = "dlopen";
-  output.asked = driver_api_of(attempt.api, attempt.object);
-  output.beacon = beacon_of(event.kind, output.asked);
+  attempt.asked = driver_api_of(attempt.api, attempt.object);
+  output.beacon = beacon_of(event.kind, attempt.asked);
   output.heard = announce(output.beacon, event.caller);
   if (output.heard) {
     inherited.record.listens.store(true, std::memory_order_relaxed);
@@ -306,7 +306,7 @@ bool prepare(Process& process, Output& output) {
   // These two have messages of their own.
   const bool has_message = event == EventKind::kRefused || event == EventKind::kExposed;
   output.line = log == Log::kAll && !has_message;
-  const DriverApi asked = output.asked;
+  const DriverApi asked = output.attempt.asked;
   if (event == EventKind::kNone) {
     // CUDA, NVML and OpenCL have a message each. A refusal of NVML or OpenCL is no news after one
     // of CUDA.

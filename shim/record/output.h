@@ -3,7 +3,6 @@
 // is unchanged. Thread-safe, async-signal-safe.
 #pragma once
 
-#include "policy/driver_api.h"
 #include "policy/text/attempt.h"
 #include "policy/text/beacon.h"
 #include "shim/record/record.h"
@@ -15,7 +14,6 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Output {
   Attempt attempt;  ///< has no stack at first, and perhaps no caller
   bool line = false;
-  DriverApi asked = DriverApi::kCuda;
   Beacon beacon = Beacon::kStart;  ///< what is announced
   bool heard = false;              ///< a launcher has answered the announcement
 };

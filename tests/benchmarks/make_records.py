@@ -31,14 +31,14 @@ def stack(number, dice):
               for _ in range(dice.randint(8, 17))]
     python += [{"file": "/home/user%d/project/%s.py" % (number % 40, name), "line": line + number,
                 "function": "main"} for name, line in (("model", 40), ("train", 159))]
-    record = {"api": api, "decision": "deny", "caller": native[0],
+    record = {"api": api, "asked": "nvml" if api.startswith("nvml") else "cuda", "decision": "deny", "caller": native[0],
               "library": native[0].rpartition("/")[2].partition("+")[0]}
     if asked:
         record["object"] = asked
     if number % 10 == 9:
         record.update(python_missing="no Python here", native_missing="no libgcc_s.so.1")
     else:
-        record.update(code="model.py:%d" % (40 + number), python=python + [{"file": "/home/user%d/project/train.py" % (number % 40),
+        record.update(code="model.py:%d" % (40 + number), line_frame=len(python) - 2, python=python + [{"file": "/home/user%d/project/train.py" % (number % 40),
                                         "line": 300, "function": "<module>"}], native=native)
     return json.dumps(record, separators=(",", ":"))[1:]
 

@@ -144,11 +144,13 @@ Run training() {
   monitor.stack.python = {{site_packages + "pynvml/nvml.py", "nvmlInitWithFlags", 1934},
                           {site_packages + "pynvml/nvml.py", "nvmlInit", 1947},
                           {"/home/u/cleanrl/monitor.py", "<module>", 17}};
+  monitor.stack.line_frame = 2;
   monitor.stack.native_missing = "no libgcc_s in the process";
   CallSite& ppo = run.site(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "ppo.py:159", 4.9);
   ppo.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
                       {site_packages + "torch/cuda/__init__.py", "is_available", 101},
                       {"/home/u/cleanrl/ppo.py", "<module>", 159}};
+  ppo.stack.line_frame = 2;
   ppo.stack.native = native_frames;
   CallSite& worker = run.site(DriverApi::kCuda, "cuInit", "libc10_cuda.so", "envs.py:22", 8.4);
   worker.stack.python = {{site_packages + "torch/cuda/__init__.py", "device_count", 133},
@@ -162,6 +164,7 @@ Run training() {
                          {"/home/u/cleanrl/envs.py", "<module>", 22},
                          {"/home/u/cleanrl/sampler.py", "main", 88},
                          {"/home/u/cleanrl/sampler.py", "<module>", 131}};
+  worker.stack.line_frame = 8;
   worker.stack.native = native_frames;
   run.attempted(0,
                 run.asked(41240, 41236, "python3 monitor.py --every 5", 3.1, 3.4,
@@ -327,6 +330,7 @@ Findings cluster(uint32_t count) {
           {site_packages + "torch/cuda/__init__.py", "_lazy_init", 314},
           {"/home/shared/project/" + lines[i].substr(0, lines[i].find(':')), "main",
            static_cast<uint32_t>(std::stoul(lines[i].substr(lines[i].find(':') + 1)))}};
+      one.stack.line_frame = 1;
     } else {
       one.stack.python_missing = "not a Python process";
     }

@@ -139,11 +139,12 @@ class Reading(Case):
                  "/home/u/ppo.py:159"),
                 ({"caller": "?", "library": "generated code", "code": None}, None,
                  "generated code"),
-                # Of 0.1, whose records name neither. CUDA's runtime is no place of the user's.
-                ({"library": None, "code": None}, None, "libc10_cuda.so"),
-                ({"library": None, "code": None, "native": None}, None, "libcudart.so.12"),
-                ({"caller": libffi, "code": None, "native": None}, None, "libffi.so.8"),
-                ({"caller": "?", "code": None}, None, "?")):
+                # CUDA's runtime is no place of the user's.
+                ({"library": "libcudart.so.12", "passes_on": True, "code": None}, None,
+                 "libc10_cuda.so"),
+                ({"library": "libcudart.so.12", "passes_on": True, "code": None, "native": None},
+                 None, "libcudart.so.12"),
+                ({"library": None, "code": None}, None, "?")):
             with self.subTest(fields=fields):
                 records = text(line(**fields))
                 self.assertEqual(self.groups("line", "-", input=records), [(place, 1, 1)])
@@ -339,7 +340,8 @@ class Shown(observed.Case, Case):
                        at=4002),
                   line(52, decision="allow", event="context", device=0, api="cuCtxCreate_v2",
                        python=None, at=4002),
-                  line(53, api="dlopen", object="/usr/lib/libnvidia-opencl.so.1", native=None,
+                  line(53, api="dlopen", asked="opencl", object="/usr/lib/libnvidia-opencl.so.1", native=None,
+                       library="libOpenCL.so.1",
                        caller="/usr/lib/libOpenCL.so.1+0x1", exe="/usr/bin/clinfo", python=None,
                        argv=["clinfo"], at=4003), line(60)[:500] + line(54, "late.py", at=9000),
                   "not a record"]

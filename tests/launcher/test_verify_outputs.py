@@ -78,7 +78,7 @@ class Block(Case):
                 ("a deep stack", self.torch(python=deep, code="ppo.py:8"), [], 1),
                 ("no Python stack", self.torch(
                     python=None, code=None, python_missing="a sub-interpreter"), [], 1),
-                ("a library", record(7, "dlopen", object="/x/libnvidia-opencl.so.1"),
+                ("a library", record(7, "dlopen", asked="opencl", object="/x/libnvidia-opencl.so.1"),
                  ["--deny=opencl"], 1),
                 ("records that are none", self.torch()[:300] + self.torch() + "nothing\n", [], 1)):
             text = text.replace('"python":null,', "").replace('"code":null,', "")
@@ -218,7 +218,7 @@ class Json(Case):
     def test_document_follows_the_schema(self):
         for text, options, rc in (("", [], 0), (self.torch(), [], 1),
                                   (self.torch() + self.torch(pid=8), ["--allow=ppo.py"], 0),
-                                  (self.torch(api="nvmlInit"), ["--deny=nvml"], 1),
+                                  (self.torch(api="nvmlInit", asked="nvml"), ["--deny=nvml"], 1),
                                   (self.torch(decision="allow", event="init", result=0), [], 1),
                                   (self.torch()[:90], [], 3)):
             document = self.valid(self.document(text, options, rc))

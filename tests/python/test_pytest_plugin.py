@@ -7,7 +7,7 @@ import sys
 import textwrap
 import xml.etree.ElementTree
 
-from support import harness
+from support import harness, recorded
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "pytest", "bin", "python")
 PACKAGES = os.path.join(harness.SOURCE, "shim", "python")
@@ -468,6 +468,7 @@ class Records(harness.DirectoryCase):
     def attempt(self, **fields):
         record = {"v": 1, "pid": 7, "argv": ["python3", "ppo.py"], "api": "cuInit",
                   "decision": "deny", "caller": "/usr/lib/libffi.so.8+0x1", **fields}
+        record = recorded.with_line_frame(record)
         return self.records.parse(json.dumps(record).encode() + b"\n")
 
     def test_headline_names_the_users_line(self):
@@ -484,7 +485,7 @@ class Records(harness.DirectoryCase):
                          "ctypes/cffi (cuInit) in process 7: python3 ppo.py" % package)
         # The path of a cell's file means nothing to a reader.
         cell = {"file": "/tmp/ipykernel_7/28.py", "line": 3, "function": "<module>"}
-        attempt = self.attempt(python=[cell], code="notebook cell, line 3")
+        attempt = self.attempt(python=[cell], library="libffi.so.8", code="notebook cell, line 3")
         self.assertEqual(self.records.headline(attempt, True),
                          "CUDA was asked for by notebook cell, line 3 through libffi.so.8 (cuInit)")
         self.assertIn("Python stack: no frames", self.records.story(
@@ -498,10 +499,9 @@ class Records(harness.DirectoryCase):
                          "CUDA was asked for by ctypes/cffi (cuInit)")
         self.assertNotIn("\n  >", self.records.story(attempt, True))
 
-    def test_record_of_0_1_has_no_line(self):
-        """A record of version 0.1 has neither the line nor the library."""
-        attempt = self.attempt(python=[{"file": "/home/u/ppo.py", "line": 159, "function": "main"}])
-        self.assertEqual((attempt.library, attempt.code), ("libffi.so.8", ""))
+    def test_library_is_the_one_that_the_guard_has_named(self):
+        attempt = self.attempt(library="ctypes/cffi", caller="/usr/lib/libffi.so.8+0x1")
+        self.assertEqual((attempt.library, attempt.code), ("ctypes/cffi", ""))
 
     def test_patterns_match_as_in_verify(self):
         """These are the cases of tests/unit/allow_test.cpp: train.py:12 calls tensordict, which

@@ -10,15 +10,24 @@ PACKAGES = "/opt/venv/lib/python3.11/site-packages/"
 TIME = 1795256748
 
 
+def with_line_frame(record):
+    """Adds the index of the first frame that has the line in `code`, as the guard does."""
+    for number, frame in enumerate(record.get("python") or []):
+        if ("/%s:%s" % (frame["file"], frame["line"])).endswith("/%s" % record.get("code")):
+            return {**record, "line_frame": number}
+    return record
+
+
 def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
     """Builds a record as the guard writes it, with the process's own facts first. None leaves a
-    field out. Unless given, another caller has no library, and other frames have no code."""
+    field out. Unless given, other frames have no code."""
     record = {"v": 1, "ts": TIME + at, "pid": pid, "ppid": 2, "tid": pid, "uid": 1000,
               "host": "node7", "exe": "/usr/bin/python3.11", "argv": ["/usr/bin/python3", script],
               "cgroup": "/system.slice/x.service", "slurm": None, "api": api, "object": None,
+              "asked": "nvml" if (api or "").startswith("nvml") else "cuda",
               "event": None, "decision": decision, "device": None, "result": None,
               "caller": PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
-              "library": None if "caller" in more else "libc10_cuda.so",
+              "library": "libc10_cuda.so",
               "code": None if "python" in more else script + ":159",
               "python": [{"file": PACKAGES + "torch/cuda/__init__.py", "line": 118,
                           "function": "is_available"},
@@ -26,13 +35,13 @@ def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
               "native": [PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
                          PACKAGES + "torch/lib/libc10_cuda.so+0x1a2b"]}
     record.update(more)
-    record = {key: value for key, value in record.items() if value is not None}
+    record = {key: value for key, value in with_line_frame(record).items() if value is not None}
     return json.dumps(record, separators=(",", ":"))
 
 
 def start(pid=7, at=0, **more):
     """Builds a start record, which has neither the host nor the cgroup."""
-    return line(pid, api=None, decision=None, caller=None, library=None, code=None, python=None,
+    return line(pid, api=None, asked=None, decision=None, caller=None, library=None, code=None, python=None,
                 native=None, at=at,
                 event="start", policy="FORCE_CPU", **{"host": "", "cgroup": "", **more})
 

@@ -5,7 +5,7 @@ import json
 import os
 import time
 
-from support import harness, launcher, observed
+from support import harness, launcher, observed, recorded
 from support.observed import box
 
 VERIFY = [launcher.LAUNCHER, "verify"]
@@ -18,8 +18,9 @@ def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10
     fields = {"v": 1, "ts": time.time(), "pid": pid, "ppid": 1, "tid": pid, "uid": 0,
               "host": "node7", "exe": "/usr/bin/" + os.path.basename(command[0]),
               "argv": list(command), "cgroup": "/x", "api": api, "decision": "deny",
+              "asked": "nvml" if api.startswith("nvml") else "cuda",
               "caller": caller, "library": os.path.basename(caller).split("+")[0], **more}
-    return json.dumps(fields, separators=(",", ":")) + "\n"
+    return json.dumps(recorded.with_line_frame(fields), separators=(",", ":")) + "\n"
 
 
 class Case(observed.Case):

@@ -48,6 +48,7 @@ CallSite example() {
                       {packages + "tensordict/nn/common.py", "<module>", 7},
                       {"/home/u/src/train.py", "main", 12},
                       {"/home/u/src/start.py", "<module>", 3}};
+  one.stack.line_frame = 2;
   return one;
 }
 

@@ -24,17 +24,13 @@ TEST(DriverApi, LibraryDecidesTheApiOfADlopen) {
                {"/usr/lib/libcuda.so", DriverApi::kCuda},
                {"libnvidia-ml.so.1", DriverApi::kNvml},
                {"libnvidia-cfg.so.1", DriverApi::kNvml},
+               {"nvidia--libnvidia-opencl.so.1-x86_64-linux-gnu", DriverApi::kOpenCl},
                {"/usr/lib/libnvidia-opencl.so.535.261.03", DriverApi::kOpenCl},
                {"/x/libonnxruntime_providers_cuda.so", DriverApi::kCuda},
                {"libonnxruntime_providers_tensorrt.so", DriverApi::kCuda},
                {"", DriverApi::kCuda}};
   for (const auto& one : cases)
     EXPECT_EQ(driver_api_of("dlopen", one.object), one.asked) << one.object;
-}
-
-TEST(DriverApi, RequestCountsAsCudaUnlessMarkedNvml) {
-  EXPECT_EQ(driver_api_of(kRequestApi, "0xc020462a RM_CONTROL"), DriverApi::kCuda);
-  EXPECT_EQ(driver_api_of(kRequestApi, "0xc020462a RM_CONTROL (NVML)"), DriverApi::kNvml);
 }
 
 TEST(UserCode, RuntimeFunctionsAreRecognised) {

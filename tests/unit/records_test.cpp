@@ -90,12 +90,22 @@ TEST(Records, AnotherLibraryIsAnotherCallSite) {
   EXPECT_EQ(records.findings().sites.size(), 2u);
 }
 
-TEST(Records, OlderRecordHasTheCallersFileAndNoLine) {
+/// The guard has decided these. Their values do not follow from the other fields here.
+TEST(Records, RecordSaysWhatTheGuardHasDecided) {
   Records records;
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","caller":"/lib/liby.so+0x10"})"));
-  ASSERT_EQ(records.findings().sites.size(), 1u);
-  EXPECT_EQ(records.findings().sites[0].library, "liby.so");
-  EXPECT_EQ(records.findings().sites[0].line, "");
+  records.add(record(kHead,
+                     R"("api":"cuInit","asked":"opencl","decision":"deny",)"
+                     R"("library":"libx.so","passes_on":true,"caller":"/lib/liby.so+0x1"})"));
+  records.add(record(kHead, R"("api":"dlopen","object":"libcuda.so.1","asked":"nvml",)"
+                            R"("decision":"refuse","library":"libcudart.so.12"})"));
+  const Findings& findings = records.findings();
+  ASSERT_EQ(findings.sites.size(), 1u);
+  EXPECT_EQ(findings.sites[0].asked, DriverApi::kOpenCl);
+  EXPECT_EQ(findings.sites[0].library, "libx.so");
+  EXPECT_TRUE(findings.sites[0].passes_on);
+  EXPECT_EQ(findings.processes.at(0).not_loaded, std::set<DriverApi>{DriverApi::kNvml});
+  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libcudart.so.12"})"));
+  EXPECT_FALSE(records.findings().sites.at(1).passes_on);
 }
 
 TEST(Records, TruncatedRecordIsCountedAndTheNextOneRead) {
@@ -159,8 +169,8 @@ TEST(Records, StartRecordAloneIsNoAttempt) {
 
 TEST(Records, ExposedLibraryIsNoCall) {
   Records records;
-  for (const char* library : {"/x/libcuda.so.1", "/x/libnvidia-ml.so.535.1"}) {
-    records.add(record_of({}, R"("api":"dlsym","object":")" + std::string(library) +
+  for (const char* asked : {"cuda", "nvml"}) {
+    records.add(record_of({}, R"("api":"dlsym","object":"/x/y.so","asked":")" + std::string(asked) +
                                   R"(","event":"exposed","decision":"allow"})"));
   }
   ASSERT_EQ(records.findings().processes.size(), 1u);
@@ -234,8 +244,9 @@ TEST(Records, ProcessesShareTheTextsOfEqualRecords) {
 
 TEST(Records, CallSiteHasTheFactsOfTheCall) {
   Records records;
-  records.add(record_of({}, R"("api":"nvmlInit_v2","object":"x","event":"nvml","decision":"allow",)"
-                            R"("python":[{"file":"/a.py","line":3,"function":"f"}]})"));
+  records.add(record_of(
+      {}, R"("api":"nvmlInit_v2","object":"x","asked":"nvml","event":"nvml","decision":"allow",)"
+          R"("python":[{"file":"/a.py","line":3,"function":"f"}]})"));
   records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","event":"init",)"
                             R"("decision":"allow","result":100})"));
   records.add(record_of({}, R"("api":"cuInit","object":"x","decision":"deny"})"));
@@ -275,11 +286,13 @@ TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
 TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
   CallSite site;
   EXPECT_EQ(own_frame(site), nullptr);
-  site.stack.python = {{"/x/my_ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}, {"/y/ppo.py", "f", 3}};
+  site.stack.python = {{"/x/site-packages/lib/ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}};
   site.line = "ppo.py:3";
+  EXPECT_EQ(own_frame(site), nullptr);
+  site.stack.line_frame = 1;
   EXPECT_EQ(own_frame(site), &site.stack.python[1]);
   EXPECT_EQ(place_of(*own_frame(site)), "/x/ppo.py:3");
-  site.line = "ppo.py:4";
+  site.stack.line_frame = 2;
   EXPECT_EQ(own_frame(site), nullptr);
 }
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "policy/driver_api.h"
 #include "policy/text.h"
-#include "policy/text/user_code.h"
 #include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
@@ -94,8 +94,13 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
       {"native_missing", &call.stack.native_missing},
   };
   const std::pair<std::string_view, int64_t*> numbers[] = {
-      {"v", &writer.v},     {"pid", &writer.pid},     {"ppid", &writer.ppid},
-      {"uid", &writer.uid}, {"device", &call.device}, {"result", &call.result},
+      {"v", &writer.v},
+      {"pid", &writer.pid},
+      {"ppid", &writer.ppid},
+      {"uid", &writer.uid},
+      {"device", &call.device},
+      {"result", &call.result},
+      {"line_frame", &call.stack.line_frame},
   };
   for (const auto& [key, value] : record.GetObject()) {
     const std::string_view name = text_of(key);
@@ -145,16 +150,13 @@ Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call)
   if (stream.Tell() < text.size()) return Whole::kNo;
   if (record.HasParseError()) return Whole::kCut;
   if (record.IsObject()) take_members(record, writer, call);
-  // The guard records only the caller; records of 0.1 and 0.2 have native stacks. "?": no /proc.
+  // The guard records only the caller. "?": no /proc.
   if (call.stack.native.empty() && !call.caller.empty() && call.caller != "?") {
     call.stack.native.push_back(native_frame(call.caller));
   }
-  // Records of version 0.1 do not name the library.
-  if (call.library.empty() && call.api != kRequestApi) {
-    call.library = base_name(native_frame(call.caller).module);
-  }
-  // Records of version 0.1 do not say this either.
-  if (call.asked.empty()) call.passes_on = passes_calls_on(call.library);
+  // No guard leaves the library out. The ioctl of a process that bypassed the guard has none.
+  const bool has_library = !call.api.empty() && call.api != kRequestApi;
+  if (has_library && call.library.empty()) call.library = "?";
   return Whole::kYes;
 }
 

@@ -49,7 +49,7 @@ DriverApi asked_by(const CallFields& call) {
   for (const DriverApi one : {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}) {
     if (call.asked == word_of(one)) return one;
   }
-  return driver_api_of(call.api, call.object);
+  return DriverApi::kCuda;
 }
 
 bool is_attempt(const CallFields& call) {
@@ -73,11 +73,9 @@ std::string place_of(const PythonFrame& frame) {
 }
 
 const PythonFrame* own_frame(const CallSite& site) {
-  const std::vector<PythonFrame>& frames = site.stack.python;
-  const auto own = std::find_if(frames.begin(), frames.end(), [&](const PythonFrame& frame) {
-    return ("/" + place_of(frame)).ends_with("/" + site.line);
-  });
-  return own == frames.end() ? nullptr : &*own;
+  const Stack& stack = site.stack;
+  const auto own = static_cast<uint64_t>(stack.line_frame);  // -1 becomes too large
+  return own < stack.python.size() ? &stack.python[own] : nullptr;
 }
 
 const NativeFrame* own_frame(std::span<const NativeFrame> frames) {
@@ -176,13 +174,13 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
     return Kind::kRecord;
   }
   if (call.event == "exposed") {
-    process.exposed.insert(driver_api_of(call.api, call.object));
+    process.exposed.insert(asked_by(call));
     return Kind::kRecord;
   }
   process.only_start = false;
   process.by_guard |= call.api != kRequestApi;
   process.last_place |= call.last_place;
-  if (refused) process.not_loaded.insert(driver_api_of(call.api, call.object));
+  if (refused) process.not_loaded.insert(asked_by(call));
   if (!rest.known) understand(rest);
   note(call, rest.text, process);
   if (!is_attempt(call)) return Kind::kRecord;

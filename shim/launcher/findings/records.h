@@ -22,8 +22,8 @@ inline constexpr std::string_view kRecordMark = R"({"v":1,)";
 
 /// "/home/u/ppo.py:159"
 std::string place_of(const PythonFrame& frame);
-/// The innermost frame of the line that the guard's message names. Null if there is none, or if the
-/// line is in a notebook.
+/// The frame of the line that the guard's message names. Null if there is none, or if the line is
+/// in a notebook.
 const PythonFrame* own_frame(const CallSite& site);
 /// The innermost frame of the user's own native code; null if there is none. Needs the names of the
 /// frames' functions.
@@ -52,7 +52,7 @@ struct CallFields {
   int64_t device = -1;
   int64_t result = -1;
   std::string api;
-  std::string asked;  ///< "cuda", "nvml", "opencl"; empty before 0.2
+  std::string asked;  ///< "cuda", "nvml", "opencl"
   std::string object;
   std::string event;
   std::string decision;

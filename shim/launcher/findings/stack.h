@@ -29,6 +29,7 @@ struct NativeFrame {
 /// Innermost frame first. Without frames, the reason why there are none.
 struct Stack {
   std::vector<PythonFrame> python;
+  int64_t line_frame = -1;  ///< index in `python` of the frame that has the user's line; -1: none
   std::vector<NativeFrame> native;
   std::string python_missing;
   std::string native_missing;

@@ -69,13 +69,16 @@ bool is_same_program(const Identity& a, const Identity& b) {
   return a.pid == b.pid && a.stat.started == b.stat.started && a.stat.image == b.stat.image;
 }
 
-/// A record without the details that the guard would have sent. asked_for() derives the kind of the
-/// attempt from it.
+/// A record without the details that the guard would have sent.
 std::string record_of(const Identity& who, Beacon what, const char* why) {
   Attempt attempt;
   attempt.api = "cuInit or the like";
-  if (what == Beacon::kNvml) attempt.api = "nvmlInit or the like";
+  if (what == Beacon::kNvml) {
+    attempt.api = "nvmlInit or the like";
+    attempt.asked = DriverApi::kNvml;
+  }
   if (what == Beacon::kOpenCl) {
+    attempt.asked = DriverApi::kOpenCl;
     attempt.api = "dlopen";
     attempt.object = "libnvidia-opencl.so.1";
   }

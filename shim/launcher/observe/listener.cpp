@@ -68,11 +68,12 @@ bool is_by_nvml(pid_t thread, uint32_t request) {
 
 std::string record_of(const Identity& who, uint32_t request, bool nvml, bool look) {
   const std::string object = text_of([&](Text& out) {
-    out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? kNvmlMark : "");
+    out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? " (NVML)" : "");
   });
   Attempt attempt;
   attempt.api = kRequestApi;
   attempt.object = object;
+  if (nvml) attempt.asked = DriverApi::kNvml;
   return kernel_record(who, attempt, "only the kernel saw the ioctl", look);
 }
 

@@ -42,11 +42,11 @@ class Attempt(NamedTuple):
     frames: List[Frame]  # Python's frames, innermost first
     missing: str  # the reason if there are no frames
     passes_on: bool = False  # the library only passes calls on, as CUDA's runtime does
+    line_frame: int = -1  # the index in `frames` of the frame that has the line; -1: none
 
     def line(self) -> Optional[Frame]:
-        """The innermost frame of the line that `code` names; None for a notebook's cell."""
-        return next((frame for frame in self.frames
-                     if ("/%s:%d" % frame[:2]).endswith("/" + self.code)), None)
+        """The frame of the line that `code` names; None for a notebook's cell."""
+        return self.frames[self.line_frame] if 0 <= self.line_frame < len(self.frames) else None
 
     def place(self) -> str:
         """What `verify` groups attempts by: the line, otherwise the library."""
@@ -95,7 +95,7 @@ def _may(attempt: Attempt, pattern: str) -> bool:
                 _matches("*/" + glob, place))
     frames = attempt.frames
     if own is not None:
-        frames = frames[:frames.index(own) + 1]
+        frames = frames[:attempt.line_frame + 1]
     return any(_is_module(glob, frame.file) for frame in frames)
 
 
@@ -123,10 +123,6 @@ def short_path(path: str) -> str:
     return path[len(directory):] if path.startswith(directory) else path
 
 
-def _base_name(place: Any) -> str:
-    return os.path.basename(str(place).rsplit("+0x", 1)[0])
-
-
 def attempt_of(record: Any) -> Optional[Attempt]:
     """The attempt of a record. None for a record of another event and for a value that is no record.
     """
@@ -136,12 +132,11 @@ def attempt_of(record: Any) -> Optional[Attempt]:
         api = str(record["api"])
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"]))
                   for f in record.get("python", [])]
-        # Records of 0.1 have none of `asked`, `library` and `code`.
         return Attempt(_ASKED.get(str(record.get("asked")), "init"), api, int(record["pid"]),
                        " ".join(str(word) for word in record["argv"]),
-                       str(record.get("library") or _base_name(record.get("caller", "?"))),
+                       str(record.get("library", "?")),
                        str(record.get("code", "")), frames, str(record.get("python_missing", "")),
-                       record.get("passes_on") is True)
+                       record.get("passes_on") is True, int(record.get("line_frame", -1)))
     except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
