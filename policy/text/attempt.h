@@ -59,7 +59,7 @@ struct Attempt {
   std::string_view api;  ///< "cuInit", "nvmlInit_v2", "dlopen"
   /// For dlopen: the requested name or path. For an init: the list of GPUs that the driver got.
   std::string_view object;
-  std::string_view program;  ///< the process's arguments, as ProcessFacts has them
+  std::string_view program;  ///< the process's arguments, as /proc/self/cmdline has them
   EventKind event = EventKind::kNone;
   DriverApi asked = DriverApi::kCuda;  ///< as driver_api_of() says
   int device = -1;                     ///< the index of a context or selection
@@ -68,20 +68,6 @@ struct Attempt {
   Policy policy = Policy::kForceCpu;   ///< of kStart
   CodePlace caller;
   const Stack* stack = nullptr;  ///< null: not known
-};
-
-struct ProcessFacts {
-  uint32_t pid = 0;
-  uint32_t parent_pid = 0;
-  uint32_t thread_id = 0;
-  uint64_t seconds = 0;       ///< since 1970-01-01 UTC
-  uint32_t microseconds = 0;  ///< 0..999999
-  uint32_t uid = 0;           ///< the effective one
-  std::string_view executable;
-  std::string_view arguments;  ///< as /proc/self/cmdline: each ends in a zero byte
-  std::string_view host;
-  std::string_view cgroup;  ///< as cgroup_of has it
-  std::string_view slurm;   ///< the job's number
 };
 
 /// Removes and returns the first of a process's arguments.

@@ -46,7 +46,7 @@ std::string_view cgroup_of(std::string_view lines) {
 
 namespace {
 
-std::string_view name_of(EventKind event) {
+const char* name_of(EventKind event) {
   switch (event) {
     case EventKind::kInit:
       return "init";
@@ -65,138 +65,209 @@ std::string_view name_of(EventKind event) {
   }
 }
 
-/// Writes `,"caller":"/opt/lib/libfoo.so+0x12"`; "?" for code outside any file. Returns false if it
-/// was cut.
-bool put_place(Text& out, const CodePlace& place, size_t limit) {
-  out.put(R"(,"caller":")");
-  const bool whole = out.put_json(place.module.empty() ? "?" : place.module, limit);
-  if (!place.module.empty()) out.put("+").put_hex(place.offset);
-  out.put("\"");
-  return whole;
-}
+/// What a record says about the call, or about the start of the process.
+struct CallFacts {
+#define RECORD_CALL(type, name, ...) field::type name = {};
+#include "policy/text/record_fields.inc"
+};
 
-bool put_library(Text& out, const Attempt& attempt, size_t limit) {
-  const bool whole = out.put(R"(,"library":")").put_json(library_of(attempt), limit);
-  out.put("\"");
-  return whole;
-}
-
-/// Writes `,"code":"ppo.py:159"` if there is such a line. Returns false if it was cut.
-bool put_code(Text& out, const Attempt& attempt, size_t limit) {
-  const PythonFrame* frame = named_frame(attempt);
-  if (frame == nullptr) return true;
-  const CodeLine code = code_line(frame->file, frame->line);
-  const bool whole = out.print(R"(,"code":"%c)", code.before).put_json(code.name, limit);
-  out.print("%c%u\"", code.after, code.line);
-  // The name of a notebook's cell is not the name of its file.
-  if (*code.before == '\0') out.print(R"(,"line_frame":%u)", uint64_t{attempt.stack->shown});
-  return whole;
-}
-
-/// The bytes of a frame in addition to its names.
-constexpr size_t kFrame = 96;
-
-/// Writes `,"python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]`, so that the
-/// record with it is no longer than `end`. Returns false if it was cut.
-bool put_stack(Text& out, const Stack& stack, size_t end) {
-  if (stack.python_missing != nullptr) {
-    out.print(R"(,"python_missing":"%c")", stack.python_missing);
-    return true;
+/// Decides it, for all readers of the record. The attempt must outlive the result.
+CallFacts call_facts(const Attempt& attempt) {
+  CallFacts call;
+  if (attempt.event == EventKind::kStart) {
+    call.event.value = name_of(attempt.event);
+    call.policy.value = name_of(attempt.policy);
+    return call;
   }
-  if (out.view().size() + kFrame >= end) return false;
-  out.put(R"(,"python":[)");
+  call.api.value = attempt.api;
+  call.object.value = attempt.object;
+  call.asked.value = word_of(attempt.asked);
+  const bool refused = attempt.event == EventKind::kRefused;
+  const bool allowed = attempt.event != EventKind::kNone && !refused;
+  if (allowed) call.event.value = name_of(attempt.event);
+  call.decision.value = allowed ? "allow" : refused ? "refuse" : "deny";
+  call.last_place.value = attempt.last_place;
+  call.device.value = attempt.device;
+  call.result.value = attempt.result;
+  call.caller.value = &attempt.caller;
+  if (attempt.stack != nullptr) {
+    const char* missing = attempt.stack->python_missing;
+    if (missing != nullptr) call.python_missing.value = missing;
+    if (missing == nullptr) call.python.value = attempt.stack;
+  }
+  if (attempt.api == kRequestApi) return call;  // the seccomp filter does not know the caller
+  call.library.value = library_of(attempt);
+  call.passes_on.value = passes_calls_on(call.library.value);
+  if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) {
+    call.code.value = frame;
+    // The name of a notebook's cell is not the name of its file.
+    const bool is_cell = *code_line(frame->file, frame->line).before != '\0';
+    if (!is_cell) call.line_frame.value = attempt.stack->shown;
+  }
+  return call;
+}
+
+constexpr size_t kFieldCount = 0
+#define RECORD_PROCESS(...) +1
+#define RECORD_CALL(...) +1
+#include "policy/text/record_fields.inc"
+    ;
+/// All shares of long texts.
+constexpr size_t kParts = 0
+#define RECORD_PROCESS(type, name, parts, ...) +parts
+#define RECORD_CALL(type, name, parts, ...) +parts
+#include "policy/text/record_fields.inc"
+    ;
+/// The most bytes of the names of all fields in "cut", and of the end of the record.
+constexpr size_t kEnd = sizeof "[]}"
+#define RECORD_PROCESS(type, name, ...) +sizeof #name + 2
+#define RECORD_CALL(type, name, ...) +sizeof #name + 2
+#include "policy/text/record_fields.inc"
+    ;
+/// The most bytes of all else, so that a record is always whole JSON.
+constexpr size_t kFixed = kEnd
+#define RECORD_PROCESS(type, name, ...) +sizeof #name + 3 + field::type::kMost
+#define RECORD_CALL(type, name, ...) +sizeof #name + 3 + field::type::kMost
+#include "policy/text/record_fields.inc"
+    ;
+static_assert(kMaxLine > 4 * kFixed);
+
+/// Writes the fields of one record.
+class Writer {
+ public:
+  Writer(Text& out, size_t limit)
+      : out_(out), part_((limit - kFixed) / kParts), end_(limit - kEnd) {}
+
+  void put(const char* name, size_t /*parts*/, const field::Number& field) {
+    begin(name).put_decimal(field.value);
+  }
+  void put(const char* name, size_t /*parts*/, const field::Count& field) {
+    if (field.value >= 0) begin(name).put_decimal(static_cast<uint64_t>(field.value));
+  }
+  void put(const char* name, size_t /*parts*/, const field::Flag& field) {
+    if (field.value) begin(name).put("true");
+  }
+  void put(const char* name, size_t /*parts*/, const field::Word& field) {
+    if (!field.value.empty()) begin(name).put("\"").put(field.value).put("\"");
+  }
+  void put(const char* name, size_t parts, const field::Text& field) {
+    if (!field.value.empty()) put(name, parts, field::TextOrEmpty{field.value});
+  }
+  void put(const char* name, size_t parts, const field::TextOrEmpty& field);
+  void put(const char* name, size_t parts, const field::Time& field);
+  void put(const char* name, size_t parts, const field::Words& field);
+  void put(const char* name, size_t parts, const field::Place& field);
+  void put(const char* name, size_t parts, const field::Line& field);
+  void put(const char* name, size_t parts, const field::Frames& field);
+  void put(const char* name, size_t parts, const field::Names& field);
+
+ private:
+  Text& begin(const char* name) {
+    out_.print(R"(%c"%c":)", begun_ ? "," : "{", name);
+    begun_ = true;
+    return out_;
+  }
+  void note(const char* name, bool is_whole) {
+    if (!is_whole) cut_[cut_count_++] = name;
+  }
+
+  Text& out_;
+  size_t part_;  ///< the bytes of one part
+  size_t end_;   ///< the record is no longer before kEnd
+  bool begun_ = false;
+  size_t cut_count_ = 0;
+  const char* cut_[kFieldCount];
+};
+
+void Writer::put(const char* name, size_t parts, const field::TextOrEmpty& field) {
+  note(name, begin(name).put("\"").put_json(field.value, parts * part_));
+  out_.put("\"");
+}
+
+void Writer::put(const char* name, size_t /*parts*/, const field::Time& field) {
+  begin(name).put_decimal(field.seconds).put(".");
+  for (uint32_t digit = 100000; digit != 0; digit /= 10) {
+    out_.put_decimal(field.microseconds / digit % 10);
+  }
+}
+
+void Writer::put(const char* name, size_t parts, const field::Words& field) {
+  begin(name).put("[");
+  const size_t end = out_.view().size() + parts * part_;
+  std::string_view rest = field.value;
+  bool whole = true;
+  for (const char* separator = "\""; !rest.empty() && whole; separator = ",\"") {
+    whole = out_.view().size() + 4 < end;
+    if (!whole) break;
+    out_.put(separator);
+    whole = out_.put_json(take_argument(rest), end - out_.view().size() - 1);
+    out_.put("\"");
+  }
+  out_.put("]");
+  note(name, whole);
+}
+
+/// Writes "/opt/lib/libfoo.so+0x12"; "?" for code outside any file.
+void Writer::put(const char* name, size_t parts, const field::Place& field) {
+  if (field.value == nullptr) return;
+  const CodePlace& place = *field.value;
+  const bool is_file = !place.module.empty();
+  note(name, begin(name).put("\"").put_json(is_file ? place.module : "?", parts * part_));
+  if (is_file) out_.put("+").put_hex(place.offset);
+  out_.put("\"");
+}
+
+/// Writes "ppo.py:159".
+void Writer::put(const char* name, size_t parts, const field::Line& field) {
+  if (field.value == nullptr) return;
+  const CodeLine code = code_line(field.value->file, field.value->line);
+  note(name, begin(name).print("\"%c", code.before).put_json(code.name, parts * part_));
+  out_.print("%c%u\"", code.after, code.line);
+}
+
+/// Writes [{"file":"/home/u/ppo.py","line":159,"function":"<module>"}] into the room that is left.
+void Writer::put(const char* name, size_t /*parts*/, const field::Frames& field) {
+  constexpr size_t kFrame = 64;  // the bytes of a frame in addition to its names
+  if (field.value == nullptr) return;
+  const Stack& stack = *field.value;
   bool whole = !stack.python_cut;
+  if (out_.view().size() + 2 * kFrame >= end_) return note(name, false);
+  begin(name).put("[");
   for (unsigned i = 0; i < stack.python_count; ++i) {
-    const size_t used = out.view().size() + kFrame;
-    if (used >= end) {
+    const size_t used = out_.view().size() + kFrame;
+    if (used >= end_) {
       whole = false;
       break;
     }
-    if (i != 0) out.put(",");
     const PythonFrame& frame = stack.python[i];
-    whole = out.put(R"({"file":")").put_json(frame.file, end - used) && whole;
-    out.print(R"(","line":%u,"function":")", uint64_t{frame.line});
-    whole = out.put_json(frame.function, end - out.view().size()) && whole;
-    out.put(R"("})");
+    out_.put(i == 0 ? R"({"file":")" : R"(,{"file":")");
+    whole = out_.put_json(frame.file, end_ - used) && whole;
+    out_.print(R"(","line":%u,"function":")", uint64_t{frame.line});
+    const size_t left = end_ - out_.view().size() - 3;
+    whole = out_.put_json(frame.function, left) && whole;
+    out_.put(R"("})");
   }
-  out.put("]");
-  return whole;
+  out_.put("]");
+  note(name, whole);
 }
 
-/// The fields of a record that were too long for it.
-struct CutFields {
-  std::string_view names[8];
-  size_t count = 0;
-
-  void note(std::string_view name, bool is_whole) {
-    if (!is_whole) names[count++] = name;
+void Writer::put(const char* name, size_t /*parts*/, const field::Names& /*field*/) {
+  for (size_t i = 0; i < cut_count_; ++i) {
+    if (i == 0) begin(name).put("[");
+    out_.print(R"(%c"%c")", i == 0 ? "" : ",", cut_[i]);
   }
-};
-
-bool put_arguments(Text& out, std::string_view rest, size_t limit) {
-  const size_t start = out.view().size();
-  bool whole = true;
-  while (!rest.empty() && whole) {
-    const size_t used = out.view().size() - start;
-    if (used + 4 >= limit) return false;
-    out.put(used != 0 ? ",\"" : "\"");
-    whole = out.put_json(take_argument(rest), limit - used - 4);
-    out.put("\"");
-  }
-  return whole;
+  if (cut_count_ != 0) out_.put("]");
 }
 
 }  // namespace
 
 void write_record(Text& out, const ProcessFacts& process, const Attempt& attempt, size_t limit) {
-  // Room for the fixed fields and the closing of the record, so that it is always whole JSON.
-  constexpr size_t kFixed = 896;
-  // The long fields except Python's frames have four and a half times this size. The frames take
-  // the rest.
-  const size_t field = (limit - kFixed) * 2 / 9;
-  CutFields cut;
-  out.print(R"({"v":1,"ts":%u.)", process.seconds);
-  for (uint32_t digit = 100000; digit != 0; digit /= 10) {
-    out.put_decimal(process.microseconds / digit % 10);
-  }
-  out.print(R"(,"pid":%u,"ppid":%u,"tid":%u,"uid":%u,"host":")", process.pid, process.parent_pid,
-            process.thread_id, process.uid);
-  out.put_json(process.host, 64);
-  out.put(R"(","exe":")");
-  cut.note("exe", out.put_json(process.executable, field));
-  out.put(R"(","argv":[)");
-  cut.note("argv", put_arguments(out, process.arguments, field));
-  out.put(R"(],"cgroup":")");
-  cut.note("cgroup", out.put_json(process.cgroup, field / 3));
-  if (!process.slurm.empty()) out.put(R"(","slurm":")").put_json(process.slurm, 32);
-  if (attempt.event == EventKind::kStart) {
-    out.put(R"(","event":"start","policy":")").put(name_of(attempt.policy)).put("\"");
-  } else {
-    out.put(R"(","api":")").put_json(attempt.api, 64);
-    if (!attempt.object.empty()) {
-      out.put(R"(","object":")");
-      cut.note("object", out.put_json(attempt.object, field / 2));
-    }
-    out.print(R"(","asked":"%c)", word_of(attempt.asked));
-    const bool refused = attempt.event == EventKind::kRefused;
-    const bool allowed = attempt.event != EventKind::kNone && !refused;
-    if (allowed) out.put(R"(","event":")").put(name_of(attempt.event));
-    out.put(R"(","decision":")").put(allowed ? "allow" : refused ? "refuse" : "deny").put("\"");
-    if (attempt.last_place) out.put(R"(,"last_place":true)");
-    if (attempt.device >= 0) out.print(R"(,"device":%u)", static_cast<uint64_t>(attempt.device));
-    if (attempt.result >= 0) out.print(R"(,"result":%u)", static_cast<uint64_t>(attempt.result));
-    cut.note("caller", put_place(out, attempt.caller, field));
-    if (attempt.api != kRequestApi) {  // the seccomp filter does not know the caller
-      cut.note("library", put_library(out, attempt, field / 3));
-      if (passes_calls_on(library_of(attempt))) out.put(R"(,"passes_on":true)");
-      cut.note("code", put_code(out, attempt, field / 3));
-    }
-  }
-  if (attempt.stack != nullptr) cut.note("python", put_stack(out, *attempt.stack, limit - kFrame));
-  for (size_t i = 0; i < cut.count; ++i) {
-    out.put(i == 0 ? R"(,"cut":[")" : ",\"").put(cut.names[i]).put("\"");
-  }
-  out.put(cut.count == 0 ? "}\n" : "]}\n");
+  const CallFacts call = call_facts(attempt);
+  Writer writer(out, limit);
+#define RECORD_PROCESS(type, name, parts, ...) writer.put(#name, parts, process.name);
+#define RECORD_CALL(type, name, parts, ...) writer.put(#name, parts, call.name);
+#include "policy/text/record_fields.inc"
+  out.put("}\n");
 }
 
 }  // namespace cudaguard

@@ -12,6 +12,8 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+/// The field `v`.
+inline constexpr uint32_t kRecordVersion = 1;
 /// One record in a report file.
 inline constexpr size_t kMaxRecord = 65536;
 
@@ -28,6 +30,70 @@ struct ReportName {
 };
 /// Writes `path` with each placeholder replaced.
 void put_report_name(Text& out, std::string_view path, const ReportName& name);
+
+// The types of the fields (record_fields.inc). kMost: the most bytes of a value, besides the long
+// text in it.
+namespace field {
+
+struct Number {
+  static constexpr size_t kMost = 10;
+  uint32_t value = 0;
+};
+struct Count {
+  static constexpr size_t kMost = 20;
+  int64_t value = -1;  ///< -1: none
+};
+struct Time {
+  static constexpr size_t kMost = 27;
+  uint64_t seconds = 0;       ///< since 1970-01-01 UTC
+  uint32_t microseconds = 0;  ///< 0..999999
+};
+struct Flag {
+  static constexpr size_t kMost = 4;
+  bool value = false;  ///< false: none
+};
+/// One of a few constants, at most 12 bytes long.
+struct Word {
+  static constexpr size_t kMost = 14;
+  std::string_view value;  ///< empty: none
+};
+struct Text {
+  static constexpr size_t kMost = 2;
+  std::string_view value;  ///< empty: none
+};
+struct TextOrEmpty {
+  static constexpr size_t kMost = 2;
+  std::string_view value;
+};
+struct Words {
+  static constexpr size_t kMost = 2;
+  std::string_view value;  ///< as /proc/self/cmdline: each ends in a zero byte
+};
+struct Place {
+  static constexpr size_t kMost = 21;
+  const CodePlace* value = nullptr;
+};
+/// A line of Python code, as code_line() names it.
+struct Line {
+  static constexpr size_t kMost = 33;
+  const PythonFrame* value = nullptr;
+};
+struct Frames {
+  static constexpr size_t kMost = 2;
+  const Stack* value = nullptr;
+};
+/// The names of the fields that were cut, which the writer knows.
+struct Names {
+  static constexpr size_t kMost = 2;
+};
+
+}  // namespace field
+
+/// What a record says about its process.
+struct ProcessFacts {
+#define RECORD_PROCESS(type, name, ...) field::type name = {};
+#include "policy/text/record_fields.inc"
+};
 
 /// Writes one line of JSON. `limit` is the longest that may be written in one piece, in bytes. The
 /// long fields are cut to fit, and "cut" names them.

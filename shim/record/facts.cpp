@@ -41,26 +41,26 @@ std::string_view read_host(char* to, size_t size) {
 
 ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Attempt& attempt) {
   ProcessFacts facts;
-  facts.pid = pid;
-  facts.parent_pid = sys::getppid();
-  facts.thread_id = sys::gettid();
+  facts.v = {kRecordVersion};
+  facts.pid = {pid};
+  facts.ppid = {sys::getppid()};
+  facts.tid = {sys::gettid()};
   const timespec time = sys::now();
-  facts.seconds = static_cast<uint64_t>(time.tv_sec);
-  facts.microseconds = static_cast<uint32_t>(time.tv_nsec / 1000);
-  facts.uid = user(attempt.event == EventKind::kStart);
+  facts.ts = {static_cast<uint64_t>(time.tv_sec), static_cast<uint32_t>(time.tv_nsec / 1000)};
+  facts.uid = {user(attempt.event == EventKind::kStart)};
   char* at = room.text;
   const long length = sys::readlink("/proc/self/exe", at, FactsRoom::kPath);
-  if (length > 0) facts.executable = {at, static_cast<size_t>(length)};
-  facts.arguments = attempt.program;
-  if (const char* job = variable("SLURM_JOB_ID"); job != nullptr) facts.slurm = job;
+  if (length > 0) facts.exe.value = {at, static_cast<size_t>(length)};
+  facts.argv.value = attempt.program;
+  if (const char* job = variable("SLURM_JOB_ID"); job != nullptr) facts.slurm.value = job;
   // The host and the cgroup take as long as the rest of a start record; the record of the first
   // CUDA attempt has both.
   if (attempt.event == EventKind::kStart) return facts;
-  at += facts.executable.size();
-  facts.host = read_host(at, FactsRoom::kHost);
-  at += facts.host.size();
+  at += facts.exe.value.size();
+  facts.host.value = read_host(at, FactsRoom::kHost);
+  at += facts.host.value.size();
   const std::string_view groups = read_all("/proc/self/cgroup", at, FactsRoom::kCgroup);
-  facts.cgroup = cgroup_of(groups);
+  facts.cgroup.value = cgroup_of(groups);
   return facts;
 }
 

@@ -126,7 +126,8 @@ bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t s
   // name with %h needs it.
   const bool wants_host = path.find('%') != std::string_view::npos;
   put_report_name(out, path,
-                  {facts.pid, facts.uid, wants_host ? read_host(room, sizeof room) : facts.host});
+                  {facts.pid.value, facts.uid.value,
+                   wants_host ? read_host(room, sizeof room) : facts.host.value});
   to[out.view().size()] = '\0';
   return !out.cut();
 }

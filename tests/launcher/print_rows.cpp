@@ -1,10 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the rows of the commands, options and variables as JSON, for scripts/generate-options.
+// Prints the rows of the commands, options, variables and fields of a record as JSON, for
+// scripts/generate-options.
 #include <cstdio>
 
 #include "policy/variables.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/print/json.h"
+
+namespace {
+
+/// A row of policy/text/record_fields.inc.
+struct FieldRow {
+  const char* part;
+  const char* type;
+  const char* name;
+  const char* always;
+  const char* sometimes;
+  const char* rule;
+  const char* text;
+};
+
+#define ROW(part, type, name, always, sometimes, rule, text) \
+  {part, #type, #name, always, sometimes, rule, text},
+#define RECORD_PROCESS(type, name, parts, ...) ROW("process", type, name, __VA_ARGS__)
+#define RECORD_CALL(type, name, parts, ...) ROW("call", type, name, __VA_ARGS__)
+#define RECORD_LAUNCHER(type, name, parts, ...) ROW("launcher", type, name, __VA_ARGS__)
+constexpr FieldRow kFields[] = {
+#include "policy/text/record_fields.inc"
+};
+
+}  // namespace
 
 int main() {
   using namespace cudaguard;
@@ -25,6 +50,15 @@ int main() {
         .field("help", about(text.help, text.words))
         .field("instead", text.instead)
         .field("default", text.by_default);
+  });
+  json.objects("fields", kFields, [&](const FieldRow& row) {
+    json.field("part", row.part)
+        .field("type", row.type)
+        .field("name", row.name)
+        .field("always", row.always)
+        .field("sometimes", row.sometimes)
+        .field("rule", row.rule)
+        .field("text", row.text);
   });
   puts(json.end_object().text().c_str());
   return 0;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <utility>
 #include <vector>
 
 #include "policy/driver_api.h"
@@ -49,81 +48,59 @@ PythonFrame python_frame(const Value& object) {
   return frame;
 }
 
+// Each of these sets a field if the value is of its type.
+
+void take(const Value& value, int64_t& field) {
+  if (is_number(value)) field = value.GetUint();
+}
+void take(const Value& value, double& field) {
+  const double number = value.IsNumber() ? value.GetDouble() : 0;
+  if (number > 0 && number < kLastSecond) field = number;
+}
+void take(const Value& value, bool& field) { field = value.IsTrue(); }
+void take(const Value& value, std::string& field) {
+  if (value.IsString()) field = text_of(value);
+}
 /// Stops at the first word that is not text.
-void add_words(const Value& argv, std::string& command) {
-  for (const Value& word : argv.GetArray()) {
-    if (!word.IsString() || command.size() > kMostCommand) return;
-    if (command.empty()) {
-      command = base_name(text_of(word));
+void take(const Value& value, read::Words& field) {
+  if (!value.IsArray()) return;
+  std::string& text = field.text;
+  text.clear();
+  for (const Value& word : value.GetArray()) {
+    if (!word.IsString() || text.size() > kMostCommand) return;
+    if (text.empty()) {
+      text = base_name(text_of(word));
     } else {
-      command.append(" ").append(text_of(word));
+      text.append(" ").append(text_of(word));
     }
   }
 }
-
-void add_frames(const Value& list, std::vector<PythonFrame>& frames) {
-  for (const Value& one : list.GetArray()) {
-    if (one.IsObject() && frames.size() < kMostFrames) frames.push_back(python_frame(one));
+void take(const Value& value, std::vector<PythonFrame>& field) {
+  if (!value.IsArray()) return;
+  field.clear();
+  for (const Value& one : value.GetArray()) {
+    if (one.IsObject() && field.size() < kMostFrames) field.push_back(python_frame(one));
   }
 }
-
-void add_frames(const Value& list, std::vector<NativeFrame>& frames) {
-  for (const Value& one : list.GetArray()) {
-    if (one.IsString() && frames.size() < kMostFrames) frames.push_back(native_frame(text_of(one)));
+void take(const Value& value, std::vector<NativeFrame>& field) {
+  if (!value.IsArray()) return;
+  field.clear();
+  for (const Value& one : value.GetArray()) {
+    if (one.IsString() && field.size() < kMostFrames) field.push_back(native_frame(text_of(one)));
   }
 }
+void take(const Value& /*value*/, read::Names& /*field*/) {}
 
 /// If a name occurs twice, the last value counts.
 void take_members(const Value& record, WriterFields& writer, CallFields& call) {
-  const std::pair<std::string_view, std::string*> texts[] = {
-      {"host", &writer.host},
-      {"exe", &writer.exe},
-      {"cgroup", &writer.cgroup},
-      {"slurm", &writer.slurm},
-      {"api", &call.api},
-      {"asked", &call.asked},
-      {"object", &call.object},
-      {"event", &call.event},
-      {"decision", &call.decision},
-      {"caller", &call.caller},
-      {"library", &call.library},
-      {"code", &call.code},
-      {"policy", &call.policy},
-      {"reason", &call.reason},
-      {"python_missing", &call.stack.python_missing},
-      {"native_missing", &call.stack.native_missing},
-  };
-  const std::pair<std::string_view, int64_t*> numbers[] = {
-      {"v", &writer.v},
-      {"pid", &writer.pid},
-      {"ppid", &writer.ppid},
-      {"uid", &writer.uid},
-      {"device", &call.device},
-      {"result", &call.result},
-      {"line_frame", &call.stack.line_frame},
-  };
   for (const auto& [key, value] : record.GetObject()) {
     const std::string_view name = text_of(key);
-    if (value.IsString()) {
-      for (const auto& [field, text] : texts) {
-        if (field == name) *text = text_of(value);
-      }
-    } else if (value.IsArray()) {
-      if (name == "argv") add_words(value, writer.command);
-      if (name == "python") add_frames(value, call.stack.python);
-      if (name == "native") add_frames(value, call.stack.native);
-    } else if (name == "last_place") {
-      call.last_place = value.IsBool() && value.GetBool();
-    } else if (name == "passes_on") {
-      call.passes_on = value.IsTrue();
-    } else if (name == "ts" && value.IsNumber()) {
-      const double at = value.GetDouble();
-      if (at > 0 && at < kLastSecond) writer.ts = at;
-    } else if (is_number(value)) {
-      for (const auto& [field, number] : numbers) {
-        if (field == name) *number = value.GetUint();
-      }
-    }
+#define RECORD_PROCESS(type, field, ...) \
+  if (name == #field) take(value, writer.field);
+#define RECORD_CALL(type, field, ...) \
+  if (name == #field) take(value, call.field);
+#define RECORD_LAUNCHER RECORD_CALL
+#include "policy/text/record_fields.inc"
   }
 }
 
@@ -151,8 +128,8 @@ Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call)
   if (record.HasParseError()) return Whole::kCut;
   if (record.IsObject()) take_members(record, writer, call);
   // The guard records only the caller. "?": no /proc.
-  if (call.stack.native.empty() && !call.caller.empty() && call.caller != "?") {
-    call.stack.native.push_back(native_frame(call.caller));
+  if (call.native.empty() && !call.caller.empty() && call.caller != "?") {
+    call.native.push_back(native_frame(call.caller));
   }
   // No guard leaves the library out. The ioctl of a process that bypassed the guard has none.
   const bool has_library = !call.api.empty() && call.api != kRequestApi;

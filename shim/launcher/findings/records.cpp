@@ -159,7 +159,8 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   const bool starts = call.event == "start" && call.decision.empty();
   const bool refused = call.decision == "refuse";
   const bool known = starts || call.decision == "allow" || call.decision == "deny" || refused;
-  if (writer.v != 1 || writer.pid <= 0 || writer.pid > INT32_MAX || !known) return Kind::kForeign;
+  if (writer.v != kRecordVersion || writer.pid <= 0 || writer.pid > INT32_MAX || !known)
+    return Kind::kForeign;
   ++findings_.records;
   if (call.event == "health") {
     if (call.decision == "deny") note_sick(writer, call);
@@ -292,7 +293,8 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   process.ppid = writer.ppid < 0 ? 0 : static_cast<uint32_t>(writer.ppid);
   if (writer.uid >= 0) process.uid = static_cast<uint32_t>(writer.uid);
   process.exe = writer.exe;
-  process.command = writer.command.empty() ? std::string(base_name(writer.exe)) : writer.command;
+  process.command =
+      writer.argv.text.empty() ? std::string(base_name(writer.exe)) : writer.argv.text;
   if (process.command.empty()) process.command = "?";  // there is no /proc
   process.job = job;
   return findings_.processes.size() - 1;
@@ -309,7 +311,8 @@ size_t Records::site_of(const CallFields& call) {
   one.passes_on = call.passes_on;
   one.line = call.code;
   if (all.size() < kMostStacks) {
-    one.stack = call.stack;
+    one.stack = {call.python, call.line_frame, call.native, call.python_missing,
+                 call.native_missing};
   } else {
     one.stack.python_missing = one.stack.native_missing = "too many that differ";
   }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -29,41 +30,52 @@ const PythonFrame* own_frame(const CallSite& site);
 /// frames' functions.
 const NativeFrame* own_frame(std::span<const NativeFrame> frames);
 
-// The fields of one record (fields.cpp). A field that is missing, or of another type, is empty or
-// -1. The JSON is untrusted.
+// The fields of one record (policy/text/record_fields.inc), as fields.cpp reads them. A field that
+// is missing, or of another type, is empty or -1. The JSON is untrusted.
+
+namespace read {
+
+using Number = int64_t;
+using Count = int64_t;
+using Time = double;  ///< seconds since 1970-01-01 UTC; 0: none
+using Flag = bool;
+using Word = std::string;
+using Text = std::string;
+using TextOrEmpty = std::string;
+/// The words of a command, with blanks between. The first one has no directories.
+struct Words {
+  std::string text;
+  bool operator==(const Words&) const = default;
+};
+using Place = std::string;
+using Line = std::string;
+using Frames = std::vector<PythonFrame>;
+using Places = std::vector<NativeFrame>;
+/// No reader needs them.
+struct Names {
+  bool operator==(const Names&) const = default;
+};
+
+template <typename Field>
+Field none() {
+  if constexpr (std::is_same_v<Field, int64_t>) return -1;
+  return Field();
+}
+
+}  // namespace read
 
 /// The fields that describe the process that wrote the record.
 struct WriterFields {
-  int64_t v = -1;
-  int64_t pid = -1;
-  int64_t ppid = -1;
-  int64_t uid = -1;
-  double ts = 0;
-  std::string host;
-  std::string exe;
-  std::string command;  ///< the words of argv, the first one without its directories
-  std::string cgroup;
-  std::string slurm;
+#define RECORD_PROCESS(type, name, ...) read::type name = read::none<read::type>();
+#include "policy/text/record_fields.inc"
   bool operator==(const WriterFields&) const = default;
 };
 
 /// The fields that describe the call.
 struct CallFields {
-  int64_t device = -1;
-  int64_t result = -1;
-  std::string api;
-  std::string asked;  ///< "cuda", "nvml", "opencl"
-  std::string object;
-  std::string event;
-  std::string decision;
-  std::string caller;
-  std::string library;  ///< the calling library: "libc10_cuda.so", "ctypes/cffi"
-  std::string code;     ///< the user's line: "ppo.py:159"; may be empty
-  std::string policy;
-  std::string reason;  ///< of a health record
-  bool last_place = false;
-  bool passes_on = false;
-  Stack stack;
+#define RECORD_CALL(type, name, ...) read::type name = read::none<read::type>();
+#define RECORD_LAUNCHER RECORD_CALL
+#include "policy/text/record_fields.inc"
   bool operator==(const CallFields&) const = default;
 };
 

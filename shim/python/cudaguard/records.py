@@ -24,6 +24,45 @@ _libc.fnmatch.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_int]
 _bytes_locale = _libc.newlocale(_ALL_CATEGORIES, b"C", None)
 
 
+# generated: fields of a record
+class Record(NamedTuple):
+    """The fields of a record (docs/variables.md). One that is missing has its default."""
+
+    v: int = -1
+    ts: float = 0.0
+    pid: int = -1
+    ppid: int = -1
+    tid: int = -1
+    uid: int = -1
+    host: str = ""
+    exe: str = ""
+    argv: List[Any] = []
+    cgroup: str = ""
+    slurm: str = ""
+    api: str = ""
+    object: str = ""
+    asked: str = ""
+    event: str = ""
+    decision: str = ""
+    last_place: bool = False
+    device: int = -1
+    result: int = -1
+    policy: str = ""
+    caller: str = ""
+    library: str = ""
+    passes_on: bool = False
+    code: str = ""
+    line_frame: int = -1
+    python_missing: str = ""
+    python: List[Any] = []
+    native: List[Any] = []
+    native_missing: str = ""
+    reason: str = ""
+    seconds: float = 0.0
+    cut: List[Any] = []
+# end
+
+
 class Frame(NamedTuple):
     file: str
     line: int
@@ -123,22 +162,26 @@ def short_path(path: str) -> str:
     return path[len(directory):] if path.startswith(directory) else path
 
 
-def attempt_of(record: Any) -> Optional[Attempt]:
+def record_of(value: Any) -> Record:
+    """The fields of a JSON value. A field of another type has its default, too."""
+    members = value if isinstance(value, dict) else {}
+    return Record(**{name: members[name] for name, default in Record._field_defaults.items()
+                     if isinstance(members.get(name), type(default))})
+
+
+def attempt_of(value: Any) -> Optional[Attempt]:
     """The attempt of a record. None for a record of another event and for a value that is no record.
     """
-    try:
-        if record["v"] != 1 or "api" not in record or record.get("event") == "exposed":
-            return None
-        api = str(record["api"])
-        frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"]))
-                  for f in record.get("python", [])]
-        return Attempt(_ASKED.get(str(record.get("asked")), "init"), api, int(record["pid"]),
-                       " ".join(str(word) for word in record["argv"]),
-                       str(record.get("library", "?")),
-                       str(record.get("code", "")), frames, str(record.get("python_missing", "")),
-                       record.get("passes_on") is True, int(record.get("line_frame", -1)))
-    except (KeyError, TypeError, ValueError, AttributeError):
+    record = record_of(value)
+    if record.v != 1 or record.pid < 0 or not record.api or record.event == "exposed":
         return None
+    try:
+        frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"])) for f in record.python]
+    except (KeyError, TypeError, ValueError):
+        return None
+    return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
+                   " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
+                   record.python_missing, record.passes_on, record.line_frame)
 
 
 def lines_of(path: str, start: int) -> Iterator[bytes]:
