@@ -537,14 +537,17 @@ class Records(harness.DirectoryCase):
             self.assertEqual(self.attempt(passes_on=value).passes_on, value is True)
 
     def test_other_lines_are_no_record(self):
-        for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n", b'{"v":1,"api":"cuInit"}\n',
+        for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n",
+                     b'{"v":1,"api":"cuInit","decision":"deny"}\n',
                      b'{"v":1,"pid":1,"ppid":0,"argv":[],"event":"start","policy":"FORCE_CPU"}\n',
-                     b'{"v":1,"pid":"x","argv":[],"api":"cuInit"}\n', b'{"v":2,"api":"cuInit"}\n',
-                     b'{"v":1,"pid":1,"argv":[],"api":"cuInit","python":[{"file":1}]}\n'):
+                     b'{"v":1,"pid":"x","argv":[],"api":"cuInit","decision":"deny"}\n',
+                     b'{"v":2,"pid":1,"api":"cuInit","decision":"deny"}\n',
+                     b'{"v":1,"pid":1,"argv":[],"api":"cuInit","decision":"deny",'
+                     b'"python":[{"file":1}]}\n'):
             self.assertIsNone(self.records.parse(line), line)
         # The record follows a piece of a record whose writer was killed.
         self.assertEqual(self.records.parse(
-            b'{"v":1,"ts":12.5,"pid":{"v":1,"pid":8,"argv":["a"],"api":"cuInit"}\n').pid, 8)
+            b'{"v":1,"ts":12.5,"pid":{"v":1,"pid":8,"api":"cuInit","decision":"deny"}\n').pid, 8)
 
     def test_output_has_no_terminal_control_characters(self):
         attempt = self.attempt(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",

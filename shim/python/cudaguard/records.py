@@ -171,9 +171,10 @@ def record_of(value: Any) -> Record:
 
 def attempt_of(value: Any) -> Optional[Attempt]:
     """The attempt of a record. None for a record of another event and for a value that is no record.
-    """
+    A refused load counts, because a test has no third result as `verify` has (INCOMPLETE)."""
     record = record_of(value)
-    if record.v != 1 or record.pid < 0 or not record.api or record.event == "exposed":
+    attempted = record.decision in ("deny", "refuse") or record.event in ("init", "nvml")
+    if record.v != 1 or record.pid < 0 or not attempted:
         return None
     try:
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"])) for f in record.python]
