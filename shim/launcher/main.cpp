@@ -4,6 +4,7 @@
 #include <exception>
 
 #include "shim/launcher/commands/commands.h"
+#include "shim/launcher/commands/plan.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/options.h"
@@ -15,11 +16,11 @@ int work(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   switch (options.command) {
     case Options::Command::kRun:
-      return run(options, environ);
+      return carry_out(plan_of_run(options), environ);
     case Options::Command::kDoctor:
       return doctor(options, environ);
     case Options::Command::kVerify:
-      return verify(options, environ);
+      return carry_out(plan_of_verify(options), environ);
     case Options::Command::kReport:
       return report(options);
     case Options::Command::kHelp:

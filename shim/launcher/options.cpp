@@ -323,9 +323,14 @@ uint32_t seconds_of(std::string_view text) {
   return number <= 3600 ? number : 0;
 }
 
-std::string_view option_for(Variable variable, const Options& options) {
+const std::optional<std::string>& value_of(const OptionRow& option, const GuardSettings& settings) {
+  using Setting = std::optional<std::string> GuardSettings::*;
+  return settings.*static_cast<Setting>(std::get<Value>(option.to));
+}
+
+std::string_view option_for(Variable variable, const GuardSettings& settings) {
   for (const OptionRow& option : kOptions) {
-    if (option.sets == variable && options.*std::get<Value>(option.to)) return option.name;
+    if (option.sets == variable && value_of(option, settings)) return option.name;
   }
   return {};
 }

@@ -26,22 +26,29 @@ struct HealthWish {
   bool by_variable = false;                ///< CUDAGUARD_POLICY=IF_HEALTHY asked for it
 };
 
-struct Options {
-  enum class Command { kRun, kVerify, kReport, kDoctor, kHelp, kVersion };
-  Command command = Command::kHelp;
-  Command help_of = Command::kHelp;  ///< which page to print; kHelp: the list of the commands
+/// What the guard does in the program. `run` takes it from its options, `verify` chooses it.
+struct GuardSettings {
   bool cpu = false;
   std::optional<std::string> gpus;
   std::optional<std::string> policy;
   std::optional<std::string> children;
   std::optional<std::string> log;
   std::optional<std::string> report;
-  std::optional<FenceWish> fence;  ///< for run and verify
+  std::optional<FenceWish> fence;
   std::optional<HealthWish> if_healthy;
   bool no_presets = false;
   bool print = false;
-  bool strict = false;
-  bool observe = false;
+  bool observe = false;      ///< allow CUDA, unless another setting forbids it
+  bool errors_only = false;  ///< print no more by default, because the launcher lists the attempts
+  bool wants_fence() const { return fence.value_or(FenceWish::kOff) != FenceWish::kOff; }
+};
+
+/// The words of a command line.
+struct Options : GuardSettings {
+  enum class Command { kRun, kVerify, kReport, kDoctor, kHelp, kVersion };
+  Command command = Command::kHelp;
+  Command help_of = Command::kHelp;  ///< which page to print; kHelp: the list of the commands
+  bool strict = false;               ///< for run
   // For verify, report and doctor: files for the result.
   std::optional<std::string> json_file;
   std::optional<std::string> html_file;
@@ -242,8 +249,10 @@ inline std::string about(const OptionRow& option) { return about(option.help, op
 /// 1 to 3600 in decimal digits; 0 if the text is anything else.
 uint32_t seconds_of(std::string_view text);
 
+/// The value that was given for an option that sets a variable.
+const std::optional<std::string>& value_of(const OptionRow& option, const GuardSettings& settings);
 /// The name of the option that sets the variable, if it was given: "gpus"; otherwise empty.
-std::string_view option_for(Variable variable, const Options& options);
+std::string_view option_for(Variable variable, const GuardSettings& settings);
 
 /// Returns kHelp if there is no word. Throws Refusal for everything that it does not understand.
 Options parse_options(int argc, char** argv);

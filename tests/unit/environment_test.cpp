@@ -18,7 +18,7 @@ class Settings : public testing::Test {
     environment.push_back(nullptr);
     variables_ = Variables(environment.data());
     try {
-      return std::string(name_of(settle(options_, variables_).policy));
+      return std::string(name_of(settle(settings_, variables_).policy));
     } catch (const Refusal& refusal) {
       return std::string("refused: ") + refusal.what();
     }
@@ -27,7 +27,7 @@ class Settings : public testing::Test {
     const char* text = variables_.get(name);
     return text == nullptr ? "(unset)" : text;
   }
-  Options options_;
+  GuardSettings settings_;
   Variables variables_{nullptr};
 };
 
@@ -57,14 +57,14 @@ TEST_F(Settings, TheEnvironmentChoosesIfNoOptionDoes) {
 }
 
 TEST_F(Settings, CpuOverridesTheEnvironment) {
-  options_.cpu = true;
+  settings_.cpu = true;
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF", "CUDAGUARD_VISIBLE_DEVICES=1"}), "FORCE_CPU");
   EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "(unset)");
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=nonsense"}), "FORCE_CPU");
 }
 
 TEST_F(Settings, ListNeedsAPolicyThatAllowsGpus) {
-  options_.gpus = "2";
+  settings_.gpus = "2";
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF"}), "VALIDATE");
   EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "2");
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}), "CLAMP");
@@ -72,33 +72,40 @@ TEST_F(Settings, ListNeedsAPolicyThatAllowsGpus) {
       settled({"CUDAGUARD_POLICY=x"}),
       "refused: CUDAGUARD_POLICY=\"x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, "
       "OFF)");
-  options_.policy = "CLAMP";
+  settings_.policy = "CLAMP";
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=x"}), "CLAMP");
-  options_.gpus = "";
+  settings_.gpus = "";
   EXPECT_EQ(settled({}), "FORCE_CPU");
 }
 
 TEST_F(Settings, ObserveAllowsCudaUnlessThereIsAFence) {
-  options_.observe = true;
+  settings_.observe = true;
   EXPECT_EQ(settled({}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "error");
-  EXPECT_EQ(settled({"CUDAGUARD_LOG=all"}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "all");
-  options_.fence = FenceWish::kAuto;
+  settings_.fence = FenceWish::kAuto;
   EXPECT_EQ(settled({}), "FORCE_CPU");
 }
 
+TEST_F(Settings, LevelOfTheLogIsErrorOnlyIfNothingElseChoosesIt) {
+  settled({});
+  EXPECT_EQ(value("CUDAGUARD_LOG"), "(unset)");
+  settings_.errors_only = true;
+  settled({});
+  EXPECT_EQ(value("CUDAGUARD_LOG"), "error");
+  settled({"CUDAGUARD_LOG=all"});
+  EXPECT_EQ(value("CUDAGUARD_LOG"), "all");
+}
+
 TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
-  options_.fence = FenceWish::kRequire;
+  settings_.fence = FenceWish::kRequire;
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}),
             "refused: --fence allows no CUDA, and the policy is CLAMP; add --cpu, or leave --fence "
             "out");
-  options_.gpus = "1";
+  settings_.gpus = "1";
   EXPECT_EQ(settled({}), "refused: --fence and --gpus contradict each other; leave one out");
 }
 
 TEST_F(Settings, OuterRunsPresetsAreRemoved) {
-  options_.gpus = "1";
+  settings_.gpus = "1";
   EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu",
                      "CUDAGUARD_PRESETS=CUDA_VISIBLE_DEVICES,JAX_PLATFORMS"}),
             "VALIDATE");
@@ -107,8 +114,8 @@ TEST_F(Settings, OuterRunsPresetsAreRemoved) {
 }
 
 TEST_F(Settings, OptionForChildrenLeavesAMark) {
-  options_.gpus = "1";
-  options_.children = "cpu";
+  settings_.gpus = "1";
+  settings_.children = "cpu";
   EXPECT_EQ(settled({}), "VALIDATE");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "children,gpus=1");
 }
@@ -116,7 +123,7 @@ TEST_F(Settings, OptionForChildrenLeavesAMark) {
 TEST_F(Settings, VariableOfTheUserIsNoPreset) {
   EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}), "FORCE_CPU");
   EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "3");
-  options_.no_presets = true;
+  settings_.no_presets = true;
   EXPECT_EQ(settled({}), "FORCE_CPU");
   EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // the variable is set as a mark of the launcher
@@ -151,38 +158,38 @@ TEST_F(Settings, ContradictoryOptionsAreRefused) {
       {false, "1", "CLAMP", "cpu", nullptr},
   };
   for (const auto& one : cases) {
-    options_ = {};
-    options_.cpu = one.cpu;
-    options_.gpus = one.gpus;
-    options_.policy = one.policy;
-    options_.children = one.children;
+    settings_ = {};
+    settings_.cpu = one.cpu;
+    settings_.gpus = one.gpus;
+    settings_.policy = one.policy;
+    settings_.children = one.children;
     const std::string result = settled({});
     const bool refused = result.starts_with("refused: ");
     EXPECT_EQ(refused ? result.substr(9) : "", one.why == nullptr ? "" : one.why);
   }
-  options_ = {};
-  options_.observe = true;
-  options_.policy = "off";
+  settings_ = {};
+  settings_.observe = true;
+  settings_.policy = "off";
   EXPECT_EQ(settled({}),
             "refused: --observe and --policy OFF contradict each other; leave one out");
-  options_.policy = "CLAMP";
+  settings_.policy = "CLAMP";
   EXPECT_EQ(settled({}), "CLAMP");
 }
 
 TEST_F(Settings, UnknownValuesAreRefused) {
-  options_.log = "";
+  settings_.log = "";
   EXPECT_EQ(settled({}), "refused: --log needs a value");
-  options_.log = "loud";
+  settings_.log = "loud";
   EXPECT_EQ(settled({}),
             "refused: --log \"loud\" is not accepted (accepted: off, error, deny, all)");
-  options_ = {};
-  options_.report = "";
+  settings_ = {};
+  settings_.report = "";
   EXPECT_EQ(settled({}), "refused: --report needs a value");
-  options_.report = "r";
+  settings_.report = "r";
   settled({});
   EXPECT_TRUE(value("CUDAGUARD_REPORT").starts_with("/")) << value("CUDAGUARD_REPORT");
   EXPECT_TRUE(value("CUDAGUARD_REPORT").ends_with("/r")) << value("CUDAGUARD_REPORT");
-  options_.report = "/x/r";
+  settings_.report = "/x/r";
   settled({});
   EXPECT_EQ(value("CUDAGUARD_REPORT"), "/x/r");
 }
@@ -195,18 +202,18 @@ TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {
         std::pair("all", "is not accepted"), std::pair("0x1", "is not accepted"),
         std::pair("-1,0", "negative"), std::pair("0,-1", "negative"),
         std::pair("--cpu", "is not accepted"), std::pair(many.c_str(), "longer than 6143")}) {
-    options_.gpus = list;
+    settings_.gpus = list;
     const std::string by_option = settled({});
     EXPECT_TRUE(by_option.starts_with("refused: --gpus \"")) << by_option;
     EXPECT_NE(by_option.find(why), std::string::npos) << by_option;
-    options_.gpus.reset();
+    settings_.gpus.reset();
     const std::string by_variable =
         settled({("CUDAGUARD_VISIBLE_DEVICES=" + std::string(list)).c_str()});
     EXPECT_TRUE(by_variable.starts_with("refused: CUDAGUARD_VISIBLE_DEVICES=\"")) << by_variable;
     EXPECT_NE(by_variable.find(why), std::string::npos) << by_variable;
   }
   for (const char* list : {"0", " 0 , 1 ", "007", "GPU-1", "MIG-2,GPU-1", "0,GPU-1"}) {
-    options_.gpus = list;
+    settings_.gpus = list;
     EXPECT_EQ(settled({}), "VALIDATE") << list;
     EXPECT_EQ(value("CUDAGUARD_PRESETS"), std::string("gpus=") + list);
   }
@@ -215,8 +222,8 @@ TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {
 TEST_F(Settings, OptionOverridesContradictoryVariables) {
   const std::vector<const char*> left = {"CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_VISIBLE_DEVICES=1",
                                          "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77"};
-  const auto all = [&](const Options& options) {
-    options_ = options;
+  const auto all = [&](const GuardSettings& settings) {
+    settings_ = settings;
     settled(left);
     const bool own = value("CUDAGUARD_ROOT") == root_name();
     return value("CUDAGUARD_POLICY") + " " + value("CUDAGUARD_VISIBLE_DEVICES") + " " +
@@ -231,7 +238,7 @@ TEST_F(Settings, OptionOverridesContradictoryVariables) {
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");
   EXPECT_EQ(all({.children = "cpu"}), "CLAMP 1 FORCE_CPU root");
   EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 FORCE_CPU $$");
-  options_ = {};
+  settings_ = {};
   settled({"CUDAGUARD_CHILDREN=", "CUDAGUARD_ROOT=77"});
   EXPECT_EQ(value("CUDAGUARD_ROOT"), root_name());
   settled({"CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT="});
@@ -256,7 +263,7 @@ TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {
 }
 
 TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
-  options_.gpus = "1";
+  settings_.gpus = "1";
   settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cuda", "GST_REGISTRY_1_0=/mine/registry.bin",
            "MPIR_CVAR_ENABLE_GPU=0", "HOME=/h",
            "CUDAGUARD_PRESETS=HOME,,JAX_PLATFORMS,GST_REGISTRY_1_0,x"});
@@ -265,10 +272,10 @@ TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
   EXPECT_EQ(value("GST_REGISTRY_1_0"), "/mine/registry.bin");
   EXPECT_EQ(value("MPIR_CVAR_ENABLE_GPU"), "0");
   EXPECT_EQ(value("HOME"), "/h");
-  options_ = {};
+  settings_ = {};
   settled({"HOME=/h"});
   const std::string registry = value("GST_REGISTRY_1_0");
-  options_.policy = "OFF";
+  settings_.policy = "OFF";
   settled(
       {("GST_REGISTRY_1_0=/elsewhere" + registry.substr(std::string("/h/.cache").size())).c_str(),
        "CUDAGUARD_PRESETS=GST_REGISTRY_1_0"});

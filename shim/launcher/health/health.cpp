@@ -348,20 +348,19 @@ Health ask(const std::vector<std::string>& entries, const std::string& list, mil
 
 }  // namespace
 
-std::optional<HealthWish> health_wish(const Options& options, const Variables& variables) {
-  std::optional<HealthWish> wish = options.if_healthy;
+std::optional<HealthWish> health_wish(const GuardSettings& settings, const Variables& variables) {
+  std::optional<HealthWish> wish = settings.if_healthy;
   const char* word = variables.get(row_of(Variable::kPolicy).name);
   std::string spelled = word == nullptr ? "" : word;
   std::replace(spelled.begin(), spelled.end(), '-', '_');
-  if (!wish && !options.cpu && !options.policy && strcasecmp(spelled.c_str(), kWord) == 0) {
+  if (!wish && !settings.cpu && !settings.policy && strcasecmp(spelled.c_str(), kWord) == 0) {
     wish.emplace().by_variable = true;
   }
   if (!wish) return {};
-  const std::pair<bool, const char*> others[] = {
-      {options.cpu, "--cpu"},
-      {options.policy.has_value(), "--policy"},
-      {options.fence.value_or(FenceWish::kOff) != FenceWish::kOff, "--fence"},
-      {options.print, "--print"}};
+  const std::pair<bool, const char*> others[] = {{settings.cpu, "--cpu"},
+                                                 {settings.policy.has_value(), "--policy"},
+                                                 {settings.wants_fence(), "--fence"},
+                                                 {settings.print, "--print"}};
   for (const auto& [given, name] : others) {
     if (!given) continue;
     throw Refusal(kRefused,
@@ -406,16 +405,16 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
   return health;
 }
 
-Options options_for(const Health& health, const HealthWish& wish, Options options) {
+GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSettings settings) {
   if (health.healthy) {
-    options.policy = cudaguard::name_of(Policy::kValidate);
-    return options;
+    settings.policy = cudaguard::name_of(Policy::kValidate);
+    return settings;
   }
   if (wish.require) throw Refusal(kRefused, name_of(wish) + ": " + health.reason);
-  options.cpu = true;
-  options.gpus.reset();
-  options.children.reset();
-  return options;
+  settings.cpu = true;
+  settings.gpus.reset();
+  settings.children.reset();
+  return settings;
 }
 
 std::string health_warning(const Health& health, const HealthWish& wish) {

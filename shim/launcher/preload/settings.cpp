@@ -51,46 +51,41 @@ constexpr Preset kPresets[] = {
 bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
 /// How a user writes the setting: `--policy "x"`, `CUDAGUARD_POLICY="x"`.
-std::string given(const Options& options, Variable variable, std::string_view value) {
-  const std::string_view option = option_for(variable, options);
+std::string given(const GuardSettings& settings, Variable variable, std::string_view value) {
+  const std::string_view option = option_for(variable, settings);
   const std::string name =
       option.empty() ? std::string(row_of(variable).name) + "=" : "--" + std::string(option) + " ";
   return text_of([&](Text& out) { out.print("%c\"%s\"", name.c_str(), value); });
 }
 
-[[noreturn]] void refuse_complaint(const Options& options, const Complaint& complaint) {
+[[noreturn]] void refuse_complaint(const GuardSettings& settings, const Complaint& complaint) {
   const auto* const row = std::find_if(
       std::begin(kVariables), std::end(kVariables),
       [&](const VariableRow& variable) { return complaint.variable == variable.name; });
   const auto variable = static_cast<Variable>(row - std::begin(kVariables));
-  throw Refusal(kRefused, given(options, variable, complaint.value) + " " +
+  throw Refusal(kRefused, given(settings, variable, complaint.value) + " " +
                               text_of([&](Text& out) { put_complaint(out, complaint); }));
 }
 
-[[noreturn]] void refuse_list(const Options& options, std::string_view list,
+[[noreturn]] void refuse_list(const GuardSettings& settings, std::string_view list,
                               const ListError& error) {
-  throw Refusal(kRefused, given(options, Variable::kVisibleDevices, list) + ": " +
+  throw Refusal(kRefused, given(settings, Variable::kVisibleDevices, list) + ": " +
                               text_of([&](Text& out) { put_list_error(out, error, 0); }));
 }
 
-[[noreturn]] void refuse_fence(const Options& options, const std::string& policy) {
-  const std::string other = options.gpus ? "--gpus" : options.policy ? "--policy " + policy : "";
+[[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
+  const std::string other = settings.gpus ? "--gpus" : settings.policy ? "--policy " + policy : "";
   throw Refusal(kRefused, other.empty()
                               ? "--fence allows no CUDA, and the policy is " + policy +
                                     "; add --cpu, or leave --fence out"
                               : "--fence and " + other + " contradict each other; leave one out");
 }
 
-/// The value of an option that sets a variable, if it was given.
-const std::optional<std::string>& value_of(const OptionRow& option, const Options& options) {
-  return options.*std::get<std::optional<std::string> Options::*>(option.to);
-}
-
-void refuse_empty(const Options& options) {
+void refuse_empty(const GuardSettings& settings) {
   for (const OptionRow& option : kOptions) {
     // An empty list is a list without a GPU.
     if (!option.sets || option.sets == Variable::kVisibleDevices) continue;
-    if (value_of(option, options) == "") {
+    if (value_of(option, settings) == "") {
       throw Refusal(kRefused, "--" + std::string(option.name) + " needs a value");
     }
   }
@@ -98,76 +93,76 @@ void refuse_empty(const Options& options) {
 
 /// The policy of a word from an option or the environment; null gives the default. Throws Refusal
 /// for a bad word.
-Policy policy_of(const Options& options, const char* word) {
+Policy policy_of(const GuardSettings& settings, const char* word) {
   Environment environment;
   environment.policy = word;
   const Config config = parse_config(environment);
-  if (config.complaint_count > 0) refuse_complaint(options, config.complaints[0]);
+  if (config.complaint_count > 0) refuse_complaint(settings, config.complaints[0]);
   return config.policy;
 }
 
 /// `policy` is the value of --policy.
-void check_contradictions(const Options& options, Policy policy) {
+void check_contradictions(const GuardSettings& settings, Policy policy) {
   const auto contradict = [](const std::string& one, const std::string& other) {
     throw Refusal(kRefused, one + " and " + other + " contradict each other; leave one out");
   };
-  if (options.children && *options.children != "cpu") {
-    throw Refusal(kRefused, "--children " + in_quotes(*options.children) +
+  if (settings.children && *settings.children != "cpu") {
+    throw Refusal(kRefused, "--children " + in_quotes(*settings.children) +
                                 " is not accepted (accepted: cpu)");
   }
-  if (options.cpu && options.gpus) contradict("--cpu", "--gpus");
-  if (options.cpu && options.children) contradict("--cpu", "--children");
-  if (!options.policy) return;
+  if (settings.cpu && settings.gpus) contradict("--cpu", "--gpus");
+  if (settings.cpu && settings.children) contradict("--cpu", "--children");
+  if (!settings.policy) return;
   const std::string shown = "--policy " + std::string(name_of(policy));
-  if (options.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
-  if (options.gpus && !allows_cuda(policy)) contradict("--gpus", shown);
-  if (options.children && !allows_cuda(policy)) contradict("--children", shown);
-  if (options.observe && policy == Policy::kOff) contradict("--observe", shown);
+  if (settings.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
+  if (settings.gpus && !allows_cuda(policy)) contradict("--gpus", shown);
+  if (settings.children && !allows_cuda(policy)) contradict("--children", shown);
+  if (settings.observe && policy == Policy::kOff) contradict("--observe", shown);
 }
 
 /// Sets CUDAGUARD_POLICY: an option, then the environment, then FORCE_CPU. Returns that
 /// policy; none if it stays unset, because a list in the environment chooses VALIDATE.
-std::optional<Policy> set_policy(const Options& options, Policy wanted, Variables& variables) {
+std::optional<Policy> set_policy(const GuardSettings& settings, Policy wanted,
+                                 Variables& variables) {
   const auto set = [&](Policy policy) {
     variables.set(kPolicy, name_of(policy));
     return policy;
   };
-  if (options.policy) {
-    variables.set(kPolicy, *options.policy);
+  if (settings.policy) {
+    variables.set(kPolicy, *settings.policy);
     return wanted;
   }
   const char* word = variables.get(kPolicy);
   const bool named = is_given(word);
-  const bool fenced = options.fence.value_or(FenceWish::kOff) != FenceWish::kOff;
-  const bool through = options.gpus || (options.observe && !fenced);
-  if (options.cpu) return set(Policy::kForceCpu);
+  const bool through = settings.gpus || (settings.observe && !settings.wants_fence());
+  if (settings.cpu) return set(Policy::kForceCpu);
   if (!through && !named) {
     if (variables.has(kVisible)) return {};
     return set(Policy::kForceCpu);
   }
-  const Policy policy = policy_of(options, word);
+  const Policy policy = policy_of(settings, word);
   // CLAMP from the environment is compatible with a list; FORCE_CPU and OFF are not.
   return through && !(named && allows_cuda(policy)) ? set(Policy::kValidate) : policy;
 }
 
 /// Sets CUDAGUARD_POLICY and CUDAGUARD_ROOT.
-void set_devices(const Options& options, Variables& variables) {
-  const Policy wanted = policy_of(options, options.policy ? options.policy->c_str() : nullptr);
-  check_contradictions(options, wanted);
-  const std::optional<Policy> policy = set_policy(options, wanted, variables);
+void set_devices(const GuardSettings& settings, Variables& variables) {
+  const Policy wanted = policy_of(settings, settings.policy ? settings.policy->c_str() : nullptr);
+  check_contradictions(settings, wanted);
+  const std::optional<Policy> policy = set_policy(settings, wanted, variables);
   if (policy && !allows_cuda(*policy)) {
     // Removes old settings that mean nothing under the chosen policy.
     variables.unset(kVisible);
     variables.unset(kChildren);
-    if (options.children) {
+    if (settings.children) {
       throw Refusal(kRefused, "--children needs --gpus, --policy VALIDATE or --policy CLAMP");
     }
   }
   // A worker whose parent denies devices to its children must not become a root by accident; only
   // an option makes it one. exec keeps the process id.
-  const bool asked = options.gpus || options.policy || options.children || options.cpu;
+  const bool asked = settings.gpus || settings.policy || settings.children || settings.cpu;
   if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kRoot))) {
-    variables.set(kRoot, options.print ? "$$" : root_name());
+    variables.set(kRoot, settings.print ? "$$" : root_name());
   }
 }
 
@@ -198,7 +193,7 @@ void take_back_presets(Variables& variables) {
 
 /// Sets the names even without presets. They show the guard that `run` started it, so that its
 /// message gives the right advice. A list is kept, so that messages name the option.
-void set_presets(bool wanted, const Options& options, Variables& variables) {
+void set_presets(bool wanted, const GuardSettings& settings, Variables& variables) {
   std::string names;
   for (const Preset& preset : kPresets) {
     const std::string directory = preset.in_cache ? cache_directory(variables) : "";
@@ -209,8 +204,9 @@ void set_presets(bool wanted, const Options& options, Variables& variables) {
     variables.set(preset.name, directory + preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }
-  if (options.children) names.append(names.empty() ? "" : ",").append(kChildrenMark);
-  if (options.gpus) names.append(names.empty() ? "" : ",").append(kGpusMark).append(*options.gpus);
+  if (settings.children) names.append(names.empty() ? "" : ",").append(kChildrenMark);
+  if (settings.gpus)
+    names.append(names.empty() ? "" : ",").append(kGpusMark).append(*settings.gpus);
   variables.set(kPreset, names);
 }
 
@@ -225,10 +221,10 @@ std::string absolute(const std::string& path) {
 }
 
 /// Sets the variables of the options that were given, except CUDAGUARD_POLICY.
-void set_given(const Options& options, Variables& variables) {
+void set_given(const GuardSettings& settings, Variables& variables) {
   for (const OptionRow& option : kOptions) {
-    if (!option.sets || option.sets == Variable::kPolicy || !value_of(option, options)) continue;
-    std::string value = *value_of(option, options);
+    if (!option.sets || option.sets == Variable::kPolicy || !value_of(option, settings)) continue;
+    std::string value = *value_of(option, settings);
     if (option.sets == Variable::kChildren) value = name_of(Policy::kForceCpu);
     // The guard would resolve a relative path in the directory that is current at that time.
     if (option.sets == Variable::kReport) value = absolute(value);
@@ -272,37 +268,34 @@ bool is_root(const Variables& variables) {
   return text.substr(0, text.find(':')) == std::to_string(getpid());
 }
 
-Config settle(const Options& options, Variables& variables) {
-  refuse_empty(options);
-  set_devices(options, variables);
-  set_given(options, variables);
-  if (options.observe && !is_given(variables.get(kLog))) {
-    variables.set(kLog, "error");  // the summary lists the refused processes
-  }
+Config settle(const GuardSettings& settings, Variables& variables) {
+  refuse_empty(settings);
+  set_devices(settings, variables);
+  set_given(settings, variables);
+  if (settings.errors_only && !is_given(variables.get(kLog))) variables.set(kLog, "error");
   take_back_presets(variables);
 
   Environment environment = read_environment([&](const char* name) { return variables.get(name); });
-  if (options.print) environment.root = "1";  // the variable holds a shell's "$$"
+  if (settings.print) environment.root = "1";  // the variable holds a shell's "$$"
   const Config config = parse_config(environment);
-  if (options.fence.value_or(FenceWish::kOff) != FenceWish::kOff &&
-      config.policy != Policy::kForceCpu) {
-    refuse_fence(options, std::string(name_of(config.policy)));
+  if (settings.wants_fence() && config.policy != Policy::kForceCpu) {
+    refuse_fence(settings, std::string(name_of(config.policy)));
   }
   if (config.list_error.why != ListError::Why::kNone) {
-    refuse_list(options, config.bad_list, config.list_error);
+    refuse_list(settings, config.bad_list, config.list_error);
   }
-  if (config.complaint_count > 0) refuse_complaint(options, config.complaints[0]);
+  if (config.complaint_count > 0) refuse_complaint(settings, config.complaints[0]);
   if (!config.visible_devices.empty()) {
     // Checks the list as far as possible without the GPUs: "1,01". The guard checks the rest.
     const auto machine = std::make_unique<Machine>();
     const ListError error = machine_from_list(parse_allow_list(config.visible_devices), *machine);
     if (error.why == ListError::Why::kDuplicate) {
-      refuse_list(options, config.visible_devices, error);
+      refuse_list(settings, config.visible_devices, error);
     }
   }
   if (config.policy != Policy::kOff) {
     const bool without = config.policy == Policy::kForceCpu;
-    set_presets(without && !options.no_presets, options, variables);
+    set_presets(without && !settings.no_presets, settings, variables);
   }
   return config;
 }

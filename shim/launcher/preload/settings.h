@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Merges the options and the environment: option first, then environment, then default.
+// Merges the settings of a command line and the environment: the command line first, then
+// environment, then default.
 #pragma once
 
 #include <string>
@@ -17,7 +18,7 @@ namespace cudaguard::launcher {
 /// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Returns the guard's
 /// configuration; its strings belong to `variables`. Throws Refusal for values that the guard would
 /// reject, and for options that contradict each other.
-Config settle(const Options& options, Variables& variables);
+Config settle(const GuardSettings& settings, Variables& variables);
 
 /// Returns a message for each CUDAGUARD_* variable that cudaguard does not read, such as a misspelt
 /// one.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/commands/set_up.h"
+
+#include <unistd.h>
+
+#include "policy/config.h"
+#include "policy/text.h"
+#include "policy/variables.h"
+#include "shim/launcher/elf/program.h"
+#include "shim/launcher/health/health.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/preload/judge.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/report.h"
+#include "shim/launcher/preload/settings.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr const char* kPreload = "LD_PRELOAD";
+
+/// Adds the libraries that a program linked to the driver needs after the guard.
+void add_for_linked(const Judged& judged, Policy policy, const Installation& installation,
+                    std::vector<std::string>& own) {
+  if (policy == Policy::kOff) return;
+  const bool cpu = policy == Policy::kForceCpu;
+  const auto add = [&](const std::string& file) {
+    if (access(file.c_str(), R_OK) != 0) {
+      throw Refusal(kRefused,
+                    printable(file) + " is missing or cannot be read; install cudaguard again");
+    }
+    own.push_back(file);
+  };
+  if (judged.linked_cuda) add(cpu ? installation.null_driver_cuda : installation.proxy_cuda);
+  if (judged.linked_nvml) add(cpu ? installation.null_driver_nvml : installation.proxy_nvml);
+}
+
+/// Installs the fence for --fence. Without --fence, warns if a fence already holds.
+Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
+  Fence fence;
+  if (plan.settings.wants_fence()) {
+    fence = put_up_fence(plan.watch != Plan::Watch::kNot);
+    if (!fence.holds && plan.settings.fence == FenceWish::kRequire) {
+      throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
+    }
+    // A verdict has this reason.
+    if (!fence.holds && plan.watch != Plan::Watch::kProcesses) {
+      warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");
+    }
+  } else {
+    fence.holds = fence.was_there = is_fenced();
+    if (fence.holds && policy != Policy::kForceCpu) {
+      warn("this process is already under a fence (cudaguard run --fence): policy " +
+           std::string(name_of(policy)) + " gets no CUDA; run it outside of the fence");
+    }
+  }
+  // The commands that --print shows run outside of this process's new fence.
+  const bool is_under_fence = fence.was_there || !plan.settings.print;
+  if (fence.holds && is_under_fence && policy == Policy::kForceCpu) mark_fenced(variables);
+  return fence;
+}
+
+}  // namespace
+
+Prepared set_up(const Plan& plan, Variables& variables) {
+  GuardSettings settings = plan.settings;
+  const std::optional<HealthWish> wish = health_wish(settings, variables);
+  Health health;
+  if (wish) {
+    // Refuses a program that does not exist before the driver is asked, which may take long.
+    find_program(*plan.program, variables.get("PATH"));
+    const char* list = settings.gpus ? settings.gpus->c_str()
+                                     : variables.get(row_of(Variable::kVisibleDevices).name);
+    health = check_health(*wish, list, variables);
+    settings = settings_for(health, *wish, settings);
+  }
+  const Config config = settle(settings, variables);
+  const Policy policy = config.policy;
+  std::string report(config.report);
+  if (config.log == Log::kOff) silence_warnings();
+  const Fence fence = fence_for(plan, policy, variables);
+  const Installation installation = find_installation();
+  const char* old_preload = variables.get(kPreload);
+  const std::string before = old_preload == nullptr ? "" : old_preload;
+  std::vector<std::string> own = {installation.guard};
+
+  Program program;
+  Judged judged;
+  if (*plan.program != nullptr) program = find_program(*plan.program, variables.get("PATH"));
+  if (!check_report(report, {settings.report.has_value(), plan.strict}, program.files)) {
+    variables.unset(row_of(Variable::kReport).name);
+    report.clear();
+  }
+  if (wish && !health.healthy) warn(health_warning(health, *wish));
+  if (wish && !report.empty()) {
+    record_health(health, report_path(report, getpid()), plan.program);
+  }
+  variables.set(kPreload, preload_list(before.c_str(), {}, own));
+  if (*plan.program != nullptr) {
+    const RunContext context = {plan.strict, fence.holds, fence.listener >= 0,
+                                plan.watch != Plan::Watch::kNot, settings.wants_fence()};
+    judged = judge(program, installation, variables, context);
+    add_for_linked(judged, policy, installation, own);
+    if (!can_preload(own, context, judged)) own.clear();
+    variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
+  }
+  if (policy == Policy::kOff && !settings.policy) {
+    warn("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
+  }
+  for (const std::string& warning : judged.warnings) warn(warning);
+  for (const std::string& line : unknown_variables(variables)) warn(line);
+  Prepared prepared = {program.path, report, fence, std::move(program.files), {}};
+  char** words = plan.program;
+  if (program.by_shell) {
+    prepared.path = kShell;
+    // execve does not write to its arguments.
+    prepared.arguments = {const_cast<char*>(kShell), prepared.files.front().data()};
+    ++words;
+  }
+  while (*words != nullptr) prepared.arguments.push_back(*words++);
+  prepared.arguments.push_back(nullptr);
+  return prepared;
+}
+
+}  // namespace cudaguard::launcher
