@@ -292,14 +292,14 @@ class Identities(Case):
         self.prints(self.unguarded(*self.run_fenced, *words), printed % "ENODEV")
 
 
-class ObservedInheritance(Inheritance):
+class VerifiedInheritance(Inheritance):
     """The launcher stays and answers for the kernel."""
-    HOW = ["run", "--fence", "--observe"]
+    HOW = ["verify", "--allow=*", "--allow-incomplete"]
 
 
-class ObservedSandboxes(Sandboxes):
-    HOW = ["run", "--fence", "--observe"]
+class VerifiedSandboxes(Sandboxes):
+    HOW = ["verify", "--allow=*", "--allow-incomplete"]
 
 
-class ObservedDebuggers(Debuggers):
-    HOW = ["run", "--fence", "--observe"]
+class VerifiedDebuggers(Debuggers):
+    HOW = ["verify", "--allow=*", "--allow-incomplete"]

@@ -33,7 +33,7 @@ PACKAGES = (
 # The fence needs Linux 5.0 to report to verify.
 REPORTING = (
     "tests/launcher/test_beacon.py", "tests/fence/test_listener.py",
-    "tests/fence/test_refusals.py", "tests/fence/test_waiting.py",
+    "tests/fence/test_refusals.py",
     # QEMU is slow, so verify sees a program twice in ld.so, and doubts that the guard is in it.
     "--deselect=launcher/test_beacon.py::Doubt::test_programs_that_end_in_the_loader_cause_no_doubt")
 # On an older kernel, verify reads a file that the guards write.

@@ -54,11 +54,10 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
 [[noreturn]] void list_attempts(Prepared& prepared, Variables& variables) {
   WatchedTree watched;
   try {
-    watch_tree(prepared, variables, {}, watched);
-    std::vector<std::string> doubts = watched.tree.doubts;
-    const std::string& unheard = watched.tree.why_unheard;
-    if (!unheard.empty()) doubts.insert(doubts.begin(), unheard);
-    for (const std::string& doubt : doubts) print_message("--observe: " + printable(doubt));
+    record_tree(prepared, variables, watched);
+    for (const std::string& doubt : watched.tree.doubts) {
+      print_message("--observe: " + printable(doubt));
+    }
     const bool alone = is_root(variables) && variables.has(row_of(Variable::kChildren).name);
     write_stderr(text_of_findings(
         watched.findings, watched.tree.left,
@@ -87,7 +86,7 @@ int decide_about(const Plan& plan, Prepared& prepared, Variables& variables) {
   const std::vector<int> pipes = {json.descriptor(), junit.descriptor(), html.descriptor()};
   Verdict verdict;
   for (char** word = plan.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
-  watch_tree(prepared, variables, {.counts = true, .trace = plan.trace, .kept = pipes}, verdict);
+  watch_tree(prepared, variables, {.trace = plan.trace, .kept = pipes}, verdict);
   verdict.no_new_privs = prepared.fence.no_new_privs;
   verdict.allow = plan.allow;
   verdict.allow_incomplete = plan.allow_incomplete;

@@ -40,7 +40,7 @@ void add_for_linked(const Judged& judged, Policy policy, const Installation& ins
 Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
   Fence fence;
   if (plan.settings.wants_fence()) {
-    fence = put_up_fence(plan.watch != Plan::Watch::kNot);
+    fence = put_up_fence(plan.watch == Plan::Watch::kProcesses);
     if (!fence.holds && plan.settings.fence == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <utility>
 
 #include "policy/variables.h"
 #include "shim/launcher/format.h"
@@ -20,13 +21,56 @@
 
 namespace cudaguard::launcher {
 
+namespace {
+
+void start(Tree& tree, const Prepared& program, Variables& variables, std::vector<int> kept) {
+  // CUDAGUARD_ROOT has this process's id, because without a watch this process becomes the program.
+  // Here the program is a child, so the child sets its own id.
+  const bool root = is_root(variables);
+  tree.start(
+      [&] {
+        if (root) variables.set(row_of(Variable::kRoot).name, root_name());
+        execve(program.path.c_str(), program.arguments.data(), variables.pointers().data());
+        return errno;
+      },
+      std::move(kept));
+}
+
+/// Call this after Tree::wait().
+void note_end(const Tree& tree, const Prepared& program, WatchedTree& watched) {
+  if (const int error = tree.start_error(); error != 0) throw cannot_start(program.path, error);
+  watched.pid = static_cast<uint32_t>(tree.pid());
+  watched.status = tree.status();
+  watched.ended = seconds_now();
+}
+
+}  // namespace
+
+void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched) {
+  Tree tree;
+  TreeReport records(program.report, true);
+  variables.set(row_of(Variable::kReport).name, records.path());
+  start(tree, program, variables, {});
+  // A reader may follow the user's report while the program runs, so it is copied regularly.
+  const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
+  tree.wait([&] {
+    records.read_on();
+    return period;
+  });
+  note_end(tree, program, watched);
+  records.finish();
+  watched.findings = records.findings();
+  watched.tree.left = tree.left();
+  if (!records.doubt().empty()) watched.tree.doubts.push_back(records.doubt());
+}
+
 void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
                 WatchedTree& watched) {
   watched.started = seconds_now();
   const bool listens = program.fence.listener >= 0;
   // Before anything that must not be in a second process.
   std::optional<Relief> relief;
-  if (listens) relief.emplace(how.counts ? program.fence.listener : -1);
+  if (listens) relief.emplace(program.fence.listener);
   std::optional<Listener> listener;
   std::optional<Watch> watch;
   std::function<void(pid_t)> at_exec;
@@ -38,21 +82,16 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
   } else {
     variables.set(row_of(Variable::kReport).name, records.path());
   }
-  // CUDAGUARD_ROOT has this process's id, because without a watch this process becomes the program.
-  // Here the program is a child, so the child sets its own id.
-  const bool root = is_root(variables);
-  if (how.counts) {
-    variables.set(kHello, "1");
-    // A program that has got an answer from Relief may call execve at once, so what Relief has
-    // received is taken before the new program is looked at.
-    watch.emplace(records.path(), [&] {
-      if (relief) relief->note_progress();
-      if (listener) listener->take_over();
-    });
-  }
+  variables.set(kHello, "1");
+  // A program that has got an answer from Relief may call execve at once, so what Relief has
+  // received is taken before the new program is looked at.
+  watch.emplace(records.path(), [&] {
+    if (relief) relief->note_progress();
+    if (listener) listener->take_over();
+  });
   const auto take = [&](const Identity& who, std::optional<Beacon> what, std::string_view record) {
-    if (watch && what == Beacon::kStart) watch->note_start(who);
-    if (watch && !what && who.stat.started != 0) watch->note_request(who.pid);
+    if (what == Beacon::kStart) watch->note_start(who);
+    if (!what && who.stat.started != 0) watch->note_request(who.pid);
     const bool is_attempt = records.add(record, who);
     return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
            what == Beacon::kRefused || what == Beacon::kExposed;
@@ -64,39 +103,26 @@ void watch_tree(const Prepared& program, Variables& variables, const HowToWatch&
     kept.insert(kept.end(), open.begin(), open.end());
     tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   }
-  tree.start(
-      [&] {
-        if (root) variables.set(row_of(Variable::kRoot).name, root_name());
-        execve(program.path.c_str(), program.arguments.data(), variables.pointers().data());
-        return errno;
-      },
-      kept);
-  // A reader may follow the user's report while the program runs, so it is copied regularly.
-  const std::chrono::milliseconds period{records.copies() ? 1000 : 0};
+  start(tree, program, variables, std::move(kept));
   tree.wait([&] {
     if (relief) relief->note_progress();
     if (listener) listener->take_over();
     records.read_on();
-    return watch ? watch->sample() : period;
+    return watch->sample();
   });
-  if (const int error = tree.start_error(); error != 0) throw cannot_start(program.path, error);
-  watched.pid = static_cast<uint32_t>(tree.pid());
-  watched.status = tree.status();
-  watched.ended = seconds_now();
+  note_end(tree, program, watched);
   if (listener) listener->finish();
   records.finish();
   watched.findings = records.findings();
-  if (watch) {
-    watch->note_program(tree.pid(), program.path);
-    watched.tree = watch->finish(watched.findings);
-  }
+  watch->note_program(tree.pid(), program.path);
+  watched.tree = watch->finish(watched.findings);
   watched.tree.by_file = !listens;
   watched.tree.why_unheard = program.fence.unseen;
   watched.tree.left = tree.left();
   std::vector<std::string>& doubts = watched.tree.doubts;
   if (!records.doubt().empty()) doubts.insert(doubts.begin(), records.doubt());
   const Findings& found = watched.findings;
-  if (const uint64_t damaged = found.torn + found.not_understood; watch && damaged != 0) {
+  if (const uint64_t damaged = found.torn + found.not_understood; damaged != 0) {
     doubts.push_back(counted(damaged, "record") + (damaged == 1 ? " is damaged" : " are damaged"));
   }
   if (listener) {

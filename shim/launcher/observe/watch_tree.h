@@ -21,16 +21,20 @@ struct Prepared {
   std::vector<char*> arguments;    ///< may point into `files`
 };
 
+// These functions return when all processes have ended, or when the user ends the wait. They throw
+// Refusal if the program cannot be started or watched. If memory runs out after the program's end,
+// they throw, and `watched` has the program's id and status.
+
+/// Gives the program a report file, and reads its records. `watched.tree` holds only the remaining
+/// processes and the doubts.
+void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched);
+
 struct HowToWatch {
-  bool counts = false;         ///< each process writes a start record, and is examined
   bool trace = false;          ///< use ptrace to examine every execve
   std::vector<int> kept = {};  ///< descriptors that this process needs after the program's end
 };
 
-/// Returns when all processes have ended, or when the user ends the wait. Without `counts`,
-/// `watched.tree` holds only the remaining processes and the doubts. Throws Refusal if the program
-/// cannot be started or watched. If memory runs out after the program's end, it throws, and
-/// `watched` has the program's id and status.
+/// Each process reports its start and its CUDA attempts, and is examined.
 void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
                 WatchedTree& watched);
 
