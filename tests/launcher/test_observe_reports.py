@@ -93,7 +93,7 @@ class Reports(observed.Case):
                '{"v":1,"pid":10,"decision":"allow","event":"context","device":-1,"argv":[1,"a"]}',
                '{"v":1,"pid":11,"decision":"allow","event":"context","device":1e9,"argv":["a"]}',
                '{"v":1,"pid":12,"decision":"allow","event":"context","device":3,"argv":["/b/a",2]}',
-               '{"v":1,"pid":13,"decision":"deny","api":5,"caller":"/x/liby.so+0x1","exe":"/e/z"}',
+               '{"v":1,"pid":13,"decision":"deny","api":5,"library":"liby.so","exe":"/e/z"}',
                '{"v":1,"pid":4294967296,"decision":"deny"}',
                '{"v":1,"pid":14,"decision":"allow","event":"init","object":",,,GPU-\\u001b",'
                '"caller":""}']
@@ -109,7 +109,7 @@ class Reports(observed.Case):
 
     def test_summary_has_the_drivers_errors(self):
         """A record has the driver's answer. Older records had none for a success."""
-        record = ('{"v":1,"pid":%d,"decision":"allow","event":"%s","caller":"/x/liba.so+0x1",'
+        record = ('{"v":1,"pid":%d,"decision":"allow","event":"%s","library":"liba.so",'
                   '"argv":["a"]%s}\n')
         lines = self.make("lines", "".join(record % one for one in (
             (7, "init", ',"result":100'), (8, "init", ',"result":999'), (9, "init", ""),

@@ -224,7 +224,7 @@ def make_packages_case():
     yield from harness.lent(Packages())
 
 
-@pytest.mark.parametrize(("script", "some"), [("install-build-deps", "g++ python3"),
+@pytest.mark.parametrize(("script", "some"), [("install-build-deps", "g++ ninja-build python3"),
                                               ("install-test-deps", "ruby")])
 def test_missing_packages_are_named_without_root(packages_case, script, some):
     done, noted = packages_case.install(TOOLS, script)
