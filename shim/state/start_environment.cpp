@@ -27,20 +27,26 @@ size_t room_for(const VariableRow& row) {
 
 void read_start_environment(StartEnvironment& to, char** variables) {
   if (to.read.load(std::memory_order_acquire)) return;
+  // If a constructor before the guard's starts threads, several of them may do this at once. They
+  // write the same bytes to the same places, because none of them looks at what another has done.
+  Environment found;
+  bool wants_start = false;
   char* free = to.text;
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     const char* entry = *variables;
     const char* hello = value_of(entry, kHello);
-    if (hello != nullptr) to.wants_start = hello[0] == '1' && hello[1] == '\0';
+    if (hello != nullptr) wants_start = hello[0] == '1' && hello[1] == '\0';
     for (const VariableRow& row : kVariables) {
       const char* value = value_of(entry, row.name);
       // The first entry counts, as in getenv().
-      if (value == nullptr || to.variables.*row.place != nullptr) continue;
-      to.variables.*row.place = free;
+      if (value == nullptr || found.*row.place != nullptr) continue;
+      found.*row.place = free;
       for (size_t left = room_for(row); left != 0 && *value != '\0'; --left) *free++ = *value++;
       *free++ = '\0';
     }
   }
+  to.variables = found;
+  to.wants_start = wants_start;
   to.read.store(true, std::memory_order_release);
 }
 

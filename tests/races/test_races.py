@@ -84,3 +84,22 @@ class FirstRequests(harness.Case):
     def test_root_with_two_first_requests_is_no_child(self):
         self.assertEqual(self.ask(""), "libcuda.so.1")  # control with the fake driver
         self.assertEqual(self.ask("LD_PRELOAD=" + harness.GUARD), "libcudaguard-driver.so")
+
+
+class FirstReads(harness.Case):
+    """Two threads read the environment at once, before the guard's constructor has done so. Neither
+    may take another variable's value for the policy."""
+
+    def ask(self, **env):
+        room = "x" * 8192  # the page of CUDAGUARD_LOG has no other variable
+        done = subprocess.run([os.path.join(racing.DIRECTORY, "two_readers")],
+                              env={"CUDAGUARD_POLICY": "FORCE_CPU", "FILL": room,
+                                   "CUDAGUARD_LOG": "off", "FILL_MORE": room,
+                                   "LD_LIBRARY_PATH": racing.DRIVER, **env},
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
+        return done.stdout
+
+    def test_both_find_the_policy(self):
+        self.assertEqual(self.ask(), "first 0 second -1\n")  # the control
+        self.assertEqual(self.ask(LD_PRELOAD=harness.GUARD), "first 100 second 100\n")
