@@ -19,7 +19,9 @@ void StartObjects::find() {
     if (soname != nullptr && elf_detail::same(soname, "libc.so.6")) break;
   }
   first_.store(first, std::memory_order_relaxed);
-  last_.store(last, std::memory_order_release);
+  // Another thread may have been faster, and may have loaded a library since.
+  const link_map* none = nullptr;
+  last_.compare_exchange_strong(none, last, std::memory_order_release);
 }
 
 void with_held_list(void (*function)(void*), void* data) {

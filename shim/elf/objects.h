@@ -41,7 +41,9 @@ class HolderSearch {
 
 /// The objects that ld.so has mapped for the program's start: the program, the preloaded libraries
 /// and all that these need. ld.so never unloads them, and appends every later object to its list.
-/// So a walk from the first to the last of them needs no lock.
+/// So a walk from the first to the last of them needs no lock. If a constructor that ran before the
+/// guard's has loaded a library (libc does that for iconv), that one counts, too. It can be
+/// unloaded, so a walk may come to the end of the list without it.
 class StartObjects {
  public:
   /// Call this before the program's first dlopen. Later calls do nothing.
@@ -54,7 +56,7 @@ class StartObjects {
     if (last == nullptr) return false;
     for (const link_map* it = first();; it = it->l_next) {
       if (visit(*it)) return true;
-      if (it == last) return false;
+      if (it == last || it->l_next == nullptr) return false;
     }
   }
   const link_map* first() const { return first_.load(std::memory_order_relaxed); }

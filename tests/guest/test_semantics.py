@@ -83,3 +83,15 @@ def test_loading_works_with_unusable_null_drivers(case, level, last):
 @pytest.mark.parametrize("level", ["O0", "O2"])
 def test_loading_under_off_works_as_without_the_guard(level, last):
     compare(level, last, harness.GUARD, CUDAGUARD_POLICY="OFF")
+
+
+@pytest.mark.parametrize("policy", ["FORCE_CPU", "OFF", "VALIDATE"])
+def test_library_of_a_constructor_can_be_unloaded(case, policy):
+    """ld.so's list then lacks an object that it had when the guard first read it."""
+    other = case.path("other.so")
+    shutil.copy(guest.EMPTY, other)
+    words = [guest.binary("brief"), guest.EMPTY, other]
+    unguarded = harness.run(words, guard=False, trace=False)
+    assert unguarded.out == "closed 0\nstill there 0\nopened 1\n", str(unguarded)
+    result = harness.run(words, trace=False, env={"CUDAGUARD_POLICY": policy})
+    assert (result.out, result.rc) == (unguarded.out, 0), str(result)
