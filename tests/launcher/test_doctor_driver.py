@@ -12,6 +12,8 @@ import subprocess
 import sys
 import unittest
 
+import pytest
+
 from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
@@ -122,16 +124,6 @@ class Sick(doctor.Case):
         self.problem(answer, "cuInit fails with 999 CUDA_ERROR_UNKNOWN: dmesg may say more")
         self.assertTrue(answer.line.endswith("; driver: fails with 999"), answer.line)
 
-    def test_hanging_driver_is_a_problem(self):
-        for illness, where in (("ignores signals", "in cuInit"),
-                               ("hangs when loaded", "before cuInit")):
-            with self.subTest(illness=illness):
-                answer = self.ill(illness)
-                self.problem(answer, "the driver hangs %s (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 "
-                             "waits longer); cudaguard run keeps programs off it" % where)
-                self.assertTrue(answer.line.endswith("; driver: no answer within 1 s"), answer.line)
-                self.assertEqual(running(self.probe), [], "it was left behind")
-
     def test_text_for_a_hanging_driver_matches_the_golden_file(self):
         self.golden("doctor_hang.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="hangs", **doctor.WAIT)
 
@@ -200,6 +192,22 @@ class Sick(doctor.Case):
         """Doctor does not wait if the answer is there at once."""
         for _ in range(20):
             self.assertEqual(self.ill("").problems, [])
+
+
+@pytest.fixture(name="sick_case")
+def make_sick_case():
+    yield from harness.lent(Sick())
+
+
+@pytest.mark.parametrize(("illness", "where"), [("ignores signals", "in cuInit"),
+                                                ("hangs when loaded", "before cuInit")])
+def test_hanging_driver_is_a_problem(sick_case, illness, where):
+    answer = sick_case.ill(illness)
+    sick_case.problem(
+        answer, "the driver hangs %s (or is slow: CUDAGUARD_DOCTOR_TIMEOUT=60 "
+        "waits longer); cudaguard run keeps programs off it" % where)
+    assert answer.line.endswith("; driver: no answer within 1 s"), str(answer.line)
+    assert running(sick_case.probe) == [], "it was left behind"
 
 
 class Sandboxed(doctor.Case):

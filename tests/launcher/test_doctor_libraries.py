@@ -5,21 +5,12 @@ driver."""
 
 import os
 
+import pytest
+
 from support import doctor_program, harness, launcher
 
 
 class Linked(doctor_program.Case):
-    def test_program_that_is_linked_to_the_driver_is_guarded(self):
-        for name, library in (("linked_cuda", "libcuda.so.1"),
-                              ("linked_nvml", "libnvidia-ml.so.1")):
-            with self.subTest(program=name):
-                program = harness.program(name)
-                path = os.path.join(harness.FAKE_DRIVER, library)
-                self.assertEqual(self.verdict(program, "yes", []).facts("linked to"),
-                                 ["%s: %s" % (library, path)])
-                self.assert_stopped([program], "run")
-                result = self.guarded([program], "preload", trace=True)
-                self.assertEqual((result.driver_files, result.init_calls()), ([path], []), result)
 
     def test_linked_program_without_a_driver_works_under_run(self):
         program = harness.program("linked_cuda")
@@ -65,22 +56,45 @@ class Linked(doctor_program.Case):
         self.verdict(program, "in part", ["linked_refused"])
 
 
+@pytest.fixture(name="linked_case")
+def make_linked_case():
+    yield from harness.lent(Linked())
+
+
+@pytest.mark.parametrize(("name", "library"), [("linked_cuda", "libcuda.so.1"),
+                                               ("linked_nvml", "libnvidia-ml.so.1")])
+def test_program_that_is_linked_to_the_driver_is_guarded(linked_case, name, library):
+    program = harness.program(name)
+    path = os.path.join(harness.FAKE_DRIVER, library)
+    assert linked_case.verdict(program, "yes",
+                               []).facts("linked to") == ["%s: %s" % (library, path)]
+    linked_case.assert_stopped([program], "run")
+    result = linked_case.guarded([program], "preload", trace=True)
+    assert (result.driver_files, result.init_calls()) == ([path], []), str(result)
+
+
 class RunPaths(doctor_program.Case):
-    def test_run_path_to_a_copy_of_the_driver_is_guarded(self):
-        """The copy is the only driver. The program finds it without the guard, and not under the
-        guard."""
-        for kind in ("enable", "disable"):
-            for path in ("origin", "braces", "path"):
-                with self.subTest(kind=kind, path=path):
-                    program = launcher.program("ask_%s_%s" % (path, kind))
-                    self.verdict(program, "yes", [], world="none")
-                    self.assert_stopped([program, "libcuda.so.1"], "run", "preload", world="none")
 
     def test_program_that_is_linked_to_a_copy_is_guarded(self):
         program = launcher.program("linked_copy")
         self.assertEqual(self.verdict(program, "yes", [], world="none").facts("linked to"),
                          ["libcuda.so.1: " + launcher.program("copy/libcuda.so.1")])
         self.assert_stopped([program], "run", world="none")
+
+
+@pytest.fixture(name="run_paths")
+def make_run_paths():
+    yield from harness.lent(RunPaths())
+
+
+@pytest.mark.parametrize("path", ["origin", "braces", "path"])
+@pytest.mark.parametrize("kind", ["enable", "disable"])
+def test_run_path_to_a_copy_of_the_driver_is_guarded(run_paths, kind, path):
+    """The copy is the only driver. The program finds it without the guard, and not under the
+    guard."""
+    program = launcher.program("ask_%s_%s" % (path, kind))
+    run_paths.verdict(program, "yes", [], world="none")
+    run_paths.assert_stopped([program, "libcuda.so.1"], "run", "preload", world="none")
 
 
 class Names(doctor_program.Case):
@@ -157,15 +171,20 @@ class Sanitizers(doctor_program.Case):
         self.assertNotEqual(result.rc, 0)
         self.assertIn("ASan runtime does not come first", result.err)
 
-    def test_other_sanitizers_work_with_a_preload_too(self):
-        """Their runtimes need not be first, or are a part of the program."""
-        for compiler, options in (("gcc", ["-fsanitize=thread"]),
-                                  ("gcc", ["-fsanitize=undefined"]),
-                                  ("gcc", ["-fsanitize=address", "-static-libasan"]),
-                                  ("clang", ["-fsanitize=address"]),
-                                  ("clang", ["-fsanitize=undefined"]),
-                                  ("clang", ["-fsanitize=thread"])):
-            with self.subTest(compiler=compiler, options=options):
-                program = self.sanitized(*options, compiler=compiler)
-                self.verdict(program, "yes", [])
-                self.assert_stopped([program, "libcuda.so.1"], "run", "preload", env=self.QUIET)
+
+@pytest.fixture(name="sanitizers_case")
+def make_sanitizers_case():
+    yield from harness.lent(Sanitizers())
+
+
+@pytest.mark.parametrize(("compiler", "options"),
+                         [("gcc", ["-fsanitize=thread"]), ("gcc", ["-fsanitize=undefined"]),
+                          ("gcc", ["-fsanitize=address", "-static-libasan"]),
+                          ("clang", ["-fsanitize=address"]), ("clang", ["-fsanitize=undefined"]),
+                          ("clang", ["-fsanitize=thread"])])
+def test_other_sanitizers_work_with_a_preload_too(sanitizers_case, compiler, options):
+    """Their runtimes need not be first, or are a part of the program."""
+    program = sanitizers_case.sanitized(*options, compiler=compiler)
+    sanitizers_case.verdict(program, "yes", [])
+    sanitizers_case.assert_stopped([program, "libcuda.so.1"], "run", "preload",
+                                   env=sanitizers_case.QUIET)

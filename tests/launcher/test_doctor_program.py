@@ -7,6 +7,8 @@ import platform
 import shutil
 import unittest
 
+import pytest
+
 from support import doctor_program, harness, launcher
 
 PYTHON = "import ctypes; print('cuInit=%%d' %% ctypes.CDLL(%r).cuInit(0))"
@@ -70,21 +72,6 @@ class Kinds(doctor_program.Case):
         self.verdict(script, "in part", ["script_preload"], env=SYSTEM)
         self.assert_answers([script], "0", "0", "0", env=SYSTEM)
 
-    def test_static_program_is_not_guarded(self):
-        """The program opens the file that its argument names; the driver's name is not in the
-        program."""
-        for name, kind in (("ask_static", "static"), ("ask_static_pie", "static-pie")):
-            with self.subTest(kind=kind):
-                program = launcher.program(name)
-                answer = self.verdict(program, "no", ["static"])
-                self.assertTrue(answer.facts("executable")[0].startswith(kind + ", 64-bit "))
-        program = launcher.program("ask_static")
-        self.assert_answers([program, DRIVER], "0", "0", "0")
-        starter = launcher.program("starts")
-        self.verdict(starter, "no", ["static"])
-        ask = launcher.program("ask")
-        self.assert_stopped([starter, ask, "libcuda.so.1"], "run", "preload")
-
     def test_shared_library_is_refused(self):
         """It has no interpreter either."""
         path = launcher.program("library.so")
@@ -117,6 +104,30 @@ class Kinds(doctor_program.Case):
         self.assertEqual(self.guarded(["--cpu", program, "libcuda.so.1"], "run", env=off).answers,
                          {"cuInit": "100"})
         self.verdict(program, "yes", [], env={"CUDAGUARD_POLICY": "VALIDATE"})
+
+
+@pytest.fixture(name="kinds")
+def make_kinds():
+    yield from harness.lent(Kinds())
+
+
+@pytest.mark.parametrize(("name", "kind"), [("ask_static", "static"),
+                                            ("ask_static_pie", "static-pie")])
+def test_static_program_is_not_guarded(kinds, name, kind):
+    """The program opens the file that its argument names; the driver's name is not in the
+    program."""
+    program = launcher.program(name)
+    answer = kinds.verdict(program, "no", ["static"])
+    assert answer.facts("executable")[0].startswith(kind + ", 64-bit ")
+
+
+def test_static_program_that_starts_or_opens_others_is_not_guarded(kinds):
+    program = launcher.program("ask_static")
+    kinds.assert_answers([program, DRIVER], "0", "0", "0")
+    starter = launcher.program("starts")
+    kinds.verdict(starter, "no", ["static"])
+    ask = launcher.program("ask")
+    kinds.assert_stopped([starter, ask, "libcuda.so.1"], "run", "preload")
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")

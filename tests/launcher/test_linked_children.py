@@ -7,6 +7,8 @@ import os
 import re
 
 from launcher import test_verify_tree
+import pytest
+
 from support import guest, harness, launcher, messages
 
 MIDDLE = harness.program("middle.so")
@@ -112,27 +114,33 @@ class SymbolsThatCannotBeChanged(test_verify_tree.Case):
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "linked_forbids"])
         result.assert_untouched(self, linked=True)
 
-    def test_verify_is_incomplete(self):
-        program = SHELL + asks("linked_forbids")
-        doubt = (r"^linked_forbids \(\d+\) could call NVIDIA's CUDA library by dlsym, because the guard "
-                 r"could not change the library's symbols$")
-        # By the fence's beacons, and by a file.
-        for options in ([], ["--fence=off"]):
-            with self.subTest(options):
-                report = self.path("report" + "".join(options))
-                result, tree = self.tree(program, [*options, "--report", report], env=self.env)
-                # An attempt without a report: the real one would open the device.
-                self.assertEqual((result.rc, result.answers["cuInit"]), (3, "0"), result)
-                self.assertIn("cudaguard: INCOMPLETE: no CUDA use seen", result.err)
-                self.assertEqual(len(tree["doubts"]), 1, tree)
-                self.assertRegex(tree["doubts"][0], doubt)
-                records = [one for one in harness.records(report) if one.get("api")]
-                self.assertEqual([(one["api"], one["asked"], one["event"]) for one in records],
-                                 [("dlsym", "cuda", "exposed")])
-                self.validates(records[0], "record", "record.schema.json")
-                result, _ = self.tree(program, [*options, "--allow", "*linked_forbids*"], env=self.env)
-                self.assertEqual(result.rc, 0, result)
-
     def test_verify_is_complete_without_the_limit(self):
         result, tree = self.tree(SHELL + asks("linked_forbids"))
         self.assertEqual((result.rc, tree["doubts"]), (1, []), result)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(SymbolsThatCannotBeChanged())
+
+
+@pytest.mark.parametrize("options", [[], ["--fence=off"]])
+def test_verify_is_incomplete(case, options):
+    program = SHELL + asks("linked_forbids")
+    doubt = (
+        r"^linked_forbids \(\d+\) could call NVIDIA's CUDA library by dlsym, because the guard "
+        r"could not change the library's symbols$")
+    # By the fence's beacons, and by a file.
+    report = case.path("report" + "".join(options))
+    result, tree = case.tree(program, [*options, "--report", report], env=case.env)
+    # An attempt without a report: the real one would open the device.
+    assert (result.rc, result.answers["cuInit"]) == (3, "0"), str(result)
+    assert "cudaguard: INCOMPLETE: no CUDA use seen" in result.err
+    assert len(tree["doubts"]) == 1, str(tree)
+    assert re.search(doubt, tree["doubts"][0]), str(tree["doubts"][0])
+    records = [one for one in harness.records(report) if one.get("api")]
+    assert [(one["api"], one["asked"], one["event"])
+            for one in records] == [("dlsym", "cuda", "exposed")]
+    case.validates(records[0], "record", "record.schema.json")
+    result, _ = case.tree(program, [*options, "--allow", "*linked_forbids*"], env=case.env)
+    assert result.rc == 0, str(result)

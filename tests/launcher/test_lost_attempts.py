@@ -3,6 +3,10 @@
 something else happens to its thread while the launcher is busy. The programs stop the launcher, so
 that each attempt has to wait for it."""
 
+import re
+
+import pytest
+
 from support import harness, launcher
 from launcher import test_verify_tree
 from support.observed import box
@@ -19,17 +23,6 @@ class LostAttempts(test_verify_tree.Case):
         # The shell forgets how the program ended.
         return ["sh", "-c", '"$0" %s %s; true' % (name, pid), self.program]
 
-    def test_attempt_is_reported(self):
-        for name in SHAPES:
-            with self.subTest(name):
-                result, tree = self.tree(self.shape(name, "$PPID"))
-                self.ends(result, 1, " asked for CUDA, in ")
-                # The thread that sees the other one's call as known may end the process before
-                # verify has read the details (docs/limits.md).
-                details = " by waits_for_launcher| or the like" if name == "threads" else " by waits_for_launcher"
-                self.assertRegex(result.err, "cuInit(%s)" % details)
-                self.assertEqual(tree["doubts"], [], result)
-
     def test_control_unguarded_programs_ask(self):
         for name in SHAPES:
             unguarded = harness.run(self.shape(name, "0"), world="none", guard=False, trace=False,
@@ -43,3 +36,19 @@ class LostAttempts(test_verify_tree.Case):
             result, tree = self.tree(words)
             self.ends(result, 1, ", in 50 of ")
             self.assertEqual(tree["doubts"], [], result)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(LostAttempts())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_attempt_is_reported(case, name):
+    result, tree = case.tree(case.shape(name, "$PPID"))
+    case.ends(result, 1, " asked for CUDA, in ")
+    # The thread that sees the other one's call as known may end the process before
+    # verify has read the details (docs/limits.md).
+    details = " by waits_for_launcher| or the like" if name == "threads" else " by waits_for_launcher"
+    assert re.search("cuInit(%s)" % details, result.err), result.err
+    assert tree["doubts"] == [], str(result)

@@ -12,6 +12,8 @@ import shutil
 import sys
 import time
 
+import pytest
+
 from support import harness, launcher
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
@@ -164,51 +166,6 @@ class Completion(launcher.Case):
             offered = self.complete("cudaguard %s --" % command)
             self.assertEqual(set(offered), {"--help", *dict(rows(self, command))})
 
-    def test_completion_offers_commands_values_and_files(self):
-        self.make("cg-own-program", "#!/bin/sh\n")
-        self.make("file.txt", "", 0o644)
-        for line, wanted in (
-                ("cudaguard ", [*COMMANDS, "help", "version", "--help", "--version"]),
-                ("cudaguard help v", ["verify"]), ("cudaguard help run ", []),
-                ("cudaguard d", ["doctor"]),
-                ("cudaguard run --policy ", ["FORCE_CPU", "VALIDATE", "CLAMP", "OFF"]),
-                ("cudaguard run --policy=V", ["VALIDATE"]),
-                ("cudaguard run --cpu --log=", ["off", "error", "deny", "all"]),
-                ("cudaguard run --children c", ["cpu"]),
-                ("cudaguard run --gpus ", []),
-                ("cudaguard run --report f", ["file.txt"]),
-                ("cudaguard run --log all --obs", ["--observe"]),
-                ("cudaguard run --fen", ["--fence"]),
-                ("cudaguard run --fence=", ["auto", "require", "off"]),
-                ("cudaguard run --cpu --fence=r", ["require"]),
-                ("cudaguard verify --fence=o", ["off"]),
-                ("cudaguard run --fence cg-own", ["cg-own-program"]),
-                ("cudaguard run --fence --obs", ["--observe"]),
-                ("cudaguard run --fence=require cg-own", ["cg-own-program"]),
-                ("cudaguard run --if-healthy=5 cg-own", ["cg-own-program"]),
-                ("cudaguard run --fence=require cg-own-program f", ["file.txt"]),
-                ("cudaguard run --gpus 2,5 cg-own", ["cg-own-program"]),
-                ("cudaguard run -- cg-own", ["cg-own-program"]),
-                ("cudaguard run -- --", []),
-                ("cudaguard run ./cg", ["./cg-own-program"]),
-                ("cudaguard doctor cg-own", ["cg-own-program"]),
-                ("cudaguard doctor cg-own-program f", []),
-                ("cudaguard run cg-own-program f", ["file.txt"]),
-                ("cudaguard run --log=all cg-own-program --", []),
-                ("cudaguard verify --deny ", ["init", "nvml", "opencl"]),
-                ("cudaguard verify --allow m", ["module:"]),
-                ("cudaguard verify --json f", ["file.txt"]),
-                ("cudaguard verify --allow x --junit=a.xml cg-own", ["cg-own-program"]),
-                ("cudaguard verify cg-own-program f", ["file.txt"]),
-                ("cudaguard report --by h", ["host"]),
-                ("cudaguard report --json f", ["file.txt"]),
-                ("cudaguard report --json a f", ["file.txt"]),
-                ("cudaguard doctor --json f", ["file.txt"]),
-                ("cudaguard doctor --json - --force cg-own", ["cg-own-program"]),
-                ("cudaguard walk ", [])):
-            with self.subTest(line=line):
-                self.assertEqual(self.complete(line), wanted)
-
     def test_completion_works_on_a_terminal(self):
         """A bash with readline, a tab key, and nothing but this file."""
         child, master = pty.fork()
@@ -235,3 +192,51 @@ class Completion(launcher.Case):
                 except OSError:  # the other end is closed
                     break
         return seen
+
+
+@pytest.fixture(name="completion_case")
+def make_completion_case():
+    yield from harness.lent(Completion())
+
+
+@pytest.mark.parametrize(("line", "wanted"),
+                         [("cudaguard ", [*COMMANDS, "help", "version", "--help", "--version"]),
+                          ("cudaguard help v", ["verify"]), ("cudaguard help run ", []),
+                          ("cudaguard d", ["doctor"]),
+                          ("cudaguard run --policy ", ["FORCE_CPU", "VALIDATE", "CLAMP", "OFF"]),
+                          ("cudaguard run --policy=V", ["VALIDATE"]),
+                          ("cudaguard run --cpu --log=", ["off", "error", "deny", "all"]),
+                          ("cudaguard run --children c", ["cpu"]), ("cudaguard run --gpus ", []),
+                          ("cudaguard run --report f", ["file.txt"]),
+                          ("cudaguard run --log all --obs", ["--observe"]),
+                          ("cudaguard run --fen", ["--fence"]),
+                          ("cudaguard run --fence=", ["auto", "require", "off"]),
+                          ("cudaguard run --cpu --fence=r", ["require"]),
+                          ("cudaguard verify --fence=o", ["off"]),
+                          ("cudaguard run --fence cg-own", ["cg-own-program"]),
+                          ("cudaguard run --fence --obs", ["--observe"]),
+                          ("cudaguard run --fence=require cg-own", ["cg-own-program"]),
+                          ("cudaguard run --if-healthy=5 cg-own", ["cg-own-program"]),
+                          ("cudaguard run --fence=require cg-own-program f", ["file.txt"]),
+                          ("cudaguard run --gpus 2,5 cg-own", ["cg-own-program"]),
+                          ("cudaguard run -- cg-own", ["cg-own-program"]),
+                          ("cudaguard run -- --", []), ("cudaguard run ./cg", ["./cg-own-program"]),
+                          ("cudaguard doctor cg-own", ["cg-own-program"]),
+                          ("cudaguard doctor cg-own-program f", []),
+                          ("cudaguard run cg-own-program f", ["file.txt"]),
+                          ("cudaguard run --log=all cg-own-program --", []),
+                          ("cudaguard verify --deny ", ["init", "nvml", "opencl"]),
+                          ("cudaguard verify --allow m", ["module:"]),
+                          ("cudaguard verify --json f", ["file.txt"]),
+                          ("cudaguard verify --allow x --junit=a.xml cg-own", ["cg-own-program"]),
+                          ("cudaguard verify cg-own-program f", ["file.txt"]),
+                          ("cudaguard report --by h", ["host"]),
+                          ("cudaguard report --json f", ["file.txt"]),
+                          ("cudaguard report --json a f", ["file.txt"]),
+                          ("cudaguard doctor --json f", ["file.txt"]),
+                          ("cudaguard doctor --json - --force cg-own", ["cg-own-program"]),
+                          ("cudaguard walk ", [])])
+def test_completion_offers_commands_values_and_files(completion_case, line, wanted):
+    completion_case.make("cg-own-program", "#!/bin/sh\n")
+    completion_case.make("file.txt", "", 0o644)
+    assert completion_case.complete(line) == wanted
