@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from support import harness, launcher
 from support.observed import box
 from launcher import test_verify_tree
@@ -48,11 +50,6 @@ class Lines(test_verify_tree.Case):
         place = self.document["places"][0]
         self.assertEqual((place["name"], place["line"]), ("app.c:%d" % ASKS,) * 2)
 
-    def test_each_format_of_debug_information_is_read(self):
-        for kind in ("gz", "no_pie", "dwarf_4", "dwarf_5"):
-            with self.subTest(kind):
-                self.assertIn("app.c:%d in train" % ASKS, self.own_row([self.build("lines_" + kind)]))
-
     def test_allow_takes_the_line(self):
         program = self.build()
         self.own_row([program], ["--allow", "line:app.c:%d" % ASKS], rc=0)
@@ -76,20 +73,32 @@ class Lines(test_verify_tree.Case):
         self.without_lines([program, other])
         self.assertFalse(os.path.exists(other))
 
-    def test_damaged_debug_information_leaves_lines_out(self):
-        program = self.build()
-        os.mkdir(self.path("bad"))
-        for name in (".debug_line", ".debug_info", ".debug_abbrev"):
-            with self.subTest(name):
-                noise = self.make("noise", os.urandom(4096), 0o644)
-                subprocess.run(["objcopy", "--update-section", "%s=%s" % (name, noise), program,
-                                self.path("bad", "app")], check=True)
-                self.assertTrue(self.own_row([self.path("bad", "app")]).endswith("train"))
 
-    def test_failing_tool_leaves_lines_out(self):
-        program = self.build()
-        for text in ("kill -SEGV $$", "exit 1", "echo /x.c:1", "echo /x.c:1; yes | head -c 9000000",
-                     "for word; do echo /x.c:-1; done"):
-            with self.subTest(text):
-                self.make("addr2line", "#!/bin/sh\nPATH=/usr/bin:/bin\n%s\n" % text)
-                self.without_lines([program], env={"PATH": self.directory})
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Lines())
+
+
+@pytest.mark.parametrize("kind", ["gz", "no_pie", "dwarf_4", "dwarf_5"])
+def test_each_format_of_debug_information_is_read(case, kind):
+    assert "app.c:%d in train" % ASKS in case.own_row([case.build("lines_" + kind)])
+
+
+@pytest.mark.parametrize("name", [".debug_line", ".debug_info", ".debug_abbrev"])
+def test_damaged_debug_information_leaves_lines_out(case, name):
+    program = case.build()
+    os.mkdir(case.path("bad"))
+    noise = case.make("noise", os.urandom(4096), 0o644)
+    subprocess.run(["objcopy", "--update-section", "%s=%s" % (name, noise), program,
+                    case.path("bad", "app")], check=True)
+    assert case.own_row([case.path("bad", "app")]).endswith("train")
+
+
+@pytest.mark.parametrize("text", [
+    "kill -SEGV $$", "exit 1", "echo /x.c:1", "echo /x.c:1; yes | head -c 9000000",
+    "for word; do echo /x.c:-1; done"
+])
+def test_failing_tool_leaves_lines_out(case, text):
+    program = case.build()
+    case.make("addr2line", "#!/bin/sh\nPATH=/usr/bin:/bin\n%s\n" % text)
+    case.without_lines([program], env={"PATH": case.directory})

@@ -8,26 +8,12 @@ import random
 import signal
 import subprocess
 
+import pytest
+
 from support import harness, launcher
 
 
 class Codes(launcher.Case):
-    def test_exit_code_is_the_programs(self):
-        for code in (0, 1, 7, 125, 126, 127, 255):
-            with self.subTest(code=code):
-                words = ["sh", "-c", "exit %d" % code]
-                self.assertEqual(self.unguarded(*words).returncode, code)
-                done = self.start("run", "--", *words)
-                self.assertEqual((done.returncode, done.stdout, done.stderr), (code, "", ""))
-
-    def test_death_by_a_signal_is_the_programs(self):
-        for name in ("TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1"):
-            with self.subTest(signal=name):
-                # -c: a core dump is not what is tested.
-                words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
-                wanted = -getattr(signal, "SIG" + name)
-                self.assertEqual(self.unguarded(*words).returncode, wanted)
-                self.assertEqual(self.start("run", *words).returncode, wanted)
 
     def test_program_has_the_launchers_process_id(self):
         """Signals to this process arrive, and the program stops and goes on as any job does."""
@@ -66,37 +52,32 @@ class Codes(launcher.Case):
         self.assertEqual((done.stdout, done.returncode), ("no\n", 0), done)
 
 
+@pytest.fixture(name="codes_case")
+def make_codes_case():
+    yield from harness.lent(Codes())
+
+
+@pytest.mark.parametrize("code", [0, 1, 7, 125, 126, 127, 255])
+def test_exit_code_is_the_programs(codes_case, code):
+    words = ["sh", "-c", "exit %d" % code]
+    assert codes_case.unguarded(*words).returncode == code
+    done = codes_case.start("run", "--", *words)
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+@pytest.mark.parametrize("name", ["TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1"])
+def test_death_by_a_signal_is_the_programs(codes_case, name):
+    # -c: a core dump is not what is tested.
+    words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
+    wanted = -getattr(signal, "SIG" + name)
+    assert codes_case.unguarded(*words).returncode == wanted
+    assert codes_case.start("run", *words).returncode == wanted
+
+
 class Streams(launcher.Case):
     def setUp(self):
         super().setUp()
         self.bytes = random.Random(5).randbytes(1 << 20)
-
-    def test_streams_pass_byte_for_byte(self):
-        for where in ("out", "err"):
-            with self.subTest(stream=where):
-                words = ["sh", "-c", "cat >&%d" % {"out": 1, "err": 2}[where]]
-                done = self.start("run", *words, text=False, input=self.bytes)
-                self.assertEqual(done.returncode, 0)
-                for name, got in (("out", done.stdout), ("err", done.stderr)):
-                    wanted = self.bytes if name == where else b""
-                    self.assertEqual(hashlib.sha256(got).digest(), hashlib.sha256(wanted).digest())
-
-    def test_descriptors_are_as_without_the_launcher(self):
-        """Closed descriptors stay closed."""
-        listing = ("import os; print(sorted((fd, os.readlink('/proc/self/fd/' + fd)) "
-                   "for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)"
-                   " and fd != '1'), file=open('%s', 'w'))")
-        for shape in ("", "<&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-", "7</dev/null"):
-            with self.subTest(shape=shape):
-                seen = []
-                for words in ([], [launcher.LAUNCHER, "run"]):
-                    out = self.path("fds")
-                    done = self.unguarded("sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3",
-                                          "-c", listing % out, stderr_to=None)
-                    self.assertEqual(done.returncode, 0, done)
-                    with open(out, encoding="utf-8") as stream:
-                        seen.append(stream.read())
-                self.assertEqual(seen[0], seen[1])
 
     def test_program_given_as_a_descriptor_starts(self):
         for words in ([], [launcher.LAUNCHER, "run"], [launcher.LAUNCHER, "run", "--cpu"]):
@@ -116,6 +97,38 @@ class Streams(launcher.Case):
             return subprocess.run(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                   stderr=err, env=launcher.environment(), timeout=120,
                                   check=False, **more)
+
+
+@pytest.fixture(name="streams")
+def make_streams():
+    yield from harness.lent(Streams())
+
+
+@pytest.mark.parametrize("where", ["out", "err"])
+def test_streams_pass_byte_for_byte(streams, where):
+    words = ["sh", "-c", "cat >&%d" % {"out": 1, "err": 2}[where]]
+    done = streams.start("run", *words, text=False, input=streams.bytes)
+    assert done.returncode == 0
+    for name, got in (("out", done.stdout), ("err", done.stderr)):
+        wanted = streams.bytes if name == where else b""
+        assert hashlib.sha256(got).digest() == hashlib.sha256(wanted).digest()
+
+
+@pytest.mark.parametrize("shape", ["", "<&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-", "7</dev/null"])
+def test_descriptors_are_as_without_the_launcher(streams, shape):
+    """Closed descriptors stay closed."""
+    listing = ("import os; print(sorted((fd, os.readlink('/proc/self/fd/' + fd)) "
+               "for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)"
+               " and fd != '1'), file=open('%s', 'w'))")
+    seen = []
+    for words in ([], [launcher.LAUNCHER, "run"]):
+        out = streams.path("fds")
+        done = streams.unguarded("sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3", "-c",
+                                 listing % out, stderr_to=None)
+        assert done.returncode == 0, str(done)
+        with open(out, encoding="utf-8") as stream:
+            seen.append(stream.read())
+    assert seen[0] == seen[1]
 
 
 class Arguments(launcher.Case):

@@ -78,17 +78,6 @@ class Machines(launcher.Case):
 
 
 class Static(launcher.Case):
-    def test_static_program_starts_with_a_warning(self):
-        for name in ("hello_static", "hello_static_pie"):
-            with self.subTest(kind=name):
-                program = launcher.program(name)
-                self.assertEqual(self.unguarded(program).stdout, "hello\n")
-                done = self.start("run", program)
-                self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
-                self.assertEqual(
-                    done.stderr, 'cudaguard: "%s" is a static executable, not guarded ('
-                    "dynamic programs that it starts are); to keep it off CUDA: --fence\n" % program)
-                self.refused(self.start("run", "--strict", program), 125, "static executable")
 
     def test_children_of_a_static_program_are_guarded(self):
         program = launcher.program("starts")
@@ -113,6 +102,23 @@ class Static(launcher.Case):
         self.assertEqual((done.returncode, done.stderr), (0, 'cudaguard: "%s" is ld.so: the '
                          "program that it starts is not checked; to check it, run that program "
                          "itself\n" % loader))
+
+
+@pytest.fixture(name="static_case")
+def make_static_case():
+    yield from harness.lent(Static())
+
+
+@pytest.mark.parametrize("name", ["hello_static", "hello_static_pie"])
+def test_static_program_starts_with_a_warning(static_case, name):
+    program = launcher.program(name)
+    assert static_case.unguarded(program).stdout == "hello\n"
+    done = static_case.start("run", program)
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert done.stderr == ('cudaguard: "%s" is a static executable, not guarded ('
+                           "dynamic programs that it starts are); to keep it off CUDA: --fence\n" %
+                           program)
+    static_case.refused(static_case.start("run", "--strict", program), 125, "static executable")
 
 
 class Privileged(launcher.Case):

@@ -5,6 +5,8 @@ each program reaches the fake driver."""
 
 import os
 
+import pytest
+
 from support import harness, launcher
 
 WHY = "libtable.so has a variable cuInit, which cudaguard's function would replace"
@@ -86,13 +88,18 @@ class Refused(Case):
         self.assertIn(WHY.replace("cuInit", "cuMemAlloc_v2"), done.err)
         self.assertEqual(self.run_it("--policy=OFF", linked).answers, {"cuInit": "0"})
 
-    def test_verify_and_observe_refuse_even_with_a_fence(self):
-        """Without the guard the program would report nothing, so the fence is no way out."""
-        program = launcher.program("loads_user")
-        for words in (["verify"], ["verify", "--fence=off"], ["run", "--observe"],
-                      ["run", "--fence", "--observe"], ["run", "--fence", "--strict"]):
-            with self.subTest(words=words):
-                self.refused(self.start(*words, program), 125, WHY)
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Refused())
+
+
+@pytest.mark.parametrize("words", [["verify"], ["verify", "--fence=off"], ["run", "--observe"],
+                                   ["run", "--fence", "--observe"], ["run", "--fence", "--strict"]])
+def test_verify_and_observe_refuse_even_with_a_fence(case, words):
+    """Without the guard the program would report nothing, so the fence is no way out."""
+    program = launcher.program("loads_user")
+    case.refused(case.start(*words, program), 125, WHY)
 
 
 class Started(Case):

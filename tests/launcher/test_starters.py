@@ -2,6 +2,8 @@
 """--children=cpu and programs that only start others (torchrun, accelerate launch, uv run, xargs, a
 shell): the forms of the manual give the trainer its GPU, and no trainer is on the CPU unsaid."""
 
+import pytest
+
 from support import harness, launcher, messages, observed
 from support.observed import box
 
@@ -20,49 +22,59 @@ class Starters(observed.Case):
         self.assertEqual(result.rc, 0, result)
         return result, result.answers["cu.init"], result.answers["w.cu.init"]
 
-    def test_run_before_the_starter_gives_the_trainer_no_gpu(self):
-        """The starter keeps the GPU. The trainer's message names the starter's process."""
-        for starter in STARTERS:
-            with self.subTest(starter=starter):
-                # The control: without us both have it.
-                self.assertEqual(self.answers(starter + TRAINER)[1:], ("0", "0"))
-                root = ["sh", "-c", 'echo "root=$$" >&2; exec "$@"', "sh"]
-                result, *codes = self.answers(RUN + root + starter + TRAINER)
-                self.assertEqual(codes, ["100", "100"], result)
-                root = result.err.partition("root=")[2].split("\n")[0]
-                found = messages.find(result.err, "no_cuda", cause="--children=cpu", root=root)
-                self.assertLessEqual(set(map(str, observed.pids(result).values())),
-                                     {message["pid"] for message in found}, result)
 
-    def test_run_after_the_starter_gives_the_trainer_the_gpu(self):
-        """The manual has this form. A shell that becomes the trainer gets the GPU, too."""
-        for words in [starter + RUN for starter in STARTERS] + [RUN + ["sh", "-c", 'exec "$@"',
-                                                                       "sh"]]:
-            with self.subTest(words=words):
-                result, *codes = self.answers(words + TRAINER)
-                self.assertEqual(codes, ["0", "100"], result)
-                pid = observed.pids(result)
-                self.assertEqual([message["pid"] for message in messages.find(result.err, "no_cuda")],
-                                 [str(pid["w"])], result)
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Starters())
 
-    def test_summary_names_a_root_that_did_not_ask(self):
-        """The summary does so without messages."""
-        line = "  the GPU was reserved for process %d (%s), which did not ask for it"
-        for starter in STARTERS:
-            with self.subTest(starter=starter):
-                shown = "echo root=$$ >&2; exec " + '"$@"'
-                result = self.observe(["sh", "-c", shown, "sh"] + starter + TRAINER,
-                                      ["--children=cpu"])
-                summary = self.summary(result)
-                root = int(summary.before.partition("root=")[2])
-                self.assertEqual(summary.totals, {"processes": 2, "refused": 2}, result)
-                self.assertTrue(summary.rest[0].startswith(line % (root, "sh")), summary.text)
-                # There is no such line if run follows the starter and no process is refused.
-                result = self.observe(starter + RUN + TRAINER)
-                self.assertEqual(self.summary(result).rest, [], result)
-                result = self.observe(starter + TRAINER)
-                self.assertEqual(self.summary(result).rest, [], result)
-        for steps in (["cu.init", "spawn=w", "cu.init", "end"],
-                      ["nv.init", "spawn=w", "cu.init", "end"]):
-            result = self.steps(steps, ["--children=cpu"])
-            self.assertEqual(self.summary(result).rest, [], result)
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_run_before_the_starter_gives_the_trainer_no_gpu(case, starter):
+    """The starter keeps the GPU. The trainer's message names the starter's process."""
+    # The control: without us both have it.
+    assert case.answers(starter + TRAINER)[1:] == ("0", "0")
+    root = ["sh", "-c", 'echo "root=$$" >&2; exec "$@"', "sh"]
+    result, *codes = case.answers(RUN + root + starter + TRAINER)
+    assert codes == ["100", "100"], str(result)
+    root = result.err.partition("root=")[2].split("\n")[0]
+    found = messages.find(result.err, "no_cuda", cause="--children=cpu", root=root)
+    assert set(map(str,
+                   observed.pids(result).values())) <= {message["pid"]
+                                                        for message in found}, str(result)
+
+
+@pytest.mark.parametrize("words",
+                         [starter + RUN
+                          for starter in STARTERS] + [RUN + ["sh", "-c", 'exec "$@"', "sh"]])
+def test_run_after_the_starter_gives_the_trainer_the_gpu(case, words):
+    """The manual has this form. A shell that becomes the trainer gets the GPU, too."""
+    result, *codes = case.answers(words + TRAINER)
+    assert codes == ["0", "100"], str(result)
+    pid = observed.pids(result)
+    assert [message["pid"]
+            for message in messages.find(result.err, "no_cuda")] == [str(pid["w"])], str(result)
+
+
+@pytest.mark.parametrize("starter", STARTERS)
+def test_summary_names_a_root_that_did_not_ask(case, starter):
+    """The summary does so without messages."""
+    line = "  the GPU was reserved for process %d (%s), which did not ask for it"
+    shown = "echo root=$$ >&2; exec " + '"$@"'
+    result = case.observe(["sh", "-c", shown, "sh"] + starter + TRAINER,
+                          ["--children=cpu"])
+    summary = case.summary(result)
+    root = int(summary.before.partition("root=")[2])
+    assert summary.totals == {"processes": 2, "refused": 2}, str(result)
+    assert summary.rest[0].startswith(line % (root, "sh")), summary.text
+    # There is no such line if run follows the starter and no process is refused.
+    result = case.observe(starter + RUN + TRAINER)
+    assert case.summary(result).rest == [], str(result)
+    result = case.observe(starter + TRAINER)
+    assert case.summary(result).rest == [], str(result)
+
+
+def test_summary_does_not_name_a_root_that_asked(case):
+    for steps in (["cu.init", "spawn=w", "cu.init", "end"],
+                  ["nv.init", "spawn=w", "cu.init", "end"]):
+        result = case.steps(steps, ["--children=cpu"])
+        assert case.summary(result).rest == [], str(result)

@@ -7,6 +7,8 @@ import platform
 import sys
 import unittest
 
+import pytest
+
 from support import harness, launcher
 from launcher import test_verify_tree
 from support.observed import box
@@ -52,14 +54,6 @@ class EndsInLoader(test_verify_tree.Case):
     program = launcher.program("slow_user")
     other = harness.program("idle-guard/libcudaguard.so")  # another library with the guard's name
 
-    def test_program_that_ends_in_a_constructor_leaves_no_doubt(self):
-        for what in ("exits", "killed", "xec"):
-            with self.subTest(what):
-                words = ["sh", "-c", 'WHAT=%s "$0"; true' % what, self.program]
-                result, tree = self.tree(words)
-                self.ends(result, 0, "PASS: ")
-                self.assertEqual(tree["doubts"], [], result)
-
     def test_control_guard_that_sends_no_start_beacon_leaves_one(self):
         """The library of this name is another one, so nothing is known about the program."""
         result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$0" sleep 0.5; true', self.other])
@@ -75,6 +69,19 @@ class EndsInLoader(test_verify_tree.Case):
         result, tree = self.tree(["sh", "-c", 'LD_PRELOAD="$1" "$0"; true', program, self.other])
         self.ends(result, 3, "INCOMPLETE: ")
         self.assertRegex(tree["doubts"][0], r"^own_entry \(\d+\) sent no start beacon")
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(EndsInLoader())
+
+
+@pytest.mark.parametrize("what", ["exits", "killed", "xec"])
+def test_program_that_ends_in_a_constructor_leaves_no_doubt(case, what):
+    words = ["sh", "-c", 'WHAT=%s "$0"; true' % what, case.program]
+    result, tree = case.tree(words)
+    case.ends(result, 0, "PASS: ")
+    assert tree["doubts"] == [], str(result)
 
 
 class Mapped(test_verify_tree.Case):
