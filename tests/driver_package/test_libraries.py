@@ -5,6 +5,8 @@ The program loads each in a private /dev and calls each of its exports with zero
 import os
 import subprocess
 
+import pytest
+
 from support import harness
 
 PROGRAM = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
@@ -57,19 +59,12 @@ class Libraries(harness.Case):
         # The harness ignores the display's libraries.
         listed = bool(harness.DRIVER_FILE.match(name))
         for guard, wanted in ((False, unguarded), (True, guarded)):
-            with self.subTest(library=name, guard=guard):
-                result = harness.run([PROGRAM, path, *names], world="real", guard=guard)
-                self.assertEqual(result.rc, 0, result)
-                self.assertEqual(result.reached_driver(), wanted == OPENS, result)
-                called = int(result.answers["called"])
-                self.assertEqual(called, 0 if wanted == REFUSED else len(names), result)
-                self.assertEqual(path in result.driver_files, listed and wanted != REFUSED, result)
-
-    def test_guard_blocks_the_drivers_libraries(self):
-        for name, row in LIBRARIES.items():
-            with self.subTest(name):
-                self.need_real_driver(name)
-                self.look_at(name, *row)
+            result = harness.run([PROGRAM, path, *names], world="real", guard=guard)
+            self.assertEqual(result.rc, 0, result)
+            self.assertEqual(result.reached_driver(), wanted == OPENS, result)
+            called = int(result.answers["called"])
+            self.assertEqual(called, 0 if wanted == REFUSED else len(names), result)
+            self.assertEqual(path in result.driver_files, listed and wanted != REFUSED, result)
 
     def test_limit_libcs_own_dlopen_loads_libnvidia_cfg(self):
         """The guard does not see libnvidia-cfg if the program calls libc's own dlopen by pointer
@@ -87,3 +82,14 @@ class Libraries(harness.Case):
         for name in found:
             self.look_at(name, *OTHERS[name])
         print("  looked at: " + " ".join(found))
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Libraries())
+
+
+@pytest.mark.parametrize(("name", "row"), LIBRARIES.items())
+def test_guard_blocks_the_drivers_libraries(case, name, row):
+    case.need_real_driver(name)
+    case.look_at(name, *row)

@@ -3,9 +3,12 @@
 
 import json
 import os
+import re
 import sys
 import textwrap
 import xml.etree.ElementTree
+
+import pytest
 
 from support import harness, recorded
 
@@ -27,9 +30,11 @@ CHILD = "@CHILD@"
 def attempt():
     @ATTEMPT@
 
+
 @pytest.fixture
 def gpu():
     attempt()
+
 
 @pytest.fixture
 def late():
@@ -176,22 +181,6 @@ class Plugin(harness.DirectoryCase):
             self.assertEqual((result.rc, self.outcomes(result)), (0, {"passed": {"clean"}}), result)
             self.assertIn("cudaguard: a test that asks for CUDA fails", result.out)
 
-    def test_option_without_the_guard_is_an_error(self):
-        """There is one clear error before any test runs, and the exit code is 4, pytest's for wrong
-        use."""
-        self.make("test_all.py", SUITE)
-        for guard, env, reason in (
-                (False, {}, "the guard is not loaded in this process, or is an older one"),
-                (True, {"CUDAGUARD_POLICY": "OFF"}, "CUDA is allowed in this process"),
-                (True, {"CUDAGUARD_POLICY": "VALIDATE"}, "CUDA is allowed in this process")):
-            for arguments in HOW:
-                with self.subTest(env, arguments=arguments):
-                    result = self.pytest(*arguments, guard=guard, env=env)
-                    self.assertEqual(result.rc, 4, result)
-                    self.assertEqual(len(result.err.strip().splitlines()), 1, result)
-                    self.assertRegex(result.err.strip(), "ERROR: --cudaguard: %s.*%s$" % (reason, COMMAND))
-                    self.assertEqual((result.cases, result.init_calls()), ({}, []), result)
-
     def test_attempts_of_pool_workers_fail_the_test(self):
         """Workers of multiprocessing find the test's report in their environment."""
         self.make("test_pools.py", """
@@ -207,44 +196,6 @@ class Plugin(harness.DirectoryCase):
             outcome, text = result.cases["pool[%s]" % way]
             self.assertEqual(outcome, "failure", result)
             self.assertRegex(text, r"by test_pools\.py:3 through ctypes/cffi \(cuInit\) in process \d+: ")
-
-    def test_deny_option_selects_what_fails(self):
-        self.make("test_two.py", """
-            import ctypes
-            def test_cuda(): %s
-            def test_nvml(): %s
-            def test_opencl():
-                try: ctypes.CDLL("libnvidia-opencl.so.1")
-                except OSError: pass
-            """ % (ATTEMPT, NVML))
-        for words, failed in harness.sample((
-                ([], {"cuda"}), (["nvml"], {"nvml"}), (["opencl", "nvml"], {"opencl", "nvml"}),
-                (["init,nvml"], {"cuda", "nvml"})), 2):
-            with self.subTest(words):
-                result = self.pytest(*("--cudaguard-deny=" + word for word in words))
-                self.assertEqual(self.outcomes(result).get("failure"), failed, result)
-        result = self.pytest("--cudaguard-deny=init,gpu")
-        self.assertEqual(result.rc, 4, result)
-        self.assertIn('--cudaguard-deny "gpu" is not accepted (accepted: init, nvml, opencl)',
-                      result.err)
-
-    def test_allow_option_permits_code(self):
-        self.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
-        self.make("test_two.py", """
-            import ctypes
-            def test_cuda(): %s
-            def test_import(): import other
-            """ % ATTEMPT)
-        for pattern, failed in (("line:test_two.py:3", {"import"}), ("line:other.py:2", {"cuda"}),
-                                ("module:other", {"cuda"}), ("lib:ctypes*", None),
-                                ("lib:libc10*", {"cuda", "import"})):
-            with self.subTest(pattern):
-                result = self.pytest("--cudaguard-allow", pattern)
-                self.assertEqual(self.outcomes(result).get("failure"), failed, result)
-        for pattern in ("", "lib:", "other.py"):
-            result = self.pytest("--cudaguard-allow=" + pattern)
-            self.assertEqual(result.rc, 4, result)
-            self.assertIn('--cudaguard-allow "%s" is not accepted' % pattern, result.err)
 
     def check_marked(self, how, outcomes, *arguments, **options):
         """Checks no_cuda in a suite that runs without --cudaguard."""
@@ -455,6 +406,87 @@ class Plugin(harness.DirectoryCase):
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
 
+@pytest.fixture(name="plugin_case")
+def make_plugin_case():
+    yield from harness.lent(Plugin())
+
+
+@pytest.mark.parametrize("arguments", HOW)
+@pytest.mark.parametrize(
+    ("guard", "env", "reason"),
+    [(False, {}, "the guard is not loaded in this process, or is an older one"),
+     (True, {"CUDAGUARD_POLICY": "OFF"}, "CUDA is allowed in this process"),
+     (True, {"CUDAGUARD_POLICY": "VALIDATE"}, "CUDA is allowed in this process")])
+def test_option_without_the_guard_is_an_error(plugin_case, guard, env, reason, arguments):
+    """There is one clear error before any test runs, and the exit code is 4, pytest's for wrong
+    use."""
+    plugin_case.make("test_all.py", SUITE)
+    result = plugin_case.pytest(*arguments, guard=guard, env=env)
+    assert result.rc == 4, str(result)
+    assert len(result.err.strip().splitlines()) == 1, str(result)
+    assert re.search("ERROR: --cudaguard: %s.*%s$" % (reason, COMMAND), result.err.strip())
+    assert (result.cases, result.init_calls()) == ({}, []), str(result)
+
+
+@pytest.mark.parametrize(
+    ("words", "failed"),
+    harness.sample((([], {"cuda"}), (["nvml"], {"nvml"}), (["opencl", "nvml"], {"opencl", "nvml"}),
+                    (["init,nvml"], {"cuda", "nvml"})), 2))
+def test_deny_option_selects_what_fails(plugin_case, words, failed):
+    plugin_case.make("test_two.py", """
+            import ctypes
+            def test_cuda(): %s
+            def test_nvml(): %s
+            def test_opencl():
+                try: ctypes.CDLL("libnvidia-opencl.so.1")
+                except OSError: pass
+            """ % (ATTEMPT, NVML))
+    result = plugin_case.pytest(*("--cudaguard-deny=" + word for word in words))
+    assert plugin_case.outcomes(result).get("failure") == failed, str(result)
+
+
+def test_unknown_word_of_the_deny_option_is_an_error(plugin_case):
+    plugin_case.make("test_two.py", """
+            import ctypes
+            def test_cuda(): %s
+            def test_nvml(): %s
+            def test_opencl():
+                try: ctypes.CDLL("libnvidia-opencl.so.1")
+                except OSError: pass
+            """ % (ATTEMPT, NVML))
+    result = plugin_case.pytest("--cudaguard-deny=init,gpu")
+    assert result.rc == 4, str(result)
+    assert '--cudaguard-deny "gpu" is not accepted (accepted: init, nvml, opencl)' in result.err
+
+
+@pytest.mark.parametrize(("pattern", "failed"), [("line:test_two.py:3", {"import"}),
+                                                 ("line:other.py:2", {"cuda"}),
+                                                 ("module:other", {"cuda"}), ("lib:ctypes*", None),
+                                                 ("lib:libc10*", {"cuda", "import"})])
+def test_allow_option_permits_code(plugin_case, pattern, failed):
+    plugin_case.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
+    plugin_case.make("test_two.py", """
+            import ctypes
+            def test_cuda(): %s
+            def test_import(): import other
+            """ % ATTEMPT)
+    result = plugin_case.pytest("--cudaguard-allow", pattern)
+    assert plugin_case.outcomes(result).get("failure") == failed, str(result)
+
+
+def test_unknown_pattern_of_the_allow_option_is_an_error(plugin_case):
+    plugin_case.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
+    plugin_case.make("test_two.py", """
+            import ctypes
+            def test_cuda(): %s
+            def test_import(): import other
+            """ % ATTEMPT)
+    for pattern in ("", "lib:", "other.py"):
+        result = plugin_case.pytest("--cudaguard-allow=" + pattern)
+        assert result.rc == 4, str(result)
+        assert '--cudaguard-allow "%s" is not accepted' % pattern in result.err
+
+
 class Records(harness.DirectoryCase):
     """Tests the sentences with records that the test makes."""
 
@@ -523,7 +555,7 @@ class Records(harness.DirectoryCase):
                          "module:u", "module:home", "module:tensordict/nn", "line:train.py:1",
                          "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"))):
             for pattern in patterns:
-                with self.subTest(pattern):
+                with self.subTest(pattern=pattern):
                     self.assertEqual(self.records.not_allowed([attempt], [pattern]) == [], may)
         unknown = self.attempt()._replace(library="")
         for pattern in ("lib:*", "line:*", "module:*"):
