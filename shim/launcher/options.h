@@ -58,7 +58,6 @@ struct Options : GuardSettings {
   std::vector<std::string> allow;  ///< patterns of processes and code that may touch CUDA
   std::vector<std::string> deny;   ///< attempts that fail the run: init (the default), nvml, opencl
   bool allow_incomplete = false;   ///< pass although attempts may be missing
-  bool trace = false;              ///< examine every exec (ptrace)
   bool gpu = false;                ///< for doctor: ask the driver alone
   // For report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
@@ -190,10 +189,6 @@ inline constexpr OptionRow kOptions[] = {
      .words = "auto, require, off",
      .by_default = "auto",
      .to = &Options::fence},
-    {.name = "trace",
-     .commands = "verify",
-     .help = "check every program that is started, with ptrace",
-     .to = &Options::trace},
     {.name = "by",
      .commands = "report",
      .value = "WHAT",

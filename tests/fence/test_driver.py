@@ -58,7 +58,7 @@ class Driver(driver.Case):
                  "vk_icdNegotiateLoaderICDInterfaceVersion"]
         self.same_but_refused(*words, expected=[FIRST])
         # docs/limits.md: verify takes them for CUDA.
-        for options, rc in ([], 1), (["--allow", "call_exports"], 0), (["--fence=off"], 0):
+        for options, rc in ([], 1), (["--allow", "call_exports"], 0), (["--fence=off"], 3):
             done, _ = self.traced(launcher.LAUNCHER, "verify", *options, "--", "env", *words)
             self.assertEqual((done.returncode, done.stdout), (rc, "called=2\n"), done)
             self.assertEqual("bypassing the guard" in done.stderr, "--fence=off" not in options)

@@ -9,7 +9,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 
 from support import fence, harness, launcher
 
@@ -17,10 +16,9 @@ ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
 RM_CONTROL = "0xc020462a RM_CONTROL"
 REQUEST = "\n  bypassing the guard\n    asked    ioctl " + RM_CONTROL + " to NVIDIA's driver\n"
-NOT_KNOWN = "ioctls that the fence refuses are not reported: "
-ANOTHER = NOT_KNOWN + "this command is already under a fence"
+ANOTHER = "ioctls that the fence refuses are not reported: this command is already under a fence"
+NOT_HEARD = "CUDA attempts are not reported: "
 NOBODY = 65534
-ATTEMPT = [sys.executable, "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
 PATIENCE = 60  # seconds, then something hangs
 
 
@@ -65,8 +63,9 @@ class Outputs(Case):
         self.assertIn(": it is a static executable\n", done.stderr)
         requests = [fence.program("requests_static"), "/dev/null", *fence.OTHERS]
         self.assertEqual(self.verify(*requests, rc=0)[1], {})
-        done, reported = self.verify(ASKS, "ask", options=["--fence=off"], rc=0)
-        self.assertEqual((reported, self.document["tree"]["doubts"]), ({}, []))
+        done, reported = self.verify(ASKS, "ask", options=["--fence=off"], rc=3)
+        self.assertEqual((reported, self.document["tree"]["doubts"]),
+                         ({}, [NOT_HEARD + "--fence=off"]))
         self.asked(done, "ENOTTY")
 
     def test_each_nvidia_ioctl_is_reported_by_its_name(self):
@@ -164,15 +163,13 @@ class Programs(Case):
         """They are unguarded, and only the listener sees most of them."""
         count = 1000 if harness.FULL else 200
         script = 'i=0; while [ $i -lt %d ]; do env -i "$0" ask & i=$((i+1)); done; wait' % count
-        for options in ([], ["--trace"]):
-            with self.subTest(options=options):
-                done, reported = self.verify("sh", "-c", script, ASKS, options=options)
-                pids = self.asked(done)
-                self.assertEqual((len(pids), reported), (count, {RM_CONTROL: pids}))
-                self.assertIn(", in {:,} of ".format(count), done.stderr)
-                unguarded = {one["pid"] for one in self.document["tree"]["unguarded"]}
-                self.assertLessEqual(pids, unguarded)
-                self.assertEqual(self.document["tree"]["doubts"], [])
+        done, reported = self.verify("sh", "-c", script, ASKS)
+        pids = self.asked(done)
+        self.assertEqual((len(pids), reported), (count, {RM_CONTROL: pids}))
+        self.assertIn(", in {:,} of ".format(count), done.stderr)
+        unguarded = {one["pid"] for one in self.document["tree"]["unguarded"]}
+        self.assertLessEqual(pids, unguarded)
+        self.assertEqual(self.document["tree"]["doubts"], [])
 
     def test_storm_of_ioctls_delays_no_signal(self):
         """Requests without end: the first SIGTERM ends the program, the next one the waiting. Then
@@ -274,10 +271,8 @@ class OtherListeners(Case):
         self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         done, reported = self.verify(*words("verify"))
         self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
-        self.assertIn(ANOTHER, " ".join(done.stderr.split()))
-        self.assertIn("PASS", done.stderr)  # the inner one's
-        done, reported = self.verify(*words("verify"), options=["--trace"])
-        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
+        self.assertIn(NOT_HEARD + "another process has", " ".join(done.stderr.split()))
+        self.assertIn("INCOMPLETE", done.stderr)  # the inner one's
         done = self.start("run", "--fence", "--", *words("verify"))
         self.asked(done)
         self.assertIn(ANOTHER, " ".join(done.stderr.split()))
@@ -302,13 +297,12 @@ class OtherListeners(Case):
                            "the kernel says: Too many open files")):
             with self.subTest(rule):
                 before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
-                done, reported = self.verify(ASKS, "ask", rc=0, before=before)
+                done, reported = self.verify(ASKS, "ask", rc=3, before=before)
                 self.asked(done)
                 tree = self.document["tree"]
-                self.assertEqual((reported, tree["by"], tree["why_unheard"]),
-                                 ({}, "file", NOT_KNOWN + why))
-                self.assertIn("the records came by a file, which a program can lose; " + NOT_KNOWN + why,
-                              " ".join(done.stderr.split()))
+                self.assertEqual((reported, tree["why_unheard"], tree["doubts"]),
+                                 ({}, NOT_HEARD + why, [NOT_HEARD + why]))
+                self.assertIn("in doubt: " + NOT_HEARD + why, " ".join(done.stderr.split()))
 
     def test_launcher_that_cannot_receive_blocks_no_process(self):
         """The launcher closes its listener, so that no process waits. The result is not PASS."""
@@ -332,16 +326,15 @@ class OtherListeners(Case):
                 self.assertEqual(self.document["tree"]["doubts"], [])
 
     def test_result_says_that_the_fence_cannot_be_set_up(self):
-        """There is no other message. A CUDA attempt that the guard sees still counts."""
+        """There is no other message."""
         denied = ["seccomp=%d" % errno.EPERM, "prctl=%d" % errno.EPERM]
         before = [fence.program("without"), *denied, "--", launcher.LAUNCHER]
-        done, reported = self.verify(ASKS, "ask", rc=0, before=before)
+        done, reported = self.verify(ASKS, "ask", rc=3, before=before)
         self.asked(done, "ENOTTY")
-        why = ("processes that bypass the guard are not reported: the fence cannot be set up: another "
-               "seccomp filter, or a container's profile, forbids it")
+        why = (NOT_HEARD + "the fence cannot be set up: another seccomp filter, or a container's "
+               "profile, forbids it")
         self.assertEqual((reported, self.document["tree"]["why_unheard"]), ({}, why))
         self.assertNotIn("--fence", done.stderr)
-        self.verify(*ATTEMPT, before=before)
         done = self.unguarded(*before, "verify", "--fence=require", "--", ASKS, "ask")
         self.refused(done, 125, "--fence=require: the fence cannot be set up: ")
 
@@ -459,7 +452,7 @@ class Gone(Case):
         for option, code, is_printed in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
                                          ("--fence=off", 3, False)):
             done = self.unguarded(*words, option, "--", "sh", "-c", "exit %d" % code)
-            self.assertEqual(done.returncode, 2 if code else 0, done)
+            self.assertEqual(done.returncode, 2 if code else 3 if option == "--fence=off" else 0, done)
             self.assertEqual(row in done.stderr, is_printed, done)
 
     def test_nvidias_libraries_accept_enosys_after_a_kill(self):

@@ -185,8 +185,6 @@ Run training() {
 
 Run clean() {
   Run run({"python", "-c", "import torch; print(torch.__version__)"}, 3.84);
-  run.verdict.tree.value = TreeTruth::Value::kAllGuarded;
-  run.verdict.tree.traced = true;
   run.seen(812, 800, "python -c import torch; print(torch.__version__)", 0, 3.84);
   run.seen(815, 812, "/bin/sh -c /sbin/ldconfig -p 2>/dev/null", 1.9, 1.94);
   run.seen(816, 815, "/sbin/ldconfig -p", 1.91, 1.94);

@@ -124,15 +124,13 @@ def make_case():
     yield from harness.lent(SymbolsThatCannotBeChanged())
 
 
-@pytest.mark.parametrize("options", [[], ["--fence=off"]])
-def test_verify_is_incomplete(case, options):
+def test_verify_is_incomplete(case):
     program = SHELL + asks("linked_forbids")
     doubt = (
         r"^linked_forbids \(\d+\) could call NVIDIA's CUDA library by dlsym, because the guard "
         r"could not change the library's symbols$")
-    # By the fence's beacons, and by a file.
-    report = case.path("report" + "".join(options))
-    result, tree = case.tree(program, [*options, "--report", report], env=case.env)
+    report = case.path("report")
+    result, tree = case.tree(program, ["--report", report], env=case.env)
     # An attempt without a report: the real one would open the device.
     assert (result.rc, result.answers["cuInit"]) == (3, "0"), str(result)
     assert "cudaguard: INCOMPLETE: no CUDA use seen" in result.err
@@ -142,5 +140,5 @@ def test_verify_is_incomplete(case, options):
     assert [(one["api"], one["asked"], one["event"])
             for one in records] == [("dlsym", "cuda", "exposed")]
     case.validates(records[0], "record", "record.schema.json")
-    result, _ = case.tree(program, [*options, "--allow", "*linked_forbids*"], env=case.env)
+    result, _ = case.tree(program, ["--allow", "*linked_forbids*"], env=case.env)
     assert result.rc == 0, str(result)

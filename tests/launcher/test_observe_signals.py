@@ -59,19 +59,18 @@ class Killed(Case):
     def test_limit_killed_launcher_leaves_its_directory(self):
         """docs/limits.md: KILL leaves it behind, with the records in it; TERM does not."""
         directory = os.environ["TMPDIR"]
-        for words in (["verify", "--fence=off"], ["run", "--observe"]):
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                process = self.popen([launcher.LAUNCHER, *words, "--", "sh", "-c",
-                                      "echo $$; exec sleep 600"])
-                program = int(process.stdout.readline())
-                self.assertRegex(" ".join(os.listdir(directory)), r"\Acudaguard-\w{6}\Z")
-                process.send_signal(number)
-                process.wait(PATIENCE)
-                self.until(lambda pid=program: gone(pid), words, number)
-                left = os.listdir(directory)
-                self.assertEqual(len(left), 1 if number == signal.SIGKILL else 0, (words, left))
-                for name in left:
-                    shutil.rmtree(os.path.join(directory, name))
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            process = self.popen([launcher.LAUNCHER, "run", "--observe", "--", "sh", "-c",
+                                  "echo $$; exec sleep 600"])
+            program = int(process.stdout.readline())
+            self.assertRegex(" ".join(os.listdir(directory)), r"\Acudaguard-\w{6}\Z")
+            process.send_signal(number)
+            process.wait(PATIENCE)
+            self.until(lambda pid=program: gone(pid), number)
+            left = os.listdir(directory)
+            self.assertEqual(len(left), 1 if number == signal.SIGKILL else 0, left)
+            for name in left:
+                shutil.rmtree(os.path.join(directory, name))
 
 
 class Codes(Case):

@@ -142,7 +142,7 @@ class Spared(Case):
         like = " looks like an option; give a file (of that name: ./"
         for option in (*OPTIONS, "--report"):
             self.spared(["verify", option, "--", "python3", "app.py"], option + ' "--"' + like)
-            self.spared(["verify", option, "--trace", "true"], option + ' "--trace"' + like)
+            self.spared(["verify", option, "--force", "true"], option + ' "--force"' + like)
             self.spared(["verify", option + "=-x", "true"], option + ' "-x"' + like)
         self.spared(["run", "--report", "--", "true"], '--report "--"' + like)
         self.spared(["report", "--json", "--", "r.jsonl"], '--json "--"' + like)

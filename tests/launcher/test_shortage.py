@@ -113,8 +113,7 @@ class Waiting(Case):
 
     def test_verify_and_observe_are_refused(self):
         mark = self.path("mark")
-        for words in (["verify"], ["verify", "--fence=off"], ["verify", "--trace"],
-                      ["run", "--observe"]):
+        for words in (["verify"], ["verify", "--fence=off"], ["run", "--observe"]):
             done = self.limited([self.path("without"), *self.LIMIT], self.command, *words, "touch",
                                 mark)
             self.refused(done, 125, "cannot wait for processes: Operation not permitted; allow the "

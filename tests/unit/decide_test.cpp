@@ -139,18 +139,6 @@ TEST_F(Decision, FailedProgramMeansExitCode2UnlessCudaWasTouched) {
   EXPECT_EQ(verdict_.exit_code, 1);
 }
 
-TEST_F(Decision, AllGuardedNeedsATraceWithoutDoubts) {
-  decide(verdict_);
-  EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kNoneSeen);
-  verdict_.tree.traced = true;
-  verdict_.tree.doubts = {"the disk was full"};
-  decide(verdict_);
-  EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kNoneSeen);
-  verdict_.tree.doubts.clear();
-  decide(verdict_);
-  EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kAllGuarded);
-}
-
 TEST_F(Decision, DoubtMeansIncompleteUnlessAllowed) {
   verdict_.tree.doubts = {"there is no /proc"};
   decide(verdict_);
@@ -160,6 +148,14 @@ TEST_F(Decision, DoubtMeansIncompleteUnlessAllowed) {
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.exit_code, 0);
+}
+
+TEST_F(Decision, DamagedRecordIsADoubt) {
+  verdict_.findings.torn = 1;
+  verdict_.findings.not_understood = 1;
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 3);
+  EXPECT_EQ(verdict_.tree.doubts, std::vector<std::string>{"2 records are damaged"});
 }
 
 TEST_F(Decision, ProcessLeftRunningMeansIncomplete) {
@@ -188,9 +184,6 @@ TEST_F(Decision, ReusedProcessIdIsAnotherProcess) {
   decide(verdict_);
   EXPECT_EQ(verdict_.processes, 4u);
   EXPECT_EQ(verdict_.touched, 2u);
-  verdict_.tree.by_file = true;  // start times are unknown then
-  decide(verdict_);
-  EXPECT_EQ(verdict_.touched, 1u);
 }
 
 TEST_F(Decision, CountsTheGuardedProcessesThatReported) {
@@ -211,9 +204,6 @@ TEST_F(Decision, ForkedChildThatAskedWasHeard) {
   add(DriverApi::kCuda, {1});
   decide(verdict_);
   EXPECT_EQ(verdict_.heard, 1u);
-  verdict_.tree.by_file = true;
-  decide(verdict_);
-  EXPECT_EQ(verdict_.heard, 0u);
 }
 
 TEST_F(Decision, RefusedLoadIsADoubtIfItsKindIsDenied) {

@@ -172,7 +172,7 @@ TEST(Options, HelpBelongsToTheCommandBeforeIt) {
   EXPECT_EQ(parse({"help"}).help_of, Command::kHelp);
   EXPECT_EQ(parse({"help", "report"}).help_of, Command::kReport);
   EXPECT_EQ(parse({"-h", "run"}).help_of, Command::kRun);
-  const Options options = parse({"verify", "--trace", "--help"});
+  const Options options = parse({"verify", "--allow-incomplete", "--help"});
   EXPECT_EQ(options.command, Command::kHelp);
   EXPECT_EQ(options.help_of, Command::kVerify);
   EXPECT_EQ(parse({"run", "prog", "--help"}).command, Command::kRun);

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <csignal>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/commands/commands.h"
+#include "shim/launcher/commands/result.h"
 #include "shim/launcher/commands/set_up.h"
-#include "shim/launcher/findings/decide.h"
-#include "shim/launcher/findings/symbols.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/preload/settings.h"
@@ -69,46 +67,14 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
   end_as(watched.status);
 }
 
-/// Unblocks the signals that the watched tree has blocked, because a pipe's reader may never read.
-void let_signals_end_this_process() {
-  sigset_t ends;
-  sigemptyset(&ends);
-  for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) sigaddset(&ends, number);
-  sigprocmask(SIG_UNBLOCK, &ends, nullptr);
-}
-
-int decide_about(const Plan& plan, Prepared& prepared, Variables& variables) {
+int verify(const Plan& plan, Prepared& prepared, Variables& variables) {
   std::vector<TakenFile> taken = taken_by_program(prepared.files, plan.program);
   taken.push_back({prepared.report, "is the file of the records"});
-  OutputFile json("--json", plan.files.json, plan.files.force, taken);
-  OutputFile junit("--junit", plan.files.junit, plan.files.force, taken);
-  OutputFile html("--html", plan.files.html, plan.files.force, taken);
-  const std::vector<int> pipes = {json.descriptor(), junit.descriptor(), html.descriptor()};
+  Result result(plan, std::move(taken));
   Verdict verdict;
-  for (char** word = plan.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
-  watch_tree(prepared, variables, {.trace = plan.trace, .kept = pipes}, verdict);
   verdict.no_new_privs = prepared.fence.no_new_privs;
-  verdict.allow = plan.allow;
-  verdict.allow_incomplete = plan.allow_incomplete;
-  verdict.deny = plan.deny;
-  name_frames(verdict.findings, variables.get("PATH"));
-  decide(verdict);
-  const std::string text = text_of_verdict(verdict);
-  write_stderr(text);
-  if (std::ranges::max(pipes) >= 0) let_signals_end_this_process();
-  bool all = true;
-  const auto write = [&](OutputFile& file, const auto& result) {
-    try {
-      if (file) file.write(result());
-    } catch (const Refusal& refusal) {
-      print_message(refusal.what());
-      all = false;
-    }
-  };
-  write(json, [&] { return document(verdict); });
-  write(junit, [&] { return junit_of(verdict, text); });
-  write(html, [&] { return page_of_verdict(verdict, text); });
-  return all || verdict.touched != 0 ? verdict.exit_code : kRefused;
+  watch_tree(prepared, variables, result.descriptors(), verdict);
+  return result.give(verdict, variables);
 }
 
 }  // namespace
@@ -123,7 +89,7 @@ int carry_out(const Plan& plan, const char* const* environment) {
       return 0;
     }
     if (plan.watch == Watch::kAttempts) list_attempts(prepared, variables);
-    if (plan.watch == Watch::kProcesses) return decide_about(plan, prepared, variables);
+    if (plan.watch == Watch::kProcesses) return verify(plan, prepared, variables);
     execve(prepared.path.c_str(), prepared.arguments.data(), variables.pointers().data());
     throw cannot_start(prepared.path, errno);
   } catch (const Refusal& refusal) {

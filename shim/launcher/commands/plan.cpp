@@ -24,7 +24,6 @@ Plan plan_of_verify(const Options& options) {
   plan.settings.report = options.report;
   plan.settings.fence = options.fence.value_or(FenceWish::kAuto);
   plan.watch = Plan::Watch::kProcesses;
-  plan.trace = options.trace;
   plan.deny = denied_words(options.deny);
   check_patterns(options.allow);
   plan.allow = options.allow;

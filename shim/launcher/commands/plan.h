@@ -36,7 +36,6 @@ struct Plan {
     kProcesses,  ///< also find the unguarded ones, and decide
   };
   Watch watch = Watch::kNot;
-  bool trace = false;  ///< examine every exec (ptrace)
 
   // What the result is, and where it goes. For kProcesses.
   std::vector<std::string> allow;

@@ -50,6 +50,7 @@ Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
     }
   } else {
     fence.holds = fence.was_there = is_fenced();
+    fence.unseen = why_no_listener("--fence=off");
     if (fence.holds && policy != Policy::kForceCpu) {
       warn("this process is already under a fence (cudaguard run --fence): policy " +
            std::string(name_of(policy)) + " gets no CUDA; run it outside of the fence");

@@ -38,8 +38,8 @@ _cudaguard_options() {
   case $1 in
     run) echo "--cpu --gpus --policy --if-healthy --children --log --report --fence --observe
       --no-presets --print --strict --help" ;;
-    verify) echo "--allow --allow-incomplete --deny --report --fence --trace --json --junit --html
-      --force --help" ;;
+    verify) echo "--allow --allow-incomplete --deny --report --fence --json --junit --html --force
+      --help" ;;
     report) echo "--by --json --html --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
   esac

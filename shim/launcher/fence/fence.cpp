@@ -80,18 +80,21 @@ std::string reason(int error) {
 
 /// `error` is the errno value of the attempt to install a listener.
 std::string why_unseen(const Fence& fence, int error) {
-  if (!fence.holds) {
-    return "processes that bypass the guard are not reported: the fence cannot be set up: " +
-           fence.why_not;
+  if (fence.listener >= 0) {
+    return "ioctls that the fence refuses are not reported: this command is already under a fence";
   }
-  const std::string why = fence.was_there   ? "this command is already under a fence"
+  const std::string why = !fence.holds      ? "the fence cannot be set up: " + fence.why_not
                           : error == EBUSY  ? "another process has the kernel's notifications"
                           : error == EINVAL ? "this kernel sends no notifications"
                                             : reason(error);
-  return "ioctls that the fence refuses are not reported: " + why;
+  return why_no_listener(why);
 }
 
 }  // namespace
+
+std::string why_no_listener(const std::string& why) {
+  return "CUDA attempts are not reported: " + why;
+}
 
 bool is_fenced() {
   const auto error_of = [](uint32_t request) { return ioctl(-1, request) == 0 ? 0 : errno; };

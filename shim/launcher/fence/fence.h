@@ -17,9 +17,13 @@ struct Fence {
   int listener = -1;
   /// A clause that says why the fence does not hold; empty if it does.
   std::string why_not;
-  /// If a listener was wanted: a clause that says why NVIDIA ioctls are not reported; may be empty.
+  /// If a listener was wanted: a clause that says why there is none, or why it receives no NVIDIA
+  /// ioctls. May be empty.
   std::string unseen;
 };
+
+/// Fence::unseen if there is no listener.
+std::string why_no_listener(const std::string& why);
 
 /// True if this process is already under a fence.
 bool is_fenced();

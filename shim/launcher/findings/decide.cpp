@@ -7,6 +7,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/findings/groups.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -110,6 +111,11 @@ std::string first_denied(const Verdict& verdict, const std::set<DriverApi>& libr
 
 /// Adds what the records themselves say about missing attempts.
 void add_doubts(Verdict& verdict) {
+  const Findings& found = verdict.findings;
+  if (const uint64_t damaged = found.torn + found.not_understood; damaged != 0) {
+    verdict.tree.doubts.push_back(counted(damaged, "record") +
+                                  (damaged == 1 ? " is damaged" : " are damaged"));
+  }
   for (const ObservedProcess& process : verdict.findings.processes) {
     if (!process.last_place && process.not_loaded.empty() && process.exposed.empty()) continue;
     const std::string command = command_of(verdict, process);
@@ -134,42 +140,40 @@ void add_doubts(Verdict& verdict) {
 
 void decide(Verdict& verdict) {
   TreeTruth& tree = verdict.tree;
-  // Process ids are reused. Records in a file have no start time to tell two processes apart.
-  using Key = std::pair<uint32_t, uint64_t>;
-  const auto key = [&](uint32_t pid, uint64_t since) { return Key(pid, tree.by_file ? 0 : since); };
+  using Key = std::pair<uint32_t, uint64_t>;  // process ids are reused
   std::set<Key> all;
   std::set<Key> heard;
   std::set<Key> touched;
   std::set<Key> allowed;
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) {
-    all.insert(key(process.pid, process.since));
+    all.insert(Key(process.pid, process.since));
     // An attempt comes by a beacon, too: a forked child may end before it is sampled.
     const bool has_started = process.since != 0 && !process.policy.empty();
-    if (!tree.by_file && (has_started || process.by_guard)) {
-      heard.insert(key(process.pid, process.since));
+    if (has_started || process.by_guard) {
+      heard.insert(Key(process.pid, process.since));
     }
   }
   for (const TreeTruth::Seen& process : tree.seen) {
-    all.insert(key(process.pid, process.since));
-    if (process.heard) heard.insert(key(process.pid, process.since));
+    all.insert(Key(process.pid, process.since));
+    if (process.heard) heard.insert(Key(process.pid, process.since));
   }
   add_doubts(verdict);
   decide_places(verdict);
   for (const CallSite& site : verdict.findings.sites) {
     if (!site.counts) continue;
     for (const size_t number : site.processes) {
-      allowed.insert(key(processes[number].pid, processes[number].since));
+      allowed.insert(Key(processes[number].pid, processes[number].since));
     }
     for (const size_t number : site.forbidden) {
-      touched.insert(key(processes[number].pid, processes[number].since));
+      touched.insert(Key(processes[number].pid, processes[number].since));
     }
   }
   for (TreeTruth::Unguarded& process : tree.unguarded) {
-    all.insert(key(process.pid, process.since));
+    all.insert(Key(process.pid, process.since));
     const bool denied = !process.only_nvml || verdict.deny.contains(DriverApi::kNvml);
     process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
-    if (process.fails) touched.insert(key(process.pid, process.since));
+    if (process.fails) touched.insert(Key(process.pid, process.since));
   }
   for (const Key& process : touched) allowed.erase(process);
   verdict.processes = all.size();
@@ -184,11 +188,7 @@ void decide(Verdict& verdict) {
                       : verdict.status != 0 ? kProgramFailed
                       : in_doubt            ? kIncomplete
                                             : 0;
-  if (!tree.unguarded.empty()) {
-    tree.value = TreeTruth::Value::kUnguarded;
-  } else if (tree.traced && !tree.some_untraced && tree.doubts.empty()) {
-    tree.value = TreeTruth::Value::kAllGuarded;
-  }
+  if (!tree.unguarded.empty()) tree.value = TreeTruth::Value::kUnguarded;
 }
 
 }  // namespace cudaguard::launcher

@@ -133,7 +133,7 @@ struct ReadFiles {
 /// How certain it is that every process of a tree was guarded.
 struct TreeTruth {
   enum class Value : uint8_t {
-    kAllGuarded,  ///< --trace: every program that ptrace reported
+    kNotWatched,  ///< there was no listener
     kNoneSeen,    ///< sampling saw no unguarded process
     kUnguarded,   ///< some processes were unguarded
   };
@@ -159,17 +159,13 @@ struct TreeTruth {
     uint64_t since = 0;  ///< as in ObservedProcess
   };
   Value value = Value::kNoneSeen;
-  bool traced = false;
-  bool some_untraced = false;  ///< a process was created with CLONE_UNTRACED
-  size_t hello = 0;            ///< start records
+  size_t hello = 0;  ///< start records
   std::vector<Seen> seen;
   std::vector<Unguarded> unguarded;
   std::string left;  ///< the processes that were still running; may be empty
   /// Clauses: "there is no /proc"; "train.py (12) sent no start beacon". Each means that an attempt
   /// may be missing, so the result cannot be PASS.
   std::vector<std::string> doubts;
-  /// The guards sent no beacons, but wrote records to a file, which a program can delete.
-  bool by_file = false;
   std::string why_unheard;  ///< why there was no listener, or what it misses; may be empty
 };
 

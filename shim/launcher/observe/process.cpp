@@ -24,6 +24,7 @@
 
 #include "policy/text.h"
 #include "policy/text/record.h"
+#include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/preload/judge.h"
@@ -191,17 +192,6 @@ const char* value_of(const std::string& environment, std::string_view name) {
   return nullptr;
 }
 
-/// True if the process finds the same file as the launcher by this path, or if that is unknown.
-bool reaches(pid_t pid, const std::string& file) {
-  struct stat ours = {};
-  struct stat theirs = {};
-  if (stat(file.c_str(), &ours) != 0) return true;
-  if (stat((path_of(pid, "root") + file).c_str(), &theirs) != 0) {
-    return errno != ENOENT && errno != ENOTDIR;
-  }
-  return ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
-}
-
 std::string executable_of(pid_t pid) {
   char path[PATH_MAX];
   const ssize_t length = readlink(path_of(pid, "exe").c_str(), path, sizeof path);
@@ -216,20 +206,19 @@ FileId id_of(const std::string& path) {
           static_cast<uint64_t>(status.st_ctim.tv_nsec)};
 }
 
-Answer no(std::string reason) { return {Answer::Is::kNot, std::move(reason), false}; }
+Cause known(std::string reason) { return {Cause::Is::kKnown, std::move(reason)}; }
 
-/// The answer for a process whose memory may not be read.
-Answer closed(pid_t pid) {
+/// The cause for a process whose memory may not be read.
+Cause closed(pid_t pid) {
   const std::vector<uint64_t> users = status_of(pid, "Uid");  // real, effective, saved, of files
   if (users.size() > 1 && users[0] != users[1]) {
-    return {Answer::Is::kForeign, "it is setuid, so ld.so ignores LD_PRELOAD", false};
+    return {Cause::Is::kForeign, "it is setuid, so ld.so ignores LD_PRELOAD"};
   }
   if (!users.empty() && users[0] != getuid()) {
     const std::string user = std::to_string(users[0]);
-    return {Answer::Is::kForeign, "it runs as user " + user + " and cannot be looked at", false,
-            true};
+    return {Cause::Is::kForeign, "it runs as user " + user + " and cannot be looked at", true};
   }
-  return {Answer::Is::kClosed, "it does not let others look at its memory", false, true};
+  return {Cause::Is::kClosed, "it does not let others look at its memory", true};
 }
 
 /// True if the process's ld.so will find the guard.
@@ -381,11 +370,6 @@ std::optional<uint64_t> filters_of(pid_t pid) {
   return count.empty() ? std::nullopt : std::optional(count[0]);
 }
 
-bool is_traced(pid_t pid) {
-  const std::vector<uint64_t> tracer = status_of(pid, "TracerPid");
-  return !tracer.empty() && tracer[0] == static_cast<uint64_t>(getpid());
-}
-
 std::vector<pid_t> children_of(pid_t pid) {
   std::vector<pid_t> found;
   const std::string directory = path_of(pid, "task");
@@ -442,13 +426,6 @@ std::string command_of(pid_t pid) {
   return slash == std::string::npos || slash + 1 >= words.size() ? words : words.substr(slash + 1);
 }
 
-Writer writer_of(pid_t pid) {
-  const std::vector<uint64_t> numbers = status_of(pid, "NSpid");
-  const auto number =
-      static_cast<uint32_t>(numbers.empty() ? static_cast<uint64_t>(pid) : numbers.back());
-  return {number, std::string(base_name(executable_of(pid)))};
-}
-
 Driver driver_of(pid_t pid) {
   Driver found = Driver::kNone;
   each_mapped(pid, [&](const MappedFile& file) {
@@ -474,74 +451,57 @@ Driver driver_of(pid_t pid) {
   return found;
 }
 
-Answer Examiner::ask(pid_t pid, bool at_exec, bool forked) {
-  const int fd = open(path_of(pid, "environ").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno == EACCES || errno == EPERM ? closed(pid) : Answer{};
-  close(fd);
-  const Libraries loaded = at_exec ? Libraries{} : libraries_of(pid);
-  Answer file = of_file(path_of(pid, "exe"));
-  if (!loaded.guard && file.is != Answer::Is::kGuarded) return file;
-  if (auxiliary_value(pid, AT_SECURE) != 0)
-    return no("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
-  Answer environment = of_environment(pid, loaded.guard, forked);
-  environment.starts &= file.starts;
-  if (loaded.guard || at_exec || environment.is == Answer::Is::kNot) return environment;
-  if (loaded.libc) return no("its ld.so has not loaded the guard that LD_PRELOAD names");
-  environment.is = Answer::Is::kStarting;
-  return environment;
+Cause Causes::of(pid_t pid) {
+  std::string environment;
+  const int error = read_file(path_of(pid, "environ"), environment, kMostEnvironment);
+  if (error != 0) return error == EACCES || error == EPERM ? closed(pid) : Cause{Cause::Is::kNone};
+  const Libraries loaded = libraries_of(pid);
+  if (value_of(environment, "LD_TRACE_LOADED_OBJECTS") != nullptr) return {Cause::Is::kNone};
+  const Cause file = of_file(path_of(pid, "exe"));
+  using Is = Cause::Is;
+  if (!loaded.guard && (file.is == Is::kKnown || file.is == Is::kLauncher)) return file;
+  if (auxiliary_value(pid, AT_SECURE) != 0) {
+    return known("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
+  }
+  const char* preload = value_of(environment, "LD_PRELOAD");
+  if (!loaded.guard && preload == nullptr) return known("its environment has no LD_PRELOAD");
+  if (!loaded.guard && !can_preload(pid, preload)) {
+    return known(strstr(preload, "libcudaguard.so") == nullptr
+                     ? "its LD_PRELOAD was replaced"
+                     : "its LD_PRELOAD names a guard that is not there");
+  }
+  const char* hello = value_of(environment, kHello);
+  if (hello == nullptr || strcmp(hello, "1") != 0) {
+    return known("its environment has no CUDAGUARD_HELLO=1");
+  }
+  if (!loaded.guard && loaded.libc) {
+    return known("its ld.so has not loaded the guard that LD_PRELOAD names");
+  }
+  return file.is == Is::kNone ? file : Cause{};
 }
 
-Answer Examiner::of_file(const std::string& path) {
+Cause Causes::of_file(const std::string& path) {
   const FileId id = id_of(path);
-  if (id == FileId()) return {};
+  if (id == FileId()) return {Cause::Is::kNone};
   const auto [place, is_new] = files_.try_emplace(id);
-  Answer& answer = place->second;
-  if (!is_new) return answer;
-  answer.is = Answer::Is::kGuarded;
-  answer.starts = true;
+  Cause& cause = place->second;
+  if (!is_new) return cause;
   const FileBytes file(path);
-  if (file.error() != 0) return answer;  // it is executable but not readable
+  if (file.error() != 0) return cause;  // it is executable but not readable
   const Examined examined = examine_file({path, read_elf(file)});
   if (!examined.hindrances.empty()) {
-    answer = no(examined.hindrances.front().why);
+    cause = known(examined.hindrances.front().why);
   } else if (examined.kind == Examined::Kind::kLauncher) {
-    answer.is = Answer::Is::kLauncher;
+    cause.is = Cause::Is::kLauncher;
+  } else if (examined.kind == Examined::Kind::kLoader) {
+    cause.is = Cause::Is::kNone;
   } else if (examined.kind == Examined::Kind::kStatic) {
-    answer = no("it is a static executable");
+    cause = known("it is a static executable");
   }
-  answer.starts = examined.kind == Examined::Kind::kDynamic;  // ld.so may only list
   // /proc/PID/exe is another file if the process has called execve meanwhile.
-  if (id_of(path) == id) return answer;
+  if (id_of(path) == id) return cause;
   files_.erase(place);
-  return {};
-}
-
-Answer Examiner::of_environment(pid_t pid, bool loaded, bool forked) const {
-  std::string text;
-  read_file(path_of(pid, "environ"), text, kMostEnvironment);
-  const char* preload = value_of(text, "LD_PRELOAD");
-  if (!loaded && preload == nullptr) return no("its environment has no LD_PRELOAD");
-  if (!loaded && !can_preload(pid, preload)) {
-    return no(strstr(preload, "libcudaguard.so") == nullptr
-                  ? "its LD_PRELOAD was replaced"
-                  : "its LD_PRELOAD names a guard that is not there");
-  }
-  const char* policy = value_of(text, "CUDAGUARD_POLICY");
-  if (policy != nullptr && strcasecmp(policy, "OFF") == 0) return no("CUDAGUARD_POLICY is OFF");
-  const char* report = value_of(text, "CUDAGUARD_REPORT");
-  if (!report_.empty() && (report == nullptr || report != report_)) {
-    return {Answer::Is::kElsewhere,
-            std::string("guarded, but its records do not come here: CUDAGUARD_REPORT was ") +
-                (report == nullptr ? "taken away" : "changed"),
-            false};
-  }
-  // A forked process may be changing its root in steps (bubblewrap): it is checked after execve.
-  if (!report_.empty() && !forked && !reaches(pid, report_)) {
-    return no("guarded, but its records do not come here: it has another root or other mounts");
-  }
-  const char* hello = value_of(text, "CUDAGUARD_HELLO");
-  const bool listed = value_of(text, "LD_TRACE_LOADED_OBJECTS") != nullptr;  // by ldd
-  return {Answer::Is::kGuarded, {}, hello != nullptr && strcmp(hello, "1") == 0 && !listed};
+  return {Cause::Is::kNone};
 }
 
 }  // namespace cudaguard::launcher

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what /proc has about one process, and finds out whether the guard is in it.
+// Reads what /proc has about one process, and finds out why the guard is not in it.
 #pragma once
 
 #include <sys/types.h>
@@ -75,9 +75,6 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
 /// gone.
 std::optional<uint64_t> filters_of(pid_t pid);
 
-/// True if the calling process traces `pid`.
-bool is_traced(pid_t pid);
-
 /// The children that /proc lists; empty if it lists none.
 std::vector<pid_t> children_of(pid_t pid);
 
@@ -94,47 +91,33 @@ std::string names_of(const std::set<pid_t>& processes);
 /// The words of the process's command line, the first one without its directories.
 std::string command_of(pid_t pid);
 
-/// The process that wrote a record: its id in its own PID namespace, which differs in a container,
-/// and the name of its executable without directories.
-using Writer = std::pair<uint32_t, std::string>;
-Writer writer_of(pid_t pid);
-
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda
 Driver driver_of(pid_t pid);
 
-/// Whether the guard is in a process.
-struct Answer {
+/// Why a process from which nothing was heard may be unguarded.
+struct Cause {
   enum class Is : uint8_t {
-    kGuarded,
-    kNot,        ///< `reason` says why, as for the next three
-    kElsewhere,  ///< guarded, but its records do not come to our file
-    kForeign,    ///< owned by another user, or has become another user's
-    kClosed,     ///< ours, but its memory may not be read
-    kStarting,   ///< ld.so has not loaded anything yet, or the process has ended
-    kLauncher,   ///< a cudaguard command, which does not count as a program
+    kUnknown,   ///< nothing seems to prevent its start beacon
+    kKnown,     ///< `reason` says it, as for the next two
+    kForeign,   ///< owned by another user, or has become another user's
+    kClosed,    ///< ours, but its memory may not be read
+    kNone,      ///< it runs no program: it has ended, or ld.so only lists libraries
+    kLauncher,  ///< a cudaguard command, which does not count as a program
   };
-  Is is = Is::kStarting;
-  std::string reason;   ///< a clause
-  bool starts = false;  ///< guarded or kStarting, and must send a start record
-  bool hides = false;   ///< it is impossible to find out whether it is guarded
-  bool is_guarded() const { return is == Is::kGuarded || is == Is::kLauncher; }
+  Is is = Is::kUnknown;
+  std::string reason = {};  ///< a clause
+  bool hides = false;       ///< the process may be guarded, and prevents that this is found out
 };
 
-class Examiner {
+class Causes {
  public:
-  /// `report` is the value that CUDAGUARD_REPORT must have; empty if any value is accepted.
-  explicit Examiner(std::string report) : report_(std::move(report)) {}
-  /// If `at_exec`, the process is at the end of execve and has loaded nothing, so the answer is a
-  /// prediction. `forked`: the process has not called execve.
-  Answer ask(pid_t pid, bool at_exec, bool forked);
-  /// Examines an executable alone. kGuarded means that nothing prevents the guard.
-  Answer of_file(const std::string& path);
+  Cause of(pid_t pid);
+  /// The cause that the executable alone gives.
+  Cause of_file(const std::string& path);
 
  private:
-  Answer of_environment(pid_t pid, bool loaded, bool forked) const;
-  std::string report_;
-  std::map<FileId, Answer> files_;
+  std::map<FileId, Cause> files_;
 };
 
 }  // namespace cudaguard::launcher

@@ -41,13 +41,10 @@ void note_driver(TreeTruth::Unguarded& entry, Driver driver) {
   entry.has_driver = true;
 }
 
-/// True if the process has written its start record. A forked child writes none, so any start
-/// record of the same executable counts.
-bool has_written(const Writer& writer, bool forked, const std::set<Writer>& started) {
-  // Without /proc a process does not know its executable.
-  return started.contains(writer) || started.contains({writer.first, ""}) ||
-         (forked && std::any_of(started.begin(), started.end(),
-                                [&](const Writer& one) { return one.second == writer.second; }));
+/// "python3 (12)"
+std::string short_name(const auto& process) {
+  return process.command.substr(0, process.command.find(' ')) + " (" + std::to_string(process.pid) +
+         ")";
 }
 
 }  // namespace
@@ -56,8 +53,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-Watch::Watch(const std::string& report, std::function<void()> on_look)
-    : listens_(report.empty()), examiner_(report), on_look_(std::move(on_look)) {
+Watch::Watch(std::function<void()> on_look) : on_look_(std::move(on_look)) {
   const std::vector<pid_t> before = children_of(getpid());
   others_.insert(before.begin(), before.end());
   const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
@@ -98,7 +94,7 @@ void Watch::look_at_all(double now) {
     waiting.pop_back();
     const Stat stat = read_stat(pid);
     if (!stat.runs()) continue;
-    look_at(pid, stat, now);
+    look_at(pid, stat, now, false);
     const std::vector<pid_t> children = children_of(pid);
     waiting.insert(waiting.end(), children.begin(), children.end());
   }
@@ -111,84 +107,85 @@ Watch::Process& Watch::process_of(pid_t pid, const Stat& stat, double now) {
     seen.pid = static_cast<uint32_t>(pid);
     seen.ppid = static_cast<uint32_t>(stat.parent);
     seen.since = stat.started;
-    some_untraced_ |= traced_ && !is_traced(pid) && read_stat(pid).runs();
     seen.first = now;
   }
   seen.last = now;
   return place->second;
 }
 
-void Watch::look_at(pid_t pid, const Stat& stat, double now) {
-  using Is = Answer::Is;
+void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
   if (on_look_) on_look_();
   Process& process = process_of(pid, stat, now);
-  const FileId file = executable_id(pid);
-  if (process.judged && process.image == stat.image && process.file == file) {
-    if (process.listed != SIZE_MAX) {
-      note_driver(listed_[process.listed].entry, driver_of(pid));
-      return;
-    }
-    if (process.loaded) return note_loader(process, stat);
-  }
-  if (!process.judged) process.inherits = parent_was_heard(stat);
-  // If a process has made its memory unreadable, the earlier verdict about it or its parent holds.
-  const bool known = process.judged || parent_was_heard(stat);
-  Answer answer = examiner_.ask(pid, false, stat.forked);
-  for (int i = 1; i < kMostClosedLooks && answer.is == Is::kClosed && !known; ++i) {
-    usleep(1000);
-    answer = examiner_.ask(pid, false, stat.forked);
-  }
-  if (answer.is == Is::kStarting) {
-    if (!process.judged) process.may_be_refused = may_be_refused(pid);
+  const ProgramId program = program_of(stat.image, executable_id(pid));
+  const bool is_known = process.seen.guarded || process.listed != SIZE_MAX;
+  if (is_known && process.program == program) {
+    if (!process.seen.guarded) note_driver(listed_[process.listed].entry, driver_of(pid));
     return;
   }
+  const bool is_heard = forked_from_heard(stat, program);
+  const Cause cause = is_heard ? Cause{} : cause_of(pid, is_known);
+  const std::string command = command_of(pid);
+  const bool refused = may_be_refused(pid);
+  const Driver driver = is_heard ? Driver::kNone : driver_of(pid);
+  // The facts above count only if the process still runs the same program.
+  const Stat after = read_stat(pid);
+  if (program_of(after.image, executable_id(pid)) != program || after.started != stat.started)
+    return;
+  using Is = Cause::Is;
+  // If a process has made its memory unreadable, the earlier verdict about it holds.
+  if (cause.is == Is::kNone || (cause.is == Is::kClosed && is_known)) return;
   // This is a child of the launcher that has not called execve yet.
-  if (answer.is == Is::kLauncher && stat.forked) return;
-  if (answer.is == Is::kClosed && known) return;
+  if (cause.is == Is::kLauncher && stat.forked) return;
   const bool inside_execve = stat.image.back() == 0;
-  if (inside_execve && answer.is != Is::kForeign && answer.is != Is::kClosed) return;
-  judge(process, stat, answer, true);
-}
-
-/// A program that must send a start beacon has had the occasion once ld.so has ended.
-void Watch::note_loader(Process& process, const Stat& stat) {
-  if (!listens_ || process.due.empty() || process.heard || process.has_begun) return;
-  const std::optional<bool> inside = is_in_loader(static_cast<pid_t>(process.seen.pid), stat);
-  if (inside) {
-    process.has_begun = !*inside;
-  } else if (!process.cpu) {
-    process.cpu = stat.cpu;
-  } else {
-    process.has_begun = stat.cpu - *process.cpu >= kLongestInLoader;
+  if (inside_execve && !is_heard && cause.is != Is::kForeign && cause.is != Is::kClosed) return;
+  begin_program(process, program);
+  process.seen.command = command;
+  process.seen.guarded = process.seen.heard = is_heard || cause.is == Is::kLauncher;
+  if (process.seen.guarded) return;
+  if (cause.is == Is::kUnknown && !runs_code && !has_begun(process, stat)) {
+    process.in_loader = true;
+    process.may_be_refused = refused;
+    return;
   }
+  list(process, cause);
+  note_driver(listed_.back().entry, driver);
 }
 
-void Watch::note_exec(pid_t pid) noexcept {
-  traced_ = true;
-  if (!blind_.empty()) return;
-  try_to([&] {
-    const Stat stat = read_stat(pid);
-    if (!stat.runs()) return;
-    judge(process_of(pid, stat, seconds_now()), stat, examiner_.ask(pid, true, stat.forked), false);
-  });
+/// Within execve, the memory of a process is closed for a moment.
+Cause Watch::cause_of(pid_t pid, bool is_known) {
+  Cause cause = causes_.of(pid);
+  for (int i = 1; i < kMostClosedLooks && cause.is == Cause::Is::kClosed && !is_known; ++i) {
+    usleep(1000);
+    cause = causes_.of(pid);
+  }
+  return cause;
+}
+
+/// A program that has the guard had the occasion to send a start beacon once ld.so has ended.
+bool Watch::has_begun(Process& process, const Stat& stat) const {
+  if (const std::optional<bool> inside = is_in_loader(static_cast<pid_t>(process.seen.pid), stat)) {
+    return !*inside;
+  }
+  if (!process.cpu) process.cpu = stat.cpu;
+  return stat.cpu - *process.cpu >= kLongestInLoader;
 }
 
 void Watch::note_request(pid_t pid) noexcept {
   if (!blind_.empty()) return;
   try_to([&] {
     const Stat stat = read_stat(pid);
-    if (stat.runs()) look_at(pid, stat, seconds_now());
+    if (stat.runs()) look_at(pid, stat, seconds_now(), true);
   });
 }
 
 void Watch::note_start(const Identity& who) noexcept {
   try_to([&] {
     Process& process = process_of(who.pid, who.stat, seconds_now());
-    begin_program(process, who.stat.image,
-                  who.program == FileId() ? executable_id(who.pid) : who.program);
-    process.judged = process.loaded = process.heard = true;
-    process.seen.guarded = true;
-    if (process.listed != SIZE_MAX) listed_[process.listed].is = Answer::Is::kGuarded;
+    const FileId file = who.program == FileId() ? executable_id(who.pid) : who.program;
+    begin_program(process, program_of(who.stat.image, file));
+    heard_.insert(process.program);
+    process.seen.guarded = process.seen.heard = true;
+    if (process.listed != SIZE_MAX) listed_[process.listed].heard = true;
     process.listed = SIZE_MAX;
   });
 }
@@ -201,116 +198,69 @@ void Watch::note_program(pid_t pid, const std::string& path) {
   const Stat stat = {.state = 'Z', .parent = getpid()};
   Process& process = process_of(pid, stat, seconds_now());
   process.seen.command = base_name(path);
-  const Answer answer = examiner_.of_file(path);
-  if (answer.is == Answer::Is::kNot) {
-    list(process, answer, {}, false);
-  } else if (answer.starts && listens_) {
-    process.due = process.seen.command + " (" + std::to_string(pid) + ")";
-    process.may_be_refused = true;
-  }
+  const Cause cause = causes_.of_file(path);
+  process.seen.guarded = process.seen.heard = cause.is == Cause::Is::kLauncher;
+  if (!process.seen.guarded) list(process, cause);
+}
+
+Watch::ProgramId Watch::program_of(const Image& image, const FileId& file) {
+  return {image, {file[0], file[1]}};
 }
 
 /// Call this before anything of the new program is stored in `process`.
-void Watch::begin_program(Process& process, const Image& image, const FileId& file) {
-  if (process.image == image && process.file == file) return;
-  const bool could_send = process.has_begun || process.may_be_refused;
-  if (!process.due.empty() && !process.heard && could_send) unheard_.push_back(process.due);
-  process.image = image;
-  process.file = file;
-  process.heard = process.inherits = false;
-  process.has_begun = false;
+void Watch::begin_program(Process& process, const ProgramId& program) {
+  if (process.program == program) return;
+  if (process.in_loader && process.may_be_refused) refused_.push_back(short_name(process.seen));
+  process.program = program;
+  process.seen.guarded = process.seen.heard = process.in_loader = false;
+  process.listed = SIZE_MAX;
   process.cpu.reset();
-  process.due.clear();
 }
 
 bool Watch::may_be_refused(pid_t pid) const {
   return !filters_ || filters_of(pid).value_or(*filters_) != *filters_;
 }
 
-bool Watch::was_heard(const Process& process) const {
-  const bool forked = process.seen.guarded && process.due.empty();
-  return listens_ && (process.heard || process.inherits || forked);
+/// The parent of a forked process may have ended, so that a later one has its id.
+bool Watch::forked_from_heard(const Stat& stat, const ProgramId& program) const {
+  if (!stat.forked) return false;
+  const bool is_readable = program.first.back() != 0;
+  if (is_readable) return heard_.contains(program);
+  return std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
+    return one.first.second == stat.parent && one.second.seen.heard;
+  });
 }
 
-bool Watch::parent_was_heard(const Stat& stat) const {
-  return stat.forked && std::any_of(processes_.begin(), processes_.end(), [&](const auto& one) {
-           return one.first.second == stat.parent && was_heard(one.second);
-         });
-}
-
-void Watch::list(Process& process, const Answer& answer, const Writer& writer, bool forked) {
+void Watch::list(Process& process, const Cause& cause) {
   const TreeTruth::Seen& seen = process.seen;
   process.listed = listed_.size();
   listed_.push_back({{.pid = seen.pid,
                       .command = seen.command,
-                      .reason = answer.reason,
+                      .reason = cause.reason.empty() ? "it sent no start beacon" : cause.reason,
                       .seen = seen.last,
                       .since = seen.since},
-                     answer.is,
-                     writer,
-                     forked,
-                     answer.hides});
+                     cause});
 }
 
-void Watch::judge(Process& process, const Stat& stat, const Answer& answer, bool loaded) {
-  const auto pid = static_cast<pid_t>(process.seen.pid);
-  const std::string command = command_of(pid);
-  const bool refused = may_be_refused(pid);
-  const Writer writer = writer_of(pid);
-  const Driver driver = loaded && !answer.is_guarded() ? driver_of(pid) : Driver::kNone;
-  // The facts above count only if the process still runs the same program.
-  const Stat after = read_stat(pid);
-  const FileId file = executable_id(pid);
-  if (after.image != stat.image || after.started != stat.started) return;
-  // A sample may have judged this program before the tracer reported the end of its execve.
-  if (process.judged && process.image == stat.image && process.file == file &&
-      process.listed != SIZE_MAX) {
-    return;
-  }
-  TreeTruth::Seen& seen = process.seen;
-  seen.command = command;
-  seen.guarded = answer.is_guarded();
-  begin_program(process, stat.image, file);
-  process.judged = true;
-  process.loaded = loaded;
-  process.may_be_refused = refused;
-  process.listed = SIZE_MAX;
-  if (!seen.guarded) {
-    list(process, answer, writer, stat.forked);
-    note_driver(listed_.back().entry, driver);
-  }
-  if (seen.guarded && answer.starts && stat.image.back() != 0) {
-    const std::string name =
-        command.substr(0, command.find(' ')) + " (" + std::to_string(seen.pid) + ")";
-    if (!listens_) expected_.try_emplace(writer, Expected{name, stat.forked});
-    if (listens_ && !stat.forked) process.due = name;
-    if (loaded) note_loader(process, stat);
-  }
-}
-
-/// Names the guarded processes without a start record, as a clause; empty if there are none.
-std::string Watch::missing(const std::set<Writer>& started) const {
-  std::vector<std::string> names = unheard_;
+/// Names the programs that have the guard and sent no start beacon, as a clause; empty if there are
+/// none.
+std::string Watch::silent() const {
+  std::vector<std::string> names = refused_;
   for (const auto& [key, process] : processes_) {
-    // It was killed in ld.so, or has ended in a constructor or for want of a library.
-    if (listens_ && !process.has_begun && !process.may_be_refused) continue;
-    if (!process.due.empty() && !was_heard(process)) names.push_back(process.due);
+    if (process.in_loader && process.may_be_refused) names.push_back(short_name(process.seen));
   }
-  for (const auto& [writer, expected] : expected_) {
-    if (!has_written(writer, expected.forked, started)) names.push_back(expected.name);
+  for (const Listed& listed : listed_) {
+    const bool is_silent = listed.cause.is == Cause::Is::kUnknown && !listed.heard;
+    if (is_silent) names.push_back(short_name(listed.entry));
   }
   if (names.empty()) return {};
   return names.front() +
          (names.size() == 1 ? "" : " and " + std::to_string(names.size() - 1) + " more") +
-         (listens_ ? " sent no start beacon, or ended before it could"
-                   : " could not write to the report, or ended before that");
+         " sent no start beacon, or ended before it could";
 }
 
 TreeTruth Watch::finish(const Findings& findings) const {
   TreeTruth truth;
-  truth.traced = traced_;
-  truth.some_untraced = some_untraced_;
-  std::set<Writer> started;
   std::map<Key, const std::string*> commands;
   std::set<Key> off;
   for (const ObservedProcess& process : findings.processes) {
@@ -318,8 +268,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
     ++truth.hello;
     const Key key(process.since, static_cast<pid_t>(process.pid));
     commands[key] = &process.command;
-    started.insert({process.pid, std::string(base_name(process.exe))});
-    if (!listens_ || process.policy != name_of(Policy::kOff)) continue;
+    if (process.policy != name_of(Policy::kOff)) continue;
     off.insert(key);
     truth.unguarded.push_back({.pid = process.pid,
                                .command = process.command,
@@ -328,31 +277,27 @@ TreeTruth Watch::finish(const Findings& findings) const {
                                .since = process.since});
   }
   for (const Listed& listed : listed_) {
-    if (listed.is == Answer::Is::kGuarded) continue;
-    // A program may overwrite its environment, but its record shows which report it writes to.
-    if (listed.is == Answer::Is::kElsewhere && has_written(listed.writer, listed.forked, started)) {
-      continue;
-    }
+    if (listed.heard) continue;
     truth.unguarded.push_back(listed.entry);
-    if (listed.hides) {
+    if (listed.cause.hides) {
       truth.doubts.push_back(listed.entry.command + " (" + std::to_string(listed.entry.pid) +
                              "): " + listed.entry.reason);
     }
   }
   for (const auto& [key, process] : processes_) {
     // The process ended while ld.so was loading it, and ran no code of its own.
-    if (listens_ && !process.judged && !was_heard(process) && process.due.empty()) continue;
+    const bool ran = process.seen.guarded || process.listed != SIZE_MAX;
+    if (!ran && !(process.in_loader && process.may_be_refused)) continue;
     truth.seen.push_back(process.seen);
-    if (const auto found = commands.find(key); process.heard && found != commands.end()) {
+    if (const auto found = commands.find(key); process.seen.heard && found != commands.end()) {
       truth.seen.back().command = *found->second;
     }
     if (off.contains(key)) truth.seen.back().guarded = false;
-    truth.seen.back().heard = was_heard(process);
   }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   if (!blind_.empty()) truth.doubts.push_back("unguarded processes were not looked for: " + blind_);
-  if (const std::string text = missing(started); !text.empty()) truth.doubts.push_back(text);
+  if (const std::string text = silent(); !text.empty()) truth.doubts.push_back(text);
   return truth;
 }
 

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples the descendants of this process and checks whether the guard is in them. Sampling misses
-// short-lived processes; --trace (trace.h) reports every execve.
+// Tells the guarded processes of the tree from the others. A process is guarded if its program has
+// sent a start beacon, or if it was forked from such a process and has not called execve. Samples
+// of /proc find the others, and why the guard is not in them. They miss short-lived processes.
 #pragma once
 
 #include <sys/types.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -26,16 +28,12 @@ double seconds_now();
 
 class Watch {
  public:
-  /// Construct it before the program starts. `report` is the program's CUDAGUARD_REPORT, or empty
-  /// if the guards send beacons. `on_look` is called for each process
-  /// that is looked at, after its program is known and before it is judged.
-  Watch(const std::string& report, std::function<void()> on_look);
+  /// Construct it before the program starts. `on_look` is called for each process that is looked
+  /// at, after its program is known and before it is judged.
+  explicit Watch(std::function<void()> on_look);
 
   /// Takes a sample if one is due. Returns the time until the next. Never throws: a program runs.
   std::chrono::milliseconds sample() noexcept;
-
-  /// The tracer calls this while the process is at the end of execve.
-  void note_exec(pid_t pid) noexcept;
 
   /// The process waits in an ioctl that the fence caught. Examines it unless that was done before.
   void note_request(pid_t pid) noexcept;
@@ -50,60 +48,47 @@ class Watch {
   TreeTruth finish(const Findings& findings) const;
 
  private:
+  /// Identifies a program that runs: its Image, and the device and inode of its executable, because
+  /// without ASLR two programs can have the same Image. A forked child shares it with its parent.
+  using ProgramId = std::pair<Image, std::array<uint64_t, 2>>;
+  static ProgramId program_of(const Image& image, const FileId& file);
+  struct Process {
+    TreeTruth::Seen seen;  ///< `guarded` and `heard` are of the program below
+    ProgramId program;
+    size_t listed = SIZE_MAX;     ///< its place in listed_, if the program was not heard
+    bool in_loader = false;       ///< it was seen while ld.so was at work
+    bool may_be_refused = false;  ///< a seccomp filter of its own may refuse the beacon
+    std::optional<uint64_t> cpu;  ///< the CPU time at the first look that could not tell this
+  };
   struct Listed {
     TreeTruth::Unguarded entry;
-    Answer::Is is;
-    Writer writer;
-    bool forked;
-    bool hides;  ///< as in Answer
-  };
-  struct Process {
-    TreeTruth::Seen seen;
-    Image image;  ///< of the program at the last judge()
-    FileId file;  ///< likewise; without ASLR two programs can have the same Image
-    bool judged = false;
-    bool loaded = false;          ///< the guard was seen in it, and not only foreseen
-    bool heard = false;           ///< the process has sent a start beacon
-    bool inherits = false;        ///< forked from one that was heard; no execve since
-    std::string due;              ///< the process's name, if it must send a start beacon
-    bool has_begun = false;       ///< ld.so has ended in this program
-    std::optional<uint64_t> cpu;  ///< the CPU time at the first look that could not tell this
-    bool may_be_refused = false;  ///< a seccomp filter of its own may refuse the beacon
-    size_t listed = SIZE_MAX;     ///< its place in listed_
-  };
-  /// A guarded process that must have written a start record.
-  struct Expected {
-    std::string name;  ///< "python3 (12)"
-    bool forked;
+    Cause cause;
+    bool heard = false;  ///< its beacon came later
   };
   using Key = std::pair<uint64_t, pid_t>;  ///< start time and process id
 
   template <typename Look>
   void try_to(Look look) noexcept;
   void look_at_all(double now);
-  void look_at(pid_t pid, const Stat& stat, double now);
+  void look_at(pid_t pid, const Stat& stat, double now, bool runs_code);
+  Cause cause_of(pid_t pid, bool is_known);
+  void list(Process& process, const Cause& cause);
   Process& process_of(pid_t pid, const Stat& stat, double now);
-  void judge(Process& process, const Stat& stat, const Answer& answer, bool loaded);
-  void list(Process& process, const Answer& answer, const Writer& writer, bool forked);
-  void note_loader(Process& process, const Stat& stat);
-  void begin_program(Process& process, const Image& image, const FileId& file);
+  void begin_program(Process& process, const ProgramId& program);
+  bool has_begun(Process& process, const Stat& stat) const;
   bool may_be_refused(pid_t pid) const;
-  bool was_heard(const Process& process) const;
-  bool parent_was_heard(const Stat& stat) const;
-  std::string missing(const std::set<Writer>& started) const;
+  bool forked_from_heard(const Stat& stat, const ProgramId& program) const;
+  std::string silent() const;
 
-  const bool listens_;  ///< the guards send beacons
   const std::optional<uint64_t> filters_ = filters_of(getpid());
-  Examiner examiner_;
+  Causes causes_;
   std::function<void()> on_look_;
   std::set<pid_t> others_;  ///< children that this process had before it started the program
   std::map<Key, Process> processes_;
-  std::map<Writer, Expected> expected_;  ///< the processes that must write to the report
-  std::vector<std::string> unheard_;     ///< names of programs whose start beacon never came
+  std::set<ProgramId> heard_;
+  std::vector<std::string> refused_;  ///< programs that ended in ld.so under a filter of their own
   std::vector<Listed> listed_;
   std::chrono::steady_clock::time_point next_;
-  bool traced_ = false;
-  bool some_untraced_ = false;
   std::string blind_;  ///< why no process can be examined
 };
 

@@ -16,13 +16,11 @@
 #include <cstring>
 #include <initializer_list>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/process.h"
-#include "shim/launcher/observe/trace.h"
 
 namespace cudaguard::launcher {
 
@@ -68,7 +66,7 @@ bool ends_waiting(int number) { return is_one_of({SIGINT, SIGTERM, SIGHUP, SIGQU
 
 }  // namespace
 
-Tree::Tree(std::function<void(pid_t)> at_exec) : at_exec_(std::move(at_exec)) {
+Tree::Tree() {
   sigfillset(&all_);
   sigprocmask(SIG_BLOCK, &all_, &mask_);
   // If SIGCHLD is ignored, the kernel discards the status of children.
@@ -107,10 +105,6 @@ void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (shared == MAP_FAILED) throw Refusal(kRefused, std::string("no memory: ") + strerror(errno));
   start_error_ = static_cast<int*>(shared);
-  int gate[2] = {-1, -1};  // the child waits there until it is followed
-  if (at_exec_ && pipe2(gate, O_CLOEXEC) != 0) {
-    throw Refusal(kRefused, std::string("--trace: ") + strerror(errno));
-  }
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ < 0) {
@@ -120,20 +114,10 @@ void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
     // KILL cannot be passed on. The sender means the program, and may start it again.
     prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     if (getppid() != parent) _exit(kRefused);
-    char byte = 0;
-    close(gate[1]);
-    if (at_exec_ && read(gate[0], &byte, 1) != 1) _exit(kRefused);
     sigaction(SIGCHLD, &on_child_, nullptr);
     sigprocmask(SIG_SETMASK, &mask_, nullptr);
     *start_error_ = become();
     _exit(kCannotRun);
-  }
-  if (at_exec_) {
-    follow(pid_);
-    close(gate[0]);  // so that a write fails if the child has ended
-    if (write(gate[1], "", 1) != 1) {
-      throw Refusal(kRefused, "--trace: the program was killed before it began");
-    }
   }
   kept.insert(kept.end(), {served_, signals_});
   give_up_descriptors(std::move(kept));
@@ -153,16 +137,10 @@ void Tree::wait(const std::function<milliseconds()>& now_and_then) {
 void Tree::reap() {
   for (;;) {
     int status = 0;
-    const int what = at_exec_ ? kWaitForTraced : WUNTRACED | WCONTINUED;
-    const pid_t pid = waitpid(-1, &status, WNOHANG | what);
+    const pid_t pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED);
     if (pid < 0 && errno == EINTR) continue;
     none_left_ = pid < 0;
     if (pid <= 0) return;
-    if (at_exec_) {
-      const std::optional<int> own = untraced(pid, status, at_exec_);
-      if (!own) continue;
-      status = *own;
-    }
     if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) others_.erase(pid);
     if (pid == pid_ && program_ == Program::kRuns) note_program(status);
   }

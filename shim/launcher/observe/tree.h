@@ -18,9 +18,8 @@ namespace cudaguard::launcher {
 class Tree {
  public:
   /// From here on no signal ends or stops this process. The program still inherits the signals that
-  /// were blocked or ignored before. If there is an `at_exec`, ptrace follows the program and its
-  /// descendants, and it is called as in untraced(). Throws Refusal.
-  explicit Tree(std::function<void(pid_t)> at_exec = {});
+  /// were blocked or ignored before. Throws Refusal.
+  Tree();
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
@@ -65,7 +64,6 @@ class Tree {
   struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before start()
-  std::function<void(pid_t)> at_exec_;
   int served_ = -1;
   int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
   std::function<bool()> serve_;

@@ -29,13 +29,10 @@ struct Prepared {
 /// processes and the doubts.
 void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched);
 
-struct HowToWatch {
-  bool trace = false;          ///< use ptrace to examine every execve
-  std::vector<int> kept = {};  ///< descriptors that this process needs after the program's end
-};
-
-/// Each process reports its start and its CUDA attempts, and is examined.
-void watch_tree(const Prepared& program, Variables& variables, const HowToWatch& how,
+/// Each process reports its start and its CUDA attempts to Fence::listener, and is examined.
+/// Without a listener, no process is, and `watched.tree.doubts` has the reason. `kept` are
+/// descriptors that this process needs after the program's end.
+void watch_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
                 WatchedTree& watched);
 
 }  // namespace cudaguard::launcher

@@ -11,7 +11,7 @@ namespace cudaguard::launcher {
 namespace {
 
 const char* word_of(TreeTruth::Value value) {
-  constexpr const char* kWords[] = {"all_guarded", "none_seen", "unguarded"};
+  constexpr const char* kWords[] = {"not_watched", "none_seen", "unguarded"};
   return kWords[static_cast<size_t>(value)];
 }
 
@@ -34,8 +34,6 @@ void put_tree(Json& json, const Verdict& verdict) {
   json.key("tree")
       .begin_object()
       .field("value", word_of(tree.value))
-      .field("traced", tree.traced)
-      .field("by", tree.by_file ? "file" : "beacon")
       .field("heard", verdict.heard)
       .field_or_null("why_unheard", tree.why_unheard)
       .field("start_records", tree.hello)

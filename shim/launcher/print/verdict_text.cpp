@@ -270,14 +270,13 @@ std::string suffix_of(const TreeTruth::Unguarded& process) {
 
 void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
-  const std::string how = tree.traced ? "every exec was checked" : "sampled";
-  std::string what = "no unguarded process was seen";
-  if (tree.value == TreeTruth::Value::kAllGuarded)
-    what = "every program that ptrace reported was guarded";
-  if (tree.value == TreeTruth::Value::kUnguarded) {
-    what = counted(tree.unguarded.size(), "process") + " not guarded";
+  if (tree.value != TreeTruth::Value::kNotWatched) {
+    add_row(out, "  tree: " +
+                     (tree.unguarded.empty()
+                          ? "no unguarded process was seen"
+                          : counted(tree.unguarded.size(), "process") + " not guarded") +
+                     " (sampled)");
   }
-  add_row(out, "  tree: " + what + " (" + how + ")");
   for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
     const TreeTruth::Unguarded& one = tree.unguarded[i];
     add_wrapped(out, std::string(kRow) + std::to_string(one.pid) + " ",
@@ -355,11 +354,10 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
         "sudo and setuid programs got no more rights under the fence (no_new_privs); --fence=off "
         "avoids this");
   }
+  if (verdict.tree.value == TreeTruth::Value::kNotWatched) return notes;
   const std::string& unheard = verdict.tree.why_unheard;
-  notes.push_back((verdict.tree.by_file ? "the records came by a file, which a program can lose"
-                                        : "heard from " + grouped(verdict.heard) + " of " +
-                                              counted(verdict.processes, "process")) +
-                  (unheard.empty() ? "" : "; " + unheard));
+  notes.push_back("heard from " + grouped(verdict.heard) + " of " +
+                  counted(verdict.processes, "process") + (unheard.empty() ? "" : "; " + unheard));
   return notes;
 }
 

@@ -587,17 +587,15 @@
 
   function coverageSection() {
     const { tree } = data;
-    const claim = { all_guarded: "Every program that ptrace reported was guarded.", none_seen: "No unguarded process was seen.",
+    const claim = { not_watched: "No process was watched.", none_seen: "No unguarded process was seen.",
       unguarded: `${wereUnguarded(tree.unguarded.length)}.` }[tree.value];
     const rows = tree.unguarded.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(code(one.command)),
       make("td.number", one.pid), make("td", one.reason, one.has_driver && [" ",
         make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
           one.fails ? ": counts as a CUDA attempt" : ", allowed")])));
     const part = section("Coverage",
-      make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen. ", tree.traced
-          ? ["cudaguard checked every exec (", code("--trace"), ")."]
-          : ["cudaguard sampled the process tree, so a process that lived only between two samples may be "
-            + "missing; ", code("--trace"), " checks every exec."]),
+      make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen. ", tree.value !== "not_watched"
+          && "cudaguard sampled the process tree, so a process that lived only between two samples may be missing."),
       tree.doubts.map((doubt) => make("p.caution", make("strong", "In doubt: "), long(doubt), ".")),
       tree.not_waited_for !== null && make("p.note", "Not waited for: ", long(tree.not_waited_for)),
       rows.length > 0 && [table("Unguarded processes", ["Unguarded process", "#Process id", "Reason"], rows),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/observe/tree_report.h"
+#include "shim/launcher/observe/private_report.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -48,9 +48,9 @@ std::string temporary_directory() {
 
 }  // namespace
 
-TreeReport::TreeReport(std::string to, bool by_file)
-    : to_(std::move(to)), lines_([this](std::string_view line) { take_line(line); }) {
-  if (!by_file) return;
+PrivateReport::PrivateReport(std::string copy)
+    : copy_(std::move(copy)),
+      lines_([this](std::string_view line) { records_.add(line, copy_.take()); }) {
   const std::string where = temporary_directory();
   directory_ = where + "/cudaguard-XXXXXX";
   if (directory_.size() + 24 > kMaxReportPath) refuse(where, ": File name too long");
@@ -75,8 +75,7 @@ TreeReport::TreeReport(std::string to, bool by_file)
   close(fd);
 }
 
-TreeReport::~TreeReport() {
-  if (file_.empty()) return;
+PrivateReport::~PrivateReport() {
   // A guard may create the file again between unlink() and rmdir().
   constexpr int kTries = 8;
   for (int i = 0; i < kTries; ++i) {
@@ -85,8 +84,7 @@ TreeReport::~TreeReport() {
   }
 }
 
-void TreeReport::read_on() noexcept {
-  if (file_.empty()) return;
+void PrivateReport::read_on() noexcept {
   try {
     read_file();
   } catch (const std::exception& error) {
@@ -95,8 +93,7 @@ void TreeReport::read_on() noexcept {
   }
 }
 
-void TreeReport::finish() noexcept {
-  if (file_.empty()) return;
+void PrivateReport::finish() noexcept {
   read_on();
   try {
     lines_.finish();
@@ -107,7 +104,7 @@ void TreeReport::finish() noexcept {
 }
 
 /// Checks whether a guard can still write to the file.
-void TreeReport::look_for_doubt() {
+void PrivateReport::look_for_doubt() {
   const int fd = open(file_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
   struct stat status = {};
   const bool open = fd >= 0 && fstat(fd, &status) == 0;
@@ -121,7 +118,7 @@ void TreeReport::look_for_doubt() {
   if (fd >= 0) close(fd);
 }
 
-void TreeReport::read_file() {
+void PrivateReport::read_file() {
   constexpr size_t kPart = 65536;
   const FileBytes file(file_);
   while (offset_ < file.size()) {
@@ -132,26 +129,27 @@ void TreeReport::read_file() {
   }
 }
 
-bool TreeReport::take_line(std::string_view line, const Records::Sender* sender) {
-  Records::Take take;
-  if (copies()) take = [this](std::string_view record, uint32_t pid) { copy(record, pid); };
-  return records_.add(line, take, sender);
+Records::Take UserReport::take() {
+  if (report_.empty()) return {};
+  return [this](std::string_view record, uint32_t pid) { append(record, pid); };
 }
 
-void TreeReport::copy(std::string_view line, uint32_t pid) {
-  const std::string text = std::string(line) + "\n";
-  if (to_ == "/dev/stderr") return write_stderr(text);
+void UserReport::append(std::string_view record, uint32_t pid) {
+  const std::string text = std::string(record) + "\n";
+  if (report_ == "/dev/stderr") return write_stderr(text);
   // One write per record, like the guard, because other programs may append to the same file.
   const int fd =
-      open(report_path(to_, static_cast<int>(pid)).c_str(),
+      open(report_path(report_, static_cast<int>(pid)).c_str(),
            O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
   const ssize_t written = fd < 0 ? -1 : write(fd, text.data(), text.size());
   const int error = written < 0 ? errno : ENOSPC;
   if (fd >= 0) close(fd);
   if (written == static_cast<ssize_t>(text.size())) return;
-  if (!copy_failed_)
-    print_message("records are missing in the report " + in_quotes(to_) + ": " + strerror(error));
-  copy_failed_ = true;
+  if (!failed_) {
+    print_message("records are missing in the report " + in_quotes(report_) + ": " +
+                  strerror(error));
+  }
+  failed_ = true;
 }
 
 }  // namespace cudaguard::launcher
