@@ -163,7 +163,7 @@ class Writer {
 
  private:
   Text& begin(const char* name) {
-    out_.print(R"(%c"%c":)", begun_ ? "," : "{", name);
+    out_.put(begun_ ? ",\"" : "{\"").put(name).put("\":");
     begun_ = true;
     return out_;
   }
@@ -221,8 +221,8 @@ void Writer::put(const char* name, size_t parts, const field::Place& field) {
 void Writer::put(const char* name, size_t parts, const field::Line& field) {
   if (field.value == nullptr) return;
   const CodeLine code = code_line(field.value->file, field.value->line);
-  note(name, begin(name).print("\"%c", code.before).put_json(code.name, parts * part_));
-  out_.print("%c%u\"", code.after, code.line);
+  note(name, begin(name).put("\"").put(code.before).put_json(code.name, parts * part_));
+  out_.put(code.after).put_decimal(code.line).put("\"");
 }
 
 /// Writes [{"file":"/home/u/ppo.py","line":159,"function":"<module>"}] into the room that is left.
@@ -242,7 +242,7 @@ void Writer::put(const char* name, size_t /*parts*/, const field::Frames& field)
     const PythonFrame& frame = stack.python[i];
     out_.put(i == 0 ? R"({"file":")" : R"(,{"file":")");
     whole = out_.put_json(frame.file, end_ - used) && whole;
-    out_.print(R"(","line":%u,"function":")", uint64_t{frame.line});
+    out_.put(R"(","line":)").put_decimal(frame.line).put(R"(,"function":")");
     const size_t left = end_ - out_.view().size() - 3;
     whole = out_.put_json(frame.function, left) && whole;
     out_.put(R"("})");
@@ -253,8 +253,7 @@ void Writer::put(const char* name, size_t /*parts*/, const field::Frames& field)
 
 void Writer::put(const char* name, size_t /*parts*/, const field::Names& /*field*/) {
   for (size_t i = 0; i < cut_count_; ++i) {
-    if (i == 0) begin(name).put("[");
-    out_.print(R"(%c"%c")", i == 0 ? "" : ",", cut_[i]);
+    (i == 0 ? begin(name) : out_).put(i == 0 ? "[\"" : ",\"").put(cut_[i]).put("\"");
   }
   if (cut_count_ != 0) out_.put("]");
 }
