@@ -107,6 +107,7 @@ CallFacts call_facts(const Attempt& attempt) {
   return call;
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): each row is a term of the sum
 constexpr size_t kFieldCount = 0
 #define RECORD_PROCESS(...) +1
 #define RECORD_CALL(...) +1
@@ -130,6 +131,7 @@ constexpr size_t kFixed = kEnd
 #define RECORD_CALL(type, name, ...) +sizeof #name + 3 + field::type::kMost
 #include "policy/text/record_fields.inc"
     ;
+// NOLINTEND(bugprone-macro-parentheses)
 static_assert(kMaxLine > 4 * kFixed);
 
 /// Writes the fields of one record.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The state that a forked child keeps from its parent: all of the guard's variables that are not in
-// Process. Like Process, it has a part for each directory of the guard that needs one. The child inherits what ld.so holds, and so our knowledge of it. The child prints no
-// message again, and a FORCE_CPU that began stays. The first state is all zero, which process.cpp
-// ensures, so it takes no room in the file. Thread-safe, async-signal-safe: every member is atomic
-// or is published by an atomic one.
+// Process. Like Process, it has a part for each directory of the guard that needs one. The child
+// inherits what ld.so holds, and so our knowledge of it. The child prints no message again, and a
+// FORCE_CPU that began stays. The first state is all zero, which process.cpp ensures, so it takes
+// no room in the file. Thread-safe, async-signal-safe: every member is atomic or is published by an
+// atomic one.
 #pragma once
 
 #include <atomic>
