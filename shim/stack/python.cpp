@@ -150,6 +150,7 @@ void keep(const Maps& maps, const Names& names, const Layout& layout, PythonFram
   to.unit = layout.unit;
   to.file = layout.file;
   to.ascii = layout.ascii;
+  to.compact = layout.compact;
   to.state.store(stays(maps, names) ? PythonFrames::kKnown : PythonFrames::kMayMove,
                  std::memory_order_release);
 }
@@ -416,6 +417,26 @@ const char* read_python(const Maps& maps, Stack& to, PythonRoom& room, PythonFra
   return missing;
 }
 
+/// Adds the characters of a string. Returns false for one of a derived class, which has them
+/// elsewhere.
+static bool add_text(const PythonFrames& it, uint64_t object, Hash& hash) {
+  uint32_t state = 0;
+  uint64_t length = 0;
+  memcpy(&state, reinterpret_cast<const void*>(object + kState), sizeof state);
+  memcpy(&length, reinterpret_cast<const void*>(object + kLength), sizeof length);
+  if ((state & 0x20) == 0) return false;
+  uint64_t at = object + ((state & 0x40) != 0 ? it.ascii : it.compact);
+  uint64_t left = length * (state >> 2 & 7);
+  uint64_t word = 0;
+  for (hash.add(left); left >= sizeof word; left -= sizeof word, at += sizeof word) {
+    memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);
+    hash.add(word);
+  }
+  for (; left != 0; --left, ++at) word = word << 8 | *reinterpret_cast<const uint8_t*>(at);
+  hash.add(word);
+  return true;
+}
+
 bool add_python(const PythonFrames& it, Hash& hash) {
   const uint8_t state = it.state.load(std::memory_order_acquire);
   if (state == PythonFrames::kNoFrames) return true;
@@ -454,14 +475,12 @@ bool add_python(const PythonFrames& it, Hash& hash) {
         pointer(file + kLength) == kShim.size() &&
         memcmp(reinterpret_cast<const void*>(file + it.ascii), kShim.data(), kShim.size()) == 0;
     if (!shim && (at == 0 || (it.bytecode == 0 && at < 0))) return false;
-    // A later code object may have the same address. It is of another line, though, or its file has
-    // another name, and a string keeps its length and its own hash.
+    // A later code object may have the same address, and its file's name, too. It is of another
+    // line, though, or that name has other characters.
     hash.add(code)
         .add(static_cast<uint64_t>(at))
-        .add(static_cast<uint64_t>(it.line(code, static_cast<int>(at))))
-        .add(file)
-        .add(pointer(file + kLength))
-        .add(pointer(file + kLength + sizeof file));
+        .add(static_cast<uint64_t>(it.line(code, static_cast<int>(at))));
+    if (!add_text(it, file, hash)) return false;
   }
   return true;
 }

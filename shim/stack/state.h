@@ -35,6 +35,7 @@ struct PythonFrames {
   uint16_t unit = 0;
   uint16_t file = 0;
   uint16_t ascii = 0;
+  uint16_t compact = 0;
 };
 
 }  // namespace cudaguard
