@@ -58,6 +58,7 @@ bool take_handle(int which) {
 
 extern "C" [[gnu::visibility("default")]] int dlclose(void* handle) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+  inherited.hook.closes.fetch_add(1, std::memory_order_relaxed);
   auto* const next = inherited.loader.next_dlclose.get();
   // Programs that have no handle of ours open and close libraries in loops, too.
   if (next != nullptr && !inherited.hook.had_handle[0].load(std::memory_order_relaxed) &&

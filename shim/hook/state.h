@@ -37,6 +37,7 @@ struct HookInherited {
   /// A bit of `handles`: the program has opened the library with RTLD_NODELETE, so it stays loaded.
   static constexpr uint32_t kKept = 0x80000000;
   std::atomic<bool> had_handle[2]{};
+  std::atomic<uint32_t> closes{0};  ///< calls of dlclose
   /// A request of the program that may load libraries has gone on. Set only after
   /// InheritedState::process, so that a forked child recognises itself as one.
   std::atomic<bool> may_have_loaded{false};

@@ -30,6 +30,15 @@ bool wants_places(const Process& process) {
          !process.config->report.empty();
 }
 
+/// Returns a hash by which a repeated call is recognised, 0 if there is none. After a dlclose,
+/// other code may be at the same address.
+uint64_t hash_of(const Process& process, const Event& event) {
+  const uint64_t call = call_of(event.api, event.caller, process.python_frames);
+  if (call == 0) return 0;
+  const uint64_t closes = inherited.hook.closes.load(std::memory_order_relaxed);
+  return Hash().add(call).add(closes).result();
+}
+
 /// Writes the message and the record of an announced event.
 void write_down(Process& process, const Event& event, Output& output) {
   if (!prepare(process, output)) return;
@@ -50,14 +59,14 @@ void record_place(Process& process, const Event& event, Output& output) {
     output.attempt.last_place = added == Places::Added::kOneTooMany;
     if (prepare(process, output)) write_out(process, event.caller, output);
   }
-  process.record.places.note_call(call_of(event.api, event.caller, process.python_frames));
+  process.record.places.note_call(hash_of(process, event));
 }
 
 [[gnu::cold, gnu::noinline]] void record_unseen(Process& process, const Event& event) {
   const bool every_place = wants_places(process);
   if (every_place) {
     if (process.record.places.is_full()) return;
-    const uint64_t call = call_of(event.api, event.caller, process.python_frames);
+    const uint64_t call = hash_of(process, event);
     if (call != 0 && process.record.places.was_called(call)) return;
   }
   const sys::HeldSignals held(every_place);

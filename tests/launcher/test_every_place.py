@@ -133,6 +133,16 @@ class Verify(Case):
         result, _ = self.tree(self.interpreter(self.make("names.py", NAMES)))
         self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
 
+    def test_library_in_place_of_an_unloaded_one_is_new(self):
+        libraries = [self.copied("asks.so", "trainer.so"), self.copied("asks.so", "tool.so")]
+        words = [launcher.program("each"), *libraries]
+        unguarded = harness.run(words, world="none", guard=False, trace=False,
+                                env=box.environment())
+        addresses = {line.split()[0] for line in unguarded.out.splitlines()}
+        self.assertEqual(len(addresses), 1, unguarded)  # the control
+        result, _ = self.tree(words, ["--allow", "lib:trainer.so"])
+        self.ends(result, 1, "cuInit by tool.so", "  allowed: trainer.so")
+
     def test_more_places_than_a_guard_records_are_incomplete(self):
         most = 2048
         for count, rc, doubts in ((most, 0, 0), (most + 1, 3, 1)):
