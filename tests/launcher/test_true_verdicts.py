@@ -96,6 +96,13 @@ class Mapped(test_verify_tree.Case):
         self.ends(result, 1, "FAIL: ")
         self.assertEqual([one["has_driver"] for one in tree["unguarded"]], [True], result)
 
+    def test_guard_counts_only_if_its_code_can_run(self):
+        program = launcher.program("maps_file")
+        result, tree = self.tree(["sh", "-c", '"$0" "$1"; true', program, harness.GUARD])
+        self.ends(result, 0, "PASS: ")
+        self.assertEqual([one["reason"] for one in tree["unguarded"]],
+                         ["it is a static executable"], result)
+
 
 class Counts(test_verify_tree.Case):
     def test_processes_that_asked_were_heard(self):

@@ -134,7 +134,8 @@ Libraries libraries_of(pid_t pid) {
   Libraries result;
   each_mapped(pid, [&](const MappedFile& file) {
     const std::string_view name = base_name(file.path);
-    result.guard |= name.starts_with("libcudaguard.so");
+    // A search tool maps the file to read it.
+    result.guard |= file.executable && name.starts_with("libcudaguard.so");
     result.libc |= name.starts_with("libc.so.6") || name.starts_with("libc-2.");
     return !result.guard;
   });
