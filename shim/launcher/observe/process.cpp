@@ -260,6 +260,14 @@ Stat read_stat(pid_t pid) {
   return result;
 }
 
+uint64_t code_pages(pid_t pid) {
+  std::string text;
+  read_file(path_of(pid, "statm"), text, 4096);
+  std::string_view rest = text;
+  for (int i = 0; i < 3; ++i) take_number(rest);  // in all, resident, shared
+  return take_number(rest);
+}
+
 bool has_own_numbers() {
   static const bool own = [] {
     char number[16];

@@ -119,6 +119,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
   const ProgramId program = program_of(stat.image, executable_id(pid));
   const bool is_known = process.seen.guarded || process.listed != SIZE_MAX;
   if (is_known && process.program == program) {
+    process.hidden = program.first.back() == 0 && runs_another(process);
     if (!process.seen.guarded) note_driver(listed_[process.listed].entry, driver_of(pid));
     return;
   }
@@ -132,8 +133,15 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
   if (program_of(after.image, executable_id(pid)) != program || after.started != stat.started)
     return;
   using Is = Cause::Is;
-  // If a process has made its memory unreadable, the earlier verdict about it holds.
-  if (cause.is == Is::kNone || (cause.is == Is::kClosed && is_known)) return;
+  if (cause.is == Is::kNone) return;
+  // If a process has made its memory unreadable, the earlier verdict about it holds, but not for
+  // another program. Within execve this may last longer than all looks, so only the end of the
+  // process or the next look says more.
+  if (cause.is == Is::kClosed && is_known) {
+    process.hidden = runs_another(process);
+    if (process.hidden) process.seen.command = command;
+    return;
+  }
   // This is a child of the launcher that has not called execve yet.
   if (cause.is == Is::kLauncher && stat.forked) return;
   const bool inside_execve = stat.image.back() == 0;
@@ -209,12 +217,20 @@ Watch::ProgramId Watch::program_of(const Image& image, const FileId& file) {
 
 /// Call this before anything of the new program is stored in `process`.
 void Watch::begin_program(Process& process, const ProgramId& program) {
+  process.hidden = false;
+  process.code = code_pages(static_cast<pid_t>(process.seen.pid));
   if (process.program == program) return;
   if (process.in_loader && process.may_be_refused) refused_.push_back(short_name(process.seen));
   process.program = program;
   process.seen.guarded = process.seen.heard = process.in_loader = false;
   process.listed = SIZE_MAX;
   process.cpu.reset();
+}
+
+/// True if the size of the code has changed. It is 0 while the process ends.
+bool Watch::runs_another(const Process& process) {
+  const uint64_t code = code_pages(static_cast<pid_t>(process.seen.pid));
+  return code != 0 && code != process.code;
 }
 
 bool Watch::may_be_refused(pid_t pid) const {
@@ -293,6 +309,16 @@ TreeTruth Watch::finish(const Findings& findings) const {
       truth.seen.back().command = *found->second;
     }
     if (off.contains(key)) truth.seen.back().guarded = false;
+    if (!process.hidden) continue;
+    constexpr const char* kHides = "it does not let others look at its memory";
+    truth.seen.back().guarded = truth.seen.back().heard = false;
+    truth.unguarded.push_back({.pid = process.seen.pid,
+                               .command = process.seen.command,
+                               .reason = kHides,
+                               .seen = process.seen.last,
+                               .since = process.seen.since});
+    truth.doubts.push_back(process.seen.command + " (" + std::to_string(process.seen.pid) +
+                           "): " + kHides);
   }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

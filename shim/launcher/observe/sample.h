@@ -52,9 +52,13 @@ class Watch {
   /// without ASLR two programs can have the same Image. A forked child shares it with its parent.
   using ProgramId = std::pair<Image, std::array<uint64_t, 2>>;
   static ProgramId program_of(const Image& image, const FileId& file);
+  struct Process;
+  static bool runs_another(const Process& process);
   struct Process {
     TreeTruth::Seen seen;  ///< `guarded` and `heard` are of the program below
     ProgramId program;
+    uint64_t code = 0;            ///< code_pages() of that program
+    bool hidden = false;          ///< another program since, whose memory is unreadable
     size_t listed = SIZE_MAX;     ///< its place in listed_, if the program was not heard
     bool in_loader = false;       ///< it was seen while ld.so was at work
     bool may_be_refused = false;  ///< a seccomp filter of its own may refuse the beacon
