@@ -8,6 +8,7 @@ import pytest
 from support import box, harness
 from devices import test_names
 
+pytestmark = pytest.mark.usefixtures("case")  # which skips without the driver
 GUARDED = {re.sub(r"_v\d$", "", name) for name in test_names.GUARDED}
 FIXED = ["cu.version", "cu.count", "cu.get=0", "cu.init=1", "cu.init", "cu.init", "cu.count",
          "cu.context=v2,0", "cu.load=library", "cu.memory", "cu.brandnew", "cu.where=cuNoSuchThing",
