@@ -91,9 +91,11 @@ CallFacts call_facts(const Attempt& attempt) {
   call.result.value = attempt.result;
   call.caller.value = &attempt.caller;
   if (attempt.stack != nullptr) {
-    const char* missing = attempt.stack->python_missing;
-    if (missing != nullptr) call.python_missing.value = missing;
-    if (missing == nullptr) call.python.value = attempt.stack;
+    if (const char* missing = attempt.stack->python_missing; missing != nullptr) {
+      call.python_missing.value = missing;
+    } else {
+      call.python.value = attempt.stack;
+    }
   }
   if (attempt.api == kRequestApi) return call;  // the seccomp filter does not know the caller
   call.library.value = library_of(attempt);

@@ -158,9 +158,10 @@ int send(std::string_view report, const ScratchPages& scratch, uint32_t pid,
 }
 
 /// True for the first caller with this bit, unless `other` was printed before.
-bool print_once(Message bit, uint32_t other = 0) {
+bool print_once(Message bit, Message other = {}) {
   const auto bits = static_cast<uint32_t>(bit);
-  return (inherited.record.printed.fetch_or(bits, std::memory_order_relaxed) & (bits | other)) == 0;
+  const uint32_t before = inherited.record.printed.fetch_or(bits, std::memory_order_relaxed);
+  return (before & (bits | static_cast<uint32_t>(other))) == 0;
 }
 
 void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
@@ -316,7 +317,7 @@ bool prepare(Process& process, Output& output) {
         (asked == DriverApi::kCuda
              ? print_once(Message::kDenied)
              : print_once(asked == DriverApi::kNvml ? Message::kDeniedNvml : Message::kDeniedOpenCl,
-                          static_cast<uint32_t>(Message::kDenied)));
+                          Message::kDenied));
     output.line = wants_line(log, first);
   }
   return output.line || output.heard || !process.config->report.empty();

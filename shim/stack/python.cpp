@@ -63,6 +63,10 @@ constexpr uint64_t kFlags = 168;  // PyTypeObject.tp_flags
 constexpr uint64_t kIsText = uint64_t{1} << 28;
 constexpr unsigned kLength = 16;
 constexpr unsigned kState = 32;
+// PyASCIIObject.state: two bits, and the bytes of a character.
+constexpr uint32_t kIsCompact = 0x20;
+constexpr uint32_t kIsAscii = 0x40;
+constexpr unsigned width_of(uint32_t state) { return state >> 2 & 7; }
 constexpr int kDeepest = 4096;
 
 /// The symbols that CPython exports.
@@ -252,9 +256,9 @@ std::string_view Reader::text(uint64_t object) {
     length = kLongest;
     cut_ = true;
   }
-  const unsigned width = state >> 2 & 7;
-  uint64_t data = object + ((state & 0x40) != 0 ? layout_.ascii : layout_.compact);
-  if ((state & 0x20) == 0) data = pointer(object + layout_.compact);  // of a derived class
+  const unsigned width = width_of(state);
+  uint64_t data = object + ((state & kIsAscii) != 0 ? layout_.ascii : layout_.compact);
+  if ((state & kIsCompact) == 0) data = pointer(object + layout_.compact);  // of a derived class
   if (width > 4 || !maps_.readable(data, length * width)) return {};
   char* const start = room_ + used_;
   for (uint64_t i = 0; i < length && used_ + 4 <= sizeof room_; ++i) {
@@ -424,9 +428,9 @@ static bool add_text(const PythonFrames& it, uint64_t object, Hash& hash) {
   uint64_t length = 0;
   memcpy(&state, reinterpret_cast<const void*>(object + kState), sizeof state);
   memcpy(&length, reinterpret_cast<const void*>(object + kLength), sizeof length);
-  if ((state & 0x20) == 0) return false;
-  uint64_t at = object + ((state & 0x40) != 0 ? it.ascii : it.compact);
-  uint64_t left = length * (state >> 2 & 7);
+  if ((state & kIsCompact) == 0) return false;
+  uint64_t at = object + ((state & kIsAscii) != 0 ? it.ascii : it.compact);
+  uint64_t left = length * width_of(state);
   uint64_t word = 0;
   for (hash.add(left); left >= sizeof word; left -= sizeof word, at += sizeof word) {
     memcpy(&word, reinterpret_cast<const void*>(at), sizeof word);

@@ -21,29 +21,8 @@ namespace cudaguard::sys {
 /// are linked to glibc, and musl gives constructors no arguments.
 inline bool is_glibc() { return &gnu_get_libc_version != nullptr; }
 
-/// A system call with at most three arguments. Most have no more, and it would take code to set the
-/// other registers.
-inline long call(long number, long a = 0, long b = 0, long c = 0) {
-#if defined(__x86_64__)
-  long result;
-  asm volatile("syscall"
-               : "=a"(result)
-               : "a"(number), "D"(a), "S"(b), "d"(c)
-               : "rcx", "r11", "memory");
-  return result;
-#elif defined(__aarch64__)
-  register long x8 asm("x8") = number;
-  register long x0 asm("x0") = a;
-  register long x1 asm("x1") = b;
-  register long x2 asm("x2") = c;
-  asm volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
-  return x0;
-#else
-#error "cudaguard knows x86-64 and AArch64"
-#endif
-}
-
-inline long call(long number, long a, long b, long c, long d, long e = 0, long f = 0) {
+inline long call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
+                 long f = 0) {
 #if defined(__x86_64__)
   long result;
   register long r10 asm("r10") = d;
@@ -67,6 +46,8 @@ inline long call(long number, long a, long b, long c, long d, long e = 0, long f
                : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x5)
                : "memory");
   return x0;
+#else
+#error "cudaguard knows x86-64 and AArch64"
 #endif
 }
 

@@ -138,7 +138,7 @@ class Machines(doctor_program.Case):
                          ["32-bit i386"])
 
     def test_aarch64_program_is_not_guarded(self):
-        program = self.for_aarch64("arm", "hello")
+        program = self.for_aarch64("hello", "arm")
         self.assertEqual(self.verdict(program, "no", ["architecture"]).facts("executable"),
                          ["dynamic, 64-bit AArch64"])
 

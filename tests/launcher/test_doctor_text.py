@@ -55,7 +55,7 @@ class Place(doctor_program.Case):
         os.mkdir(self.path("libs"))
         shutil.copy(re.search(r"=> (/\S*/libasan\.so\.\d+)", runtime)[1], self.path("libs"))
         self.copied("i386_static", "i386")
-        self.for_aarch64("arm", "hello")
+        self.for_aarch64("hello", "arm")
         self.copied("hello_musl", "musl")
 
 

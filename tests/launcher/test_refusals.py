@@ -26,7 +26,7 @@ class Machines(launcher.Case):
 
     def test_program_of_another_machine_is_refused(self):
         self.assertEqual(self.unguarded(launcher.program("hello")).stdout, "hello\n")
-        program = self.for_aarch64("arm", "hello")
+        program = self.for_aarch64("hello", "arm")
         self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
 
     @pytest.mark.full

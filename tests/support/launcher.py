@@ -58,7 +58,7 @@ class Case(harness.DirectoryCase):
         os.chmod(self.path(name), mode)
         return self.path(name)
 
-    def for_aarch64(self, name, source):
+    def for_aarch64(self, source, name):
         """A copy of this program whose header says that it is for AArch64."""
         path = self.copied(source, name)
         with open(path, "r+b") as stream:

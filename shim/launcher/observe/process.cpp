@@ -219,7 +219,7 @@ Cause closed(pid_t pid) {
     const std::string user = std::to_string(users[0]);
     return {Cause::Is::kForeign, "it runs as user " + user + " and cannot be looked at", true};
   }
-  return {Cause::Is::kClosed, "it does not let others look at its memory", true};
+  return {Cause::Is::kClosed, kHidesMemory, true};
 }
 
 /// True if the process's ld.so will find the guard.
@@ -233,6 +233,8 @@ bool can_preload(pid_t pid, const char* list) {
 }
 
 }  // namespace
+
+const char* const kHidesMemory = "it does not let others look at its memory";
 
 FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 

@@ -43,6 +43,8 @@ struct Stat {
 /// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
 Stat read_stat(pid_t pid);
 
+extern const char* const kHidesMemory;  ///< a reason, as in Cause
+
 /// The size of the program's code. The kernel shows it even if the process hides its memory.
 uint64_t code_pages(pid_t pid);
 

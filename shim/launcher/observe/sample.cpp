@@ -279,6 +279,13 @@ TreeTruth Watch::finish(const Findings& findings) const {
   TreeTruth truth;
   std::map<Key, const std::string*> commands;
   std::set<Key> off;
+  const auto add = [&truth](TreeTruth::Unguarded process, bool hides) {
+    if (hides) {
+      truth.doubts.push_back(process.command + " (" + std::to_string(process.pid) +
+                             "): " + process.reason);
+    }
+    truth.unguarded.push_back(std::move(process));
+  };
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth.hello;
@@ -286,19 +293,15 @@ TreeTruth Watch::finish(const Findings& findings) const {
     commands[key] = &process.command;
     if (process.policy != name_of(Policy::kOff)) continue;
     off.insert(key);
-    truth.unguarded.push_back({.pid = process.pid,
-                               .command = process.command,
-                               .reason = "CUDAGUARD_POLICY is OFF",
-                               .seen = process.started,
-                               .since = process.since});
+    add({.pid = process.pid,
+         .command = process.command,
+         .reason = "CUDAGUARD_POLICY is OFF",
+         .seen = process.started,
+         .since = process.since},
+        false);
   }
   for (const Listed& listed : listed_) {
-    if (listed.heard) continue;
-    truth.unguarded.push_back(listed.entry);
-    if (listed.cause.hides) {
-      truth.doubts.push_back(listed.entry.command + " (" + std::to_string(listed.entry.pid) +
-                             "): " + listed.entry.reason);
-    }
+    if (!listed.heard) add(listed.entry, listed.cause.hides);
   }
   for (const auto& [key, process] : processes_) {
     // The process ended while ld.so was loading it, and ran no code of its own.
@@ -310,15 +313,13 @@ TreeTruth Watch::finish(const Findings& findings) const {
     }
     if (off.contains(key)) truth.seen.back().guarded = false;
     if (!process.hidden) continue;
-    constexpr const char* kHides = "it does not let others look at its memory";
     truth.seen.back().guarded = truth.seen.back().heard = false;
-    truth.unguarded.push_back({.pid = process.seen.pid,
-                               .command = process.seen.command,
-                               .reason = kHides,
-                               .seen = process.seen.last,
-                               .since = process.seen.since});
-    truth.doubts.push_back(process.seen.command + " (" + std::to_string(process.seen.pid) +
-                           "): " + kHides);
+    add({.pid = process.seen.pid,
+         .command = process.seen.command,
+         .reason = kHidesMemory,
+         .seen = process.seen.last,
+         .since = process.seen.since},
+        true);
   }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
