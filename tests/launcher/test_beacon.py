@@ -255,19 +255,30 @@ class Doubt(test_verify_tree.Case):
         self.ends(result, 0, "PASS: no CUDA use (", "in doubt: ")
         self.assertRegex("\n".join(tree["doubts"]), reason, result)
 
+    # The program's own seccomp filter refuses getpid, so what it executes sends no beacon.
+    REFUSES_GETPID = ("import ctypes, os, struct, sys\n"
+                      "libc = ctypes.CDLL(None)\n"
+                      "code = struct.pack('HBBI' * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 39,\n"
+                      "                   6, 0, 0, 0x50001, 6, 0, 0, 0x7fff0000)\n"
+                      "libc.prctl(38, 1, 0, 0, 0)\n"
+                      "code = ctypes.create_string_buffer(code)\n"
+                      "libc.prctl(22, 2, struct.pack('HxxxxxxP', 4, ctypes.addressof(code)))\n")
+
     def test_process_without_a_start_beacon_makes_the_result_incomplete(self):
-        """The program's own seccomp filter refuses getpid, so it sends no beacon."""
-        script = ("import ctypes, os, struct\n"
-                  "libc = ctypes.CDLL(None)\n"
-                  "code = struct.pack('HBBI' * 4, 0x20, 0, 0, 0, 0x15, 0, 1, 39, 6, 0, 0, 0x50001,\n"
-                  "                   6, 0, 0, 0x7fff0000)\n"
-                  "libc.prctl(38, 1, 0, 0, 0)\n"
-                  "code = ctypes.create_string_buffer(code)\n"
-                  "libc.prctl(22, 2, struct.pack('HxxxxxxP', 4, ctypes.addressof(code)))\n"
-                  "os.execvp('sleep', ['sleep', '3'])\n")
-        for before in ("", "import os, time\nif os.fork() != 0: os.wait(); os._exit(0)\n"
-                           "time.sleep(0.3)\n"):
-            self.incomplete(self.python(before + script), r"^sleep \(\d+\) sent no start beacon")
+        script = self.REFUSES_GETPID + "os.execvp('sleep', ['sleep', '1'])\n"
+        self.incomplete(self.python(script), r"^sleep \(\d+\) sent no start beacon")
+
+    def test_forked_process_without_a_start_beacon_makes_the_result_incomplete(self):
+        script = ("import os, time\nif os.fork() != 0: os.wait(); os._exit(0)\ntime.sleep(0.3)\n" +
+                  self.REFUSES_GETPID + "os.execvp('sleep', ['sleep', '1'])\n")
+        self.incomplete(self.python(script), r"^sleep \(\d+\) sent no start beacon")
+
+    def test_process_that_executes_its_program_again_is_one_doubt(self):
+        again = "import os, sys, time; time.sleep(0.5); sys.argv[1:] and os.execv(*eval(sys.argv[1]))"
+        script = (self.REFUSES_GETPID + "python = sys.executable\nagain = %r\n"
+                  "last = (python, [python, '-c', again])\n"
+                  "os.execv(python, [python, '-c', again, repr(last)])\n" % again)
+        self.incomplete(self.python(script), r"^python\S* \(\d+\) sent no start beacon")
 
     def test_short_static_programs_cause_no_doubt(self):
         """A static program that ends while verify looks at it owes no start beacon."""

@@ -259,15 +259,18 @@ void Watch::list(Process& process, const Cause& cause) {
 }
 
 /// Names the programs that have the guard and sent no start beacon, as a clause; empty if there are
-/// none.
+/// none. A process that executes its program again, or was seen within execve, counts once.
 std::string Watch::silent() const {
-  std::vector<std::string> names = refused_;
+  std::vector<std::string> names;
+  const auto add = [&names](const std::string& name) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  };
+  for (const std::string& name : refused_) add(name);
   for (const auto& [key, process] : processes_) {
-    if (process.in_loader && process.may_be_refused) names.push_back(short_name(process.seen));
+    if (process.in_loader && process.may_be_refused) add(short_name(process.seen));
   }
   for (const Listed& listed : listed_) {
-    const bool is_silent = listed.cause.is == Cause::Is::kUnknown && !listed.heard;
-    if (is_silent) names.push_back(short_name(listed.entry));
+    if (listed.cause.is == Cause::Is::kUnknown && !listed.heard) add(short_name(listed.entry));
   }
   if (names.empty()) return {};
   return names.front() +
