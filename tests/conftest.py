@@ -31,6 +31,8 @@ def pytest_configure(config):
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
                        option.without_driver, option.runner, option.write_golden)
+    # pytest compiles the test files once. It is not a variable, because other Pythons would read it.
+    sys.pycache_prefix, sys.dont_write_bytecode = os.path.join(settings.BUILD, "pycache"), False
     # "python3" must be this Python. pyenv's is a shell script, which takes longer than most tests.
     os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
     # A shell's background job ignores SIGINT, and the programs under test would inherit that.
@@ -59,6 +61,8 @@ def pytest_ignore_collect(collection_path, config):
 def pytest_collection_modifyitems(config, items):
     # A pytest that a test starts rejects these options. xdist's workers have read them by now.
     os.environ.pop("PYTEST_ADDOPTS", None)
+    # The areas are mixed, because tests that wait should run beside tests that work.
+    items.sort(key=lambda item: item.path.name, reverse=True)
     if config.option.full:
         return
     config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
@@ -67,5 +71,5 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(optionalhook=True)  # without xdist
 def pytest_xdist_auto_num_workers():
-    """Twice as many as cores, because some tests wait more than they work."""
-    return 2 * os.cpu_count()
+    """Three times as many as cores, because some tests wait more than they work."""
+    return 3 * os.cpu_count()
