@@ -45,6 +45,13 @@ std::string read_layout(const Bytes& file, const Elf64_Ehdr& elf, ElfFacts& fact
   return {};
 }
 
+/// The segment that has the address in its bytes of the file, or the end of facts.loads.
+std::vector<Elf64_Phdr>::const_iterator segment_of(const ElfFacts& facts, uint64_t address) {
+  return std::ranges::find_if(facts.loads, [&](const Elf64_Phdr& header) {
+    return address >= header.p_vaddr && address - header.p_vaddr < header.p_filesz;
+  });
+}
+
 std::string read_dynamic(const Bytes& file, const Elf64_Phdr& dynamic, ElfFacts& facts) {
   std::vector<uint64_t> needed;
   std::map<int64_t, uint64_t> values;
@@ -60,12 +67,14 @@ std::string read_dynamic(const Bytes& file, const Elf64_Phdr& dynamic, ElfFacts&
       needed.push_back(entry.d_un.d_val);
     }
   }
+  if (const auto load = segment_of(facts, values[DT_GNU_HASH]);
+      values[DT_GNU_HASH] != 0 && load != facts.loads.end()) {
+    facts.gnu_hash = load->p_offset + (values[DT_GNU_HASH] - load->p_vaddr);
+  }
   const uint64_t soname = values[DT_SONAME];
   if (needed.empty() && soname == 0) return {};
   const uint64_t address = values[DT_STRTAB];
-  const auto load = std::ranges::find_if(facts.loads, [&](const Elf64_Phdr& header) {
-    return address >= header.p_vaddr && address - header.p_vaddr < header.p_filesz;
-  });
+  const auto load = segment_of(facts, address);
   if (load == facts.loads.end()) return "its string table is not in the file";
   const uint64_t start = load->p_offset + (address - load->p_vaddr);
   // Tables written by patchelf may continue in the next segment.

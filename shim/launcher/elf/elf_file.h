@@ -72,6 +72,7 @@ struct ElfFacts {
   std::string soname;
   std::vector<std::string> needed;
   uint64_t loaded_end = 0;  ///< no byte of the file after this offset is loaded
+  uint64_t gnu_hash = 0;    ///< offset in the file of DT_GNU_HASH's table; 0: none
 };
 
 /// Reads only the header unless the file is for a 64-bit little-endian machine.

@@ -107,6 +107,36 @@ bool is_variable(const Elf64_Sym& symbol) {
   return type == STT_OBJECT || type == STT_COMMON || type == STT_TLS;
 }
 
+/// DT_GNU_HASH's table: this header, a Bloom filter of 64-bit words, buckets, and chains.
+struct GnuHash {
+  uint32_t buckets;
+  uint32_t first;  ///< number of the first symbol in a chain
+  uint32_t words;  ///< of the filter
+  uint32_t shift;
+};
+
+/// False if the table at `at` does not have the name.
+bool may_have(const Bytes& file, uint64_t at, const GnuHash& table, const std::string& name) {
+  uint32_t hash = 5381;
+  for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
+  const uint64_t filter = at + sizeof table;
+  uint64_t word = 0;
+  if (!file.read(filter + hash / 64 % table.words * sizeof word, &word, sizeof word)) return true;
+  if ((word >> (hash % 64) & word >> ((hash >> table.shift) % 64) & 1U) == 0) return false;
+  const uint64_t buckets = filter + uint64_t{table.words} * sizeof word;
+  uint32_t index = 0;
+  if (!file.read(buckets + hash % table.buckets * sizeof index, &index, sizeof index)) return true;
+  if (index < table.first) return false;  // an empty bucket holds 0
+  const uint64_t chains = buckets + uint64_t{table.buckets} * sizeof index;
+  for (uint64_t i = index - table.first; i < kMostEntries; ++i) {
+    uint32_t entry = 0;
+    if (!file.read(chains + i * sizeof entry, &entry, sizeof entry)) return true;
+    if ((entry | 1U) == (hash | 1U)) return true;
+    if ((entry & 1U) != 0) return false;  // the last one of its bucket
+  }
+  return true;
+}
+
 bool is_copy(const Elf64_Rela& relocation) {
 #if defined(__x86_64__)
   return ELF64_R_TYPE(relocation.r_info) == R_X86_64_COPY;
@@ -132,6 +162,15 @@ Names read_exports(const Bytes& file, Exports which) {
   });
   found.damaged = found.damaged || !whole;
   return found;
+}
+
+bool may_export(const Bytes& file, const std::set<std::string>& names) {
+  const ElfFacts facts = read_elf(file);
+  GnuHash table = {};
+  if (facts.gnu_hash == 0 || !file.read(facts.gnu_hash, &table, sizeof table)) return true;
+  if (table.buckets == 0 || table.words == 0 || table.shift >= 32) return true;
+  return std::ranges::any_of(
+      names, [&](const std::string& name) { return may_have(file, facts.gnu_hash, table, name); });
 }
 
 Names read_references(const Bytes& file, References which) {

@@ -21,6 +21,10 @@ enum class Exports { kAll, kVariables };
 /// The names that other files can be bound to.
 Names read_exports(const Bytes& file, Exports which = Exports::kAll);
 
+/// False if ld.so would find none of the names in the file: a search of its hash table, which reads
+/// far less than all names. True also if the file has no such table, or a damaged one.
+bool may_export(const Bytes& file, const std::set<std::string>& names);
+
 enum class References {
   kAll,
   kCopies,  ///< library variables that the executable has a copy of

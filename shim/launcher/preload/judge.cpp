@@ -289,7 +289,9 @@ std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
   std::vector<ReplacedVariables> found;
   for (const std::string& file : files) {
     ReplacedVariables variables = {file, {}};
-    std::ranges::set_intersection(read_exports(FileBytes(file), Exports::kVariables).names, ours,
+    const FileBytes bytes(file);
+    if (!may_export(bytes, ours)) continue;
+    std::ranges::set_intersection(read_exports(bytes, Exports::kVariables).names, ours,
                                   std::back_inserter(variables.names));
     if (!variables.names.empty()) found.push_back(std::move(variables));
   }
