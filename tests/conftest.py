@@ -28,6 +28,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if not config.inipath or not config.inipath.samefile(SETTINGS):
         raise pytest.UsageError("%s is not read: write each option as --name=value" % SETTINGS)
+    if "support.harness" in sys.modules:
+        raise pytest.UsageError("a conftest.py has imported support.harness, which has read the "
+                                "options before they were known: import it in the fixture")
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
                        option.without_driver, option.runner, option.write_golden)

@@ -3,10 +3,9 @@
 
 import pytest
 
-from support import box, harness
-
 
 @pytest.fixture(name="case")
 def make_case():
     """The helpers of box.Case."""
+    from support import box, harness
     yield from harness.lent(box.Case())

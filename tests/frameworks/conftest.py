@@ -3,10 +3,9 @@
 
 import pytest
 
-from support import harness
-
 
 @pytest.fixture(name="case")
 def make_case():
     """The helpers of harness.Case."""
+    from support import harness
     yield from harness.lent(harness.Case())

@@ -3,10 +3,9 @@
 
 import pytest
 
-from support import guest, harness
-
 
 @pytest.fixture(name="case")
 def make_case():
     """The helpers of guest.Case."""
+    from support import guest, harness
     yield from harness.lent(guest.Case())

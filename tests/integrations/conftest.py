@@ -3,10 +3,9 @@
 
 import pytest
 
-from support import harness, places
-
 
 @pytest.fixture(name="case")
 def make_case():
     """The helpers of places.Case."""
+    from support import harness, places
     yield from harness.lent(places.Case())

@@ -3,10 +3,9 @@
 
 import pytest
 
-from support import harness, launcher
-
 
 @pytest.fixture(name="case")
 def make_case():
     """The helpers of launcher.Case."""
+    from support import harness, launcher
     yield from harness.lent(launcher.Case())

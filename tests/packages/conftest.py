@@ -3,10 +3,9 @@
 
 import pytest
 
-from support import harness, packaged
-
 
 @pytest.fixture(name="case")
 def make_case():
     """The helpers of packaged.Case."""
+    from support import harness, packaged
     yield from harness.lent(packaged.Case())

@@ -1,11 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the harness itself: what it reads from strace's log, and what its sandbox isolates."""
 
+import glob
 import os
+import subprocess
+import sys
 import unittest
 import unittest.mock
 
-from support import harness
+import pytest
+
+from support import harness, settings
 
 LOG = '''\
 100 execve("/usr/bin/env", ["env", "x"], 0x7ffe /* 3 vars */) = 0
@@ -131,3 +136,13 @@ class Skips(unittest.TestCase):
             with unittest.mock.patch.object(harness.settings, "WITHOUT_DRIVER", True):
                 self.assertTrue(harness.may_skip("real world: " + harness.NO_DRIVER))
                 self.assertFalse(harness.may_skip("not installed: bwrap"))
+
+
+class Options(unittest.TestCase):
+    def test_every_area_reads_the_options(self):
+        """pytest loads the conftest.py of the areas that are named before it knows the options."""
+        conftests = sorted(glob.glob(os.path.join(settings.TESTS, "*", "conftest.py")))
+        self.assertGreater(len(conftests), 5)
+        done = subprocess.run([sys.executable, "-m", "pytest", "-n0", *conftests],
+                              capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr)
