@@ -19,11 +19,22 @@ ElfW(Addr) own_base() { return reinterpret_cast<ElfW(Addr)>(&__ehdr_start); }
 
 namespace {
 
+const uint32_t* buckets_of(const uint32_t* gnu_hash) {
+  return gnu_hash + 4 + gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+}
+
+bool is_empty(const uint32_t* gnu_hash) {
+  const uint32_t* bucket = buckets_of(gnu_hash);
+  const uint32_t* end = bucket + gnu_hash[0];
+  while (bucket < end && *bucket == 0) ++bucket;
+  return bucket == end;
+}
+
 /// Returns one more than the number of the last symbol in the hash table.
 uint32_t end_of_symbols(const uint32_t* gnu_hash) {
   const uint32_t buckets = gnu_hash[0];
   const uint32_t first = gnu_hash[1];
-  const uint32_t* bucket = gnu_hash + 4 + gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t* bucket = buckets_of(gnu_hash);
   const uint32_t* chain = bucket + buckets;
   uint32_t last = 0;
   for (uint32_t i = 0; i < buckets; ++i) {
@@ -32,6 +43,35 @@ uint32_t end_of_symbols(const uint32_t* gnu_hash) {
   if (last < first) return first;
   while ((chain[last - first] & 1U) == 0) ++last;
   return last + 1;
+}
+
+/// True for this library's exports that the filter accepts.
+struct OwnNames {
+  elf_detail::Tables tables = elf_detail::read_tables(_DYNAMIC, own_base());
+  NameFilter filter;
+  const void* context;
+  bool operator()(const char* name) const {
+    return filter(name, context) && elf_detail::find(tables, name) != nullptr;
+  }
+};
+
+/// False if the object has none of the names in its table of symbols, so that no relocation can
+/// refer to one. Its imports come first in the table, and its exports are in the hash table.
+bool may_refer(const elf_detail::Tables& object, const OwnNames& own) {
+  // If an object exports nothing, its hash table does not show how many symbols it imports.
+  if (object.gnu_hash == nullptr || is_empty(object.gnu_hash)) return true;
+  for (uint32_t i = 1; i < object.gnu_hash[1]; ++i) {
+    if (own(object.strings + object.symbols[i].st_name)) return true;
+  }
+  // An executable at a fixed address exports its imports, too: their PLT entries.
+  elf_detail::Tables exports = object;
+  exports.as_dlvsym = true;
+  const uint32_t end = end_of_symbols(own.tables.gnu_hash);
+  for (uint32_t i = own.tables.gnu_hash[1]; i < end; ++i) {
+    const char* name = own.tables.strings + own.tables.symbols[i].st_name;
+    if (own.filter(name, own.context) && elf_detail::find(exports, name) != nullptr) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -56,10 +96,12 @@ bool hide_own_symbols(NameFilter filter, const void* context) {
 
 bool refers_to_own_symbols(const ElfW(Dyn) * dynamic, ElfW(Addr) base, NameFilter filter,
                            const void* context) {
-  return find_reference(
-             elf_detail::read_tables(dynamic, base), dynamic, base, [=](const char* name) {
-               return filter(name, context) && elf_symbol(_DYNAMIC, own_base(), name) != nullptr;
-             }) != 0;
+  const OwnNames own = {.filter = filter, .context = context};
+  const elf_detail::Tables object = elf_detail::read_tables(dynamic, base);
+  if (object.symbols == nullptr || object.strings == nullptr || own.tables.gnu_hash == nullptr) {
+    return false;
+  }
+  return may_refer(object, own) && find_reference(object, dynamic, base, own) != 0;
 }
 
 }  // namespace cudaguard

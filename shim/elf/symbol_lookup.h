@@ -133,9 +133,15 @@ inline const ElfW(Sym) * by_gnu_hash(const Tables& t, const char* name, const El
   const uint32_t bucket_count = t.gnu_hash[0];
   const uint32_t first_index = t.gnu_hash[1];
   const uint32_t bloom_words = t.gnu_hash[2];
-  if (bucket_count == 0) return nullptr;
+  if (bucket_count == 0 || bloom_words == 0) return nullptr;
   uint32_t hash = 5381;
   for (const char* c = name; *c != '\0'; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
+
+  constexpr unsigned kBits = 8 * sizeof(ElfW(Addr));
+  const auto* bloom = reinterpret_cast<const ElfW(Addr)*>(t.gnu_hash + 4);
+  const ElfW(Addr) word = bloom[hash / kBits % bloom_words];
+  const uint32_t shift = t.gnu_hash[3];
+  if (((word >> (hash % kBits)) & (word >> ((hash >> shift) % kBits)) & 1U) == 0) return nullptr;
 
   const uint32_t* buckets = t.gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
   const uint32_t* chain = buckets + bucket_count;
