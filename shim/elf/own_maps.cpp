@@ -8,6 +8,7 @@ namespace cudaguard {
 /// Returns the next byte, -1 at the end.
 int MapsReader::byte() {
   if (at_ == filled_) {
+    if (ended_) return -1;
     const long got = sys::read(fd_, buffer_, size_);
     ended_ = got <= 0;
     if (ended_) return -1;

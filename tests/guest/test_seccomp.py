@@ -49,6 +49,17 @@ def calls_after_lock(case, guard, env=None, action="none-loaded", argv=(STRICT,)
     return {m[1] for m in map(CALL.match, after.splitlines()) if m}
 
 
+def test_end_of_the_list_of_mappings_is_read_once(case):
+    log = case.path("log")
+    subprocess.run(["strace", "-qq", "-e", "trace=openat,read,close", "-o", log, "--", "env", "-i",
+                    "LD_PRELOAD=" + harness.GUARD, "LD_LIBRARY_PATH=" + harness.NULL_DRIVER_DIR,
+                    STRICT, "none-loaded"], capture_output=True, check=True)
+    with open(log, encoding="utf-8") as stream:
+        maps = stream.read().partition("/proc/self/maps")[2].partition("close(")[0]
+    assert 'read(' in maps
+    assert maps.count('""') == 1
+
+
 def run_strict(action, names, guard=True, env=None):
     """In a world without driver, so that only the null drivers can answer."""
     return harness.run([STRICT, action, *sorted(names)], world="none", guard=guard, trace=False,
