@@ -14,9 +14,8 @@ ElfW(Addr) own_base();
 /// True for the names to be hidden.
 using NameFilter = bool (*)(const char* name, const void* context);
 
-/// Returns false if the kernel forbids the write; nothing has changed then. The object must be
-/// linked with -z separate-code, because the table's pages are writable for a moment and must not
-/// hold code.
+/// Returns false if the kernel forbids the write; nothing has changed then. The table's pages must
+/// hold no code, because they are writable for a moment and not executable.
 bool hide_own_symbols(NameFilter filter, const void* context);
 
 /// True if the object refers to a name that this library defines and the filter accepts.

@@ -202,6 +202,17 @@ def size(elf):
     return [] if found <= MOST_BYTES else ["has %d bytes" % found]
 
 
+def symbol_table_apart(elf):
+    """The library removes names from its symbol table, whose pages are not executable meanwhile."""
+    page = 4096 if elf.is_x86 else 65536
+    def pages(name):
+        address, length = elf.sections[name]
+        return range(address // page, (address + length - 1) // page + 1)
+    table = set(pages(".dynsym"))
+    return ["the pages of its symbol table hold " + name for name in elf.sections
+            if re.match(r"\.(text|plt|init$|fini$)", name) and not table.isdisjoint(pages(name))]
+
+
 def stripped(elf):
     return ["has " + name for name in elf.sections if re.match(r"\.(symtab|debug|zdebug)", name)]
 
@@ -226,4 +237,4 @@ def has_version_note(elf):
 
 RULES = [needed, imports, no_libdl_import, glibc_floor, exports, soname, no_run_path, no_tls,
          no_text_relocation, no_unique, stack, no_writable_code, one_constructor, bind_now,
-         nodelete, relro, size, stripped, branch_protection, has_version_note]  # fmt: skip
+         nodelete, relro, size, symbol_table_apart, stripped, branch_protection, has_version_note]  # fmt: skip
