@@ -35,6 +35,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
+/// The kernel gives the whole line of stat and statm to one read.
+constexpr size_t kOneRead = 1;
 constexpr size_t kMostCommand = 1024;
 constexpr size_t kMostNames = 4;
 constexpr size_t kMostArguments = 32768;
@@ -242,7 +244,7 @@ Stat read_stat(pid_t pid) {
   Stat result;
   std::string text;
   // Reads the thread's own file, because /proc/PID/stat adds up the values of all threads.
-  read_file(path_of(pid, "task/") + std::to_string(pid) + "/stat", text, 4096);
+  read_file(path_of(pid, "task/") + std::to_string(pid) + "/stat", text, kOneRead);
   const size_t open = text.find('(');
   const size_t close = text.rfind(')');  // the name in parentheses may contain any character
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
@@ -264,7 +266,7 @@ Stat read_stat(pid_t pid) {
 
 uint64_t code_pages(pid_t pid) {
   std::string text;
-  read_file(path_of(pid, "statm"), text, 4096);
+  read_file(path_of(pid, "statm"), text, kOneRead);
   std::string_view rest = text;
   for (int i = 0; i < 3; ++i) take_number(rest);  // in all, resident, shared
   return take_number(rest);
