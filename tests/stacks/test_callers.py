@@ -4,6 +4,9 @@ CUDA runtime. The message names the library that made the call."""
 
 import json
 import os
+import re
+
+import pytest
 
 from support import fence, harness, messages
 
@@ -45,38 +48,6 @@ class Callers(harness.DirectoryCase):
             found[one["api"]] = (os.path.basename(frame["module"]), frame["symbol"])
         return found
 
-    def test_shared_runtime_names_the_program(self):
-        for major in MAJORS:
-            for name in ("native_%d" % major, "native_fork_%d" % major):
-                with self.subTest(program=name):
-                    found = self.callers(program(name))
-                    self.assertEqual(found["cudaGetDeviceCount"], (name, ASKS), self.result)
-                    self.assertIn("%s: %s\n" % (name, ASKS), self.result.err)
-                    self.assertIn("main", self.symbols, self.result)
-
-    def test_static_runtime_names_the_program(self):
-        for major in MAJORS:
-            name = "native_static_%d" % major
-            with self.subTest(program=name):
-                self.assertEqual(self.callers(program(name))["cuInit"][0], name, self.result)
-                self.assertIn(ASKS, self.symbols, self.result)
-                self.assertIn("main", self.symbols, self.result)
-
-    def test_plugin_that_calls_is_named(self):
-        for name in ("native_plugin_%d.so", "native_on_load_%d.so"):
-            for major in MAJORS:
-                with self.subTest(name=name, major=major):
-                    found = self.callers(program("loads"), program(name % major))
-                    self.assertEqual(found["cudaGetDeviceCount"], (name % major, ASKS), self.result)
-
-    def test_runtime_of_a_deepbind_plugin_is_named(self):
-        for major in MAJORS:
-            with self.subTest(major=major):
-                name = program("native_plugin_%d.so" % major)
-                found = self.callers(program("loads"), name, "deepbind")
-                self.assertRegex(found["cuInit"][0], r"^libcudart\.so\.%d" % major, self.result)
-                self.assertIn(ASKS, self.symbols, self.result)
-
     def test_stripped_program_has_the_offset_of_the_full_one(self):
         found = self.callers(program("native_stripped_13"))["cudaGetDeviceCount"]
         self.assertEqual(found, ("native_stripped_13", None), self.result)
@@ -97,16 +68,53 @@ class Callers(harness.DirectoryCase):
         self.assertEqual(found, {"cuInit": ("plain", "ask_driver")})
         self.assertIn("main", self.symbols, self.result)
 
-    def test_message_names_the_caller(self):
-        for words, name in (((program("native_13"),), "native_13"),
-                            ((program("native_static_13"),), "native_static_13"),
-                            ((program("loads"), program("native_plugin_13.so")),
-                             "native_plugin_13.so"),
-                            ((program("loads"), program("native_plugin_13.so"), "deepbind"),
-                             "libcudart.so.13 in loads"),
-                            ((program("plain"),), "plain")):
-            with self.subTest(words=words):
-                result = harness.run(words, trace=False)
-                callers = [message["asked_by"] for message in
-                           messages.find(result.err, "no_cuda", cause="FORCE_CPU")]
-                self.assertEqual(callers, [name], result)
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Callers())
+
+
+@pytest.mark.parametrize("name", ["native_%d", "native_fork_%d"])
+@pytest.mark.parametrize("major", MAJORS)
+def test_shared_runtime_names_the_program(case, major, name):
+    name = name % major
+    found = case.callers(program(name))
+    assert found["cudaGetDeviceCount"] == (name, ASKS), str(case.result)
+    assert "%s: %s\n" % (name, ASKS) in case.result.err
+    assert "main" in case.symbols, str(case.result)
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_static_runtime_names_the_program(case, major):
+    name = "native_static_%d" % major
+    assert case.callers(program(name))["cuInit"][0] == name, str(case.result)
+    assert ASKS in case.symbols, str(case.result)
+    assert "main" in case.symbols, str(case.result)
+
+
+@pytest.mark.parametrize("major", MAJORS)
+@pytest.mark.parametrize("name", ["native_plugin_%d.so", "native_on_load_%d.so"])
+def test_plugin_that_calls_is_named(case, name, major):
+    found = case.callers(program("loads"), program(name % major))
+    assert found["cudaGetDeviceCount"] == (name % major, ASKS), str(case.result)
+
+
+@pytest.mark.parametrize("major", MAJORS)
+def test_runtime_of_a_deepbind_plugin_is_named(case, major):
+    name = program("native_plugin_%d.so" % major)
+    found = case.callers(program("loads"), name, "deepbind")
+    assert re.search(r"^libcudart\.so\.%d" % major, found["cuInit"][0]), str(case.result)
+    assert ASKS in case.symbols, str(case.result)
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [((program("native_13"),), "native_13"), ((program("native_static_13"),), "native_static_13"),
+     ((program("loads"), program("native_plugin_13.so")), "native_plugin_13.so"),
+     ((program("loads"), program("native_plugin_13.so"), "deepbind"), "libcudart.so.13 in loads"),
+     ((program("plain"),), "plain")])
+def test_message_names_the_caller(words, name):
+    result = harness.run(words, trace=False)
+    callers = [message["asked_by"] for message in
+               messages.find(result.err, "no_cuda", cause="FORCE_CPU")]
+    assert callers == [name], str(result)

@@ -102,14 +102,6 @@ class Case(harness.DirectoryCase):
 class Generated(Case):
     environment = "generated"
 
-    def test_code_that_a_library_generates_is_not_named(self):
-        where = self.vendor("packages")
-        for how in ("beartype", "makefun", "boltons", "networkx", "sympy", "exec", "dataclass"):
-            with self.subTest(how=how):
-                found = self.names("program.py:5", self.tool("python"), self.user, how,
-                                   PYTHONPATH=where)
-                self.assertIn("<", "".join(row["file"] for row in found[0]["python"]))
-
     def test_function_of_a_worker_of_joblib_is_named(self):
         """cloudpickle gives it the name <dynamic-code>, and the worker has no file of the user."""
         program = self.write("user/pool.py", "import ctypes, joblib\n\ndef ask(_):\n"
@@ -142,6 +134,20 @@ class Generated(Case):
         found = self.names("program.py:5", PYTHON, self.path("program.shiv"), "plain",
                            SHIV_ROOT=self.path("shiv"))
         self.assertIn("/_bootstrap/__init__.py", "".join(row["file"] for row in found[0]["python"]))
+
+
+@pytest.fixture(name="generated_case")
+def make_generated_case():
+    yield from harness.lent(Generated())
+
+
+@pytest.mark.parametrize(
+    "how", ["beartype", "makefun", "boltons", "networkx", "sympy", "exec", "dataclass"])
+def test_code_that_a_library_generates_is_not_named(generated_case, how):
+    where = generated_case.vendor("packages")
+    found = generated_case.names("program.py:5", generated_case.tool("python"), generated_case.user,
+                                 how, PYTHONPATH=where)
+    assert "<" in "".join(row["file"] for row in found[0]["python"])
 
 
 class Places(Case):
@@ -253,16 +259,6 @@ class Bundles(Case):
 class Bundlers(Case):
     environment = "bundlers"
 
-    def test_pyinstaller_names_the_program(self):
-        where = self.vendor("packages")
-        for kind in ("--onedir", "--onefile"):
-            with self.subTest(kind=kind):
-                self.make(self.tool("pyinstaller"), kind, "--distpath", self.path(kind),
-                          "--workpath", self.path("work"), "--specpath", self.path("work"),
-                          "--paths", where, self.user)
-                name = "program/program" if kind == "--onedir" else "program"
-                self.names("program.py:5", self.path(kind, name), "plain")
-
     def test_cx_freeze_names_the_program(self):
         where = self.vendor("packages")
         self.make(self.tool("cxfreeze"), "build_exe", "--script", self.user, "--build-exe",
@@ -287,3 +283,20 @@ class Bundlers(Case):
                                trace=False)
         self.assertEqual(verified.rc, 1, verified)
         self.assertIn("FAIL: 2 lines asked for CUDA", verified.err)
+
+
+@pytest.fixture(name="bundlers_case")
+def make_bundlers_case():
+    yield from harness.lent(Bundlers())
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["--onedir", "--onefile"])
+def test_pyinstaller_names_the_program(bundlers_case, kind):
+    where = bundlers_case.vendor("packages")
+    bundlers_case.make(bundlers_case.tool("pyinstaller"), kind, "--distpath",
+                       bundlers_case.path(kind),
+                       "--workpath", bundlers_case.path("work"), "--specpath",
+                       bundlers_case.path("work"), "--paths", where, bundlers_case.user)
+    name = "program/program" if kind == "--onedir" else "program"
+    bundlers_case.names("program.py:5", bundlers_case.path(kind, name), "plain")

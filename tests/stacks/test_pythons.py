@@ -25,6 +25,18 @@ LACKS = {"pypy": {"gil_held", "weak_reference", "finalizing", "subinterpreter"},
 # Another interpreter on this machine covers the same as these pyenv versions.
 REST = re.compile(r"pyenv-3\.(6|7|9|11|13)\.")
 NO_UNICODE = re.compile("[\ud800-\udfff\ufffd]+")
+# In the description of the interpreter: the number of the word, and what it becomes.
+CHANGES = {
+    "debian-3.13": {None: None, 1: 7, 2: 1, 28 + 1: 16, 34 + 1: 120, 44 + 1: 16, 46 + 3: 176},
+    "debian-3.14": {None: None, 0: 7, 31 + 3: 64, 39 + 9: 200, 77 + 3: 48},
+    "debian-3.15": {None: None, 1: 0x030e00f0, 2: 1, 22 + 4: 4096, 89 + 2: 24},
+}
+# Shared libraries of Python. Without one, the tests are skipped.
+LIBRARIES = sorted(path for pattern in (
+    "~/.pyenv/versions/3.8.*/lib/libpython3.*.so.1.0",
+    "~/.pyenv/versions/3.1[0-9].*/lib/libpython3.*.so.1.0",
+    "/usr/lib/*-linux-gnu/libpython3.*.so.1.0",
+) for path in glob.glob(os.path.expanduser(pattern))) or [None]
 ALONE = ("function", "at_exit", "finalizing", "subinterpreter")
 
 
@@ -72,42 +84,20 @@ class Case(harness.DirectoryCase):
 
 
 class Pythons(Case):
-    def check(self, path):
-        facts = interpreters.facts(path)
-        lacks = LACKS.get("pypy" if facts.implementation == "pypy" else "%d.%d" % facts.version[:2],
-                          set())
-        self.control(path)
-        for name in ("all",) + ALONE if facts.readable() or harness.FULL else ALONE[:1]:
-            if name in lacks:
-                continue
-            printed, records = self.cases(path, name)
-            self.assertTrue(printed, self.result)
-            if name == "function":
-                self.check_message(facts, *printed[name][1][0][:2])
-            by_process = {record["pid"]: record for record in records}
-            self.assertEqual(len(by_process), len(records), "a process has several records")
-            for case, (pid, seen) in printed.items():
-                if case in lacks:
-                    continue
-                with self.subTest(case=case):
-                    self.assertIsNotNone(pid, self.result)
-                    self.assertIn(pid, by_process, self.result)
-                    self.compare(case, facts, by_process[pid], seen)
-
-    def compare(self, case, facts, record, seen):
+    def compare(self, name, facts, record, seen):
         got, want = rows(record), expected(seen)
         missing = record.get("python_missing")
-        self.assertNotEqual(bool(got), bool(missing), record)
-        if case in HAS_NONE or not facts.readable():
-            self.assertEqual(got, [], record)
-        elif case in MAY_LACK:
-            self.assertTrue(missing or got == want, (record, want))
+        self.assertNotEqual(bool(got), bool(missing), (name, record))
+        if name in HAS_NONE or not facts.readable():
+            self.assertEqual(got, [], (name, record))
+        elif name in MAY_LACK:
+            self.assertTrue(missing or got == want, (name, record, want))
             if missing == "sub-interpreters":
                 self.asked_by(self.result, r"ctypes/cffi \(\S+\) in \S+ cases\.py")
         elif "python" in record.get("cut", ""):
-            self.assertTrue(is_cut(got, want), (got, want))
+            self.assertTrue(is_cut(got, want), (name, got, want))
         else:
-            self.assertEqual(got, want)
+            self.assertEqual(got, want, name)
 
     def check_message(self, facts, file, line):
         """Checks the message on stderr: it names the user's line, or the program if the stack
@@ -124,17 +114,51 @@ class Pythons(Case):
         unguarded.assert_reached(self)
 
 
-class Cffi(Case):
+@pytest.fixture(name="pythons")
+def make_pythons():
+    yield from harness.lent(Pythons())
+
+
+@pytest.mark.parametrize("python", [
+    pytest.param(name, marks=pytest.mark.full if name in HERE and REST.match(name) else ())
+    for name in sorted({*HERE, *interpreters.QUICK})])
+def test_record_has_the_stack_that_python_sees(pythons, python):
+    if python not in HERE:
+        harness.skip(pythons, "run scripts/fetch-pythons %s %s" % (harness.DEPS, python))
+    path = HERE[python]
+    facts = interpreters.facts(path)
+    lacks = LACKS.get("pypy" if facts.implementation == "pypy" else "%d.%d" % facts.version[:2],
+                      set())
+    pythons.control(path)
+    for words in ("all",) + ALONE if facts.readable() or harness.FULL else ALONE[:1]:
+        if words in lacks:
+            continue
+        printed, records = pythons.cases(path, words)
+        assert printed, pythons.result
+        if words == "function":
+            pythons.check_message(facts, *printed[words][1][0][:2])
+        by_process = {record["pid"]: record for record in records}
+        assert len(by_process) == len(records), "a process has several records"
+        for name, (pid, seen) in printed.items():
+            if name not in lacks:
+                assert pid in by_process, (name, str(pythons.result))
+                pythons.compare(name, facts, by_process[pid], seen)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def test_record_has_the_stack_of_a_cffi_call(case):
     """cffi, Python's other foreign-function library, is called by its own name and by its C module.
     """
-
-    def test_record_has_the_stack_of_a_cffi_call(self):
-        path = HERE["system"]
-        if subprocess.run([path, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
-            harness.skip(self, "python3-cffi is not installed")
-        printed, (record,) = self.cases(path, "by_cffi")
-        self.assertEqual(rows(record), expected(printed["by_cffi"][1]))
-        self.assertIn("through ctypes/cffi", self.result.err)
+    path = HERE["system"]
+    if subprocess.run([path, "-c", "import cffi"], stderr=subprocess.DEVNULL).returncode != 0:
+        harness.skip(case, "python3-cffi is not installed")
+    printed, (record,) = case.cases(path, "by_cffi")
+    assert rows(record) == expected(printed["by_cffi"][1])
+    assert "through ctypes/cffi" in case.result.err
 
 
 class Descriptions(harness.DirectoryCase):
@@ -152,42 +176,33 @@ class Descriptions(harness.DirectoryCase):
         os.remove(report)
         return record.get("code"), record.get("python_missing")
 
-    def test_build_that_does_not_match_is_not_read(self):
-        # The number of the word in the description, and what it becomes.
-        changes = {"debian-3.13": {1: 7, 2: 1, 28 + 1: 16, 34 + 1: 120, 44 + 1: 16, 46 + 3: 176},
-                   "debian-3.14": {0: 7, 31 + 3: 64, 39 + 9: 200, 77 + 3: 48},
-                   "debian-3.15": {1: 0x030e00f0, 2: 1, 22 + 4: 4096, 89 + 2: 24}}
-        read = 0
-        for name, words in changes.items():
-            if name not in HERE:
-                continue
-            read += 1
-            with open(os.path.realpath(HERE[name]), "rb") as stream:
-                program = stream.read()
-            version = (0x300 | int(name.split(".")[1])).to_bytes(2, "little")
-            place = re.search(b"xdebugpy.." + re.escape(version), program, re.DOTALL).start()
-            for word, value in {None: None, **words}.items():
-                with self.subTest(name, word=word):
-                    copy = self.path("python3")
-                    changed = bytearray(program)
-                    if word is not None:
-                        at = place + 8 * word
-                        changed[at:at + 8] = value.to_bytes(8, "little")
-                    with open(copy, "wb") as stream:
-                        stream.write(changed)
-                    os.chmod(copy, 0o755)
-                    self.assertEqual(self.line(HERE[name], copy),
-                                     ("<string>:1", None) if word is None else
-                                     (None, "unknown build of CPython"))
-        if read == 0:
-            harness.skip(self, "run scripts/fetch-pythons %s" % harness.DEPS)
+
+@pytest.fixture(name="descriptions")
+def make_descriptions():
+    yield from harness.lent(Descriptions())
 
 
-def named(path):
-    def test(self):
-        self.check(path)
-
-    return test
+# Without one of them, the first is skipped.
+@pytest.mark.parametrize(("name", "word", "value"), [
+    (name, word, value) for name in [name for name in CHANGES if name in HERE] or ["debian-3.13"]
+    for word, value in CHANGES[name].items()])
+def test_build_that_does_not_match_is_not_read(descriptions, name, word, value):
+    if name not in HERE:
+        harness.skip(descriptions, "run scripts/fetch-pythons %s" % harness.DEPS)
+    with open(os.path.realpath(HERE[name]), "rb") as stream:
+        program = stream.read()
+    version = (0x300 | int(name.split(".")[1])).to_bytes(2, "little")
+    place = re.search(b"xdebugpy.." + re.escape(version), program, re.DOTALL).start()
+    copy = descriptions.path("python3")
+    changed = bytearray(program)
+    if word is not None:
+        at = place + 8 * word
+        changed[at:at + 8] = value.to_bytes(8, "little")
+    with open(copy, "wb") as stream:
+        stream.write(changed)
+    os.chmod(copy, 0o755)
+    assert descriptions.line(HERE[name], copy) == (("<string>:1", None) if word is None else
+                                                   (None, "unknown build of CPython"))
 
 
 class Embedded(Case):
@@ -195,6 +210,8 @@ class Embedded(Case):
     """
 
     def run_embedded(self, library, *words):
+        if not library:
+            harness.skip(self, "no shared libpython (python3-dev)")
         report = self.path("report.jsonl")
         home = os.path.dirname(os.path.dirname(library)) if "/.pyenv/" in library else "/usr"
         result = harness.run([EMBEDS, library, *words], trace=False, cwd="/",
@@ -204,68 +221,65 @@ class Embedded(Case):
         os.remove(report)
         return result, record
 
-    def test_embedded_python_has_its_stack(self):
-        libraries = [path for pattern in (
-            "~/.pyenv/versions/3.8.*/lib/libpython3.*.so.1.0",
-            "~/.pyenv/versions/3.1[0-9].*/lib/libpython3.*.so.1.0",
-            "/usr/lib/*-linux-gnu/libpython3.*.so.1.0",
-        ) for path in glob.glob(os.path.expanduser(pattern))]
-        if not libraries:
-            harness.skip(self, "no shared libpython (python3-dev)")
-        code = "import os, signal\ndef ask():\n    os.kill(os.getpid(), signal.SIGUSR2)\nask()\n"
-        for library in sorted(libraries):
-            with self.subTest(library=library, loaded="RTLD_GLOBAL"):
-                result, record = self.run_embedded(library, "-B", CASES, CALLS, "function")
-                self.assertEqual(rows(record), expected(json.loads(result.out)[2]))
-                self.asked_by(result, r"cases\.py:\d+ through ctypes/cffi")
-            with self.subTest(library=library, loaded="RTLD_LOCAL"):
-                _, record = self.run_embedded(library, "local", "-c", code)
-                self.assertEqual(rows(record),
-                                 [["<string>", 3, "ask"], ["<string>", 4, "<module>"]])
+
+@pytest.fixture(name="embedded")
+def make_embedded():
+    yield from harness.lent(Embedded())
 
 
-class Deep(Case):
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_embedded_python_has_its_stack(embedded, library):
+    result, record = embedded.run_embedded(library, "-B", CASES, CALLS, "function")
+    assert rows(record) == expected(json.loads(result.out)[2])
+    embedded.asked_by(result, r"cases\.py:\d+ through ctypes/cffi")
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_locally_loaded_python_has_its_stack(embedded, library):
+    code = "import os, signal\ndef ask():\n    os.kill(os.getpid(), signal.SIGUSR2)\nask()\n"
+    _, record = embedded.run_embedded(library, "local", "-c", code)
+    assert rows(record) == [["<string>", 3, "ask"], ["<string>", 4, "<module>"]]
+
+
+@pytest.mark.parametrize(("file", "by"), [("site-packages/outer.py", "outer.py:2"),
+                                          ("own.py", "own.py:2")])
+def test_named_frame_beyond_the_limit_is_recorded(case, file, by):
     """The record has the frame that the message names, however far out that frame is."""
-
-    def test_named_frame_beyond_the_limit_is_recorded(self):
-        inner = self.path("site-packages", "inner.py")
-        os.makedirs(os.path.dirname(inner))
-        with open(inner, "w", encoding="utf-8") as stream:
-            stream.write("import ctypes\ndef ask(depth):\n"
-                         "    return ask(depth - 1) if depth else ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
-        for file, by in (("site-packages/outer.py", "outer.py:2"), ("own.py", "own.py:2")):
-            with self.subTest(file=file), open(self.path(file), "w", encoding="utf-8") as stream:
-                stream.write("import inner\ninner.ask(99)\n")
-            report, env = self.path("report"), {"PYTHONPATH": os.path.dirname(inner)}
-            words = [HERE["system"], "-B", "-c", "import runpy; runpy.run_path(%r)" % self.path(file)]
-            if not by.startswith("own"):
-                words[2:] = ["-m", "outer"]
-            harness.run(words, guard=False, trace=False, env=env).assert_reached(self)
-            result = harness.run(words, trace=False, env={**env, "CUDAGUARD_REPORT": report})
-            self.assertTrue(messages.find(result.err, "no_cuda",
-                                          asked_by=by + " through ctypes/cffi"), result)
-            record, = harness.records(report)
-            os.remove(report)
-            self.assertEqual((len(record["python"]), record["cut"]), (48, ["python"]))
-            self.assertEqual(record["python"][-1]["file"], self.path(file))
-            self.assertEqual({one["file"] for one in record["python"][:-1]}, {inner})
+    inner = case.path("site-packages", "inner.py")
+    os.makedirs(os.path.dirname(inner))
+    with open(inner, "w", encoding="utf-8") as stream:
+        stream.write(
+            "import ctypes\ndef ask(depth):\n"
+            "    return ask(depth - 1) if depth else ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+    with open(case.path(file), "w", encoding="utf-8") as stream:
+        stream.write("import inner\ninner.ask(99)\n")
+    report, env = case.path("report"), {"PYTHONPATH": os.path.dirname(inner)}
+    words = [HERE["system"], "-B", "-c", "import runpy; runpy.run_path(%r)" % case.path(file)]
+    if not by.startswith("own"):
+        words[2:] = ["-m", "outer"]
+    harness.run(words, guard=False, trace=False, env=env).assert_reached(case)
+    result = harness.run(words, trace=False, env={**env, "CUDAGUARD_REPORT": report})
+    assert messages.find(result.err, "no_cuda", asked_by=by + " through ctypes/cffi"), str(result)
+    record, = harness.records(report)
+    os.remove(report)
+    assert (len(record["python"]), record["cut"]) == (48, ["python"])
+    assert record["python"][-1]["file"] == case.path(file)
+    assert {one["file"] for one in record["python"][:-1]} == {inner}
 
 
-class HalfLoaded(Case):
+@pytest.mark.parametrize(("how", "missing"), [("load", "unknown build of CPython"),
+                                              ("map", "no CPython")])
+def test_library_that_is_still_loading_is_not_called(case, how, missing):
     """The guard does not call a library that another thread is still loading."""
-
-    def test_library_that_is_still_loading_is_not_called(self):
-        built = os.path.dirname(CALLS)
-        library = os.path.join(built, "libpython_none.so")
-        # In the control, the library is loaded, and the guard finds it.
-        for how, missing in (("load", "unknown build of CPython"), ("map", "no CPython")):
-            with self.subTest(how):
-                report = self.path(how)
-                result = harness.run([os.path.join(built, "half_loaded"), library, how],
-                                     trace=False, env={"CUDAGUARD_REPORT": report})
-                self.assertEqual(result.rc, 0, result)
-                record, = harness.records(report)
-                self.assertEqual(record["python_missing"], missing)
+    built = os.path.dirname(CALLS)
+    library = os.path.join(built, "libpython_none.so")
+    # In the control, the library is loaded, and the guard finds it.
+    report = case.path(how)
+    result = harness.run([os.path.join(built, "half_loaded"), library, how],
+                         trace=False, env={"CUDAGUARD_REPORT": report})
+    assert result.rc == 0, str(result)
+    record, = harness.records(report)
+    assert record["python_missing"] == missing
 
 
 class Extension(Case):
@@ -284,32 +298,21 @@ class Extension(Case):
                         self.path("cg_extension.so")], check=True)
         return self.directory
 
-    def test_extension_has_its_stack_with_and_without_the_lock(self):
-        tried = 0
-        for name, path in HERE.items():
-            if REST.match(name) and not harness.FULL or not interpreters.facts(path).readable():
-                continue
-            directory = self.make(path)
-            for case in ("extension_held", "extension_released") if directory else ():
-                with self.subTest(python=name, case=case):
-                    tried += 1
-                    printed, (record,) = self.cases(path, case, more={"CG_EXTENSION": directory})
-                    self.assertEqual(rows(record), expected(printed[case][1]))
-        if not tried:
-            harness.skip(self, "no interpreter here has its headers (python3-dev)")
+
+@pytest.fixture(name="extension")
+def make_extension():
+    yield from harness.lent(Extension())
 
 
-def name_of(name):
-    return "test_" + re.sub(r"\W", "_", name)
-
-
-def absent(name):
-    return lambda self: harness.skip(self, "run scripts/fetch-pythons %s %s" % (harness.DEPS, name))
-
-
-for each in HERE:
-    run = named(HERE[each])
-    setattr(Pythons, name_of(each), pytest.mark.full(run) if REST.match(each) else run)
-for each in interpreters.QUICK:
-    if each not in HERE:
-        setattr(Pythons, name_of(each), absent(each))
+def test_extension_has_its_stack_with_and_without_the_lock(extension):
+    tried = 0
+    for python, path in HERE.items():
+        if REST.match(python) and not harness.FULL or not interpreters.facts(path).readable():
+            continue
+        directory = extension.make(path)
+        for name in ("extension_held", "extension_released") if directory else ():
+            tried += 1
+            printed, (record,) = extension.cases(path, name, more={"CG_EXTENSION": directory})
+            assert rows(record) == expected(printed[name][1]), (python, name)
+    if not tried:
+        harness.skip(extension, "no interpreter here has its headers (python3-dev)")
