@@ -5,23 +5,12 @@ real driver is initialised once, and every thread gets the same answer."""
 import os
 import subprocess
 
+import pytest
+
 from support import harness, racing
 
 
 class FirstCalls(harness.Case):
-
-    def test_driver_is_initialised_once_with_one_answer(self):
-        ran = 0
-        for program, entry_points, inits in racing.RACES:
-            # cuInit is either quick or takes longer than starting all threads.
-            for slow, times in ((0, 62), (2000, 63)) if harness.FULL else ((0, 3), (2000, 3)):
-                with self.subTest(program=program, entry_points=entry_points, slow=slow):
-                    outcomes = racing.race(program, entry_points, times, slow=slow,
-                                           CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
-                    wanted = racing.Outcome(0, "64 %s\n" % racing.SEEN, "", int(inits), times)
-                    self.assertEqual(outcomes, [wanted])
-                ran += times
-        self.assertEqual(ran, 1000 if harness.FULL else 48)
 
     def test_control_every_thread_calls_the_driver_unguarded(self):
         """Control: the program calls the driver once for each thread and sees eight GPUs."""
@@ -44,25 +33,36 @@ class FirstCalls(harness.Case):
                                    CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
         self.assertEqual([outcome.inits for outcome in outcomes], [1], outcomes)
 
-    def test_wrong_list_means_force_cpu_for_all_threads(self):
-        """The first thread finds the mistake inside cuInit. FORCE_CPU then applies to all threads,
-        whenever they ask."""
-        times = 20 if harness.FULL else 5
-        for program, entry_points, _ in racing.RACES:
-            with self.subTest(program=program, entry_points=entry_points):
-                outcomes = racing.race(program, entry_points, times, CUDAGUARD_VISIBLE_DEVICES="5,9")
-                self.assertEqual(sum(outcome.times for outcome in outcomes), times)
-                for outcome in outcomes:
-                    self.assertEqual((outcome.code, outcome.inits), (0, 0), outcome)
-                    counts = dict(reversed(line.split()) for line in outcome.out.splitlines())
-                    self.assertLessEqual(set(counts), {"!100", "!9"}, outcome)
-                    self.assertEqual(sum(map(int, counts.values())), 64, outcome)
-                    # By NVML there is no driver, and by every other entry point there is no CUDA.
-                    by_nvml = sum(entry_points[i % len(entry_points)] in "nm" for i in range(64))
-                    self.assertEqual(int(counts.get("!9", 0)), by_nvml, outcome)
-                    about = [line for line in outcome.err.splitlines()
-                             if "CUDAGUARD_VISIBLE_DEVICES=" in line]
-                    self.assertEqual(len(about), 1, outcome)
+
+@pytest.mark.parametrize(("slow", "times"), ((0, 62), (2000, 63)) if harness.FULL else
+                         ((0, 3), (2000, 3)))
+@pytest.mark.parametrize(("program", "entry_points", "inits"), racing.RACES)
+def test_driver_is_initialised_once_with_one_answer(program, entry_points, inits, slow, times):
+    # cuInit is either quick or takes longer than starting all threads.
+    outcomes = racing.race(program, entry_points, times, slow=slow,
+                           CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
+    wanted = racing.Outcome(0, "64 %s\n" % racing.SEEN, "", int(inits), times)
+    assert outcomes == [wanted]
+
+
+@pytest.mark.parametrize(("program", "entry_points", "_"), racing.RACES)
+def test_wrong_list_means_force_cpu_for_all_threads(program, entry_points, _):
+    """The first thread finds the mistake inside cuInit. FORCE_CPU then applies to all threads,
+    whenever they ask."""
+    times = 20 if harness.FULL else 5
+    outcomes = racing.race(program, entry_points, times, CUDAGUARD_VISIBLE_DEVICES="5,9")
+    assert sum(outcome.times for outcome in outcomes) == times
+    for outcome in outcomes:
+        assert (outcome.code, outcome.inits) == (0, 0), str(outcome)
+        counts = dict(reversed(line.split()) for line in outcome.out.splitlines())
+        assert set(counts) <= {"!100", "!9"}, str(outcome)
+        assert sum(map(int, counts.values())) == 64, str(outcome)
+        # By NVML there is no driver, and by every other entry point there is no CUDA.
+        by_nvml = sum(entry_points[i % len(entry_points)] in "nm" for i in range(64))
+        assert int(counts.get("!9", 0)) == by_nvml, str(outcome)
+        about = [line for line in outcome.err.splitlines()
+                 if "CUDAGUARD_VISIBLE_DEVICES=" in line]
+        assert len(about) == 1, str(outcome)
 
 
 class FirstRequests(harness.Case):
