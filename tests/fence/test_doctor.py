@@ -4,6 +4,8 @@ be guarded."""
 
 import os
 
+import pytest
+
 from support import doctor, fence, harness, launcher
 
 NOBODY = "65534"
@@ -26,15 +28,6 @@ class Row(doctor.Case):
                       "                   sets no_new_privs: sudo and setuid programs get no more "
                       "rights\n", text)
 
-    def test_doctor_reports_that_a_fence_is_already_set_up(self):
-        for how in ("run", "verify"):
-            with self.subTest(how):
-                done = self.unguarded(*harness.sandbox("none"), launcher.LAUNCHER, how,
-                                      "--fence=require", launcher.LAUNCHER, "doctor")
-                self.assertIn("\nfence              already set up: no CUDA in "
-                              "this process, nor in what it starts\n", done.stdout)
-                self.assertEqual(done.returncode, 0, done)
-
     def test_doctor_takes_the_fences_answer_for_no_fault(self):
         """Under a fence, the driver's answer is that of the fence."""
         words = ["env", "-i", "LD_LIBRARY_PATH=" + self.sick(), launcher.LAUNCHER, "doctor"]
@@ -56,6 +49,20 @@ class Row(doctor.Case):
         mark = ("SECCOMP_SET_MODE_FILTER", "PR_SET_NO_NEW_PRIVS", "PR_SET_SECCOMP")
         self.assertTrue([line for line in lines if mark[0] in line], "the control")
         self.assertEqual([line for line in own if any(one in line for one in mark)], [])
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Row())
+
+
+@pytest.mark.parametrize("how", ["run", "verify"])
+def test_doctor_reports_that_a_fence_is_already_set_up(case, how):
+    done = case.unguarded(*harness.sandbox("none"), launcher.LAUNCHER, how,
+                          "--fence=require", launcher.LAUNCHER, "doctor")
+    assert ("\nfence              already set up: no CUDA in "
+            "this process, nor in what it starts\n") in done.stdout
+    assert done.returncode == 0, str(done)
 
 
 class Programs(doctor.Case):

@@ -5,7 +5,10 @@ Where there is no device libcuda ends with one request all the same, to the desc
 kernel looks at last; where it sees one, it and the other libraries go further."""
 
 import os
+import re
 import shutil
+
+import pytest
 
 from support import driver, fence, harness, launcher, messages
 
@@ -18,15 +21,14 @@ NEEDED = {"clinfo": ["libnvidia-opencl.so.1"], "ffmpeg": ["libnvidia-encode.so.1
 CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
 
 
+# Programs that ask CUDA or NVML through the guard, themselves or started by another.
+GUARDED = [[*starter, ENTRY_POINT, "lib=" + library, "api=" + api]
+           for library, api in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml"))
+           for starter in ([], ["sh", "-c", '"$@"; exit', "-"], ["timeout", "60"])]
+GUARDED += [["nvidia-smi"], ["clinfo", "-l"]]
+
+
 class Driver(driver.Case):
-    def test_driver_without_device_nodes_is_refused(self):
-        programs = [[ENTRY_POINT, "lib=libcuda.so.1"]]
-        if harness.have_reference_driver():  # 550 answers 304 in a static program, without an ioctl
-            programs.append([harness.program("static_entry_point"), harness.real_driver_file()])
-        for words in programs:
-            with self.subTest(words):
-                done = self.same_but_refused(*words, expected=[LAST])
-                self.assertRegex(done.stdout, r"^cuInit=100 .* countRc=3 ")
 
     def test_driver_with_device_nodes_is_refused(self):
         """The driver comes as far as it can. After its first ioctl, NVML takes any error for a
@@ -37,18 +39,6 @@ class Driver(driver.Case):
         done = self.same_but_refused(driver.NODES, ENTRY_POINT, "lib=libnvidia-ml.so.1", "api=nvml",
                                      expected=[FIRST])
         self.assertRegex(done.stdout, r"^nvmlInit=18 ")
-
-    def test_nvidias_programs_are_refused(self):
-        """They use NVML, NVIDIA's OpenCL and NVIDIA's encoder."""
-        encode = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1", "-c:v",
-                  "h264_nvenc", "-f", "null", "-"]
-        for words in (["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"], encode):
-            with self.subTest(words):
-                self.need(words[0])
-                self.need_real_driver(*NEEDED.get(words[0], []))
-                done = self.same_but_refused(driver.NODES, *words, expected=[FIRST])
-                if words[0] == "nvidia-smi":
-                    self.assertIn("Driver/library version mismatch", done.stdout)
 
     def test_display_libraries_are_refused_as_cuda_is(self):
         """EGL and Vulkan, which are in one library, begin as CUDA does."""
@@ -63,33 +53,58 @@ class Driver(driver.Case):
             self.assertEqual((done.returncode, done.stdout), (rc, "called=2\n"), done)
             self.assertEqual("bypassing the guard" in done.stderr, "--fence=off" not in options)
 
-    def test_guarded_programs_make_no_nvidia_ioctl(self):
-        entry_points = [[ENTRY_POINT, "lib=" + library, "api=" + api]
-                 for library, api in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml"))]
-        starters = ([], ["sh", "-c", '"$@"; exit', "-"], ["timeout", "60"])
-        programs = [[*starter, *entry_point] for entry_point in entry_points for starter in starters]
-        for words in (*programs, ["nvidia-smi"], ["clinfo", "-l"]):
-            with self.subTest(words):
-                self.need(words[0])
-                self.need_real_driver(*NEEDED.get(words[0], []))
-                done, asked = self.traced(launcher.LAUNCHER, "run", "--fence", "--", *words)
-                self.assertTrue(messages.find(done.stderr, *messages.DENIED,
-                                              remedy=messages.text("remedy_fence")), done)
-                self.assertEqual(driver.requests_of(asked), ([], set()))
 
-    def test_only_programs_that_bypass_the_guard_are_reported_as_such(self):
-        """Under `verify` the launcher stays and reports."""
-        entry_point = [ENTRY_POINT, "lib=libcuda.so.1"]
-        for words, message in ((entry_point, "cuInit by entry_point"),
-                               (["env", "-i", *entry_point], "RM_CONTROL")):
-            with self.subTest(words):
-                done, asked = self.traced(launcher.LAUNCHER, "verify", "--", *words)
-                self.assertIn("cuInit=100 ", done.stdout)
-                self.assertIn(message, done.stderr)
-                self.assertEqual("bypassing the guard" in done.stderr, words[0] == "env", done)
-                requests, answers = driver.requests_of(asked)
-                self.assertEqual((requests, answers),
-                                 ([LAST], {"ENODEV"}) if words[0] == "env" else ([], set()))
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Driver())
+
+
+@pytest.mark.parametrize("words",
+                         ([[ENTRY_POINT, "lib=libcuda.so.1"]] +
+                          [[harness.program("static_entry_point"),
+                            harness.real_driver_file()]] * harness.have_reference_driver()))
+def test_driver_without_device_nodes_is_refused(case, words):
+    # 550 answers 304 in a static program, without an ioctl.
+    done = case.same_but_refused(*words, expected=[LAST])
+    assert re.search(r"^cuInit=100 .* countRc=3 ", done.stdout), done.stdout
+
+
+@pytest.mark.parametrize("words",
+                         [["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"],
+                          [
+                              "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1",
+                              "-c:v", "h264_nvenc", "-f", "null", "-"
+                          ]])
+def test_nvidias_programs_are_refused(case, words):
+    """They use NVML, NVIDIA's OpenCL and NVIDIA's encoder."""
+    case.need(words[0])
+    case.need_real_driver(*NEEDED.get(words[0], []))
+    done = case.same_but_refused(driver.NODES, *words, expected=[FIRST])
+    if words[0] == "nvidia-smi":
+        assert "Driver/library version mismatch" in done.stdout
+
+
+@pytest.mark.parametrize("words", GUARDED)
+def test_guarded_programs_make_no_nvidia_ioctl(case, words):
+    case.need(words[0])
+    case.need_real_driver(*NEEDED.get(words[0], []))
+    done, asked = case.traced(launcher.LAUNCHER, "run", "--fence", "--", *words)
+    assert messages.find(done.stderr, *messages.DENIED,
+                         remedy=messages.text("remedy_fence")), str(done)
+    assert driver.requests_of(asked) == ([], set())
+
+
+@pytest.mark.parametrize(("words", "message"), [([], "cuInit by entry_point"),
+                                                (["env", "-i"], "RM_CONTROL")])
+def test_only_programs_that_bypass_the_guard_are_reported_as_such(case, words, message):
+    """Under `verify` the launcher stays and reports."""
+    done, asked = case.traced(launcher.LAUNCHER, "verify", "--", *words, ENTRY_POINT,
+                              "lib=libcuda.so.1")
+    assert "cuInit=100 " in done.stdout
+    assert message in done.stderr
+    assert ("bypassing the guard" in done.stderr) == bool(words), str(done)
+    requests, answers = driver.requests_of(asked)
+    assert (requests, answers) == (([LAST], {"ENODEV"}) if words else ([], set()))
 
 
 class Privileged(fence.Case):

@@ -280,19 +280,18 @@ class Engines(fence.Case):
             "another": other + use + ctr_use,
             "verify": verify_command() + " 2>&1\n"})
         for name in ("docker", "containerd"):
-            with self.subTest(name):
-                refused = self.fenced_as_by_default(printed[name])
-                self.assertEqual(refused["user_namespace"], "EPERM")
-        with self.subTest("the capabilities of the sample container count"):
-            without, with_it = self.answers_of(printed["capabilities"])
-            self.assertEqual((without["requests"], with_it["requests"]), (FENCED, FENCED))
-            self.assertEqual((without["refused"]["mount"], with_it["refused"]["mount"]),
-                             ("EPERM", "0"))
-        with self.subTest("another engine's profile: why docs/fence.md says not to"):
-            docker, containerd = self.answers_of(printed["another"])
-            self.assertEqual((docker["requests"], containerd["requests"]), (FENCED, FENCED))
-            self.assertEqual(docker["refused"]["user_namespace"], "0")
-            self.assertEqual(containerd["refused"]["user_namespace"], "0")
-            self.assertEqual((docker["i386"], containerd["i386"]), (FENCED, {"killed": "159"}))
-        with self.subTest("verify in a read-only container"):
-            self.assertIn("cudaguard: PASS: no CUDA use (1 process checked)\n", printed["verify"])
+            refused = self.fenced_as_by_default(printed[name])
+            self.assertEqual(refused["user_namespace"], "EPERM", name)
+        # The capabilities of the sample container count.
+        without, with_it = self.answers_of(printed["capabilities"])
+        self.assertEqual((without["requests"], with_it["requests"]), (FENCED, FENCED))
+        self.assertEqual((without["refused"]["mount"], with_it["refused"]["mount"]),
+                         ("EPERM", "0"))
+        # With another engine's profile: why docs/fence.md says not to.
+        docker, containerd = self.answers_of(printed["another"])
+        self.assertEqual((docker["requests"], containerd["requests"]), (FENCED, FENCED))
+        self.assertEqual(docker["refused"]["user_namespace"], "0")
+        self.assertEqual(containerd["refused"]["user_namespace"], "0")
+        self.assertEqual((docker["i386"], containerd["i386"]), (FENCED, {"killed": "159"}))
+        # In a read-only container:
+        self.assertIn("cudaguard: PASS: no CUDA use (1 process checked)\n", printed["verify"])

@@ -6,6 +6,8 @@ ENODEV."""
 import os
 import shutil
 
+import pytest
+
 from support import fence, harness
 
 X86 = os.uname().machine == "x86_64"
@@ -59,13 +61,6 @@ class EntryPoints(EntryPointCase):
     def test_raw_system_call_is_refused(self):
         self.refused(fence.program("requests"), "--by=syscall")
 
-    def test_upper_half_of_the_request_does_not_matter(self):
-        """The kernel reads 32 bits of it."""
-        for upper in ("1", "ffffffff"):
-            with self.subTest(upper=upper):
-                self.refused(fence.program("requests"), "--by=syscall",
-                             requests=[upper + request for request in self.requests])
-
     def test_musl_program_is_refused(self):
         self.refused(self.need_program("requests_musl", "musl-gcc (musl-tools)"))
 
@@ -95,6 +90,18 @@ class EntryPoints(EntryPointCase):
             self.assertEqual(len(alone), len(self.requests))
 
 
+@pytest.fixture(name="entry_points")
+def make_entry_points():
+    yield from harness.lent(EntryPoints())
+
+
+@pytest.mark.parametrize("upper", ["1", "ffffffff"])
+def test_upper_half_of_the_request_does_not_matter(entry_points, upper):
+    """The kernel reads 32 bits of it."""
+    entry_points.refused(fence.program("requests"), "--by=syscall",
+                         requests=[upper + request for request in entry_points.requests])
+
+
 class OlderArchitectures(EntryPointCase):
     """An x86-64 kernel also runs programs of these architectures."""
 
@@ -117,15 +124,21 @@ class OlderArchitectures(EntryPointCase):
             self.skipTest("this kernel has no i386 system calls")
         self.refused(fence.program("requests"), "--by=int80")
 
-    def test_x32_system_calls_are_refused(self):
-        """Most kernels have no x32 system calls. The filter runs before such a kernel answers
-        ENOSYS."""
-        for way in ("x32", "x32_native", "x32_unguarded"):
-            with self.subTest(way=way):
-                words = [fence.program("requests"), "--by=" + way, "/dev/null"]
-                unguarded = self.answers(self.unguarded(*words, "c020462a"))["c020462a"]
-                self.assertIn(unguarded, ("ENOTTY", "ENOSYS"))
-                self.refused(*words[:-1], unguarded=unguarded)
+
+@pytest.fixture(name="older_architectures")
+def make_older_architectures():
+    yield from harness.lent(OlderArchitectures())
+
+
+@pytest.mark.parametrize("way", ["x32", "x32_native", "x32_unguarded"])
+def test_x32_system_calls_are_refused(older_architectures, way):
+    """Most kernels have no x32 system calls. The filter runs before such a kernel answers
+    ENOSYS."""
+    words = [fence.program("requests"), "--by=" + way, "/dev/null"]
+    unguarded = older_architectures.answers(older_architectures.unguarded(*words,
+                                                                          "c020462a"))["c020462a"]
+    assert unguarded in ("ENOTTY", "ENOSYS")
+    older_architectures.refused(*words[:-1], unguarded=unguarded)
 
 
 class SetUser(EntryPointCase):

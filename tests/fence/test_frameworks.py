@@ -53,21 +53,27 @@ class Frameworks(driver.Case):
         self.assertTrue(messages.find(fenced.stderr, *messages.DENIED, **advice), fenced)
         self.assertEqual(messages.find(unguarded.stderr, *messages.DENIED, **advice), [])
 
-    def test_guarded_frameworks_run_as_without_a_fence(self):
-        for program in harness.sample(PROGRAMS, 2):
-            with self.subTest(program):
-                self.same(*program)
-
-    def test_unguarded_frameworks_find_no_gpu(self):
-        """The machine has NVIDIA's device nodes."""
-        for program, printed in ((PROGRAMS[0], "gpus=0\n"), (PROGRAMS[1], "driver=0 runtime=0\n")):
-            with self.subTest(program):
-                done = self.same_but_refused(driver.NODES, *self.words(*program), expected=[])
-                self.assertEqual((done.returncode, done.stdout), (0, printed))
-
     @pytest.mark.full
     def test_torch_finds_no_gpu(self):
         query = "torch", "torch_query.py"
         self.same(*query)
         done = self.same_but_refused(driver.NODES, *self.words(*query), expected=[])
         self.assertIn("is_available=False device_count=0\n", done.stdout)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Frameworks())
+
+
+@pytest.mark.parametrize("program", harness.sample(PROGRAMS, 2))
+def test_guarded_frameworks_run_as_without_a_fence(case, program):
+    case.same(*program)
+
+
+@pytest.mark.parametrize(("program", "printed"), [(PROGRAMS[0], "gpus=0\n"),
+                                                  (PROGRAMS[1], "driver=0 runtime=0\n")])
+def test_unguarded_frameworks_find_no_gpu(case, program, printed):
+    """The machine has NVIDIA's device nodes."""
+    done = case.same_but_refused(driver.NODES, *case.words(*program), expected=[])
+    assert (done.returncode, done.stdout) == (0, printed)

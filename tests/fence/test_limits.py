@@ -6,7 +6,9 @@ import subprocess
 import sys
 import threading
 
-from support import fence, launcher
+import pytest
+
+from support import fence, harness, launcher
 
 RM_CONTROL = "c020462a"
 UVM_INITIALIZE = "30000001"
@@ -98,17 +100,6 @@ class Limits(fence.Case):
         self.assertEqual(set(unguarded.values()), {"ENOTTY"})
         self.assertEqual(fenced, dict(unguarded, **{RM_CONTROL: "ENODEV"}))
 
-    def test_limit_inherited_descriptors_stay_partly_usable(self):
-        """The kernel refuses NVIDIA's ioctls on them, but not those that follow UVM_INITIALIZE. The
-        process that opened the descriptor may have sent UVM_INITIALIZE. Reads and maps work."""
-        self.make("device", "bytes")
-        with open(self.path("device"), "rb") as device:
-            number = device.fileno()
-            for over_socket in (False, True):
-                for fenced in (False, True):
-                    with self.subTest(over_socket=over_socket, fenced=fenced):
-                        self.on_a_descriptor(number, over_socket, fenced)
-
     def on_a_descriptor(self, number, over_socket, fenced):
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -126,22 +117,6 @@ class Limits(fence.Case):
         self.assertEqual(self.answers(done), {
             "read": "bytes", "mapped": "bytes", RM_CONTROL: theirs_own,
             UVM_INITIALIZE: theirs_own, **dict.fromkeys(UVM_OTHERS, "ENOTTY")})
-
-    def test_limit_process_outside_the_tree_is_not_fenced(self):
-        program = [fence.program("requests_static"), "/dev/null", RM_CONTROL]
-        for way, wanted in (("itself", "ENODEV"), ("asks", "ENOTTY")):
-            with self.subTest(way), socket.socket(socket.AF_UNIX) as listening:
-                path = self.path("socket-" + way)
-                listening.bind(path)
-                listening.listen()
-                daemon = threading.Thread(target=starts_for_others, args=(listening,))
-                words = [sys.executable, "-c", ASKS, path, *program] if way == "asks" else program
-                if way == "asks":
-                    daemon.start()
-                done = self.start("run", "--fence=require", "--", *words)
-                self.assertEqual(self.answers(done), {RM_CONTROL: wanted})
-                if way == "asks":
-                    daemon.join()
 
     def test_limit_traceable_launcher_can_be_bypassed(self):
         """verify answers for the kernel. Control: no process takes its descriptor."""
@@ -161,17 +136,50 @@ class Limits(fence.Case):
     def test_limit_ioctls_of_the_display_pass(self):
         self.passes(*DISPLAY)
 
-    def test_limit_second_listener_in_a_tree_gets_ebusy(self):
-        """The kernel has one listener (SECCOMP_RET_USER_NOTIF) for a tree. If the launcher is that
-        listener, a container runtime inside cannot be one. If the kernel refuses by itself, the
-        runtime can."""
-        program = fence.program("listener")
-        self.assertEqual(self.unguarded(program).stdout, "listens\n")
-        for words, wanted in ((("run", "--fence=require"), "listens\n"),
-                              (("run", "--fence=require", "--observe"), "listens\n"),
-                              (("verify",), "EBUSY\n"), (("verify", "--fence=off"), "listens\n")):
-            with self.subTest(words):
-                self.assertEqual(self.start(*words, "--", program).stdout, wanted)
-
     def test_limit_ioctls_of_other_makers_pass(self):
         self.passes(*OTHER_MAKERS)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Limits())
+
+
+@pytest.mark.parametrize("fenced", [False, True])
+@pytest.mark.parametrize("way", ["inherited", "over a socket"])
+def test_limit_inherited_descriptors_stay_partly_usable(case, way, fenced):
+    """The kernel refuses NVIDIA's ioctls on them, but not those that follow UVM_INITIALIZE. The
+    process that opened the descriptor may have sent UVM_INITIALIZE. Reads and maps work."""
+    case.make("device", "bytes")
+    with open(case.path("device"), "rb") as device:
+        case.on_a_descriptor(device.fileno(), way != "inherited", fenced)
+
+
+@pytest.mark.parametrize(("way", "wanted"), [("itself", "ENODEV"), ("asks", "ENOTTY")])
+def test_limit_process_outside_the_tree_is_not_fenced(case, way, wanted):
+    program = [fence.program("requests_static"), "/dev/null", RM_CONTROL]
+    with socket.socket(socket.AF_UNIX) as listening:
+        path = case.path("socket-" + way)
+        listening.bind(path)
+        listening.listen()
+        daemon = threading.Thread(target=starts_for_others, args=(listening,))
+        words = [sys.executable, "-c", ASKS, path, *program] if way == "asks" else program
+        if way == "asks":
+            daemon.start()
+        done = case.start("run", "--fence=require", "--", *words)
+        assert case.answers(done) == {RM_CONTROL: wanted}
+        if way == "asks":
+            daemon.join()
+
+
+@pytest.mark.parametrize(("words", "wanted"), [(("run", "--fence=require"), "listens\n"),
+                                               (("run", "--fence=require", "--observe"), "listens\n"),
+                                               (("verify", ), "EBUSY\n"),
+                                               (("verify", "--fence=off"), "listens\n")])
+def test_limit_second_listener_in_a_tree_gets_ebusy(case, words, wanted):
+    """The kernel has one listener (SECCOMP_RET_USER_NOTIF) for a tree. If the launcher is that
+    listener, a container runtime inside cannot be one. If the kernel refuses by itself, the
+    runtime can."""
+    program = fence.program("listener")
+    assert case.unguarded(program).stdout == "listens\n"
+    assert case.start(*words, "--", program).stdout == wanted

@@ -10,6 +10,8 @@ import shutil
 import signal
 import subprocess
 
+import pytest
+
 from support import fence, harness, launcher
 
 ASKS = fence.program("asks_static")
@@ -159,18 +161,6 @@ class Programs(Case):
         self.verify(ASKS, "sizes=2000")
         self.assertEqual(self.document["records"]["read"], 1)
 
-    def test_many_short_processes_are_all_reported(self):
-        """They are unguarded, and only the listener sees most of them."""
-        count = 1000 if harness.FULL else 200
-        script = 'i=0; while [ $i -lt %d ]; do env -i "$0" ask & i=$((i+1)); done; wait' % count
-        done, reported = self.verify("sh", "-c", script, ASKS)
-        pids = self.asked(done)
-        self.assertEqual((len(pids), reported), (count, {RM_CONTROL: pids}))
-        self.assertIn(", in {:,} of ".format(count), done.stderr)
-        unguarded = {one["pid"] for one in self.document["tree"]["unguarded"]}
-        self.assertLessEqual(pids, unguarded)
-        self.assertEqual(self.document["tree"]["doubts"], [])
-
     def test_storm_of_ioctls_delays_no_signal(self):
         """Requests without end: the first SIGTERM ends the program, the next one the waiting. Then
         the kernel answers, and not ENODEV."""
@@ -240,24 +230,42 @@ class Programs(Case):
             self.assertEqual([one["command"] for one in document["processes"]], [command])
             self.assertEqual(document["tree"]["doubts"], doubts)
 
-    def test_launcher_answers_with_descriptors_0_to_2_closed(self):
-        """The launcher's own descriptors are none of 0 to 2, which it gives up. The launcher sleeps
-        while no process asks."""
-        self.need("strace")
-        log, answer = self.path("trace"), self.path("answer")
-        inside = "sleep 0.5; exec %s ask >%s" % (ASKS, answer)
-        for closed in ("<&-", "<&- >&-", "2>&-", "<&- >&- 2>&-"):
-            with self.subTest(closed):
-                for name in (log, answer):
-                    self.make(os.path.basename(name), "")
-                self.unguarded("strace", "-o", log, "-e", "trace=ppoll", "--", "sh", "-c",
-                               'exec "$0" "$@" ' + closed, launcher.LAUNCHER, "verify", "--", "sh",
-                               "-c", inside)
-                with open(answer, encoding="utf-8") as stream:
-                    self.assertRegex(stream.read(), r"\A\d+ ENODEV\n\Z")
-                with open(log, encoding="utf-8") as stream:
-                    lines = len(stream.readlines())
-                self.assertTrue(0 < lines < 200, lines)
+
+@pytest.fixture(name="programs_case")
+def make_programs_case():
+    yield from harness.lent(Programs())
+
+
+def test_many_short_processes_are_all_reported(programs_case):
+    """They are unguarded, and only the listener sees most of them."""
+    count = 1000 if harness.FULL else 200
+    script = 'i=0; while [ $i -lt %d ]; do env -i "$0" ask & i=$((i+1)); done; wait' % count
+    done, reported = programs_case.verify("sh", "-c", script, ASKS)
+    pids = programs_case.asked(done)
+    assert (len(pids), reported) == (count, {RM_CONTROL: pids})
+    assert ", in {:,} of ".format(count) in done.stderr
+    unguarded = {one["pid"] for one in programs_case.document["tree"]["unguarded"]}
+    assert pids <= unguarded
+    assert programs_case.document["tree"]["doubts"] == []
+
+
+@pytest.mark.parametrize("closed", ["<&-", "<&- >&-", "2>&-", "<&- >&- 2>&-"])
+def test_launcher_answers_with_descriptors_0_to_2_closed(programs_case, closed):
+    """The launcher's own descriptors are none of 0 to 2, which it gives up. The launcher sleeps
+    while no process asks."""
+    programs_case.need("strace")
+    log, answer = programs_case.path("trace"), programs_case.path("answer")
+    inside = "sleep 0.5; exec %s ask >%s" % (ASKS, answer)
+    for name in (log, answer):
+        programs_case.make(os.path.basename(name), "")
+    programs_case.unguarded("strace", "-o", log, "-e", "trace=ppoll", "--", "sh", "-c",
+                            'exec "$0" "$@" ' + closed, launcher.LAUNCHER, "verify", "--", "sh",
+                            "-c", inside)
+    with open(answer, encoding="utf-8") as stream:
+        assert re.search(r"\A\d+ ENODEV\n\Z", stream.read())
+    with open(log, encoding="utf-8") as stream:
+        lines = len(stream.readlines())
+    assert 0 < lines < 200, str(lines)
 
 
 class OtherListeners(Case):
@@ -287,23 +295,6 @@ class OtherListeners(Case):
             self.assertEqual((set(reported), self.document["records"]["read"]), ({RM_CONTROL}, 1))
             self.assertEqual(self.document["tree"]["doubts"], [])
 
-    def test_fence_holds_if_the_kernel_sends_no_notifications(self):
-        """The result names what is not known."""
-        for rule, why in (("busy", "another process has the kernel's notifications"),
-                          ("listener=%d" % errno.EINVAL, "this kernel sends no notifications"),
-                          ("listener=%d" % errno.EPERM,
-                           "another seccomp filter, or a container's profile, forbids it"),
-                          ("listener=%d" % errno.EMFILE,
-                           "the kernel says: Too many open files")):
-            with self.subTest(rule):
-                before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
-                done, reported = self.verify(ASKS, "ask", rc=3, before=before)
-                self.asked(done)
-                tree = self.document["tree"]
-                self.assertEqual((reported, tree["why_unheard"], tree["doubts"]),
-                                 ({}, NOT_HEARD + why, [NOT_HEARD + why]))
-                self.assertIn("in doubt: " + NOT_HEARD + why, " ".join(done.stderr.split()))
-
     def test_launcher_that_cannot_receive_blocks_no_process(self):
         """The launcher closes its listener, so that no process waits. The result is not PASS."""
         before = [fence.program("without"), "receive=%d" % errno.EINVAL, "--", launcher.LAUNCHER]
@@ -311,19 +302,6 @@ class OtherListeners(Case):
         self.asked(done, "ENOSYS")
         self.assertEqual((reported, self.document["tree"]["doubts"]),
                          ({}, ["some records were not received or not written"]))
-
-    def test_process_that_is_killed_meanwhile_counts_once(self):
-        """A process that is killed while the launcher looks at it has a record with its process id
-        alone. The control: before Linux 5.9 the same ioctl had another number."""
-        for rule, command in (("valid=%d" % errno.ENOENT, "?"),
-                              ("valid=%d" % errno.EINVAL, "asks_static thread ask")):
-            with self.subTest(rule):
-                before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
-                done, reported = self.verify(ASKS, "thread", "ask", before=before)
-                self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
-                self.assertEqual([one["command"] for one in self.document["processes"]], [command])
-                self.assertEqual(self.document["records"]["read"], 1)
-                self.assertEqual(self.document["tree"]["doubts"], [])
 
     def test_result_says_that_the_fence_cannot_be_set_up(self):
         """There is no other message."""
@@ -341,6 +319,42 @@ class OtherListeners(Case):
     def start(self, *words, before=(), **more):
         """`before`: the launcher, and what stands in front of it."""
         return self.unguarded(*before, *words) if before else super().start(*words, **more)
+
+
+@pytest.fixture(name="other_listeners")
+def make_other_listeners():
+    yield from harness.lent(OtherListeners())
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [("busy", "another process has the kernel's notifications"),
+     ("listener=%d" % errno.EINVAL, "this kernel sends no notifications"),
+     ("listener=%d" % errno.EPERM, "another seccomp filter, or a container's profile, forbids it"),
+     ("listener=%d" % errno.EMFILE, "the kernel says: Too many open files")])
+def test_fence_holds_if_the_kernel_sends_no_notifications(other_listeners, rule, why):
+    """The result names what is not known."""
+    before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
+    done, reported = other_listeners.verify(ASKS, "ask", rc=3, before=before)
+    other_listeners.asked(done)
+    tree = other_listeners.document["tree"]
+    assert (reported, tree["why_unheard"], tree["doubts"]) == ({}, NOT_HEARD + why,
+                                                               [NOT_HEARD + why])
+    assert "in doubt: " + NOT_HEARD + why in " ".join(done.stderr.split())
+
+
+@pytest.mark.parametrize(("rule", "command"),
+                         [("valid=%d" % errno.ENOENT, "?"),
+                          ("valid=%d" % errno.EINVAL, "asks_static thread ask")])
+def test_process_that_is_killed_meanwhile_counts_once(other_listeners, rule, command):
+    """A process that is killed while the launcher looks at it has a record with its process id
+    alone. The control: before Linux 5.9 the same ioctl had another number."""
+    before = [fence.program("without"), rule, "--", launcher.LAUNCHER]
+    done, reported = other_listeners.verify(ASKS, "thread", "ask", before=before)
+    assert reported == {RM_CONTROL: other_listeners.asked(done)}
+    assert [one["command"] for one in other_listeners.document["processes"]] == [command]
+    assert other_listeners.document["records"]["read"] == 1
+    assert other_listeners.document["tree"]["doubts"] == []
 
 
 class Gone(Case):
@@ -387,24 +401,6 @@ class Gone(Case):
         self.assertRegex(out, r"\A137\n\d+ ENODEV\n\Z")
         other = out.split()[1]
         self.assertEqual(re.findall(r"process  .* \((\d+)\)", err), [other])
-
-    def test_limit_handler_without_sa_restart_gets_eintr(self):
-        """The control: with SA_RESTART the ioctl goes on."""
-        for step, first in ("restart", "ENODEV"), ("no-restart", "EINTR"):
-            with self.subTest(step):
-                process = self.popen("sh", "-c", 'echo $$ >"$1"; exec "$0" "$2" "wait=$3" ask ask',
-                                     ASKS, self.path("pid-" + step), step, self.path(step))
-                self.until(lambda name="pid-" + step: self.file(name).endswith("\n"), "its number")
-                pid = int(self.file("pid-" + step))
-                process.send_signal(signal.SIGSTOP)
-                self.make(step, "")
-                self.until(lambda one=pid: self.waits(one), "the request")
-                os.kill(pid, signal.SIGALRM)
-                self.until(lambda one=pid: not self.has_signals(one), "the handler")
-                process.send_signal(signal.SIGCONT)
-                out, err = process.communicate(timeout=PATIENCE)
-                self.assertEqual(out, "%d %s\n%d ENODEV\n" % (pid, first, pid), err)
-                self.assertEqual(process.returncode, 1, err)
 
     def has_signals(self, pid):
         with open("/proc/%d/status" % pid, encoding="utf-8") as stream:
@@ -455,32 +451,55 @@ class Gone(Case):
             self.assertEqual(done.returncode, 2 if code else 3 if option == "--fence=off" else 0, done)
             self.assertEqual(row in done.stderr, is_printed, done)
 
-    def test_nvidias_libraries_accept_enosys_after_a_kill(self):
-        """They take ENOSYS for what it is: no device, an error, no hang."""
-        self.need_real_driver()
-        launch = self.make("launch", """
+
+@pytest.fixture(name="gone")
+def make_gone():
+    yield from harness.lent(Gone())
+
+
+@pytest.mark.parametrize(("step", "first"), [("restart", "ENODEV"), ("no-restart", "EINTR")])
+def test_limit_handler_without_sa_restart_gets_eintr(gone, step, first):
+    """The control: with SA_RESTART the ioctl goes on."""
+    process = gone.popen("sh", "-c", 'echo $$ >"$1"; exec "$0" "$2" "wait=$3" ask ask', ASKS,
+                         gone.path("pid-" + step), step, gone.path(step))
+    gone.until(lambda name="pid-" + step: gone.file(name).endswith("\n"), "its number")
+    pid = int(gone.file("pid-" + step))
+    process.send_signal(signal.SIGSTOP)
+    gone.make(step, "")
+    gone.until(lambda one=pid: gone.waits(one), "the request")
+    os.kill(pid, signal.SIGALRM)
+    gone.until(lambda one=pid: not gone.has_signals(one), "the handler")
+    process.send_signal(signal.SIGCONT)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert out == "%d %s\n%d ENODEV\n" % (pid, first, pid), str(err)
+    assert process.returncode == 1, str(err)
+
+
+@pytest.mark.parametrize(("steps", "wanted"),
+                         [(["lib=libcuda.so.1"], r"\AcuInit=100 .* countRc=3 "),
+                          (["lib=libnvidia-ml.so.1", "api=nvml"], r"\AnvmlInit=\d+ ")])
+def test_nvidias_libraries_accept_enosys_after_a_kill(gone, steps, wanted):
+    """They take ENOSYS for what it is: no device, an error, no hang."""
+    gone.need_real_driver()
+    launch = gone.make("launch", """
             launcher=$1 directory=$2; shift
             "$launcher" verify -- sh "$directory/inside" "$@" & supervisor=$!
             while [ ! -e "$directory/ready" ]; do sleep 0.05; done
             kill -KILL $supervisor; wait $supervisor; echo >"$directory/go"
             while [ ! -e "$directory/end" ]; do sleep 0.05; done; cat "$directory/out" """)
-        self.make("inside", """
+    gone.make("inside", """
             directory=$1; shift
             { echo >"$directory/ready"; while [ ! -e "$directory/go" ]; do sleep 0.05; done
               env -i "$@" >"$directory/out"; echo >"$directory/end"; } & wait""")
-        entry_points = ((["lib=libcuda.so.1"], r"\AcuInit=100 .* countRc=3 "),
-                 (["lib=libnvidia-ml.so.1", "api=nvml"], r"\AnvmlInit=\d+ "))
-        for steps, wanted in entry_points:
-            with self.subTest(steps):
-                log = self.path("trace")
-                done = self.unguarded(
-                    *harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, self.directory,
-                    "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + self.directory,
-                    shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=ioctl", "-e",
-                    "raw=ioctl", "-e", "signal=none", "--", harness.program("entry_point"), *steps)
-                self.assertRegex(done.stdout, wanted, done)
-                with open(log, encoding="utf-8") as stream:
-                    answers = re.findall(r"0xc04846d2, .* = -1 (\w+)", stream.read())
-                self.assertEqual(set(answers), {"ENOSYS"})
-                for name in ("ready", "go", "end", "out", "trace"):
-                    os.unlink(self.path(name))
+    log = gone.path("trace")
+    done = gone.unguarded(*harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, gone.directory,
+                          "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + gone.directory,
+                          shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=ioctl",
+                          "-e", "raw=ioctl", "-e", "signal=none", "--",
+                          harness.program("entry_point"), *steps)
+    assert re.search(wanted, done.stdout), str(done)
+    with open(log, encoding="utf-8") as stream:
+        answers = re.findall(r"0xc04846d2, .* = -1 (\w+)", stream.read())
+    assert set(answers) == {"ENOSYS"}
+    for name in ("ready", "go", "end", "out", "trace"):
+        os.unlink(gone.path(name))

@@ -90,22 +90,6 @@ class Inheritance(Case):
             self.prints(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
                         (privileged, filters + 1, FENCED))
 
-    def test_children_of_python_are_fenced(self):
-        script = self.make("many.py", """import errno, fcntl, multiprocessing, sys
-def ask(number):
-    try:
-        fcntl.ioctl(open("/dev/null"), 0xC04846D2)
-    except OSError as error:
-        return errno.errorcode[error.errno]
-if __name__ == "__main__":
-    with multiprocessing.get_context(sys.argv[1]).Pool(4) as pool:
-        print(sorted(set(pool.map(ask, range(40)))))
-""")
-        for method in ("fork", "spawn", "forkserver"):
-            with self.subTest(method):
-                self.prints(self.unguarded(sys.executable, script, method), "['ENOTTY']\n")
-                self.prints(self.fenced(sys.executable, script, method), "['ENODEV']\n")
-
 
 class Languages(Case):
     def test_java_runs_as_without_a_fence(self):
@@ -295,6 +279,27 @@ class Identities(Case):
 class VerifiedInheritance(Inheritance):
     """The launcher stays and answers for the kernel."""
     HOW = ["verify", "--allow=*", "--allow-incomplete"]
+
+
+@pytest.fixture(name="case", params=[Inheritance, VerifiedInheritance])
+def make_case(request):
+    yield from harness.lent(request.param())
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_children_of_python_are_fenced(case, method):
+    script = case.make("many.py", """import errno, fcntl, multiprocessing, sys
+def ask(number):
+    try:
+        fcntl.ioctl(open("/dev/null"), 0xC04846D2)
+    except OSError as error:
+        return errno.errorcode[error.errno]
+if __name__ == "__main__":
+    with multiprocessing.get_context(sys.argv[1]).Pool(4) as pool:
+        print(sorted(set(pool.map(ask, range(40)))))
+""")
+    case.prints(case.unguarded(sys.executable, script, method), "['ENOTTY']\n")
+    case.prints(case.fenced(sys.executable, script, method), "['ENODEV']\n")
 
 
 class VerifiedSandboxes(Sandboxes):

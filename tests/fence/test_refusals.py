@@ -5,49 +5,14 @@ import os
 import platform
 import unittest
 
+import pytest
+
 from support import fence, harness, launcher
 
 NOBODY = 65534
 
 
 class Words(fence.Case):
-    def test_options_that_allow_cuda_contradict_the_fence(self):
-        for words, meaning in (
-                (["--gpus", "0"], "--fence and --gpus contradict each other"),
-                (["--policy", "VALIDATE"], "--fence and --policy VALIDATE contradict each other"),
-                (["--policy", "CLAMP"], "--fence and --policy CLAMP contradict each other"),
-                (["--policy", "OFF"], "--fence and --policy OFF contradict each other"),
-                (["--observe", "--policy", "VALIDATE"], "--policy VALIDATE contradict"),
-                (["--children", "cpu"], "--children needs --gpus")):
-            for how in ("--fence", "--fence=require"):
-                with self.subTest(words, how=how):
-                    self.refused(self.start("run", how, *words, "true"), 125, meaning)
-            done = self.start("run", "--fence=off", *words, "--print")
-            self.assertEqual(done.returncode, 125 if "--children" in words else 0, done.stderr)
-
-    def test_variables_that_allow_cuda_contradict_the_fence(self):
-        for name, value, policy in (("POLICY", "VALIDATE", "VALIDATE"), ("POLICY", "OFF", "OFF"),
-                                    ("VISIBLE_DEVICES", "0", "VALIDATE")):
-            env = launcher.environment(**{"CUDAGUARD_" + name: value})
-            with self.subTest(name, value=value):
-                self.refused(self.start("run", "--fence", "true", env=env), 125,
-                             "--fence allows no CUDA, and the policy is " + policy,
-                             "add --cpu, or leave --fence out")
-                done = self.start("run", "--fence", "--cpu", "true", env=env)
-                self.assertEqual((done.returncode, done.stderr), (0, ""))
-        # verify allows no CUDA, whatever the environment has.
-        env = launcher.environment(CUDAGUARD_POLICY="OFF")
-        self.assertEqual(self.start("verify", "--fence=require", "true", env=env).returncode, 0)
-
-    def test_unknown_or_second_mode_is_refused(self):
-        for command in ("run", "verify"):
-            for word in ("", "bad", "REQUIRE", "auto=off"):
-                with self.subTest(command, word=word):
-                    self.refused(self.start(command, "--fence=" + word, "true"), 125,
-                                 '--fence "%s" is not accepted' % word, "auto, require, off")
-            for words in (["--fence", "--fence"], ["--fence=off", "--fence=off"],
-                          ["--fence", "--fence=require"]):
-                self.refused(self.start(command, *words, "true"), 125, "--fence is given twice")
 
     def test_mode_without_an_equals_sign_is_refused(self):
         """It would be the program."""
@@ -99,6 +64,58 @@ class Words(fence.Case):
         done = self.unguarded(*words, "run", "--fence", "--print")
         self.assertIn("sets no_new_privs:\n# sudo and setuid programs inside gain no rights",
                       done.stdout)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Words())
+
+
+@pytest.mark.parametrize(
+    ("words", "meaning"),
+    [(["--gpus", "0"], "--fence and --gpus contradict each other"),
+     (["--policy", "VALIDATE"], "--fence and --policy VALIDATE contradict each other"),
+     (["--policy", "CLAMP"], "--fence and --policy CLAMP contradict each other"),
+     (["--policy", "OFF"], "--fence and --policy OFF contradict each other"),
+     (["--observe", "--policy", "VALIDATE"], "--policy VALIDATE contradict"),
+     (["--children", "cpu"], "--children needs --gpus")])
+def test_options_that_allow_cuda_contradict_the_fence(case, words, meaning):
+    for how in ("--fence", "--fence=require"):
+        case.refused(case.start("run", how, *words, "true"), 125, meaning)
+    done = case.start("run", "--fence=off", *words, "--print")
+    assert done.returncode == (125 if "--children" in words else 0), done.stderr
+
+
+@pytest.mark.parametrize(("name", "value", "policy"), [("POLICY", "VALIDATE", "VALIDATE"),
+                                                       ("POLICY", "OFF", "OFF"),
+                                                       ("VISIBLE_DEVICES", "0", "VALIDATE")])
+def test_variables_that_allow_cuda_contradict_the_fence(case, name, value, policy):
+    env = launcher.environment(**{"CUDAGUARD_" + name: value})
+    case.refused(case.start("run", "--fence", "true", env=env), 125,
+                 "--fence allows no CUDA, and the policy is " + policy,
+                 "add --cpu, or leave --fence out")
+    done = case.start("run", "--fence", "--cpu", "true", env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_verify_with_a_fence_ignores_the_policy_variable(case):
+    # verify allows no CUDA, whatever the environment has.
+    env = launcher.environment(CUDAGUARD_POLICY="OFF")
+    assert case.start("verify", "--fence=require", "true", env=env).returncode == 0
+
+
+@pytest.mark.parametrize("words", [["--fence", "--fence"], ["--fence=off", "--fence=off"],
+                                   ["--fence", "--fence=require"]])
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_second_mode_is_refused(case, command, words):
+    case.refused(case.start(command, *words, "true"), 125, "--fence is given twice")
+
+
+@pytest.mark.parametrize("word", ["", "bad", "REQUIRE", "auto=off"])
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_unknown_mode_is_refused(case, command, word):
+    case.refused(case.start(command, "--fence=" + word, "true"), 125,
+                 '--fence "%s" is not accepted' % word, "auto, require, off")
 
 
 class UnguardedPrograms(fence.Case):

@@ -4,6 +4,8 @@ are not children of the process that asks for them."""
 
 import shlex
 
+import pytest
+
 from support import fence, harness, launcher, manager
 from support.fence import ASK, UNGUARDED, FENCED
 
@@ -33,13 +35,6 @@ class Systemd(fence.Case):
         with open(output, encoding="utf-8") as stream:
             return stream.read()
 
-    def test_run_in_a_service_fences_the_program(self):
-        for properties in ([], ["NoNewPrivileges=yes"], ["SystemCallFilter=@system-service"],
-                           ["SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM"]):
-            with self.subTest(properties=properties):
-                self.assertEqual(self.service(*ASK, properties=properties), UNGUARDED)
-                self.assertEqual(self.service(*FENCE, *ASK, properties=properties), FENCED)
-
     def test_systemds_own_filter_cannot_replace_the_fence(self):
         """`SystemCallFilter=~ioctl` refuses every ioctl."""
         printed = self.service(*ASK, properties=["SystemCallFilter=~ioctl",
@@ -54,3 +49,16 @@ class Systemd(fence.Case):
         """systemd-run --scope becomes the program itself."""
         self.assertEqual(self.systemd_run("--scope", "--", *ASK), UNGUARDED)
         self.assertEqual(self.systemd_run("--scope", "--", *ASK, run=FENCE), FENCED)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Systemd())
+
+
+@pytest.mark.parametrize("properties",
+                         [[], ["NoNewPrivileges=yes"], ["SystemCallFilter=@system-service"],
+                          ["SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM"]])
+def test_run_in_a_service_fences_the_program(case, properties):
+    assert case.service(*ASK, properties=properties) == UNGUARDED
+    assert case.service(*FENCE, *ASK, properties=properties) == FENCED

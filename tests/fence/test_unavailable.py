@@ -5,6 +5,8 @@ containers do."""
 import json
 import re
 
+import pytest
+
 from support import fence, harness, launcher
 
 EPERM, EACCES, EINVAL, ENOSYS = "1", "13", "22", "38"
@@ -54,27 +56,6 @@ class Case(fence.Case):
 
 
 class Never(Case):
-    def test_require_fails_and_gives_the_reason(self):
-        for name, (rules, reason) in NEVER.items():
-            with self.subTest(name):
-                done = self.run_fenced(rules, "--fence=require", *REQUESTS)
-                self.refused(done, 125, "--fence=require: the fence cannot be set up: ", reason)
-
-    def test_auto_starts_the_program_with_the_guard_alone(self):
-        """One message is printed, and NVIDIA's ioctls get the same answer as without cudaguard."""
-        for name, (rules, reason) in NEVER.items():
-            for how in ("--fence", "--fence=auto"):
-                with self.subTest(name, how=how):
-                    done = self.run_fenced(rules, how, "printenv", "LD_PRELOAD")
-                    self.assertEqual((done.returncode, done.stdout), (0, harness.GUARD + "\n"))
-                    self.assertRegex(done.stderr, r"\Acudaguard: --fence: the fence cannot be set up: "
-                                                  r"[ -~]+; only the guard is active\n\Z")
-                    self.assertIn(reason, done.stderr)
-                    done = self.run_fenced(rules, how, "env", *REQUESTS)
-                    self.assertEqual(set(self.answers(done).values()), {"ENOTTY"})
-                    # The presets do not name a fence.
-                    done = self.run_fenced(rules, how, "printenv", "CUDAGUARD_PRESETS")
-                    self.assertNotIn("fence", done.stdout)
 
     def test_unguarded_program_is_refused_or_warned_of_without_a_fence(self):
         rules = NEVER["a container's profile"][0]
@@ -86,34 +67,61 @@ class Never(Case):
         self.assertIn("is a static executable, not guarded", done.stderr)
         self.assertEqual(self.run_fenced([], "--fence", cleared).returncode, 0)
 
-    def test_no_new_privs_is_set_only_with_a_fence(self):
-        """If the launcher cannot know in advance that no fence is possible, its message says so."""
-        before = self.no_new_privs(fence.program("without"), "--")
-        for name, (rules, _) in NEVER.items():
-            with self.subTest(name):
-                done = self.run_fenced(rules, "--fence", *STATUS)
-                self.assertEqual(done.stdout.strip(), before)
-        # Here the launcher cannot know it, and prints a message.
-        done = self.run_fenced(["filter=" + EACCES, "prctl=" + EACCES], "--fence", *STATUS)
-        self.assertEqual(done.stdout, "1\n")
-        self.assertIn("(no_new_privs is set anyway)", done.stderr)
 
-    def test_doctor_gives_the_reason(self):
-        for name, (rules, reason) in NEVER.items():
-            with self.subTest(name):
-                (text,) = self.rows(rules)
-                self.assertRegex(text, "^not available: .*" + re.escape(reason))
+@pytest.fixture(name="never")
+def make_never():
+    yield from harness.lent(Never())
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_require_fails_and_gives_the_reason(never, name):
+    rules, reason = NEVER[name]
+    done = never.run_fenced(rules, "--fence=require", *REQUESTS)
+    never.refused(done, 125, "--fence=require: the fence cannot be set up: ", reason)
+
+
+@pytest.mark.parametrize("how", ["--fence", "--fence=auto"])
+@pytest.mark.parametrize("name", NEVER)
+def test_auto_starts_the_program_with_the_guard_alone(never, name, how):
+    """One message is printed, and NVIDIA's ioctls get the same answer as without cudaguard."""
+    rules, reason = NEVER[name]
+    done = never.run_fenced(rules, how, "printenv", "LD_PRELOAD")
+    assert (done.returncode, done.stdout) == (0, harness.GUARD + "\n")
+    assert re.search(
+        r"\Acudaguard: --fence: the fence cannot be set up: "
+        r"[ -~]+; only the guard is active\n\Z", done.stderr), done.stderr
+    assert reason in done.stderr
+    done = never.run_fenced(rules, how, "env", *REQUESTS)
+    assert set(never.answers(done).values()) == {"ENOTTY"}
+    # The presets do not name a fence.
+    done = never.run_fenced(rules, how, "printenv", "CUDAGUARD_PRESETS")
+    assert "fence" not in done.stdout
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_no_new_privs_is_set_only_with_a_fence(never, name):
+    """If the launcher cannot know in advance that no fence is possible, its message says so."""
+    before = never.no_new_privs(fence.program("without"), "--")
+    rules, _ = NEVER[name]
+    done = never.run_fenced(rules, "--fence", *STATUS)
+    assert done.stdout.strip() == before
+
+
+def test_no_new_privs_that_is_set_anyway_is_reported(never):
+    # Here the launcher cannot know it, and prints a message.
+    done = never.run_fenced(["filter=" + EACCES, "prctl=" + EACCES], "--fence", *STATUS)
+    assert done.stdout == "1\n"
+    assert "(no_new_privs is set anyway)" in done.stderr
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_doctor_gives_the_reason(never, name):
+    rules, reason = NEVER[name]
+    (text,) = never.rows(rules)
+    assert re.search("^not available: .*" + re.escape(reason), text), text
 
 
 class OtherWays(Case):
-    def test_fence_is_set_up_in_another_way(self):
-        for name, rules in OTHER_WAYS.items():
-            for how in (["--fence=require"], ["--fence=require", "--observe"]):
-                with self.subTest(name, how=how):
-                    done = self.without(rules, launcher.LAUNCHER, "run", *how, "--", *REQUESTS)
-                    answers = self.answers(done)
-                    self.assertEqual({answers[one] for one in fence.NVIDIA}, {"ENODEV"})
-                    self.assertEqual({answers[one] for one in fence.OTHERS}, {"ENOTTY"})
 
     def test_emulator_that_answers_enosys_is_not_taken_for_a_fence(self):
         """An emulator answers ENOSYS to what it does not know. A fence without its listener answers
@@ -128,13 +136,27 @@ class OtherWays(Case):
         done = self.start("run", "--fence", launcher.LAUNCHER, "doctor")
         self.assertIn("fence              already set up", done.stdout)
 
-    def test_doctor_reports_that_a_fence_is_available(self):
-        for name, rules in OTHER_WAYS.items():
-            with self.subTest(name):
-                rows = self.rows(rules)
-                self.assertEqual(rows[0], "available (cudaguard run --fence)")
-                self.assertGreater(len(rows), 1, "why no process is reported")
-
     def test_control_without_rules_a_fence_is_available(self):
         self.assertEqual(set(self.answers(self.without([], *REQUESTS)).values()), {"ENOTTY"})
         self.assertEqual(self.rows([])[0], "available (cudaguard run --fence)")
+
+
+@pytest.fixture(name="other_ways")
+def make_other_ways():
+    yield from harness.lent(OtherWays())
+
+
+@pytest.mark.parametrize("how", [["--fence=require"], ["--fence=require", "--observe"]])
+@pytest.mark.parametrize(("name", "rules"), OTHER_WAYS.items())
+def test_fence_is_set_up_in_another_way(other_ways, name, rules, how):
+    done = other_ways.without(rules, launcher.LAUNCHER, "run", *how, "--", *REQUESTS)
+    answers = other_ways.answers(done)
+    assert {answers[one] for one in fence.NVIDIA} == {"ENODEV"}
+    assert {answers[one] for one in fence.OTHERS} == {"ENOTTY"}
+
+
+@pytest.mark.parametrize(("name", "rules"), OTHER_WAYS.items())
+def test_doctor_reports_that_a_fence_is_available(other_ways, name, rules):
+    rows = other_ways.rows(rules)
+    assert rows[0] == "available (cudaguard run --fence)"
+    assert len(rows) > 1, "why no process is reported"
