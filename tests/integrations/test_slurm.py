@@ -28,7 +28,7 @@ class Slurm(places.Case):
     node = None
 
     @classmethod
-    def setUpClass(cls):
+    def start_node(cls):
         if harness.check_tools():
             return
         cls.reason = harness.fetch_daemon("slurm")
@@ -114,137 +114,164 @@ class Slurm(places.Case):
         self.assertEqual((result.returncode, result.answer), (0, ["0"] * times), result)
         self.assertGreaterEqual(result.calls.count("cuInit"), times)
 
-    def test_task_without_gpus_is_guarded(self):
-        """A policy that the user sets lifts the guard, which is also the control."""
-        result = self.task("srun", *places.OPEN)
-        self.is_guarded(result)
-        self.assertEqual((len(messages.find(result.stderr, "no_cuda")), messages.without(result.stderr, "no_cuda")),
-                         (1, ""), result)
-        self.is_guarded(self.batch(ENTRY_POINT, "srun " + ENTRY_POINT), times=2)
-        self.is_guarded(self.task("srun", "--ntasks=2", "--overcommit", *places.OPEN), times=2)
-        lifted = {"CUDAGUARD_POLICY": "OFF"}
-        self.is_free(self.task("srun", *places.OPEN, env=lifted))
-        self.is_free(self.batch(ENTRY_POINT, "srun " + ENTRY_POINT, env=lifted), times=2)
 
-    def test_launcher_lifts_the_policy_for_one_program(self):
-        """Inside the task, the launcher lifts the policy and the presets, but the variable leaves
-        the presets."""
-        result = self.batch("/usr/local/bin/cudaguard run --policy OFF -- env",
-                            "/usr/local/bin/cudaguard run --policy OFF -- " + ENTRY_POINT, ENTRY_POINT)
-        self.assertEqual((result.returncode, result.answer), (0, ["0", "100"]), result)
-        self.assertEqual([key for key in launcher.PRESETS if key in result.shown], [], result)
-        self.assertIn("cuInit", result.calls)
-        # The fake driver of this test does not read the variable, but NVIDIA's does.
-        result = self.batch("CUDAGUARD_POLICY=OFF " + ENTRY_POINT, "CUDAGUARD_POLICY=OFF env")
-        self.is_free(result)
-        self.assertEqual(result.shown.get("CUDA_VISIBLE_DEVICES"), "")
+@pytest.fixture(name="cluster", scope="module")
+def make_cluster():
+    """The node is started once for all tests."""
+    Slurm.start_node()
+    yield Slurm
+    Slurm.doClassCleanups()
 
-    def test_doctor_finds_no_problem(self):
-        """doctor finds no problem in what the script has set."""
-        result = self.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json", "-")
-        findings = json.loads(result.stdout)["findings"]
-        self.assertEqual([row for row in findings if row["state"] == "problem"], [])
 
-    def test_task_with_gpus_is_unchanged(self):
-        """The script changes nothing in tasks with GPUs, whichever option requested them."""
-        ways = [(["--gres=gpu:1"], "0"), (["--gpus=2"], "0,1"), (["-n1", "--gpus-per-task=1"], "0")]
-        if slurm_node.version(self.node.outer()) >= (22, 5):
-            ways.append((["--gres=shard:1"], "0"))
-        for way, visible in ways:
-            with self.subTest(way=way):
-                self.is_free(self.task("srun", *way, *places.OPEN))
-                self.assertEqual(chosen(self.task("srun", *way, "env").shown),
-                                 {"CUDA_VISIBLE_DEVICES": visible})
-                step = "srun %s %s" % (" ".join(way), ENTRY_POINT)
-                self.is_free(self.batch(ENTRY_POINT, step, options=way), times=2)
+@pytest.fixture(name="slurm")
+def make_slurm(cluster):
+    yield from harness.lent(cluster())
 
-    def test_step_without_gpus_is_guarded(self):
-        """A step without GPUs inherits SLURM_JOB_GPUS from its job, and the script ignores that
-        variable."""
-        result = self.batch("srun --gres=none env", "srun --gres=none " + ENTRY_POINT,
-                            options=["--gres=gpu:2"])
-        self.assertEqual(result.shown.get("SLURM_JOB_GPUS"), "0,1", result)
-        self.is_guarded(result)
 
-    def test_inherited_variables_do_not_decide(self):
-        """The submitted job inherits the environment, but the environment does not decide."""
-        ask = self.job("ask", "env", ENTRY_POINT)
-        self.is_guarded(self.batch(self.inner(ask), options=["--gres=gpu:1"]))
-        for env in ({}, {"JAX_PLATFORMS": "cuda", "LD_PRELOAD": "libm.so.6"},
-                    {"MPIR_CVAR_ENABLE_GPU": "1"}):
-            with self.subTest(env=env):
-                result = self.batch(self.inner(ask, "--gres=gpu:1"), env=env)
-                self.is_free(result)
-                self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0", **env})
-        # The chain has three jobs: without GPUs, without, with.
-        middle = self.job("middle", self.inner(ask, "--gres=gpu:1"))
-        result = self.batch("sbatch %s >/dev/null; exit" % middle)
-        self.is_free(result)
-        self.assertEqual(chosen(result.shown), {"CUDA_VISIBLE_DEVICES": "0"})
+def test_task_without_gpus_is_guarded(slurm):
+    """A policy that the user sets lifts the guard, which is also the control."""
+    result = slurm.task("srun", *places.OPEN)
+    slurm.is_guarded(result)
+    assert len(messages.find(result.stderr, "no_cuda")) == 1, str(result)
+    assert messages.without(result.stderr, "no_cuda") == "", str(result)
+    slurm.is_guarded(slurm.batch(ENTRY_POINT, "srun " + ENTRY_POINT), times=2)
+    slurm.is_guarded(slurm.task("srun", "--ntasks=2", "--overcommit", *places.OPEN), times=2)
+    lifted = {"CUDAGUARD_POLICY": "OFF"}
+    slurm.is_free(slurm.task("srun", *places.OPEN, env=lifted))
+    slurm.is_free(slurm.batch(ENTRY_POINT, "srun " + ENTRY_POINT, env=lifted), times=2)
 
-    def test_only_listed_partitions_are_guarded(self):
-        """Tasks of other partitions are not guarded, even if a guarded job submits them."""
-        text = places.read("slurm", "task-prolog")
-        self.is_guarded(self.task("srun", "-p", "all", *places.OPEN))  # control without a list
-        self.edit_prolog(text.replace("\npartitions=\n", "\npartitions='debug cpu'\n"))
-        self.is_guarded(self.task("srun", "-p", "cpu", *places.OPEN))
-        self.is_guarded(self.batch("srun " + ENTRY_POINT, options=["-p", "cpu"]))
-        self.is_free(self.task("srun", "-p", "all", *places.OPEN))
-        self.is_free(self.task("srun", "-p", "cpu", "--gres=gpu:1", *places.OPEN))
-        ask = self.job("ask", ENTRY_POINT)
-        self.is_free(self.batch(self.inner(ask, "-p all"), options=["-p", "cpu"]))
-        self.is_guarded(self.batch(self.inner(ask, "-p cpu"), options=["-p", "all"]))
 
-    def test_sruns_option_guards_one_step(self):
-        """srun's own option tests the script before slurm.conf names it."""
-        self.edit_prolog("#!/bin/sh\n")
-        self.is_free(self.task("srun", *places.OPEN))
-        (text,) = [text for text in places.blocks("text", "slurm-and-systemd", "Slurm")
-                   if "--task-prolog" in text]
-        text = text.replace("/usr/local/share/cudaguard/slurm/task-prolog", PROLOG)
-        done = self.task("sh", "-c", text)
-        self.assertEqual((done.returncode, done.stdout, done.calls), (0, "100\n", []), done)
-        self.assertTrue(messages.find(done.stderr, "no_cuda"), done)
-        done = self.task("sh", "-c", text.replace("srun ", "srun --gres=gpu:1 "))
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "0\n", ""), done)
+def test_launcher_lifts_the_policy_for_one_program(slurm):
+    """Inside the task, the launcher lifts the policy and the presets, but the variable leaves
+    the presets."""
+    result = slurm.batch("/usr/local/bin/cudaguard run --policy OFF -- env",
+                         "/usr/local/bin/cudaguard run --policy OFF -- " + ENTRY_POINT, ENTRY_POINT)
+    assert (result.returncode, result.answer) == (0, ["0", "100"]), str(result)
+    assert [key for key in launcher.PRESETS if key in result.shown] == [], str(result)
+    assert "cuInit" in result.calls
+    # The fake driver of this test does not read the variable, but NVIDIA's does.
+    result = slurm.batch("CUDAGUARD_POLICY=OFF " + ENTRY_POINT, "CUDAGUARD_POLICY=OFF env")
+    slurm.is_free(result)
+    assert result.shown.get("CUDA_VISIBLE_DEVICES") == ""
 
-    def test_submitting_shells_variables_reach_every_job(self):
-        """A job gets the variables of the shell that submits it, whether or not it has GPUs."""
-        self.edit_prolog("#!/bin/sh\n")
-        here = {"LD_PRELOAD": "/usr/local/lib/libcudaguard.so"}
-        for words in (["srun", "--gres=gpu:1"], ["srun"]):
-            self.is_free(self.task(*words, *places.OPEN))
-            self.is_guarded(self.task(*words, *places.OPEN, env=here))
-            lifted = {**here, "CUDAGUARD_POLICY": "OFF"}
-            self.is_free(self.task(*words, *places.OPEN, env=lifted))
 
-    def test_variables_are_those_that_run_sets(self):
-        """The variables are exactly those that `run` sets, except the root's process id, which the
-        script cannot know."""
-        for env in ({}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"}, {"JAX_PLATFORMS": "cuda"},
-                    {"LD_PRELOAD": shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML),
-                                               self.path("it's a$b.so").replace(" ", "_"))}):
-            with self.subTest(env=env):
-                wanted = self.start("run", "env", env=launcher.environment(**env),
-                                    launcher=os.path.join(self.shared, "tree", "bin", "cudaguard"))
-                wanted = dict(re.findall(r"^(\w+)=(.*)$", wanted.stdout, re.MULTILINE))
-                shown = self.task("srun", "env", env=env).shown
-                names = set(SHOWN) - {"_CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT"}
-                self.assertEqual(
-                    {key: shown.get(key) for key in names},
-                    {key: value and value.replace(self.shared + "/tree", "/usr/local")
-                     for key, value in ((key, wanted.get(key)) for key in names)})
-                self.assertNotIn("CUDAGUARD_ROOT", shown)
+def test_doctor_finds_no_problem(slurm):
+    """doctor finds no problem in what the script has set."""
+    result = slurm.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json", "-")
+    findings = json.loads(result.stdout)["findings"]
+    assert [row for row in findings if row["state"] == "problem"] == []
 
-    def test_bad_value_prevents_the_task(self):
-        """With a bad value the task does not start, and a message gives the reason."""
-        for name, value in (("CUDAGUARD_LOG", "loud"), ("CUDAGUARD_POLICY", "CPU")):
-            done = self.task("srun", "sh", "-c", "echo ran", env={name: value})
-            self.assertEqual(done.returncode, 125, done)
-            self.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: %s="%s" is not '
-                             r"accepted [^\n]*\n\Z" % (name, value))
-        done = self.task("srun", "sh", "-c", "echo ran; exit 7")
-        self.assertEqual((done.returncode, done.stdout), (7, "ran\n"), done)
+
+@pytest.mark.parametrize(("way", "visible"), [
+    (["--gres=gpu:1"], "0"), (["--gpus=2"], "0,1"), (["-n1", "--gpus-per-task=1"], "0"),
+    (["--gres=shard:1"], "0")])
+def test_task_with_gpus_is_unchanged(slurm, way, visible):
+    """The script changes nothing in tasks with GPUs, whichever option requested them."""
+    if way == ["--gres=shard:1"] and slurm_node.version(slurm.node.outer()) < (22, 5):
+        pytest.skip("Slurm has shards from 22.05 on")
+    slurm.is_free(slurm.task("srun", *way, *places.OPEN))
+    assert chosen(slurm.task("srun", *way, "env").shown) == {"CUDA_VISIBLE_DEVICES": visible}
+    step = "srun %s %s" % (" ".join(way), ENTRY_POINT)
+    slurm.is_free(slurm.batch(ENTRY_POINT, step, options=way), times=2)
+
+
+def test_step_without_gpus_is_guarded(slurm):
+    """A step without GPUs inherits SLURM_JOB_GPUS from its job, and the script ignores that
+    variable."""
+    result = slurm.batch("srun --gres=none env", "srun --gres=none " + ENTRY_POINT,
+                         options=["--gres=gpu:2"])
+    assert result.shown.get("SLURM_JOB_GPUS") == "0,1", str(result)
+    slurm.is_guarded(result)
+
+
+@pytest.mark.parametrize("env", [
+    {}, {"JAX_PLATFORMS": "cuda", "LD_PRELOAD": "libm.so.6"}, {"MPIR_CVAR_ENABLE_GPU": "1"}])
+def test_inherited_variables_do_not_decide(slurm, env):
+    """The submitted job inherits the environment, but the environment does not decide."""
+    ask = slurm.job("ask", "env", ENTRY_POINT)
+    slurm.is_guarded(slurm.batch(slurm.inner(ask), options=["--gres=gpu:1"]))
+    result = slurm.batch(slurm.inner(ask, "--gres=gpu:1"), env=env)
+    slurm.is_free(result)
+    assert chosen(result.shown) == {"CUDA_VISIBLE_DEVICES": "0", **env}
+
+
+def test_chain_of_jobs_does_not_decide(slurm):
+    """The chain has three jobs: without GPUs, without, with."""
+    ask = slurm.job("ask", "env", ENTRY_POINT)
+    middle = slurm.job("middle", slurm.inner(ask, "--gres=gpu:1"))
+    result = slurm.batch("sbatch %s >/dev/null; exit" % middle)
+    slurm.is_free(result)
+    assert chosen(result.shown) == {"CUDA_VISIBLE_DEVICES": "0"}
+
+
+def test_only_listed_partitions_are_guarded(slurm):
+    """Tasks of other partitions are not guarded, even if a guarded job submits them."""
+    text = places.read("slurm", "task-prolog")
+    slurm.is_guarded(slurm.task("srun", "-p", "all", *places.OPEN))  # control without a list
+    slurm.edit_prolog(text.replace("\npartitions=\n", "\npartitions='debug cpu'\n"))
+    slurm.is_guarded(slurm.task("srun", "-p", "cpu", *places.OPEN))
+    slurm.is_guarded(slurm.batch("srun " + ENTRY_POINT, options=["-p", "cpu"]))
+    slurm.is_free(slurm.task("srun", "-p", "all", *places.OPEN))
+    slurm.is_free(slurm.task("srun", "-p", "cpu", "--gres=gpu:1", *places.OPEN))
+    ask = slurm.job("ask", ENTRY_POINT)
+    slurm.is_free(slurm.batch(slurm.inner(ask, "-p all"), options=["-p", "cpu"]))
+    slurm.is_guarded(slurm.batch(slurm.inner(ask, "-p cpu"), options=["-p", "all"]))
+
+
+def test_sruns_option_guards_one_step(slurm):
+    """srun's own option tests the script before slurm.conf names it."""
+    slurm.edit_prolog("#!/bin/sh\n")
+    slurm.is_free(slurm.task("srun", *places.OPEN))
+    (text,) = [text for text in places.blocks("text", "slurm-and-systemd", "Slurm")
+               if "--task-prolog" in text]
+    text = text.replace("/usr/local/share/cudaguard/slurm/task-prolog", PROLOG)
+    done = slurm.task("sh", "-c", text)
+    assert (done.returncode, done.stdout, done.calls) == (0, "100\n", []), str(done)
+    assert messages.find(done.stderr, "no_cuda"), str(done)
+    done = slurm.task("sh", "-c", text.replace("srun ", "srun --gres=gpu:1 "))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", ""), str(done)
+
+
+def test_submitting_shells_variables_reach_every_job(slurm):
+    """A job gets the variables of the shell that submits it, whether or not it has GPUs."""
+    slurm.edit_prolog("#!/bin/sh\n")
+    here = {"LD_PRELOAD": "/usr/local/lib/libcudaguard.so"}
+    for words in (["srun", "--gres=gpu:1"], ["srun"]):
+        slurm.is_free(slurm.task(*words, *places.OPEN))
+        slurm.is_guarded(slurm.task(*words, *places.OPEN, env=here))
+        lifted = {**here, "CUDAGUARD_POLICY": "OFF"}
+        slurm.is_free(slurm.task(*words, *places.OPEN, env=lifted))
+
+
+@pytest.mark.parametrize("env", [
+    {}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"}, {"JAX_PLATFORMS": "cuda"},
+    {"LD_PRELOAD": "DIRECTORY/it's_a$b.so"}])
+def test_variables_are_those_that_run_sets(slurm, env):
+    """The variables are exactly those that `run` sets, except the root's process id, which the
+    script cannot know."""
+    shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), slurm.path("it's_a$b.so"))
+    env = {key: value.replace("DIRECTORY", slurm.directory) for key, value in env.items()}
+    wanted = slurm.start("run", "env", env=launcher.environment(**env),
+                         launcher=os.path.join(slurm.shared, "tree", "bin", "cudaguard"))
+    wanted = dict(re.findall(r"^(\w+)=(.*)$", wanted.stdout, re.MULTILINE))
+    shown = slurm.task("srun", "env", env=env).shown
+    names = set(SHOWN) - {"_CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT"}
+    slurm.assertEqual(
+        {key: shown.get(key) for key in names},
+        {key: value and value.replace(slurm.shared + "/tree", "/usr/local")
+         for key, value in ((key, wanted.get(key)) for key in names)})
+    assert "CUDAGUARD_ROOT" not in shown
+
+
+def test_bad_value_prevents_the_task(slurm):
+    """With a bad value the task does not start, and a message gives the reason."""
+    for name, value in (("CUDAGUARD_LOG", "loud"), ("CUDAGUARD_POLICY", "CPU")):
+        done = slurm.task("srun", "sh", "-c", "echo ran", env={name: value})
+        assert done.returncode == 125, str(done)
+        slurm.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: %s="%s" is not '
+                          r"accepted [^\n]*\n\Z" % (name, value))
+    done = slurm.task("srun", "sh", "-c", "echo ran; exit 7")
+    assert (done.returncode, done.stdout) == (7, "ran\n"), str(done)
 
 
 class Script(places.Case):

@@ -3,9 +3,12 @@
 /etc. Other tests show what a damaged file does to every program, and the remedy."""
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+
+import pytest
 
 from support import harness, messages, places
 
@@ -27,30 +30,28 @@ cd "$directory"
 ASK = "env -i /usr/bin/python3 -c 'import ctypes; print(ctypes.CDLL(\"libcuda.so.1\").cuInit(0))'\n"
 
 
-class Case(places.Case):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shared = tempfile.mkdtemp(prefix="cg-")
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
+@pytest.fixture(scope="module", autouse=True)
+def copy_etc():
+    """Copies the machine's /etc with an ld.so.cache that has the fake driver. Every user can read the
+    copy, which may be below /root."""
+    with tempfile.TemporaryDirectory(prefix="cg-") as Case.shared:
         if os.geteuid() == 0:
-            cls.copy_etc()
+            etc, config = os.path.join(Case.shared, "etc"), os.path.join(Case.shared, "ld.so.conf")
+            driver = os.path.join(Case.shared, "driver")
+            shutil.copytree(harness.FAKE_DRIVER, driver, symlinks=True)
+            os.chmod(Case.shared, 0o755)
+            shutil.copytree("/etc", etc, symlinks=True, ignore_dangling_symlinks=True,
+                            ignore=shutil.ignore_patterns("ld.so.preload"))
+            with open("/etc/ld.so.conf", encoding="utf-8") as old, \
+                    open(config, "w", encoding="utf-8") as new:
+                new.write(driver + "\n" + old.read())
+            subprocess.run(["/sbin/ldconfig", "-X", "-C", etc + "/ld.so.cache", "-f", config],
+                           check=True, timeout=120, stderr=subprocess.DEVNULL)
+        yield
 
-    @classmethod
-    def copy_etc(cls):
-        """Copies the machine's /etc with an ld.so.cache that has the fake driver. Every user can
-        read the copy, which may be below /root."""
-        etc, config = os.path.join(cls.shared, "etc"), os.path.join(cls.shared, "ld.so.conf")
-        driver = os.path.join(cls.shared, "driver")
-        shutil.copytree(harness.FAKE_DRIVER, driver, symlinks=True)
-        os.chmod(cls.shared, 0o755)
-        shutil.copytree("/etc", etc, symlinks=True, ignore_dangling_symlinks=True,
-                        ignore=shutil.ignore_patterns("ld.so.preload"))
-        with open("/etc/ld.so.conf", encoding="utf-8") as old, \
-                open(config, "w", encoding="utf-8") as new:
-            new.write(driver + "\n" + old.read())
-        subprocess.run(["/sbin/ldconfig", "-X", "-C", etc + "/ld.so.cache", "-f", config],
-                       check=True, timeout=120, stderr=subprocess.DEVNULL)
+
+class Case(places.Case):
+    shared = None  # the directory of copy_etc
 
     def setUp(self):
         super().setUp()
@@ -154,28 +155,35 @@ cat /dev/zero >/etc/filler 2>/dev/null || true
 set +e
 """ % FILE
 
-    def test_full_disk_installs_nothing(self):
-        private, everybody, _ = self.steps()
-        show = "cat %s; ls /etc/ld.so.preload*\n" % FILE
-        # A file is left over from before, and a second link keeps its space occupied.
-        left_over = "echo old >{0}; ln {0} /etc/kept\n".format(FILE + ".new")
-        for old_file in ("", left_over):
-            with self.subTest(old_file):
-                done = self.run_there(self.FULL.replace("cat /dev", old_file + "cat /dev") +
-                                      private + everybody + show)
-                asked, *shown = done.stdout.split()
-                # The steps print two answers, and here the first one is missing.
-                self.assertEqual((asked, shown[0]), ("0", "libm.so.6"), done)
-                self.assertIn(FILE, shown)
-                self.assertNotIn(FILE + ".new", shown)
-                self.assertIn("No space left on device", done.stderr)
-
     def test_control_free_disk_installs_the_line(self):
         """With free space on the same disk, the steps install the line."""
         private, everybody, _ = self.steps()
         done = self.run_there(self.FULL + "rm /etc/filler\n" + private + everybody +
                               "cat %s\n" % FILE)
         self.assertEqual(done.stdout.split(), ["100", "100", GUARD, "libm.so.6"], done)
+
+
+@pytest.fixture(name="full_disk")
+def make_full_disk():
+    yield from harness.lent(FullDisk())
+
+
+# A file is left over from before, and a second link keeps its space occupied.
+LEFT_OVER = "echo old >{0}; ln {0} /etc/kept\n".format(FILE + ".new")
+
+
+@pytest.mark.parametrize("old_file", ["", LEFT_OVER], ids=["new", "left over"])
+def test_full_disk_installs_nothing(full_disk, old_file):
+    private, everybody, _ = full_disk.steps()
+    show = "cat %s; ls /etc/ld.so.preload*\n" % FILE
+    done = full_disk.run_there(full_disk.FULL.replace("cat /dev", old_file + "cat /dev") +
+                               private + everybody + show)
+    asked, *shown = done.stdout.split()
+    # The steps print two answers, and here the first one is missing.
+    assert (asked, shown[0]) == ("0", "libm.so.6"), str(done)
+    assert FILE in shown
+    assert FILE + ".new" not in shown
+    assert "No space left on device" in done.stderr
 
 
 class Initramfs(Case):
@@ -244,35 +252,36 @@ class Damaged(Case):
             "/usr/local/bin/cudaguard --version", remedy.strip(), "/bin/true", "echo after=$?", ASK])
         return self.run_there(script)
 
-    def test_unreadable_guard_is_ignored_with_an_error(self):
-        for damage, words in (("mv {0} {0}.gone", "cannot open shared object file"),
-                              (": >{0}", "file too short"),
-                              ("truncate -s 64 {0}", "cannot read file data"),
-                              ("sed -n '1,200p' /usr/share/common-licenses/GPL-3 >{0}",
-                               "invalid ELF header")):
-            with self.subTest(words):
-                done = self.damaged(damage.format(GUARD))
-                out = done.stdout.split()
-                self.assertEqual((out[0], out[1], out[-2:]), ("true=0", "0", ["after=0", "0"]), done)
-                self.assertEqual(set(done.stderr.splitlines()), {LINE % words}, done)
-                shutil.rmtree(self.path("tree"))
-                places.usr_local(self.path("tree"))
-
-    def test_damaged_guard_ends_every_dynamic_program(self):
-        for damage in ("truncate -s 4096 {0}",
-                       "dd if=/dev/zero of={0} bs=1024 seek=2 count=30 conv=notrunc 2>/dev/null"):
-            with self.subTest(damage):
-                done = self.damaged(damage.format(GUARD))
-                out = done.stdout.split()
-                self.assertIn(out[0], ("true=127", "true=135", "true=139"), done)
-                # There is no second answer, because Python ended as well. The static program works.
-                self.assertRegex(done.stdout, r"\Atrue=\d+\ncudaguard [0-9.]+\nafter=0\n0\n\Z")
-                self.assertRegex(done.stderr, "Bus error|Segmentation fault|error while loading "
-                                 "shared libraries: " + GUARD)
-                shutil.rmtree(self.path("tree"))
-                places.usr_local(self.path("tree"))
-
     def test_unreadable_file_does_not_guard_that_user(self):
         done = self.run_there("chmod 600 %s; echo %s >%s\n%s %s" % (GUARD, GUARD, FILE, NOBODY, ASK))
         self.assertEqual(done.stdout, "0\n", done)
         self.assertIn(LINE % "cannot open shared object file", done.stderr)
+
+
+@pytest.fixture(name="damaged")
+def make_damaged():
+    yield from harness.lent(Damaged())
+
+
+@pytest.mark.parametrize(("damage", "words"), [
+    ("mv {0} {0}.gone", "cannot open shared object file"), (": >{0}", "file too short"),
+    ("truncate -s 64 {0}", "cannot read file data"),
+    ("sed -n '1,200p' /usr/share/common-licenses/GPL-3 >{0}", "invalid ELF header")])
+def test_unreadable_guard_is_ignored_with_an_error(damaged, damage, words):
+    done = damaged.damaged(damage.format(GUARD))
+    out = done.stdout.split()
+    assert (out[0], out[1], out[-2:]) == ("true=0", "0", ["after=0", "0"]), str(done)
+    assert set(done.stderr.splitlines()) == {LINE % words}, str(done)
+
+
+@pytest.mark.parametrize("damage", [
+    "truncate -s 4096 {0}",
+    "dd if=/dev/zero of={0} bs=1024 seek=2 count=30 conv=notrunc 2>/dev/null"])
+def test_damaged_guard_ends_every_dynamic_program(damaged, damage):
+    done = damaged.damaged(damage.format(GUARD))
+    out = done.stdout.split()
+    assert out[0] in ("true=127", "true=135", "true=139"), str(done)
+    # There is no second answer, because Python ended as well. The static program works.
+    assert re.search(r"\Atrue=\d+\ncudaguard [0-9.]+\nafter=0\n0\n\Z", done.stdout)
+    damaged.assertRegex(done.stderr, "Bus error|Segmentation fault|error while loading "
+                        "shared libraries: " + GUARD)
