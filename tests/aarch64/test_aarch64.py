@@ -7,13 +7,14 @@ guarded. There is no NVIDIA driver for AArch64 here, so no row has the real worl
     pytest tests/aarch64 --build build/aarch64 --runner build/ci/tests/aarch64/run_under_qemu
 """
 
-import concurrent.futures
 import dataclasses
 import os
 import re
 import shutil
 import subprocess
 import unittest
+
+import pytest
 
 from support import elf_facts, guard_rules, harness, matrix, scenarios, settings
 
@@ -53,14 +54,19 @@ def rows():
             yield dataclasses.replace(row, unguarded=unguarded, worlds=worlds, timeout=300)
 
 
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(harness.Case())
+
+
+@pytest.mark.parametrize("rule", guard_rules.RULES)
+def test_guard_obeys_rule(rule):
+    assert rule(guard_rules.GuardFile(harness.GUARD)) == []
+
+
 class Files(unittest.TestCase):
     def setUp(self):
         self.guard = guard_rules.GuardFile(harness.GUARD)
-
-    def test_guard_obeys_every_rule(self):
-        for rule in guard_rules.RULES:
-            with self.subTest(rule=rule.__name__):
-                self.assertEqual(rule(self.guard), [])
 
     def test_libraries_are_for_this_machine(self):
         for path in (harness.GUARD, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML):
@@ -115,41 +121,32 @@ class Files(unittest.TestCase):
                                      (48, "sp+32", "u"), (52, "sp+0", "u")])
 
 
-class Unwinding(unittest.TestCase):
-    def test_program_takes_its_own_stack(self):
-        """The program takes its own stack, because qemu-user has no ptrace. Its return addresses
-        are signed."""
-        program = os.path.join(harness.BUILD, "tests", "unwind", "scenarios")
-        for name, (functions, end) in scenarios.EXPECTED.items():
-            # These scenarios do not work here: the program contains the code that reads the stack,
-            # and libstdc++ is linked into it.
-            if name in ("chroot", "deleted", "thread"):
-                continue
-            with self.subTest(scenario=name):
-                done = subprocess.run([settings.RUNNER, program, name], capture_output=True,
-                                      text=True, timeout=60)
-                lines = done.stdout.splitlines()
-                self.assertEqual(scenarios.own_functions(lines), functions, done)
-                self.assertEqual(lines[-1], end)
+# The others do not work here: the program contains the code that reads the stack, and libstdc++ is
+# linked into it.
+@pytest.mark.parametrize("name", [name for name in scenarios.EXPECTED
+                                  if name not in ("chroot", "deleted", "thread")])
+def test_program_takes_its_own_stack(name):
+    """The program takes its own stack, because qemu-user has no ptrace. Its return addresses are
+    signed."""
+    functions, end = scenarios.EXPECTED[name]
+    program = os.path.join(harness.BUILD, "tests", "unwind", "scenarios")
+    done = subprocess.run([settings.RUNNER, program, name], capture_output=True, text=True,
+                          timeout=60)
+    lines = done.stdout.splitlines()
+    assert scenarios.own_functions(lines) == functions, str(done)
+    assert lines[-1] == end
 
 
-class EntryPoints(harness.Case):
-    def test_entry_points_pass_under_qemu(self):
-        selected = list(rows())
-        groups = {row.group for row in selected}
-        wanted = {"linked", "cudart-shared", "cudart-static", "dlopen", "deepbind", "pointer",
-                  "dlmopen", "plugin", "procaddress", "scope", "nvml", "when", "decoy", "versions"}
-        self.assertEqual(wanted - groups, set(), "the matrix has no C row for these entry points")
-        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-            outcomes = list(pool.map(matrix.perform, selected))
-        for outcome in outcomes:
-            with self.subTest(entry_point=outcome.row.id):
-                for where, found, result in outcome.complaints:
-                    self.fail("%s, %s:\n  %s\n%s" % (outcome.row.about, where, "\n  ".join(found),
-                                                     result))
-        verdicts = [outcome.verdict for outcome in outcomes]
-        print("AArch64 entry points: " + ", ".join(
-            "%d %s" % (verdicts.count(name), name) for name in sorted(set(verdicts))))
-        skipped = [r for outcome in outcomes for r in outcome.skipped]
-        if skipped:
-            harness.skip(self, "; ".join(sorted(set(skipped))))
+def test_matrix_has_every_group_of_entry_points():
+    wanted = {"linked", "cudart-shared", "cudart-static", "dlopen", "deepbind", "pointer", "dlmopen",
+              "plugin", "procaddress", "scope", "nvml", "when", "decoy", "versions"}
+    assert wanted - {row.group for row in rows()} == set()
+
+
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.id) for row in rows()])
+def test_entry_point_passes_under_qemu(case, row):
+    outcome = matrix.perform(row)
+    for where, found, result in outcome.complaints:
+        case.fail("%s, %s:\n  %s\n%s" % (row.about, where, "\n  ".join(found), result))
+    if outcome.skipped:
+        harness.skip(case, "; ".join(outcome.skipped))
