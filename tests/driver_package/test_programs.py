@@ -5,9 +5,14 @@ import os
 import re
 import shutil
 
+import pytest
+
 from support import harness, messages
 
 LAUNCHER = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
+
+
+FFMPEG = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1"]
 
 
 class Programs(harness.DirectoryCase):
@@ -42,26 +47,6 @@ class Programs(harness.DirectoryCase):
         self.assertEqual([(r["api"], r["object"], r["decision"]) for r in records],
                          [("dlopen", "libnvidia-cfg.so.1", "deny")])
 
-    def test_ffmpeg_finds_no_device(self):
-        """ffmpeg maps NVIDIA's encoder and decoder, which find the null driver."""
-        self.need("ffmpeg")
-        make = ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1"]
-        for argv, mapped in ((make + ["-c:v", "h264_nvenc", "-f", "null", "-"], True),
-                             (make + ["-init_hw_device", "cuda", "-f", "null", "-"], False)):
-            with self.subTest(argv=argv):
-                if mapped:
-                    self.need_real_driver("libnvidia-encode.so.1")
-                unguarded = self.control(*argv)
-                result = self.run_it(*argv)
-                result.assert_untouched(self, linked=mapped)
-                self.assertEqual(mapped, any("encode" in path for path in result.driver_files), result)
-                self.assertFalse([path for path in result.driver_files
-                                  if os.path.basename(path).startswith("libcuda.")], result)
-                self.assertEqual(result.rc, unguarded.rc, result)
-                self.assertIn("cuInit(0) failed -> CUDA_ERROR_NO_DEVICE", result.err)
-                self.assertTrue(messages.find(result.err, "no_cuda", cause="FORCE_CPU",
-                                              asked_by=re.compile("libav.*")), result)
-
     def test_gstreamers_registry_is_not_shared(self):
         """GStreamer's cache of its plug-ins under the guard is not visible to unguarded programs.
         """
@@ -84,3 +69,28 @@ class Programs(harness.DirectoryCase):
         shutil.rmtree(registry)
         self.run_it(*inspect).assert_untouched(self, linked=True)
         self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Programs())
+
+
+@pytest.mark.parametrize(("argv", "mapped"), [
+    ([*FFMPEG, "-c:v", "h264_nvenc", "-f", "null", "-"], True),
+    ([*FFMPEG, "-init_hw_device", "cuda", "-f", "null", "-"], False)])
+def test_ffmpeg_finds_no_device(case, argv, mapped):
+    """ffmpeg maps NVIDIA's encoder and decoder, which find the null driver."""
+    case.need("ffmpeg")
+    if mapped:
+        case.need_real_driver("libnvidia-encode.so.1")
+    unguarded = case.control(*argv)
+    result = case.run_it(*argv)
+    result.assert_untouched(case, linked=mapped)
+    assert mapped == any("encode" in path for path in result.driver_files), str(result)
+    case.assertFalse([path for path in result.driver_files
+                      if os.path.basename(path).startswith("libcuda.")], result)
+    assert result.rc == unguarded.rc, str(result)
+    assert "cuInit(0) failed -> CUDA_ERROR_NO_DEVICE" in result.err
+    assert messages.find(result.err, "no_cuda", cause="FORCE_CPU", asked_by=re.compile("libav.*")), (
+        str(result))
