@@ -20,7 +20,6 @@ import unittest
 import unittest.mock
 
 from lab import parts, programs, support_page
-import pytest
 
 from support import harness, messages, settings
 
@@ -216,15 +215,14 @@ class Rows(unittest.TestCase):
         self.assertEqual(variables, 3 * [place.directory])  # uv twice, and pip
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"name": "A b"}, {"packages": ("b", )}, {"packages": ()}, {"script": "\n"},
-     {"script": "pass\n" * 11}, {"language": "klingon"}, {"asks": "gpu"}, {"difference": "why"},
-     {"differs": ("output", )}, {"difference": "why", "differs": ("taste", )}])
-def test_mistakes_are_found(change):
+def test_mistakes_are_found():
     good = programs.Row(name="a", packages=("b==1",), script="print()")
     assert good.mistakes() == []
-    assert len(dataclasses.replace(good, **change).mistakes()) == 1
+    for change in ({"name": "A b"}, {"packages": ("b",)}, {"packages": ()}, {"script": "\n"},
+                   {"script": "pass\n" * 11}, {"language": "klingon"}, {"asks": "gpu"},
+                   {"difference": "why"}, {"differs": ("output",)},
+                   {"difference": "why", "differs": ("taste",)}):
+        assert len(dataclasses.replace(good, **change).mistakes()) == 1, change
 
 
 class Sandbox(harness.Case):
@@ -346,29 +344,26 @@ class Judgement(unittest.TestCase):
         self.assertEqual(programs.judge(row, ways)[0], "passed")
 
 
-@pytest.mark.parametrize(("check", "name", "change"), Judgement.FAULTS)
-def test_each_fault_fails(check, name, change):
-    ways = good_ways()
-    ways[name] |= change
-    outcome, reason = programs.judge(ROW, ways)
-    assert outcome == "failed"
-    assert reason
-    others = [other for other in programs.CHECKS if other != check]
-    assert programs.FAULTS[check](ROW, ways), str(check)
-    assert [other for other in others
-            if programs.FAULTS[other](ROW, ways)] == ([] if check != "prints" else ["output"])
+def test_each_fault_fails():
+    for fault in Judgement.FAULTS:
+        check, name, change = fault
+        ways = good_ways()
+        ways[name] |= change
+        outcome, reason = programs.judge(ROW, ways)
+        assert outcome == "failed" and reason, fault
+        found = {other for other in programs.CHECKS if programs.FAULTS[other](ROW, ways)}
+        assert found == {check} | ({"output"} if check == "prints" else set()), fault
 
 
-@pytest.mark.parametrize(("name", "change"),
-                         [("unguarded", {"opens": 2}),
-                          ("run", {"messages": [["no_nvml", "script.py:2"]]}),
-                          ("verify", {"verdict": "fail", "verify_exit": 1}),
-                          ("verify", {"verdict": "incomplete", "verify_exit": 3})])
-def test_program_that_asks_for_nothing_fails_with_each_fault(name, change):
+def test_program_that_asks_for_nothing_fails_with_each_fault():
     row = dataclasses.replace(ROW, asks=False)
-    ways = quiet_ways()
-    ways[name] |= change
-    assert programs.judge(row, ways)[0] == "failed"
+    for name, change in (("unguarded", {"opens": 2}),
+                         ("run", {"messages": [["no_nvml", "script.py:2"]]}),
+                         ("verify", {"verdict": "fail", "verify_exit": 1}),
+                         ("verify", {"verdict": "incomplete", "verify_exit": 3})):
+        ways = quiet_ways()
+        ways[name] |= change
+        assert programs.judge(row, ways)[0] == "failed", (name, change)
 
 
 class Page(FrameCase):
