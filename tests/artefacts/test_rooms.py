@@ -125,23 +125,23 @@ class Arrows(unittest.TestCase):
         self.assertLessEqual(directories - {"shim", "shim/api/generated"}, set(BELOW))
 
 
-@pytest.mark.parametrize(("path", "wanted", "wrong"),
-                         [("policy/a.cpp", "shim/sys/system.h", True),
-                          ("shim/elf/a.cpp", "shim/state/process.h", True),
-                          ("shim/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
-                          ("shim/proxy/a.cpp", "shim/hook/null_drivers.h", True),
-                          ("shim/launcher/run/a.cpp", "shim/record/record.h", True),
-                          ("shim/hook/state.h", "shim/state/process.h", True),
-                          ("shim/state/process.h", "shim/hook/null_drivers.h", True),
-                          ("shim/state/process.h", "shim/hook/state.h", False),
-                          ("shim/hook/a.cpp", "shim/proxy_loader/proxies.h", False),
-                          ("shim/launcher/doctor/a.cpp", "policy/text.h", False)])
-def test_control_wrong_include_is_found(path, wanted, wrong):
-    with tempfile.TemporaryDirectory() as source:
-        os.makedirs(os.path.join(source, os.path.dirname(path)))
-        with open(os.path.join(source, path), "w", encoding="utf-8") as stream:
-            stream.write('#include "%s"\n' % wanted)
-        assert len(wrong_includes(source)) == int(wrong)
+def test_control_wrong_include_is_found():
+    for path, wanted, wrong in (
+            ("policy/a.cpp", "shim/sys/system.h", True),
+            ("shim/elf/a.cpp", "shim/state/process.h", True),
+            ("shim/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
+            ("shim/proxy/a.cpp", "shim/hook/null_drivers.h", True),
+            ("shim/launcher/run/a.cpp", "shim/record/record.h", True),
+            ("shim/hook/state.h", "shim/state/process.h", True),
+            ("shim/state/process.h", "shim/hook/null_drivers.h", True),
+            ("shim/state/process.h", "shim/hook/state.h", False),
+            ("shim/hook/a.cpp", "shim/proxy_loader/proxies.h", False),
+            ("shim/launcher/doctor/a.cpp", "policy/text.h", False)):
+        with tempfile.TemporaryDirectory() as source:
+            os.makedirs(os.path.join(source, os.path.dirname(path)))
+            with open(os.path.join(source, path), "w", encoding="utf-8") as stream:
+                stream.write('#include "%s"\n' % wanted)
+            assert len(wrong_includes(source)) == int(wrong), (path, wanted)
 
 
 class State(unittest.TestCase):
@@ -158,17 +158,17 @@ class State(unittest.TestCase):
                 self.assertEqual((code, writable([path])), (0, names))
 
 
-@pytest.mark.parametrize(("directory", "name"), sorted(parts_of_state(harness.SOURCE)))
-def test_each_part_is_composed_and_tested(directory, name):
+def test_each_part_is_composed_and_tested():
     """Each part is a member of Process or of InheritedState, and tests/unit has it."""
     with open(os.path.join(harness.SOURCE, "tests", "unit", "zero_pages_test.cpp"),
               encoding="utf-8") as stream:
         tested = stream.read()
-    whole = "inherited.h" if name.endswith("Inherited") else "process.h"
-    member = member_of(os.path.join(harness.SOURCE, "shim", "state", whole), name)
-    assert member is not None, directory
-    assert re.search(r"\b%s\b" % name, tested)
-    assert re.search(r"CG_PART\(\w+, %s\)" % member, tested)
+    for directory, name in sorted(parts_of_state(harness.SOURCE)):
+        whole = "inherited.h" if name.endswith("Inherited") else "process.h"
+        member = member_of(os.path.join(harness.SOURCE, "shim", "state", whole), name)
+        assert member is not None, directory
+        assert re.search(r"\b%s\b" % name, tested), name
+        assert re.search(r"CG_PART\(\w+, %s\)" % member, tested), name
 
 
 def test_each_directory_with_state_has_a_part():
@@ -191,8 +191,9 @@ def test_compiler_refuses_another_initial_value():
         assert compiled(directory, source % 1)[0] != 0
 
 
-@pytest.mark.parametrize(("target", "name"),
-                         [(target, name) for target, names in WRITABLE.items() for name in sorted(names)])
-def test_state_starts_as_zeros(target, name):
-    assert ".bss." + name in "".join(
+@pytest.mark.parametrize(("target", "names"), WRITABLE.items())
+def test_state_starts_as_zeros(target, names):
+    sections = "".join(
         elf_facts.tool_output("readelf", "-SW", path) for path in objects_of(target))
+    for name in names:
+        assert ".bss." + name in sections, name
