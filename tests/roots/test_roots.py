@@ -2,6 +2,7 @@
 """The guard of this build loads and guards in the minimal systems of other releases."""
 
 import os
+import re
 
 import pytest
 
@@ -36,125 +37,127 @@ ENTRY_POINTS = [
 ]  # fmt: skip
 
 
-class Roots(systems.Case):
-    def entry_points_in(self, suite, glibc):
-        root = self.system(suite)
-        systems.build_programs(root, self.programs)
-        systems.build_more_programs(root, self.programs)
-        version = self.run_inside(root, ["ldd", "--version"])
-        self.assertRegex(version.out, r"GLIBC %s|GNU libc\) %s" % (glibc, glibc))
-        quiet = self.run_inside(root, ["/bin/true"], ["/mnt/lib/libcudaguard.so"])
-        self.assertEqual((quiet.rc, quiet.out, quiet.err), (0, "", ""), quiet)
-        for name, argv, expect, preload in ENTRY_POINTS:
-            with self.subTest(entry_point=name):
-                unguarded = self.run_inside(root, argv)
-                unguarded.assert_reached(self)
-                guarded = self.run_inside(root, argv,
-                                          ("/mnt/lib/libcudaguard.so",) + preload)
-                guarded.assert_untouched(self, linked=name == "linked")
-                for key, wanted in expect.items():
-                    self.assertIn(guarded.answers.get(key),
-                                  wanted if isinstance(wanted, tuple) else (wanted,),
-                                  "%s\n%s" % (key, guarded))
-                self.assertEqual(guarded.rc, 0, guarded)
-                self.assertEqual(messages.without(guarded.err, *messages.DENIED), "", guarded)
-                self.assertTrue(guarded.err, guarded)
+GUARD = "/mnt/lib/libcudaguard.so"
+# Each release, and its glibc. Ubuntu 16.04 is the oldest release that an archive still has.
+RELEASES = {"bullseye": r"2\.31", "trixie": r"2\.41", "xenial": r"2\.23"}
+HOOKS = {"calls": [], "jumps": ["-DTAIL"], "own": ["-DOWN_DLVSYM"], "once": ["-DONCE"]}
+TESTS = os.path.join(harness.SOURCE, "tests")
 
-    def forks_in(self, suite):
-        """A child that inherits ld.so's lock locked does not wait for it (tests/races)."""
-        root = self.system(suite)
-        source = os.path.join(harness.SOURCE, "tests", "races", "programs", "phdr_fork.c")
-        systems.link(root, [source], os.path.join(self.programs, "phdr_fork"), [])
-        for before in ([], ["open:libm.so.6"]):
-            for step in ("open:libc.so.6", "null:", "base:libc.so.6", "fail:libcg-none.so",
-                         "noload:libc.so.6", "absent:libcuda.so.1"):
-                with self.subTest(before=before, step=step):
-                    command = ["/mnt/programs/phdr_fork", "block", "2", "30", *before, "--", step]
-                    for preload in ((), ("/mnt/lib/libcudaguard.so",)):
-                        result = self.run_inside(root, command, preload, driver=False)
-                        self.assertEqual(result.out, "ok 2 hung 0 other 0\n", result)
-        command = ["/mnt/programs/phdr_fork", "block", "1", "2", "--", "phdr:"]
-        result = self.run_inside(root, command, driver=False)
-        self.assertEqual(result.out, "ok 0 hung 1 other 0\n", result)  # the control
 
-    def hooks_in(self, suite):
-        """As tests/guest/test_hooks.py and test_overclose.py."""
-        root = self.system(suite)
-        sources = os.path.join(harness.SOURCE, "tests", "guest", "programs")
+class Root(systems.Case):
+    """The system of a release, with programs that are linked to its glibc."""
 
-        def build(source, output, *flags, libdl=True):
-            systems.link(root, [os.path.join(sources, source)], os.path.join(self.programs, output), [],
-                         flags=flags, libdl=libdl)
-
-        shapes = {"calls": [], "jumps": ["-DTAIL"], "own": ["-DOWN_DLVSYM"], "once": ["-DONCE"]}
-        for shape, flags in shapes.items():
-            build("counting_hook.c", shape + ".so", "-O2", *flags)
+    def enter(self, release):
+        self.root = self.system(release)
+        systems.build_programs(self.root, self.programs)
+        systems.build_more_programs(self.root, self.programs)
+        self.build("races", "phdr_fork.c", "phdr_fork")
+        for shape, flags in HOOKS.items():
+            self.build("guest", "counting_hook.c", shape + ".so", "-O2", *flags)
         for program in ("poll", "overclose"):
-            build(program + ".c", program, "-fPIE")  # no PLT entry that dlvsym would find
-        build("lookups.c", "lookups", "-DPROGRAM")
-        build("lookups.c", "lookups.so")
-        guard = "/mnt/lib/libcudaguard.so"
+            self.build("guest", program + ".c", program, "-fPIE")  # no PLT entry that dlvsym finds
+        self.build("guest", "lookups.c", "lookups", "-DPROGRAM")
+        self.build("guest", "lookups.c", "lookups.so")
 
-        def compare(argv, other, env):
-            unguarded = self.run_inside(root, argv, other, env=env)
-            self.assertEqual(unguarded.rc, 0, unguarded)
-            for preload in ([*other, guard], [guard, *other]):
-                with self.subTest(suite=suite, argv=argv, preload=preload, env=env):
-                    guarded = self.run_inside(root, argv, preload, env=env)
-                    self.assertEqual(guarded.out.replace("libcudaguard.so", libc), unguarded.out, guarded)
-            return unguarded.out
+    def build(self, area, source, output, *flags, libdl=True):
+        systems.link(self.root, [os.path.join(TESTS, area, "programs", source)],
+                     os.path.join(self.programs, output), [], flags=flags, libdl=libdl)
 
-        libc = "libdl.so.2" if os.path.islink(systems.find(root, "libc.so.6")) else "libc.so.6"
-        for shape in shapes:
-            for find in ("next", "default", "version-next", "version-default"):
-                if (shape, find) == ("once", "default"):
-                    continue
-                for via in (None, "default", "self", "version-default", "version-next", "version-self"):
-                    env = {"CG_FIND": find, **({"CG_VIA": via} if via else {})}
-                    out = compare(["/mnt/programs/poll", "20", "libm.so.6"], ["/mnt/programs/%s.so" % shape],
-                                  env)
-                    if via is None:
-                        calls = 40 if find == "default" else 20
-                        self.assertIn("dlmopen %d\n" % calls, out)  # the control
-        compare(["/mnt/programs/lookups"], [], None)
-        compare(["/mnt/programs/poll", "2", "libm.so.6"], ["/mnt/programs/lookups.so"], {"CG_START": "1"})
-        closed = self.run_inside(root, ["/mnt/programs/overclose", "libcuda.so.1", "3"], [guard])
-        self.assertIn("failed 2: shared object not open\nclosed yes\nerror no\nagain ok\n", closed.out)
+    def inside(self, *argv, preload=(), **more):
+        return self.run_inside(self.root, list(argv), preload, **more)
 
-    def test_hooks_see_each_call_in_bullseye(self):
-        self.hooks_in("bullseye")
+    def same(self, argv, other, env=None):
+        """Fails unless the guard, before and after the other library, changes no answer. Returns
+        what the program printed."""
+        there = os.path.islink(systems.find(self.root, "libc.so.6"))
+        libc = "libdl.so.2" if there else "libc.so.6"
+        unguarded = self.inside(*argv, preload=other, env=env)
+        self.assertEqual(unguarded.rc, 0, unguarded)
+        for preload in ([*other, GUARD], [GUARD, *other]):
+            guarded = self.inside(*argv, preload=preload, env=env)
+            self.assertEqual(guarded.out.replace("libcudaguard.so", libc), unguarded.out,
+                             (preload, str(guarded)))
+        return unguarded.out
 
-    def test_hooks_see_each_call_in_trixie(self):
-        self.hooks_in("trixie")
 
-    def test_hooks_see_each_call_in_xenial(self):
-        self.hooks_in("xenial")
+@pytest.fixture(name="root", scope="module", params=RELEASES)
+def make_root(request):
+    root = Root()
+    for lent in harness.lent(root):
+        root.release = request.param
+        root.enter(request.param)
+        yield lent
 
-    def test_libdl_in_a_local_scope_is_found_in_bullseye(self):
-        """libc loads a name service, and so libdl.so.2, where dlsym(RTLD_NEXT) does not look."""
-        root = self.system("bullseye")
-        source = os.path.join(harness.SOURCE, "tests", "guest", "programs", "late_libdl.c")
-        systems.link(root, [source], os.path.join(self.programs, "late.so"), [], flags=["-DLIBRARY"])
-        systems.link(root, [source], os.path.join(self.programs, "late"), [], libdl=False)
-        for preload in ((), ("/mnt/lib/libcudaguard.so",)):
-            result = self.run_inside(root, ["/mnt/programs/late", "/mnt/programs/late.so"], preload)
-            self.assertEqual((result.out, result.rc), ("answers 31\n", 0), result)
 
-    def test_forked_child_does_not_wait_in_bullseye(self):
-        self.forks_in("bullseye")
+def test_release_has_its_glibc_and_the_guard_is_silent(root):
+    version = root.inside("ldd", "--version")
+    assert re.search(r"GLIBC {0}|GNU libc\) {0}".format(RELEASES[root.release]), version.out)
+    quiet = root.inside("/bin/true", preload=[GUARD])
+    assert (quiet.rc, quiet.out, quiet.err) == (0, "", ""), str(quiet)
 
-    def test_forked_child_does_not_wait_in_trixie(self):
-        self.forks_in("trixie")
 
-    def test_forked_child_does_not_wait_in_xenial(self):
-        self.forks_in("xenial")
+@pytest.mark.parametrize(("name", "argv", "expect", "preload"), ENTRY_POINTS)
+def test_guard_works(root, name, argv, expect, preload):
+    root.inside(*argv).assert_reached(root)
+    guarded = root.inside(*argv, preload=(GUARD,) + preload)
+    guarded.assert_untouched(root, linked=name == "linked")
+    for key, wanted in expect.items():
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        assert guarded.answers.get(key) in wanted, "%s\n%s" % (key, guarded)
+    assert guarded.rc == 0, str(guarded)
+    assert messages.without(guarded.err, *messages.DENIED) == "", str(guarded)
+    assert guarded.err, str(guarded)
 
-    def test_guard_works_in_bullseye(self):
-        self.entry_points_in("bullseye", r"2\.31")
 
-    def test_guard_works_in_trixie(self):
-        self.entry_points_in("trixie", r"2\.41")
+@pytest.mark.parametrize("before", [[], ["open:libm.so.6"]])
+@pytest.mark.parametrize("step", ["open:libc.so.6", "null:", "base:libc.so.6", "fail:libcg-none.so",
+                                  "noload:libc.so.6", "absent:libcuda.so.1"])
+def test_forked_child_does_not_wait(root, step, before):
+    """A child that inherits ld.so's lock locked does not wait for it (tests/races)."""
+    command = ["/mnt/programs/phdr_fork", "block", "2", "30", *before, "--", step]
+    for preload in ((), (GUARD,)):
+        result = root.inside(*command, preload=preload, driver=False)
+        assert result.out == "ok 2 hung 0 other 0\n", str(result)
 
-    def test_guard_works_in_xenial(self):
-        """Ubuntu 16.04 is the oldest release that an archive still has."""
-        self.entry_points_in("xenial", r"2\.23")
+
+def test_control_forked_child_waits_for_the_lock(root):
+    result = root.inside("/mnt/programs/phdr_fork", "block", "1", "2", "--", "phdr:", driver=False)
+    assert result.out == "ok 0 hung 1 other 0\n", str(result)
+
+
+# "once" needs another function at each second call of "default".
+@pytest.mark.parametrize(("shape", "find"), [
+    (shape, find) for shape in HOOKS
+    for find in ("next", "default", "version-next", "version-default")
+    if (shape, find) != ("once", "default")])
+def test_hook_sees_each_call(root, shape, find):
+    """As tests/guest/test_hooks.py."""
+    for via in (None, "default", "self", "version-default", "version-next", "version-self"):
+        env = {"CG_FIND": find, **({"CG_VIA": via} if via else {})}
+        out = root.same(["/mnt/programs/poll", "20", "libm.so.6"],
+                        ["/mnt/programs/%s.so" % shape], env)
+        if via is None:
+            calls = 40 if find == "default" else 20
+            assert "dlmopen %d\n" % calls in out  # the control
+
+
+def test_dlvsym_answers_as_without_the_guard(root):
+    root.same(["/mnt/programs/lookups"], [])
+    root.same(["/mnt/programs/poll", "2", "libm.so.6"], ["/mnt/programs/lookups.so"],
+              {"CG_START": "1"})
+
+
+def test_handle_that_is_closed_too_often_fails(root):
+    """As tests/guest/test_overclose.py."""
+    closed = root.inside("/mnt/programs/overclose", "libcuda.so.1", "3", preload=[GUARD])
+    assert "failed 2: shared object not open\nclosed yes\nerror no\nagain ok\n" in closed.out
+
+
+@pytest.mark.parametrize("root", ["bullseye"], indirect=True)
+def test_libdl_in_a_local_scope_is_found(root):
+    """libc loads a name service, and so libdl.so.2, where dlsym(RTLD_NEXT) does not look."""
+    root.build("guest", "late_libdl.c", "late.so", "-DLIBRARY")
+    root.build("guest", "late_libdl.c", "late", libdl=False)
+    for preload in ((), (GUARD,)):
+        result = root.inside("/mnt/programs/late", "/mnt/programs/late.so", preload=preload)
+        assert (result.out, result.rc) == ("answers 31\n", 0), str(result)
