@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`doctor`: which driver files would be found, and does the driver answer? Of drivers that hang,
 crash, or answer what a healthy one does not tests/unit/doctor_test.cpp has the sentences.
-
-pytest --write-golden rewrites the golden files."""
+transcripts/doctor.txt and doctor_real.txt have the whole text."""
 
 import glob
 import os
@@ -14,7 +13,7 @@ import unittest
 
 import pytest
 
-from support import doctor, harness, launcher
+from support import doctor, harness, launcher, transcript
 
 BOX = os.path.join(harness.FAKES, "lazy")
 
@@ -31,12 +30,33 @@ def running(executable):
     return found
 
 
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(doctor.Case())
+
+
+@transcript.each("doctor")
+def test_text(case, command, block):
+    """There is no driver, a driver hangs in cuInit, or ld.so hangs at the driver's file."""
+    case.sick()
+    os.mkdir(case.path("pipe"))
+    os.mkfifo(case.path("pipe", "libcuda.so.1"))
+    case.transcript("doctor", command, block)
+
+
+@transcript.each("doctor_real")
+def test_text_for_the_real_driver(case, command, block):
+    case.need_real_driver("libnvidia-opencl.so.1")
+    if not harness.real_driver_dir().endswith("x86_64-linux-gnu/nvidia/current"):
+        pytest.skip("for Debian's driver on x86-64")
+    case.transcript("doctor_real", command, block, world="real")
+
+
 class Found(doctor.Case):
     def test_missing_driver_is_no_problem(self):
         answer = self.well()
         self.assertEqual((answer.found(), answer.nodes), (["none"] * 4, []))
         self.assertEqual(answer.line, "installed: yes; active here: no; driver: none")
-        self.golden("doctor_none.txt")
 
     def test_doctor_works_without_ld_so(self):
         """The root directory has only cudaguard."""
@@ -88,12 +108,6 @@ class RealDriver(doctor.Case):
         self.assertTrue(answer.line.endswith("; driver: answers that there is no device"))
         self.assertEqual(answer.nodes, [], "doctor let the driver make device nodes")
 
-    def test_text_for_the_real_driver_matches_the_golden_file(self):
-        if not harness.real_driver_dir().endswith("x86_64-linux-gnu/nvidia/current"):
-            self.skipTest("for Debian's driver on x86-64")
-        self.need_real_driver("libnvidia-opencl.so.1")
-        self.golden("doctor_real.txt", world="real")
-
     @unittest.skipUnless(os.geteuid() == 0, "only root makes device nodes")
     def test_control_probe_without_doctor_makes_a_device_node(self):
         code, out, _, nodes = self.run_in([doctor.PROBE], world="real")
@@ -123,9 +137,6 @@ class Sick(doctor.Case):
         answer = self.ill("", CG_ANSWER="999")
         self.problem(answer, "cuInit fails with 999 CUDA_ERROR_UNKNOWN: dmesg may say more")
         self.assertTrue(answer.line.endswith("; driver: fails with 999"), answer.line)
-
-    def test_text_for_a_hanging_driver_matches_the_golden_file(self):
-        self.golden("doctor_hang.txt", LD_LIBRARY_PATH=self.driver, CG_SICK="hangs", **doctor.WAIT)
 
     def test_doctor_does_not_wait_for_a_stuck_process(self):
         """As in uninterruptible sleep: doctor does not wait for its end."""
@@ -243,26 +254,6 @@ class Sandboxed(doctor.Case):
                            CUDAGUARD_ROOT="1")
         self.assertRegex(answer.facts("cuInit")[0], "^0 CUDA_SUCCESS")
 
-    def test_variables_of_ld_so_do_not_disturb_the_probe(self):
-        """ld.so's variables for debugging, and other preloads, say nothing about the driver."""
-        directory = self.sick()
-        hangs = launcher.program("pauses.so")
-        audit = launcher.program("audit.so")
-        self.doctor(LD_LIBRARY_PATH=directory)
-        before = set(os.listdir(self.directory))
-        for more in ({"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": hangs}, {"LD_AUDIT": audit},
-                     {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": self.path("debug")},
-                     {"LD_SHOW_AUXV": "1"}, {"LD_VERBOSE": "1", "LD_WARN": "1"},
-                     {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": self.directory}):
-            with self.subTest(**more):
-                code, out, err, _ = self.run_in(
-                    [launcher.LAUNCHER, "doctor", "--json", "-"],
-                    env=launcher.environment(LD_LIBRARY_PATH=directory, CG_ANSWER="0", **doctor.WAIT,
-                                             **more))
-                self.assertEqual((code, err), (0, ""), out)
-                self.assertIn("0 CUDA_SUCCESS", out)
-                self.assertEqual(set(os.listdir(self.directory)) - before, set())
-
     def test_probe_inherits_no_descriptor(self):
         directory = launcher.program("checks_descriptors")
         start = [sys.executable, "-c", "import os, sys\nfor fd in 5, 1023: os.dup2(0, fd)\n"
@@ -273,3 +264,24 @@ class Sandboxed(doctor.Case):
         self.assertIn("cuInit             0 CUDA_SUCCESS", out)
         # Control: they reach what is started like this.
         self.assertIn("cudaguard-probe init 5 ", self.run_in([*start, doctor.PROBE], env=env)[1])
+
+
+@pytest.mark.parametrize("more", [
+    {"LD_TRACE_LOADED_OBJECTS": "1"}, {"LD_PRELOAD": launcher.program("pauses.so")},
+    {"LD_AUDIT": launcher.program("audit.so")},
+    {"LD_DEBUG": "libs", "LD_DEBUG_OUTPUT": "DIRECTORY/debug"}, {"LD_SHOW_AUXV": "1"},
+    {"LD_VERBOSE": "1", "LD_WARN": "1"},
+    {"LD_PROFILE": "libcuda.so.1", "LD_PROFILE_OUTPUT": "DIRECTORY"}])
+def test_variables_of_ld_so_do_not_disturb_the_probe(case, more):
+    """ld.so's variables for debugging, and other preloads, say nothing about the driver."""
+    directory = case.sick()
+    more = {key: value.replace("DIRECTORY", case.directory) for key, value in more.items()}
+    case.doctor(LD_LIBRARY_PATH=directory)
+    before = set(os.listdir(case.directory))
+    code, out, err, _ = case.run_in(
+        [launcher.LAUNCHER, "doctor", "--json", "-"],
+        env=launcher.environment(LD_LIBRARY_PATH=directory, CG_ANSWER="0", **doctor.WAIT,
+                                 **more))
+    assert (code, err) == (0, ""), out
+    assert "0 CUDA_SUCCESS" in out
+    assert set(os.listdir(case.directory)) - before == set()

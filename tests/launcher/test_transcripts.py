@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `cudaguard` prints about its command line and about programs, word for word
 (transcripts/*.txt). Each message is one line, has at most 150 characters if it carries no long value,
-and has no colour, at a terminal neither. Elsewhere: what ld.so itself prints (test_refusals), an
+and has no colour, at a terminal neither. A refused command starts nothing and makes no file.
+Elsewhere: what ld.so itself prints (test_refusals), an
 interpreter that hangs (test_loaders), a system without /proc (tests/roots).
 
 Each command is one test: pytest -k 'command_line and repeats'. pytest --write-golden rewrites the
 files. To add a command, add "$ COMMAND" and "-> 0" to a file and rewrite it."""
 
+import gzip
 import os
 import platform
 import pty
@@ -17,7 +19,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher, transcript
+from support import harness, launcher, recorded, transcript
 
 
 def elf(machine=62, kind=2, bits=2, order=1, size=56, segments=(), tail=b"", count=None):
@@ -43,9 +45,15 @@ class Place(launcher.Case):
     def setUp(self):
         super().setUp()
         self.installed("tree")
+        os.mkdir(self.path("marks"))
+        os.chmod(self.path("marks"), 0o777)
+        self.make("tree/bin/true", "#!/bin/sh\ntouch %s\n" % self.path("marks", "started"))
         self.make("plain", "", 0o644)
         self.make("own", "#!/bin/sh\n")
         os.symlink("plain", self.path("link"))
+        os.symlink("nowhere", self.path("dangling"))
+        self.make("records", recorded.text(recorded.line()), 0o644)
+        self.make("records.gz", gzip.compress(b"x"), 0o644)
         self.make("linked-report", "", 0o644)
         os.link(self.path("linked-report"), self.path("hard"))
         self.env = launcher.environment(PATH=self.path("tree", "bin") + ":" + os.environ["PATH"],
@@ -53,14 +61,25 @@ class Place(launcher.Case):
 
     def check(self, name, command, block):
         """stderr is a pipe, then a terminal: the same, and no colour."""
+        before = os.listdir(self.directory)
         done = self.unguarded("sh", "-c", command, env=self.env, cwd=self.directory)
         self.assertEqual(self.at_terminal(command), done.stderr)
+        self.assertEqual(sorted(os.listdir(self.directory)), sorted(before))
+        if command.endswith(" true"):
+            self.assertEqual(self.was_started(), done.returncode == 0)
         shown = self.shown(done.stderr)
         self.assertTrue(shown.isascii() and "\x1b" not in shown, shown)
         self.assertEqual((done.stdout, shown.count("\n")), ("", 1), shown)
         if not re.search(r"[^ ]{45}", shown):
             self.assertLessEqual(len(shown.rstrip("\n").replace("DIRECTORY/", "/")), 150, shown)
         transcript.check(self, name, command, block, done, self.shown)
+
+    def was_started(self):
+        """True if `true` has run since the last call."""
+        found = os.listdir(self.path("marks"))
+        for name in found:
+            os.unlink(self.path("marks", name))
+        return bool(found)
 
     def shown(self, text):
         return text.replace(self.directory, "DIRECTORY")
@@ -97,11 +116,16 @@ def make_programs(place):
     place.need("gcc", "musl-gcc")
     for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
                         ("script-directory", "/"), ("script-plain", "./plain"),
-                        ("script-env", "/usr/bin/env none"), ("script-static", "./hello")):
+                        ("script-env", "/usr/bin/env none"), ("script-static", "./hello"),
+                        ("script-relative", "relative"), ("script-long", "x" * 5000),
+                        ("script-nul", "\0/bin/sh")):
         place.make(name, "#!%s\n" % first)
     os.symlink("cycle", place.path("cycle"))
     place.make("text", "exit 0\n")
     place.make("binary", "MZ\0")
+    place.make("zeros", b"\0" * 300)
+    os.mkfifo(place.path("pipe"))
+    os.chmod(place.path("pipe"), 0o755)
     for name, data in (
             ("cut", b"\x7fELF"), ("damage-object", elf(kind=1)), ("damage-none", elf()),
             ("damage-size", elf(size=32, count=1)), ("damage-table", elf(count=1)),
