@@ -7,23 +7,22 @@ import json
 import os
 import subprocess
 
+import pytest
+
 from support import fence, harness, launcher, verified
 from launcher import test_verify_tree
 from support.observed import box
 
+SHAPES = [line.split("SHAPE(")[1].split(")")[0] for line in launcher.source("shapes.c").splitlines()
+          if line.lstrip().startswith("SHAPE(")]
+if os.geteuid() != 0:  # others may not make these calls
+    SHAPES = [name for name in SHAPES if name not in ("chroot", "nobody")]
+assert len(SHAPES) > 20
 OFF = ["--fence=off"]  # there is no filter that reports the beacons
 
 
 class Heard(test_verify_tree.Case):
     """Each shape of process that asks for CUDA FAILs. The same one that does not ask PASSes."""
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.shapes = [line.split("SHAPE(")[1].split(")")[0] for line in launcher.source("shapes.c").splitlines()
-                      if line.lstrip().startswith("SHAPE(")]
-        if os.geteuid() != 0:  # others may not make these calls
-            cls.shapes = [name for name in cls.shapes if name not in ("chroot", "nobody")]
 
     def setUp(self):
         super().setUp()
@@ -31,29 +30,6 @@ class Heard(test_verify_tree.Case):
 
     def shape(self, name, what, options=()):
         return self.tree([self.program, name, what], options)
-
-    def test_process_that_asks_fails(self):
-        self.assertGreater(len(self.shapes), 25)
-        for name in self.shapes:
-            with self.subTest(name):
-                result, tree = self.shape(name, "attempt")
-                self.ends(result, 1, ", in 1 of ")
-                self.assertEqual(tree["doubts"], [], result)
-                if name == "refuses_getpid":
-                    continue  # an ioctl in place of the beacon, which carries no stack
-                if name == "not_dumpable" and os.geteuid() != 0:
-                    continue  # only root may look at its stack
-                stack = [frame["symbol"] for frame in self.document["touchers"][0]["native"]]
-                self.assertEqual(stack[0], "ask", result)
-
-    def test_process_that_does_not_ask_passes(self):
-        for name in self.shapes:
-            if name == "killed":
-                continue  # the program fails
-            with self.subTest(name):
-                result, tree = self.shape(name, "none")
-                self.ends(result, 0, "PASS: no CUDA use (")
-                self.assertEqual((tree["doubts"], tree["heard"]), ([], self.processes()), result)
 
     def processes(self):
         return self.document["counts"]["processes"]
@@ -190,6 +166,31 @@ class Heard(test_verify_tree.Case):
             harness.skip(self, "only root can choose the id of a process")
         result, _ = self.tree([launcher.program("same_id")])
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of ")
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Heard())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_process_that_asks_fails(case, name):
+    result, tree = case.shape(name, "attempt")
+    case.ends(result, 1, ", in 1 of ")
+    assert tree["doubts"] == [], str(result)
+    # refuses_getpid makes an ioctl in place of the beacon, which carries no stack. Only root may look
+    # at the stack of not_dumpable.
+    if name != "refuses_getpid" and (name != "not_dumpable" or os.geteuid() == 0):
+        stack = [frame["symbol"] for frame in case.document["touchers"][0]["native"]]
+        assert stack[0] == "ask", str(result)
+
+
+# The program "killed" fails.
+@pytest.mark.parametrize("name", [name for name in SHAPES if name != "killed"])
+def test_process_that_does_not_ask_passes(case, name):
+    result, tree = case.shape(name, "none")
+    case.ends(result, 0, "PASS: no CUDA use (")
+    assert (tree["doubts"], tree["heard"]) == ([], case.processes()), str(result)
 
 
 class Forged(test_verify_tree.Case):

@@ -6,6 +6,8 @@ import os
 import shutil
 import unittest
 
+import pytest
+
 from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
@@ -113,26 +115,6 @@ class Installation(doctor.Case):
             stream.write(content.replace(old, new))
         return path
 
-    def test_files_of_two_versions_are_a_problem(self):
-        command = self.installed()
-        version = self.start("--version").stdout.split()[1]
-        self.assertEqual(self.well(command=command).facts("guard")[1], "version " + version)
-        own, other = b"cudaguard %s\0" % version.encode(), b"cudaguard 0.0.9\0"
-        self.assertEqual(len(own), len(other))
-        for name in ("libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
-                     "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so"):
-            with self.subTest(name=name):
-                path = self.overwrite(name, own, other)
-                answer = self.doctor(command=command)
-                self.assertEqual(answer.problems, [path + " is damaged or of another version; "
-                                                   "install cudaguard again"])
-                if name == "libcudaguard.so":
-                    self.assertEqual(answer.facts("guard")[1], "version not known")
-                self.overwrite(name, other, own)
-        # Another program's note says nothing.
-        path = self.overwrite("libcudaguard.so", own, b"cudaguards\0" + bytes(len(own) - 11))
-        self.assertIn(path + " is damaged", self.doctor(command=command).problems[0])
-
     def test_bytes_that_are_no_text_are_printed_safely(self):
         env = launcher.environment()
         env["CUDAGUARD_POLICY"] = b"\xff\x1b[31m"
@@ -160,3 +142,32 @@ class Installation(doctor.Case):
                                   launcher.LAUNCHER)
             self.assertEqual((done.returncode, done.stderr), (0, ""), done)
             self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
+
+
+@pytest.fixture(name="installation")
+def make_installation():
+    yield from harness.lent(Installation())
+
+
+@pytest.mark.parametrize("name", [
+    "libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
+    "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so"])
+def test_files_of_two_versions_are_a_problem(installation, name):
+    command = installation.installed()
+    version = installation.start("--version").stdout.split()[1]
+    assert installation.well(command=command).facts("guard")[1] == "version " + version
+    own, other = b"cudaguard %s\0" % version.encode(), b"cudaguard 0.0.9\0"
+    assert len(own) == len(other)
+    path = installation.overwrite(name, own, other)
+    answer = installation.doctor(command=command)
+    assert answer.problems == [path + " is damaged or of another version; "
+                               "install cudaguard again"]
+    if name == "libcudaguard.so":
+        assert answer.facts("guard")[1] == "version not known"
+
+
+def test_note_of_another_program_is_no_version(installation):
+    command = installation.installed()
+    own = b"cudaguard %s\0" % installation.start("--version").stdout.split()[1].encode()
+    path = installation.overwrite("libcudaguard.so", own, b"cudaguards\0" + bytes(len(own) - 11))
+    assert path + " is damaged" in installation.doctor(command=command).problems[0]

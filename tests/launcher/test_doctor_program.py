@@ -267,23 +267,6 @@ class NoProgram(doctor_program.Case):
         return super().start(*words, env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER),
                              **more)
 
-    def test_program_that_cannot_start_has_the_error_of_run(self):
-        """Doctor prints the same message and returns the same code as `run`."""
-        self.make("plain", "", 0o644)
-        self.make("binary", "MZ\0")
-        self.make("cut", b"\x7fELF")
-        self.make("loop", "#!./loop\n")
-        self.make("script", "#!/no/interpreter\n")
-        program = launcher.program("missing_loader")
-        for name, code in (("none", 127), ("./none", 127), (".", 126), ("./plain", 126),
-                           ("./binary", 126), ("./cut", 126), ("./loop", 126), ("./script", 127),
-                           (program, 127)):
-            with self.subTest(program=name):
-                for words in (["doctor"], ["doctor", "--json", "-"]):
-                    done = self.start(*words, name, cwd=self.directory)
-                    self.refused(done, code)
-                    self.assertEqual(done.stderr, self.start("run", name, cwd=self.directory).stderr)
-
     def test_truncated_program_makes_a_report_or_an_error(self):
         whole = launcher.program("hello")
         with open(whole, "rb") as stream:
@@ -293,3 +276,25 @@ class NoProgram(doctor_program.Case):
             done = self.start("doctor", program)
             self.assertIn(done.returncode, (0, 1, 126), (size, done))
             self.assertEqual(done.returncode == 126, done.stdout == "", done)
+
+
+@pytest.fixture(name="no_program")
+def make_no_program():
+    yield from harness.lent(NoProgram())
+
+
+@pytest.mark.parametrize(("name", "code"), [
+    ("none", 127), ("./none", 127), (".", 126), ("./plain", 126), ("./binary", 126), ("./cut", 126),
+    ("./loop", 126), ("./script", 127),
+    (launcher.program("missing_loader"), 127)])
+def test_program_that_cannot_start_has_the_error_of_run(no_program, name, code):
+    """Doctor prints the same message and returns the same code as `run`."""
+    no_program.make("plain", "", 0o644)
+    no_program.make("binary", "MZ\0")
+    no_program.make("cut", b"\x7fELF")
+    no_program.make("loop", "#!./loop\n")
+    no_program.make("script", "#!/no/interpreter\n")
+    for words in (["doctor"], ["doctor", "--json", "-"]):
+        done = no_program.start(*words, name, cwd=no_program.directory)
+        no_program.refused(done, code)
+        assert done.stderr == no_program.start("run", name, cwd=no_program.directory).stderr

@@ -5,10 +5,13 @@ import os
 import shutil
 import subprocess
 
+import pytest
+
 from support import harness, launcher
 
 GUARD = harness.GUARD
 ALL_PRESETS = ",".join(launcher.PRESETS)
+REPORT = "/tmp/cudaguard-report.%p"  # no process asks, so none is written
 
 
 class Environment(launcher.Case):
@@ -28,19 +31,6 @@ class Environment(launcher.Case):
         root = env["pid"] + ":" + os.readlink("/proc/self/ns/pid")
         return {key[len("CUDAGUARD_"):]: value.replace(root, "PID")
                 for key, value in env.items() if key.startswith("CUDAGUARD_")}
-
-    def test_options_become_variables(self):
-        """The list has one of each kind. tests/unit/environment_test.cpp has all cases."""
-        root = {"ROOT": "PID"}
-        for options, wanted in (
-                ([], {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS, **root}),
-                (["--gpus", "2,5", "--children=cpu"],
-                 {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "2,5", "CHILDREN": "FORCE_CPU",
-                  "PRESETS": "children,gpus=2,5", **root}),
-                (["--policy", "off", "--log", "all", "--report", self.path("r.%p")],
-                 {"POLICY": "off", "LOG": "all", "REPORT": self.path("r.%p"), **root})):
-            with self.subTest(options=options):
-                self.assertEqual(self.ours(*options), wanted)
 
     def test_relative_report_becomes_absolute(self):
         """The guard would resolve the path against the process's directory at the time of
@@ -92,22 +82,40 @@ class Environment(launcher.Case):
         changed = ("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS)
         self.assertEqual([entry for entry in done if not entry.startswith(changed)], unguarded)
 
-    def test_ld_preload_starts_with_the_guard_alone(self):
-        install = os.path.join(self.directory, "old")
-        shutil.copytree(harness.LIB, install, symlinks=True)
-        old = os.path.join(install, "libcudaguard.so")
-        null_driver = os.path.join(install, "cudaguard", "libcuda.so.1")
-        proxy = os.path.join(install, "cudaguard", "libcudaguard-driver.so")
-        for before, wanted in (
-                (None, GUARD), ("", GUARD), ("libm.so.6", GUARD + ":libm.so.6"),
-                ("libm.so.6:" + GUARD, GUARD + ":libm.so.6"),
-                ("%s:libm.so.6 %s  %s::libdl.so.2" % (old, null_driver, proxy),
-                 GUARD + ":libm.so.6:libdl.so.2"),
-                ("libm.so.6:libm.so.6", GUARD + ":libm.so.6:libm.so.6")):
-            with self.subTest(before=before):
-                done = self.start("run", "printenv", "LD_PRELOAD",
-                                  env=launcher.environment(LD_PRELOAD=before))
-                self.assertEqual((done.stdout, done.stderr), (wanted + "\n", ""))
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Environment())
+
+
+@pytest.mark.parametrize(("options", "wanted"), [
+    ([], {"POLICY": "FORCE_CPU", "PRESETS": ALL_PRESETS}),
+    (["--gpus", "2,5", "--children=cpu"],
+     {"POLICY": "VALIDATE", "VISIBLE_DEVICES": "2,5", "CHILDREN": "FORCE_CPU",
+      "PRESETS": "children,gpus=2,5"}),
+    (["--policy", "off", "--log", "all", "--report", REPORT],
+     {"POLICY": "off", "LOG": "all", "REPORT": REPORT})])
+def test_options_become_variables(case, options, wanted):
+    """The list has one of each kind. tests/unit/environment_test.cpp has all cases."""
+    assert case.ours(*options) == {"ROOT": "PID", **wanted}
+
+
+@pytest.mark.parametrize(("before", "wanted"), [
+    (None, GUARD), ("", GUARD), ("libm.so.6", GUARD + ":libm.so.6"),
+    ("libm.so.6:" + GUARD, GUARD + ":libm.so.6"),
+    ("libm.so.6:libm.so.6", GUARD + ":libm.so.6:libm.so.6")])
+def test_ld_preload_starts_with_the_guard_alone(case, before, wanted):
+    done = case.start("run", "printenv", "LD_PRELOAD",
+                      env=launcher.environment(LD_PRELOAD=before))
+    assert (done.stdout, done.stderr) == (wanted + "\n", "")
+
+
+def test_ld_preload_loses_the_libraries_of_another_installation(case):
+    shutil.copytree(harness.LIB, case.path("old"), symlinks=True)
+    before = ("{0}/libcudaguard.so:libm.so.6 {0}/cudaguard/libcuda.so.1  "
+              "{0}/cudaguard/libcudaguard-driver.so::libdl.so.2").format(case.path("old"))
+    done = case.start("run", "printenv", "LD_PRELOAD", env=launcher.environment(LD_PRELOAD=before))
+    assert (done.stdout, done.stderr) == (GUARD + ":libm.so.6:libdl.so.2\n", "")
 
 
 class Print(launcher.Case):

@@ -5,6 +5,8 @@ import os
 import re
 import shutil
 
+import pytest
+
 from support import box, harness, launcher
 
 RUN = [launcher.LAUNCHER, "run"]
@@ -23,43 +25,6 @@ class Cpu(launcher.Case):
         result.assert_untouched(self)
         self.assertEqual(len(result.err.splitlines()), 1, result)
 
-    def test_script_is_guarded(self):
-        script = self.make("ask", "#!/usr/bin/env python3\n" + ASK + "\n")
-        for words in ([script], ["sh", "-c", script], ["python3", script]):
-            with self.subTest(words=words):
-                harness.run(words, guard=False).assert_reached(self)
-                result = harness.run(RUN + words, guard=False)
-                self.assertEqual(result.answers["cuInit"], "100", result)
-                result.assert_untouched(self)
-
-    def test_linked_program_starts_without_a_driver(self):
-        """ld.so finds the null driver; unguarded, it does not start the program at all."""
-        for name, library, answer in (("linked_cuda", "libcuda.so.1", "100"),
-                                      ("linked_nvml", "libnvidia-ml.so.1", "9")):
-            with self.subTest(program=name):
-                words = [harness.program(name)]
-                unguarded = harness.run(words, world="none", guard=False)
-                self.assertEqual(unguarded.rc, 127, unguarded)
-                self.assertIn(library, unguarded.err)
-                result = harness.run(RUN + words, world="none", guard=False)
-                self.assertEqual(result.rc, 0, result)
-                self.assertIn(answer, list(result.answers.values()), result)
-                result.assert_untouched(self)
-
-    def test_linked_program_does_not_map_the_driver(self):
-        """Not even mapped: the null driver is in front of it."""
-        for name in ("linked_cuda", "linked_nvml"):
-            for way in ([], ["dlopen"]):
-                with self.subTest(program=name, way=way):
-                    words = [harness.program(name)] + way
-                    harness.run(words, guard=False).assert_reached(self)
-                    result = harness.run(RUN + words, guard=False)
-                    self.assertEqual(result.rc, 0, result)
-                    # Once: by the question to ld.so, of which nothing runs. Not by the program.
-                    self.assertEqual(len(result.driver_files), 1, result)
-                    result.driver_files.clear()
-                    result.assert_untouched(self)
-
     def preload_of(self, name, world, *options):
         """LD_PRELOAD as a program has it that is linked to what `name` is linked to."""
         done = harness.run(RUN + list(options) + ["--print", harness.program(name)], world=world,
@@ -67,17 +32,6 @@ class Cpu(launcher.Case):
         self.assertEqual(done.rc, 0, done)
         value = [line for line in done.out.splitlines() if line.startswith("export LD_PRELOAD=")]
         return value[0].split("=")[1].split(":")
-
-    def test_ld_preload_has_only_the_libraries_that_are_linked(self):
-        entry_point = ["entry_point"]
-        for name, cpu, chosen in (
-                ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.PROXIES[0]]),
-                ("linked_nvml", [harness.NULL_DRIVER_NVML], [box.PROXIES[1]]),
-                (entry_point[0], [], [])):
-            for options, more in (([], cpu), (["--gpus", "0"], chosen), (["--policy", "OFF"], [])):
-                with self.subTest(program=name, options=options):
-                    self.assertEqual(self.preload_of(name, "fake", *options),
-                                     [harness.GUARD] + more)
 
     def test_program_linked_through_a_library_is_guarded(self):
         """libdriver_user.so is linked to the driver, the program to that library alone."""
@@ -88,22 +42,72 @@ class Cpu(launcher.Case):
             self.assertEqual(result.answers.get("cuInit"), "100", result)
             self.assertEqual(result.init_calls(), [], result)
 
-    def test_runtime_of_gccs_sanitizer_stays_first(self):
-        """The runtime must be first, and refuses a preload of the guard alone."""
-        self.need("gcc")
-        for kind in ("address", "thread", "undefined"):
-            with self.subTest(sanitizer=kind):
-                program = self.compile(kind, "ask.c", "-DDRIVER", "-fsanitize=" + kind,
-                                       "-ldl")
-                env = {"ASAN_OPTIONS": "detect_leaks=0"}
-                unguarded = harness.run([program], guard=False, trace=False, env=env)
-                self.assertEqual(unguarded.answers.get("cuInit"), "0", unguarded)
-                if kind == "address":
-                    guard = harness.run([program], trace=False, env=env)
-                    self.assertIn("ASan runtime does not come first", guard.err, guard)
-                result = harness.run(RUN + [program], guard=False, trace=False, env=env)
-                self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
-                self.assertNotIn("Sanitizer", result.err)
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Cpu())
+
+
+@pytest.mark.parametrize("words", [["{script}"], ["sh", "-c", "{script}"], ["python3", "{script}"]])
+def test_script_is_guarded(case, words):
+    script = case.make("ask", "#!/usr/bin/env python3\n" + ASK + "\n")
+    words = [word.format(script=script) for word in words]
+    harness.run(words, guard=False).assert_reached(case)
+    result = harness.run(RUN + words, guard=False)
+    assert result.answers["cuInit"] == "100", str(result)
+    result.assert_untouched(case)
+
+
+@pytest.mark.parametrize(("name", "library", "answer"), [
+    ("linked_cuda", "libcuda.so.1", "100"), ("linked_nvml", "libnvidia-ml.so.1", "9")])
+def test_linked_program_starts_without_a_driver(case, name, library, answer):
+    """ld.so finds the null driver; unguarded, it does not start the program at all."""
+    words = [harness.program(name)]
+    unguarded = harness.run(words, world="none", guard=False)
+    assert unguarded.rc == 127, str(unguarded)
+    assert library in unguarded.err
+    result = harness.run(RUN + words, world="none", guard=False)
+    assert result.rc == 0, str(result)
+    assert answer in list(result.answers.values()), str(result)
+    result.assert_untouched(case)
+
+
+@pytest.mark.parametrize("name", ["linked_cuda", "linked_nvml"])
+@pytest.mark.parametrize("way", [[], ["dlopen"]])
+def test_linked_program_does_not_map_the_driver(case, name, way):
+    """Not even mapped: the null driver is in front of it."""
+    words = [harness.program(name)] + way
+    harness.run(words, guard=False).assert_reached(case)
+    result = harness.run(RUN + words, guard=False)
+    assert result.rc == 0, str(result)
+    # Once: by the question to ld.so, of which nothing runs. Not by the program.
+    assert len(result.driver_files) == 1, str(result)
+    result.driver_files.clear()
+    result.assert_untouched(case)
+
+
+@pytest.mark.parametrize(("name", "cpu", "chosen"), [
+    ("linked_cuda", [harness.NULL_DRIVER_CUDA], [box.PROXIES[0]]),
+    ("linked_nvml", [harness.NULL_DRIVER_NVML], [box.PROXIES[1]]), ("entry_point", [], [])])
+def test_ld_preload_has_only_the_libraries_that_are_linked(case, name, cpu, chosen):
+    for options, more in (([], cpu), (["--gpus", "0"], chosen), (["--policy", "OFF"], [])):
+        assert case.preload_of(name, "fake", *options) == [harness.GUARD] + more, options
+
+
+@pytest.mark.parametrize("kind", ["address", "thread", "undefined"])
+def test_runtime_of_gccs_sanitizer_stays_first(case, kind):
+    """The runtime must be first, and refuses a preload of the guard alone."""
+    case.need("gcc")
+    program = case.compile(kind, "ask.c", "-DDRIVER", "-fsanitize=" + kind, "-ldl")
+    env = {"ASAN_OPTIONS": "detect_leaks=0"}
+    unguarded = harness.run([program], guard=False, trace=False, env=env)
+    assert unguarded.answers.get("cuInit") == "0", str(unguarded)
+    if kind == "address":
+        guard = harness.run([program], trace=False, env=env)
+        assert "ASan runtime does not come first" in guard.err, str(guard)
+    result = harness.run(RUN + [program], guard=False, trace=False, env=env)
+    assert (result.rc, result.answers.get("cuInit")) == (0, "100"), str(result)
+    assert "Sanitizer" not in result.err
 
 
 class Gpus(box.Case):
@@ -116,17 +120,6 @@ class Gpus(box.Case):
     def launch(self, options, steps, name="open", **more):
         return harness.run(RUN + options + [box.program(name)] + steps, world="none", guard=False,
                            trace=False, env=box.environment(**more))
-
-    def test_program_sees_the_given_gpus(self):
-        for name, steps in self.LINKED:
-            with self.subTest(program=name):
-                unguarded = box.run(steps, name, guard=False)
-                for step in steps:
-                    self.assertEqual(len(box.seen(unguarded.answers[step])), 8, unguarded)
-                result = self.launch(["--gpus", "2,5"], steps, name)
-                self.silent(result)
-                for step in steps:
-                    self.assertEqual(box.seen(result.answers[step]), [2, 5], result)
 
     def test_program_sees_gpus_that_are_given_by_uuid(self):
         result = self.launch(["--gpus", box.uuid(5) + "," + box.uuid(1, 8)], ["cu.see", "nv.see"])
@@ -164,36 +157,6 @@ class Gpus(box.Case):
                 for api, gpus in zip(("cu", "nv"), wanted):
                     self.assertEqual(box.seen(done.answers["%s.%s.see" % (label, api)]), gpus, done)
 
-    def test_24_workers_get_no_gpu_under_children_cpu(self):
-        """They run at once, forked, spawned and started by a shell. The driver's own log counts
-        them."""
-        forks = ["cu.see", "rt12.see", "rt12.sync"]
-        for number in range(8):
-            forks += ["fork=f%d" % number, "cu.see", "end", "spawn=s%d" % number, "cu.see", "end"]
-        shell = ('i=0; while [ $i -lt 8 ]; do "$0" label x$i cu.see & i=$((i+1)); done; wait; '
-                 'exec "$0" "$@"')
-        words = ["sh", "-c", shell, box.program("open")] + forks
-        labels = [kind + str(number) for kind in "fsx" for number in range(8)]
-        for children, workers in (([], [2, 5]), (["--children=cpu"], "!100")):
-            with self.subTest(children=children):
-                result = harness.run(RUN + ["--gpus", "2,5"] + children + words, world="none",
-                                     guard=False, trace=False, env=box.environment())
-                self.assertEqual(result.rc, 0, result)
-                self.sees(result, cu=[2, 5], rt12=[2, 5])
-                for label in labels:
-                    seen = box.seen(result.answers[label + ".cu.see"])
-                    # A fork of a process that has initialised CUDA cannot use it (error 3).
-                    forked = label[0] == "f" and not children
-                    self.assertEqual(seen, "!3" if forked else workers, label + str(result))
-                self.assertEqual(result.fake_calls.count("cuInit:initialised"),
-                                 1 if children else 17, result)
-        # The control: without the launcher every process has all eight.
-        unguarded = harness.run(words, world="none", guard=False, trace=False,
-                                env=box.environment())
-        for label in ("s0", "s7", "x0", "x7"):
-            self.assertEqual(box.seen(unguarded.answers[label + ".cu.see"]), box.FASTEST, unguarded)
-        self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"), 17, unguarded)
-
     def test_worker_under_the_launcher_needs_gpus_to_see_one(self):
         """Without an option it stays a child; with --gpus it says that it means it."""
         inner = RUN + [box.program("open"), "cu.see"]
@@ -213,6 +176,58 @@ class Gpus(box.Case):
         self.assertEqual(box.lines(self.launch(["--gpus", "3"], ["cu.see"])), [])
         result = self.launch(["--log=off"], ["cu.see"])
         self.assertEqual((box.lines(result), box.seen(result.answers["cu.see"])), ([], "!100"))
+
+
+@pytest.fixture(name="gpus")
+def make_gpus():
+    yield from harness.lent(Gpus())
+
+
+@pytest.mark.parametrize(("name", "steps"), Gpus.LINKED)
+def test_program_sees_the_given_gpus(gpus, name, steps):
+    unguarded = box.run(steps, name, guard=False)
+    for step in steps:
+        assert len(box.seen(unguarded.answers[step])) == 8, str(unguarded)
+    result = gpus.launch(["--gpus", "2,5"], steps, name)
+    gpus.silent(result)
+    for step in steps:
+        assert box.seen(result.answers[step]) == [2, 5], str(result)
+
+
+def workers():
+    """24 processes, forked, spawned and started by a shell."""
+    forks = ["cu.see", "rt12.see", "rt12.sync"]
+    for number in range(8):
+        forks += ["fork=f%d" % number, "cu.see", "end", "spawn=s%d" % number, "cu.see", "end"]
+    shell = ('i=0; while [ $i -lt 8 ]; do "$0" label x$i cu.see & i=$((i+1)); done; wait; '
+             'exec "$0" "$@"')
+    return ["sh", "-c", shell, box.program("open")] + forks
+
+
+@pytest.mark.parametrize(("children", "wanted"), [([], [2, 5]), (["--children=cpu"], "!100")])
+def test_24_workers_get_no_gpu_under_children_cpu(gpus, children, wanted):
+    """They run at once. The driver's own log counts them."""
+    words = workers()
+    labels = [kind + str(number) for kind in "fsx" for number in range(8)]
+    result = harness.run(RUN + ["--gpus", "2,5"] + children + words, world="none",
+                         guard=False, trace=False, env=box.environment())
+    assert result.rc == 0, str(result)
+    gpus.sees(result, cu=[2, 5], rt12=[2, 5])
+    for label in labels:
+        seen = box.seen(result.answers[label + ".cu.see"])
+        # A fork of a process that has initialised CUDA cannot use it (error 3).
+        forked = label[0] == "f" and not children
+        assert seen == ("!3" if forked else wanted), label + str(result)
+    assert result.fake_calls.count("cuInit:initialised") == (1 if children else 17), str(result)
+
+
+def test_control_24_workers_have_all_gpus_without_the_launcher():
+    words = workers()
+    unguarded = harness.run(words, world="none", guard=False, trace=False,
+                            env=box.environment())
+    for label in ("s0", "s7", "x0", "x7"):
+        assert box.seen(unguarded.answers[label + ".cu.see"]) == box.FASTEST, str(unguarded)
+    assert unguarded.fake_calls.count("cuInit:initialised") == 17, str(unguarded)
 
 
 class Moved(launcher.Case):
@@ -259,27 +274,6 @@ class Moved(launcher.Case):
             done = self.unguarded(*sandbox, *mounts, *command, env=env)
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
 
-    def test_library_directory_of_the_build_is_found(self):
-        """The launcher looks in the directory that the build was given, wherever the tree lies.
-        Otherwise, it looks in lib, as in a build tree. (scripts/build-matrix builds, installs and
-        runs all of it so.)"""
-        for directory in ("lib/some-linux-gnu", "lib"):
-            with self.subTest(directory=directory):
-                tree = self.path(directory.replace("/", "-"))
-                os.makedirs(os.path.join(tree, "usr", "bin"))
-                program = shutil.copy(WHERE, os.path.join(tree, "usr", "bin"))
-                done = self.unguarded(program)
-                self.assertEqual(done.returncode, 125, done)
-                missing = os.path.join(tree, "usr", "lib/some-linux-gnu", "libcudaguard.so")
-                self.assertEqual(done.stdout, missing + " is missing or cannot be read; install cudaguard again\n")
-                lib = os.path.join(tree, "usr", directory)
-                shutil.copytree(harness.LIB, lib, symlinks=True)
-                done = self.unguarded(program)
-                self.assertEqual((done.returncode, done.stdout.split()), (0, [
-                    os.path.join(lib, name) for name in (
-                        "libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
-                        "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so")]))
-
     def test_launcher_is_static(self):
         """The launcher has no interpreter, needs no library and has none of the functions that load
         libraries."""
@@ -290,3 +284,24 @@ class Moved(launcher.Case):
             image = stream.read()
         for word in (b"nsswitch.conf", b"libnss_", b"gconv-modules.d"):
             self.assertNotIn(word, image)
+
+
+@pytest.mark.parametrize("directory", ["lib/some-linux-gnu", "lib"])
+def test_library_directory_of_the_build_is_found(case, directory):
+    """The launcher looks in the directory that the build was given, wherever the tree lies.
+    Otherwise, it looks in lib, as in a build tree. (scripts/build-matrix builds, installs and
+    runs all of it so.)"""
+    tree = case.path(directory.replace("/", "-"))
+    os.makedirs(os.path.join(tree, "usr", "bin"))
+    program = shutil.copy(WHERE, os.path.join(tree, "usr", "bin"))
+    done = case.unguarded(program)
+    assert done.returncode == 125, str(done)
+    missing = os.path.join(tree, "usr", "lib/some-linux-gnu", "libcudaguard.so")
+    assert done.stdout == missing + " is missing or cannot be read; install cudaguard again\n"
+    lib = os.path.join(tree, "usr", directory)
+    shutil.copytree(harness.LIB, lib, symlinks=True)
+    done = case.unguarded(program)
+    case.assertEqual((done.returncode, done.stdout.split()), (0, [
+        os.path.join(lib, name) for name in (
+            "libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
+            "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so")]))

@@ -11,6 +11,8 @@ import sys
 import time
 import unittest
 
+import pytest
+
 from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")  # eight GPUs
@@ -68,51 +70,20 @@ class Case(doctor.Case):
         return os.path.join(directory, names[0])
 
 
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
 class Decision(Case):
     def test_healthy_driver_gives_the_program_cuda(self):
         self.on_gpu()
         self.on_gpu(LD_LIBRARY_PATH=BOX)
 
-    def test_children_option_holds_if_the_driver_is_healthy(self):
-        show = ["--", "sh", "-c", 'echo "$CUDAGUARD_POLICY ${CUDAGUARD_CHILDREN-unset}"']
-        for sick, policies in (("", "VALIDATE FORCE_CPU\n"), ("fails", "FORCE_CPU unset\n")):
-            with self.subTest(sick=sick):
-                code, out, err = self.launch("run", "--if-healthy=1,fresh", "--children=cpu", *show,
-                                             CG_SICK=sick)
-                self.assertEqual((code, out), (0, policies), err)
-
     def test_missing_driver_is_not_healthy(self):
         self.on_cpu("libcuda.so.1 does not work: error while loading shared libraries: "
                     "libcuda.so.1: cannot open shared object file: No such file or directory",
                     LD_LIBRARY_PATH="")
-
-    def test_each_illness_is_the_reason_for_force_cpu(self):
-        rows = {"hangs in count": "the driver did not answer in 1 s (cuDeviceGetCount)",
-                "hangs for GPU 1": "the driver did not answer in 1 s (the calls about GPU 1)",
-                "fails in count": "cuDeviceGetCount failed with 3 (CUDA_ERROR_NOT_INITIALIZED) after ",
-                "no GPU": "the driver shows no GPU",
-                "closes descriptors": "libcuda.so.1 does not work: the probe ended without an answer",
-                "signals itself": "the driver crashed (SIGTERM in cuInit)",
-                "fails": "cuInit failed with 999 (CUDA_ERROR_UNKNOWN) after "}
-        for illness, reason in rows.items():
-            with self.subTest(illness=illness):
-                code, out, err = self.run_if("1,fresh", CG_SICK=illness)
-                self.assertEqual((code, out), (0, ON_CPU), err)
-                self.assertTrue(err.startswith("cudaguard: --if-healthy: " + reason), err)
-                self.assertTrue(err.endswith("; the program runs without CUDA\n"), err)
-        self.assertEqual(self.run_if("1,fresh"), (0, "VALIDATE list=\n", ""), "the control")
-
-    def test_hanging_and_crashing_drivers_leave_nothing(self):
-        sick = self.sick()
-        for illness, reason in (
-                ("hangs when loaded", "the driver did not answer in 1 s (while it was loaded)"),
-                ("hangs", "the driver did not answer in 1 s (cuInit)"),
-                ("ignores signals", "the driver did not answer in 1 s (cuInit)"),
-                ("crashes", "the driver crashed (SIGSEGV in cuInit)"),
-                ("exits", "libcuda.so.1 does not work: the probe ended without an answer")):
-            with self.subTest(illness=illness):
-                self.on_cpu(reason, LD_LIBRARY_PATH=sick, CG_SICK=illness)
-                self.forget()
 
     def test_crash_is_the_reason_although_the_caller_blocks_signals(self):
         script = ("import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, "
@@ -203,6 +174,49 @@ class Decision(Case):
             self.assertIn('--if-healthy "%s" is not accepted (accepted: seconds, 1 to 3600;' % value,
                           err)
         self.assertEqual(self.number_of_questions(), 0)
+
+
+@pytest.mark.parametrize(("sick", "policies"), [
+    ("", "VALIDATE FORCE_CPU\n"), ("fails", "FORCE_CPU unset\n")])
+def test_children_option_holds_if_the_driver_is_healthy(case, sick, policies):
+    show = ["--", "sh", "-c", 'echo "$CUDAGUARD_POLICY ${CUDAGUARD_CHILDREN-unset}"']
+    code, out, err = case.launch("run", "--if-healthy=1,fresh", "--children=cpu", *show,
+                                 CG_SICK=sick)
+    assert (code, out) == (0, policies), err
+
+
+ILLNESSES = {
+    "hangs in count": "the driver did not answer in 1 s (cuDeviceGetCount)",
+    "hangs for GPU 1": "the driver did not answer in 1 s (the calls about GPU 1)",
+    "fails in count": "cuDeviceGetCount failed with 3 (CUDA_ERROR_NOT_INITIALIZED) after ",
+    "no GPU": "the driver shows no GPU",
+    "closes descriptors": "libcuda.so.1 does not work: the probe ended without an answer",
+    "signals itself": "the driver crashed (SIGTERM in cuInit)",
+    "fails": "cuInit failed with 999 (CUDA_ERROR_UNKNOWN) after "}
+
+
+@pytest.mark.parametrize(("illness", "reason"), ILLNESSES.items())
+def test_each_illness_is_the_reason_for_force_cpu(case, illness, reason):
+    code, out, err = case.run_if("1,fresh", CG_SICK=illness)
+    assert (code, out) == (0, ON_CPU), err
+    assert err.startswith("cudaguard: --if-healthy: " + reason), err
+    assert err.endswith("; the program runs without CUDA\n"), err
+
+
+def test_control_driver_without_an_illness_is_healthy(case):
+    assert case.run_if("1,fresh") == (0, "VALIDATE list=\n", ""), "the control"
+
+
+@pytest.mark.parametrize(("illness", "reason"), [
+    ("hangs when loaded", "the driver did not answer in 1 s (while it was loaded)"),
+    ("hangs", "the driver did not answer in 1 s (cuInit)"),
+    ("ignores signals", "the driver did not answer in 1 s (cuInit)"),
+    ("crashes", "the driver crashed (SIGSEGV in cuInit)"),
+    ("exits", "libcuda.so.1 does not work: the probe ended without an answer")])
+def test_hanging_and_crashing_drivers_leave_nothing(case, illness, reason):
+    sick = case.sick()
+    case.on_cpu(reason, LD_LIBRARY_PATH=sick, CG_SICK=illness)
+    case.forget()
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root mounts file systems and freezes processes")
@@ -317,15 +331,6 @@ class Cache(Case):
         self.assertEqual(self.run_if("2")[:2], (0, "VALIDATE list=\n"))
         self.assertEqual(self.number_of_questions(), 2)
 
-    def test_many_launches_share_one_question(self):
-        for illness, wanted in (("hangs in count", ON_CPU), ("", "VALIDATE list=\n")):
-            with self.subTest(illness=illness), concurrent.futures.ThreadPoolExecutor(64) as pool:
-                before = self.number_of_questions()
-                ends = list(pool.map(lambda _, sick=illness: self.parallel(sick), range(64)))
-                self.assertEqual({out for _, out in ends}, {wanted}, ends)
-                self.assertEqual(self.number_of_questions(), before + 1)
-                self.forget()
-
     def parallel(self, illness):
         """Like run_if(), for many at a time."""
         done = self.unguarded(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]), "env",
@@ -374,33 +379,6 @@ class Cache(Case):
         self.rewrite(took=5)(self.answer())
         self.on_gpu(CG_SICK="no GPU")
 
-    def test_answer_of_another_time_boot_or_question_is_not_believed(self):
-        for fields in ({"at": 0}, {"at": 1 << 40}, {"at": -1}, {"boot": "x"}, {"question": "x"},
-                       {"healthy": 2}, {"v": 2}, {"at": "now"}):
-            with self.subTest(**fields):
-                self.forged(self.rewrite(**fields))
-
-    def test_damaged_answer_is_not_believed(self):
-        def cut(path):
-            os.truncate(path, os.path.getsize(path) // 2)
-
-        def empty(path):
-            os.truncate(path, 0)
-
-        def link(path):
-            os.rename(path, self.path("real"))
-            os.symlink(self.path("real"), path)
-
-        def pipe(path):
-            os.unlink(path)
-            os.mkfifo(path)
-
-        def writable(path):
-            os.chmod(path, 0o666)
-        for change in (cut, empty, link, pipe, writable):
-            with self.subTest(change=change.__name__):
-                self.forged(change)
-
     @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
     def test_another_users_answer_is_not_believed(self):
         self.forged(lambda path: os.chown(path, 65534, 65534))
@@ -445,6 +423,56 @@ class Cache(Case):
                                          XDG_RUNTIME_DIR="/run"))
             self.assertEqual((code, out), (0, "VALIDATE list=\n"))
         self.assertEqual(self.number_of_questions(), 2)
+
+
+@pytest.fixture(name="cache")
+def make_cache():
+    yield from harness.lent(Cache())
+
+
+@pytest.mark.parametrize(("illness", "wanted"), [
+    ("hangs in count", ON_CPU), ("", "VALIDATE list=\n")])
+def test_many_launches_share_one_question(cache, illness, wanted):
+    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+        before = cache.number_of_questions()
+        ends = list(pool.map(lambda _: cache.parallel(illness), range(64)))
+        assert {out for _, out in ends} == {wanted}, ends
+        assert cache.number_of_questions() == before + 1
+        cache.forget()
+
+
+@pytest.mark.parametrize("fields", [
+    {"at": 0}, {"at": 1 << 40}, {"at": -1}, {"boot": "x"}, {"question": "x"}, {"healthy": 2},
+    {"v": 2}, {"at": "now"}])
+def test_answer_of_another_time_boot_or_question_is_not_believed(cache, fields):
+    cache.forged(cache.rewrite(**fields))
+
+
+def cut(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+def empty(path):
+    os.truncate(path, 0)
+
+
+def link(path):
+    os.rename(path, path + ".real")
+    os.symlink(path + ".real", path)
+
+
+def pipe(path):
+    os.unlink(path)
+    os.mkfifo(path)
+
+
+def writable(path):
+    os.chmod(path, 0o666)
+
+
+@pytest.mark.parametrize("change", [cut, empty, link, pipe, writable])
+def test_damaged_answer_is_not_believed(cache, change):
+    cache.forged(change)
 
 
 class Surroundings(Case):
@@ -571,16 +599,16 @@ class Surroundings(Case):
             self.skipTest("no user namespaces")
         self.assertEqual(as_user("65532", "no GPU", "unshare", "-U"), (0, ON_CPU))
 
-    def test_process_1_of_a_container_passes_no_zombie_to_the_program(self):
-        for illness in ("hangs in count", "forks"):
-            with self.subTest(illness=illness):
-                done = self.unguarded(
-                    *harness.sandbox("none", ["--unshare-pid", "--as-pid-1", "--proc", "/proc",
-                                              "--tmpfs", "/run"]),
-                    launcher.LAUNCHER, "run", "--if-healthy=1", "--", sys.executable, "-c",
-                    "print(open('/proc/1/task/1/children').read())",
-                    env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK=illness))
-                self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), done)
+
+@pytest.mark.parametrize("illness", ["hangs in count", "forks"])
+def test_process_1_of_a_container_passes_no_zombie_to_the_program(case, illness):
+    done = case.unguarded(
+        *harness.sandbox("none", ["--unshare-pid", "--as-pid-1", "--proc", "/proc",
+                                  "--tmpfs", "/run"]),
+        launcher.LAUNCHER, "run", "--if-healthy=1", "--", sys.executable, "-c",
+        "print(open('/proc/1/task/1/children').read())",
+        env=launcher.environment(LD_LIBRARY_PATH=case.driver, CG_SICK=illness))
+    assert (done.returncode, done.stdout.strip()) == (0, ""), str(done)
 
 
 class DoctorGpu(Case):

@@ -34,28 +34,16 @@ class Started(launcher.Case):
             return [word.format(makefile=makefile) for word in STARTERS[starter]]
         return STARTERS[starter] + program
 
-    def check(self, program, env, answers):
-        for starter in STARTERS:
-            words = self.words(starter, program)
-            for world in ("fake", "real"):
-                with self.subTest(starter=starter, world=world):
-                    self.need(words[0])
-                    if world == "real":
-                        self.need_real_driver()
-                    control = harness.run(words, world=world, guard=False, env=env)
-                    control.assert_reached(self)
-                    for name, run in (("LD_PRELOAD", []), ("run", RUN)):
-                        result = harness.run(run + words, world=world, guard=not run, env=env)
-                        self.assertEqual((name, result.rc, result.answers), (name, 0, answers), result)
-                        result.assert_untouched(self, linked=True)
-
-    def test_cuda_is_denied(self):
-        self.check(asks(), {}, {"cuInit": "100"})
-
-    def test_nvml_is_denied(self):
-        for name, answer in (("nvmlInit", "0"), ("nvmlInit_v2", "9"), ("nvmlInitWithFlags", "9")):
-            program = [harness.program("linked_middle"), "handle", NVML, name]
-            self.check(program, {"LD_PRELOAD": NVML}, {name: answer})
+    def check(self, starter, world, program, env, answers):
+        words = self.words(starter, program)
+        self.need(words[0])
+        if world == "real":
+            self.need_real_driver()
+        harness.run(words, world=world, guard=False, env=env).assert_reached(self)
+        for name, run in (("LD_PRELOAD", []), ("run", RUN)):
+            result = harness.run(run + words, world=world, guard=not run, env=env)
+            self.assertEqual((name, result.rc, result.answers), (name, 0, answers), result)
+            result.assert_untouched(self, linked=True)
 
     def test_limit_constructor_before_the_guards_finds_the_driver(self):
         program = [harness.program("linked_early"), "next"]
@@ -66,6 +54,26 @@ class Started(launcher.Case):
         result = harness.run(RUN + program, guard=False)
         self.assertEqual(result.out, "cuInit=-1\ncuInit=null\n", result)  # RTLD_NEXT finds nothing
         result.assert_untouched(self, linked=True)
+
+
+@pytest.fixture(name="started")
+def make_started():
+    yield from harness.lent(Started())
+
+
+@pytest.mark.parametrize("world", ["fake", "real"])
+@pytest.mark.parametrize("starter", STARTERS)
+def test_cuda_is_denied(started, starter, world):
+    started.check(starter, world, asks(), {}, {"cuInit": "100"})
+
+
+@pytest.mark.parametrize("world", ["fake", "real"])
+@pytest.mark.parametrize("starter", STARTERS)
+@pytest.mark.parametrize(("name", "answer"), [
+    ("nvmlInit", "0"), ("nvmlInit_v2", "9"), ("nvmlInitWithFlags", "9")])
+def test_nvml_is_denied(started, starter, world, name, answer):
+    program = [harness.program("linked_middle"), "handle", NVML, name]
+    started.check(starter, world, program, {"LD_PRELOAD": NVML}, {name: answer})
 
 
 class SymbolsThatCannotBeChanged(test_verify_tree.Case):

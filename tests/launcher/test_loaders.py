@@ -7,6 +7,8 @@ import re
 import shutil
 import unittest
 
+import pytest
+
 from support import harness, launcher
 
 RUN = [launcher.LAUNCHER, "run"]
@@ -67,19 +69,25 @@ class RunPaths(launcher.Case):
         preload = harness.run(RUN + ["--print", program], world="none", guard=False, env=env)
         self.assertIn(harness.GUARD + ":" + harness.NULL_DRIVER_CUDA, preload.out)
 
-    def test_bundles_library_linked_to_the_driver_is_guarded(self):
-        """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""
-        shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), self.directory)
-        for library in ([], ["-Wl,-rpath,$ORIGIN"]):
-            self.compile("libuser.so", "driver_user.c", "-shared", "-fPIC", "-L" + self.directory,
-                         "-l:libcuda.so.1", *library)
-            for kind in ("--enable-new-dtags", "--disable-new-dtags"):
-                for path in (self.directory, "$ORIGIN", "$ORIGIN/../" + os.path.basename(self.directory)):
-                    if not library and kind == "--enable-new-dtags":
-                        continue  # a RUNPATH is not for the libraries' own libraries
-                    with self.subTest(library=library, kind=kind, path=path):
-                        self.check("-Wl,-rpath," + path, "-Wl," + kind)
-        self.check(env={"LD_LIBRARY_PATH": self.directory})
+
+@pytest.fixture(name="run_paths")
+def make_run_paths():
+    yield from harness.lent(RunPaths())
+
+
+# A RUNPATH is not for the libraries' own libraries.
+@pytest.mark.parametrize(("library", "kind"), [
+    ([], "--disable-new-dtags"), (["-Wl,-rpath,$ORIGIN"], "--enable-new-dtags"),
+    (["-Wl,-rpath,$ORIGIN"], "--disable-new-dtags")])
+def test_bundles_library_linked_to_the_driver_is_guarded(run_paths, library, kind):
+    """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""
+    directory = run_paths.directory
+    shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), directory)
+    run_paths.compile("libuser.so", "driver_user.c", "-shared", "-fPIC", "-L" + directory,
+                      "-l:libcuda.so.1", *library)
+    for path in (directory, "$ORIGIN", "$ORIGIN/../" + os.path.basename(directory)):
+        run_paths.check("-Wl,-rpath," + path, "-Wl," + kind)
+    run_paths.check(env={"LD_LIBRARY_PATH": directory})
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "written in its system calls")

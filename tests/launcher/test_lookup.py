@@ -6,6 +6,8 @@ older releases have 127."""
 import os
 import shutil
 
+import pytest
+
 from support import harness, launcher
 
 INTERPRETER_IS_MISSING = ("./no-interpreter", "./relative", "./to-none")
@@ -36,8 +38,8 @@ class Case(launcher.Case):
 
 
 class Codes(Case):
-    def test_exit_codes_are_those_of_bash(self):
-        """The test compares 126 and 127 case by case."""
+    def setUp(self):
+        super().setUp()
         os.mkdir(self.path("directory"))
         os.symlink("nowhere", self.path("dangling"))
         os.symlink("cycle", self.path("cycle"))
@@ -53,40 +55,53 @@ class Codes(Case):
         self.copied("missing_loader", "none-elf")
         self.copied("directory_as_loader", "directory-elf")
         self.copied("text_as_loader", "file-elf")
-        for name, code in (
-                ("none", 127), ("./none", 127), ("./none/x", 127), ("./dangling", 127), ("", 127),
-                ("./no-interpreter", 127), ("./relative", 127), ("./env", 127),
-                ("./none-elf", 127), ("./to-none", 127), ("x" * 300, 127),
-                ("./plain", 126), ("./directory", 126), ("./directory/", 126), ("/", 126),
-                ("./plain/x", 126), ("./under-a-file", 126), ("./cycle", 126), ("./loop", 126),
-                ("./a-directory", 126), ("./a-file", 126), ("./to-plain", 126), ("./cut", 126),
-                ("./cut600", 126), ("./directory-elf", 126), ("./file-elf", 126), ("/dev/null", 126),
-                ("./" + "x" * 300, 126), ("/" + "x/" * 3000, 126)):
-            with self.subTest(name=name[:30]):
-                self.same(name, code=code)
 
-    def test_text_without_an_interpreter_line_is_run_by_sh(self):
-        """As by execvp, which env and timeout use."""
-        self.make("by-env", "#!/usr/bin/env ./text\n")
-        for text, code in (("echo \"$0 $*\"\nexit 7\n", 7), ("", 0), ("#!\nexit 3\n", 3),
-                           ("#! \t \nexit 3\n", 3), ("\nno-such-command\n", 127)):
-            self.make("text", text)
-            for words in (["./text", "a b", "c"], ["./text"], ["text", "x"], ["./by-env", "x"]):
-                with self.subTest(text=text, words=words):
-                    env = launcher.environment(PATH="." + ":" + os.environ["PATH"])
-                    wanted = self.unguarded("env", *words, env=env, cwd=self.directory)
-                    self.assertEqual(wanted.returncode, code, wanted)
-                    for command in (["run"], ["run", "--observe"], ["verify", "--fence=off"]):
-                        done = self.start(*command, *words, env=env, cwd=self.directory)
-                        self.assertEqual(done.stdout, wanted.stdout)
-                        if command != ["verify", "--fence=off"]:
-                            self.assertEqual(done.returncode, code, done)
 
-    def test_text_without_an_interpreter_line_is_guarded(self):
-        script = self.make("text", "printenv LD_PRELOAD\n")
-        self.assertEqual(self.unguarded("env", script).stdout, "")
-        done = self.start("run", script)
-        self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))
+@pytest.fixture(name="codes", scope="module")
+def make_codes():
+    yield from harness.lent(Codes())
+
+
+@pytest.mark.parametrize(("name", "code"), [
+    *[(name, 127) for name in (
+        "none", "./none", "./none/x", "./dangling", "", "./no-interpreter", "./relative", "./env",
+        "./none-elf", "./to-none", "x" * 300)],
+    *[(name, 126) for name in (
+        "./plain", "./directory", "./directory/", "/", "./plain/x", "./under-a-file", "./cycle",
+        "./loop", "./a-directory", "./a-file", "./to-plain", "./cut", "./cut600", "./directory-elf",
+        "./file-elf", "/dev/null", "./" + "x" * 300, "/" + "x/" * 3000)]])
+def test_exit_codes_are_those_of_bash(codes, name, code):
+    codes.same(name, code=code)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+@pytest.mark.parametrize(("text", "code"), [
+    ("echo \"$0 $*\"\nexit 7\n", 7), ("", 0), ("#!\nexit 3\n", 3), ("#! \t \nexit 3\n", 3),
+    ("\nno-such-command\n", 127)])
+def test_text_without_an_interpreter_line_is_run_by_sh(case, text, code):
+    """As by execvp, which env and timeout use."""
+    case.make("by-env", "#!/usr/bin/env ./text\n")
+    case.make("text", text)
+    env = launcher.environment(PATH="." + ":" + os.environ["PATH"])
+    for words in (["./text", "a b", "c"], ["./text"], ["text", "x"], ["./by-env", "x"]):
+        wanted = case.unguarded("env", *words, env=env, cwd=case.directory)
+        assert wanted.returncode == code, str(wanted)
+        for command in (["run"], ["run", "--observe"], ["verify", "--fence=off"]):
+            done = case.start(*command, *words, env=env, cwd=case.directory)
+            assert done.stdout == wanted.stdout, (command, words)
+            if command != ["verify", "--fence=off"]:
+                assert done.returncode == code, str(done)
+
+
+def test_text_without_an_interpreter_line_is_guarded(case):
+    script = case.make("text", "printenv LD_PRELOAD\n")
+    assert case.unguarded("env", script).stdout == ""
+    done = case.start("run", script)
+    assert (done.stdout, done.stderr) == (harness.GUARD + "\n", "")
 
 
 class Path(Case):
@@ -101,35 +116,6 @@ class Path(Case):
         self.make("here", SHOW)
         self.copied("exits_7", "elf")
         self.copied("exits_7", "-elf")
-
-    def test_path_is_searched_in_order(self):
-        both = self.path("first") + ":" + self.path("second")
-        for path, name in ((both, "tool"), (both, "plain"), (both, "directory"),
-                           ("first:second", "tool"), ("first:second", "plain"),
-                           ("./first:./second", "tool"), ("first/../second", "tool"),
-                           ("/none:/etc/passwd:second", "tool"), (".", "here"), (".", "elf"),
-                           ("first:.", "elf"), (self.directory, "elf")):
-            with self.subTest(path=path, name=name):
-                self.same(name, "a  b", code=7, path=path)
-        for path, name, code in (("first", "plain", 126), ("first", "tool", 127),
-                                 ("second", "here", 127), ("/etc/passwd", "tool", 127),
-                                 ("first:second", "none", 127)):
-            with self.subTest(path=path, name=name):
-                self.same(name, code=code, path=path)
-
-    def test_empty_entry_of_path_is_the_current_directory(self):
-        """The launcher asks ld.so about an ELF file there by its path: without a slash, ld.so would
-        look for the file among the libraries."""
-        for path in ("", ":", "first:", ":first", "first::second"):
-            for name in ("elf", "-elf"):
-                with self.subTest(path=path, name=name):
-                    if name == "elf":
-                        self.same(name, code=7, path=path)
-                    done = self.start("run", "--", name, env=launcher.environment(PATH=path),
-                                      cwd=self.directory)
-                    self.assertEqual((done.returncode, done.stderr), (7, ""), done)
-        self.assertEqual(self.start("run", "here", env=launcher.environment(PATH=":/bin"),
-                                    cwd=self.directory).returncode, 7)
 
     def test_unset_path_means_the_systems_directories(self):
         """The current directory is not searched, as with execvp."""
@@ -157,3 +143,42 @@ class Path(Case):
         for number in range(1, 9):
             self.make("e%d" % number, "#!/usr/bin/env %s\n" % self.path("e%d" % (number - 1)))
         self.same(self.path("e8"), code=7)
+
+
+@pytest.fixture(name="path_case", scope="module")
+def make_path_case():
+    yield from harness.lent(Path())
+
+
+@pytest.mark.parametrize(("path", "name"), [
+    ("DIRECTORY/first:DIRECTORY/second", "tool"), ("DIRECTORY/first:DIRECTORY/second", "plain"),
+    ("DIRECTORY/first:DIRECTORY/second", "directory"), ("first:second", "tool"),
+    ("first:second", "plain"), ("./first:./second", "tool"), ("first/../second", "tool"),
+    ("/none:/etc/passwd:second", "tool"), (".", "here"), (".", "elf"), ("first:.", "elf"),
+    ("DIRECTORY", "elf")])
+def test_path_is_searched_in_order(path_case, path, name):
+    path_case.same(name, "a  b", code=7, path=path.replace("DIRECTORY", path_case.directory))
+
+
+@pytest.mark.parametrize(("path", "name", "code"), [
+    ("first", "plain", 126), ("first", "tool", 127), ("second", "here", 127),
+    ("/etc/passwd", "tool", 127), ("first:second", "none", 127)])
+def test_name_that_is_not_in_path_is_not_found(path_case, path, name, code):
+    path_case.same(name, code=code, path=path)
+
+
+@pytest.mark.parametrize("path", ["", ":", "first:", ":first", "first::second"])
+def test_empty_entry_of_path_is_the_current_directory(path_case, path):
+    """The launcher asks ld.so about an ELF file there by its path: without a slash, ld.so would
+    look for the file among the libraries."""
+    path_case.same("elf", code=7, path=path)
+    for name in ("elf", "-elf"):
+        done = path_case.start("run", "--", name, env=launcher.environment(PATH=path),
+                               cwd=path_case.directory)
+        assert (done.returncode, done.stderr) == (7, ""), str(done)
+
+
+def test_empty_first_entry_of_path_finds_a_script(path_case):
+    done = path_case.start("run", "here", env=launcher.environment(PATH=":/bin"),
+                           cwd=path_case.directory)
+    assert done.returncode == 7

@@ -7,6 +7,8 @@ pytest --write-golden rewrites golden/observe.txt."""
 import os
 import re
 
+import pytest
+
 from support import harness, launcher, messages, observed
 from support.observed import NO_ATTEMPT, OBSERVE, box
 
@@ -14,30 +16,6 @@ CONTEXT = "cu.context=v2,%d"
 
 
 class Who(observed.Case):
-    def test_summary_has_what_one_process_did(self):
-        for steps, wanted in (
-                (["cu.init"], {"by": "open"}),
-                (["rt12.sync"], {"by": "libcudart.so.12", "context": "0", "worked": "yes"}),
-                (["rt13.set=3"], {"by": "libcudart.so.13", "context": "3"}),
-                (["cu.init", CONTEXT % 7, CONTEXT % 2], {"by": "open", "context": "2,7"}),
-                (["cu.init", CONTEXT % 0, "cu.load=module"],
-                 {"by": "open", "context": "0", "worked": "yes"}),
-                (["nv.init"], {"nvml": "yes"}),
-                (["nv.init", "cu.init"], {"by": "open", "nvml": "yes"})):
-            with self.subTest(steps=steps):
-                result = self.steps(["pid"] + steps)
-                summary = self.summary(result)
-                self.agrees(result, summary)
-                pid = observed.pids(result)[""]
-                self.assertEqual(summary.order, [pid], result)
-                self.assertEqual(summary.facts(pid), wanted, summary.text)
-                self.assertEqual(summary.rows[pid]["process"], "open pid " + " ".join(steps))
-                self.assertEqual((summary.devices, summary.rest, summary.before), ({}, [], ""))
-                # The control: unguarded it does the same.
-                unguarded = box.run(["pid"] + steps, guard=False)
-                self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"),
-                                 summary.totals.get("initialised CUDA", 0), unguarded)
-                self.assertEqual(self.answers(unguarded), self.answers(result))
 
     @staticmethod
     def answers(result):
@@ -77,34 +55,6 @@ class Who(observed.Case):
         words = [launcher.LAUNCHER, "run", "--observe", *options, box.program("open"), *steps]
         return self.summary(harness.run(words, world="none", guard=False, trace=False,
                                         env=box.environment(**env))).before
-
-    def test_messages_are_printed_only_with_log(self):
-        """The summary has the same facts."""
-        for options, steps, name, values in (
-                ([], ["cu.init"], "cuda_initialised", {"policy": "VALIDATE"}),
-                (["--cpu"], ["cu.init"], "no_cuda", {"cause": "FORCE_CPU"}),
-                (["--children=cpu"], ["fork=f", "cu.init", "end"], "no_cuda",
-                 {"cause": "--children=cpu", "root": re.compile(r"\d+")})):
-            with self.subTest(options=options):
-                self.assertEqual(self.lines(options, steps), "")
-                self.assertEqual(self.lines(options, steps, CUDAGUARD_LOG=""), "")
-                self.assertEqual(self.lines(options + ["--log=off"], steps), "")
-                for log in ("deny", "all"):
-                    wanted = log == "all" or name in messages.DENIED
-                    for printed in (self.lines(options + ["--log", log], steps),
-                                    self.lines(options, steps, CUDAGUARD_LOG=log)):
-                        self.assertEqual(bool(messages.find(printed, name, **values)), wanted, printed)
-                        self.assertEqual(bool(printed), wanted, printed)
-
-    def test_errors_are_printed_unless_log_is_off(self):
-        """The summary does not have these errors."""
-        for options, steps, name, values in (
-                (["--gpus", "9"], ["cu.init"], "list_wrong", {"list": '--gpus "9"'}),
-                ([], ["rt12.set=9"], "bad_index", {"device": 9, "asked_by": "runtime_12.so"})):
-            with self.subTest(options=options):
-                printed = self.lines(options, steps)
-                self.assertTrue(messages.find(printed, name, **values), printed)
-                self.assertEqual(self.lines(options + ["--log=off"], steps), "")
 
     def test_summary_has_the_gpus_of_the_list(self):
         """The driver gets this list, and an index counts in the list."""
@@ -158,6 +108,62 @@ class Who(observed.Case):
             self.assertTrue(summary.rows[summary.order[0]]["process"].startswith(shown), result)
 
 
+@pytest.fixture(name="who")
+def make_who():
+    yield from harness.lent(Who())
+
+
+@pytest.mark.parametrize(("steps", "wanted"), [
+    (["cu.init"], {"by": "open"}),
+    (["rt12.sync"], {"by": "libcudart.so.12", "context": "0", "worked": "yes"}),
+    (["rt13.set=3"], {"by": "libcudart.so.13", "context": "3"}),
+    (["cu.init", CONTEXT % 7, CONTEXT % 2], {"by": "open", "context": "2,7"}),
+    (["cu.init", CONTEXT % 0, "cu.load=module"], {"by": "open", "context": "0", "worked": "yes"}),
+    (["nv.init"], {"nvml": "yes"}), (["nv.init", "cu.init"], {"by": "open", "nvml": "yes"})])
+def test_summary_has_what_one_process_did(who, steps, wanted):
+    result = who.steps(["pid"] + steps)
+    summary = who.summary(result)
+    who.agrees(result, summary)
+    pid = observed.pids(result)[""]
+    assert summary.order == [pid], str(result)
+    assert summary.facts(pid) == wanted, summary.text
+    assert summary.rows[pid]["process"] == "open pid " + " ".join(steps)
+    assert (summary.devices, summary.rest, summary.before) == ({}, [], "")
+    # The control: unguarded it does the same.
+    unguarded = box.run(["pid"] + steps, guard=False)
+    assert unguarded.fake_calls.count("cuInit:initialised") == (
+        summary.totals.get("initialised CUDA", 0)), str(unguarded)
+    assert who.answers(unguarded) == who.answers(result)
+
+
+@pytest.mark.parametrize(("options", "steps", "name", "values"), [
+    ([], ["cu.init"], "cuda_initialised", {"policy": "VALIDATE"}),
+    (["--cpu"], ["cu.init"], "no_cuda", {"cause": "FORCE_CPU"}),
+    (["--children=cpu"], ["fork=f", "cu.init", "end"], "no_cuda",
+     {"cause": "--children=cpu", "root": re.compile(r"\d+")})])
+def test_messages_are_printed_only_with_log(who, options, steps, name, values):
+    """The summary has the same facts."""
+    assert who.lines(options, steps) == ""
+    assert who.lines(options, steps, CUDAGUARD_LOG="") == ""
+    assert who.lines(options + ["--log=off"], steps) == ""
+    for log in ("deny", "all"):
+        wanted = log == "all" or name in messages.DENIED
+        for printed in (who.lines(options + ["--log", log], steps),
+                        who.lines(options, steps, CUDAGUARD_LOG=log)):
+            assert bool(messages.find(printed, name, **values)) == wanted, printed
+            assert bool(printed) == wanted, printed
+
+
+@pytest.mark.parametrize(("options", "steps", "name", "values"), [
+    (["--gpus", "9"], ["cu.init"], "list_wrong", {"list": '--gpus "9"'}),
+    ([], ["rt12.set=9"], "bad_index", {"device": 9, "asked_by": "runtime_12.so"})])
+def test_errors_are_printed_unless_log_is_off(who, options, steps, name, values):
+    """The summary does not have these errors."""
+    printed = who.lines(options, steps)
+    assert messages.find(printed, name, **values), printed
+    assert who.lines(options + ["--log=off"], steps) == ""
+
+
 class Tried(observed.Case):
     """CUDA was allowed and found nothing. The summary names the process that entered the driver."""
 
@@ -166,23 +172,6 @@ class Tried(observed.Case):
         summary = self.summary(result)
         self.assertEqual(summary.order, [observed.pids(result)[""]], result)
         return summary.facts(summary.order[0]), summary.totals
-
-    def test_summary_says_no_gpu_was_found(self):
-        # The control: unguarded it does the same.
-        unguarded = box.run(["cu.init", "nv.init"], guard=False, CG_SICK="100")
-        self.assertEqual((unguarded.answers["cu.init"], unguarded.answers["nv.init"]), ("100", "9"),
-                         unguarded)
-        for options in ([], ["--policy=CLAMP"], ["--gpus", "0,2"]):
-            with self.subTest(options=options):
-                self.assertEqual(self.one(["cu.init", "cu.init"], options, CG_SICK="100"), (
-                    {"tried": "found no GPU by open"}, {"processes": 1, "found no GPU": 1}))
-                self.assertEqual(self.one(["nv.init", "nv.init"], options, CG_SICK="100"), (
-                    {"tried": "NVML error 9 by open"}, {"processes": 1, "failed": 1}))
-                self.assertEqual(self.one(["rt12.count"], options, CG_SICK="999"), (
-                    {"tried": "error 999 by libcudart.so.12"}, {"processes": 1, "failed": 1}))
-        facts, totals = self.one(["cu.init"], ["--children=cpu"], CG_SICK="100")
-        self.assertEqual((facts, totals), ({"tried": "found no GPU by open"},
-                                           {"processes": 1, "found no GPU": 1}))
 
     def test_summary_says_no_driver_was_found(self):
         env = box.environment(box="only_nvml")
@@ -203,6 +192,30 @@ class Tried(observed.Case):
             self.assertEqual(summary.facts(observed.pids(result)["f"]),
                              {"tried": "forked after init"}, result)
             self.assertEqual(summary.totals["failed"], 1)
+
+
+@pytest.fixture(name="tried")
+def make_tried():
+    yield from harness.lent(Tried())
+
+
+@pytest.mark.parametrize("options", [[], ["--policy=CLAMP"], ["--gpus", "0,2"]])
+def test_summary_says_no_gpu_was_found(tried, options):
+    # The control: unguarded it does the same.
+    unguarded = box.run(["cu.init", "nv.init"], guard=False, CG_SICK="100")
+    assert (unguarded.answers["cu.init"], unguarded.answers["nv.init"]) == ("100", "9"), (
+        str(unguarded))
+    assert tried.one(["cu.init", "cu.init"], options, CG_SICK="100") == (
+        {"tried": "found no GPU by open"}, {"processes": 1, "found no GPU": 1})
+    assert tried.one(["nv.init", "nv.init"], options, CG_SICK="100") == (
+        {"tried": "NVML error 9 by open"}, {"processes": 1, "failed": 1})
+    assert tried.one(["rt12.count"], options, CG_SICK="999") == (
+        {"tried": "error 999 by libcudart.so.12"}, {"processes": 1, "failed": 1})
+
+
+def test_summary_of_a_refused_child_says_no_gpu_was_found(tried):
+    assert tried.one(["cu.init"], ["--children=cpu"], CG_SICK="100") == (
+        {"tried": "found no GPU by open"}, {"processes": 1, "found no GPU": 1})
 
 
 class Cpu(observed.Case):
@@ -239,29 +252,6 @@ class Cpu(observed.Case):
 
 
 class Trees(observed.Case):
-    def test_summary_names_the_refused_children(self):
-        """The root keeps its GPU."""
-        steps = ["pid", "rt12.sync", "fork=f", "pid", "cu.init", "nv.init", "end", "spawn=s", "pid",
-                 "cu.init", CONTEXT % 1, "end", CONTEXT % 1]
-        for options, children in ((["--gpus", "1,2"], False),
-                                  (["--gpus", "1,2", "--children=cpu"], True),
-                                  (["--children=cpu"], True)):
-            with self.subTest(options=options):
-                result = self.steps(steps, options)
-                summary = self.summary(result)
-                self.agrees(result, summary)
-                pid = observed.pids(result)
-                self.assertEqual(summary.facts(pid[""]), {"by": "libcudart.so.12", "context": "0,1",
-                                                          "worked": "yes"}, summary.text)
-                if children:
-                    self.assertEqual(summary.facts(pid["f"]),
-                                     {"refused": "cuInit by open and 1 more"}, summary.text)
-                    self.assertEqual(summary.facts(pid["s"]), {"refused": "cuInit by open"})
-                else:
-                    # A forked child of an initialised process cannot initialise.
-                    self.assertEqual(summary.facts(pid["f"]), {
-                        "nvml": "yes", "tried": "forked after init"}, summary.text)
-                    self.assertEqual(summary.facts(pid["s"]), {"by": "open", "context": "1"})
 
     def test_64_equal_workers_make_one_row(self):
         """At once, all alike: one row, and every process in it."""
@@ -332,22 +322,6 @@ class Trees(observed.Case):
         summary = self.summary(result, 128 + 9)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open"})
 
-    def test_summary_waits_for_a_daemon(self):
-        """The daemon has a session of its own, and its parents have ended."""
-        late = ("while [ -e /proc/%s ]; do sleep 0.02; done; exec %s label d pid cu.init " +
-                CONTEXT % 6)
-        for way in ("(setsid sh -c '%s' &)", "setsid -f sh -c '%s'", "(nohup sh -c '%s' &)",
-                    "sh -c '%s' &"):
-            with self.subTest(way=way):
-                daemon = way % (late % ("'$$'", box.program("open")))
-                result = self.observe(["sh", "-c", 'echo pid=$$; %s exit 7' %
-                                       (daemon + ("" if daemon.endswith("&") else ";"))])
-                summary = self.summary(result, 7)
-                self.agrees(result, summary)
-                pid = observed.pids(result)
-                self.assertEqual(summary.order, [pid["d"]], result)
-                self.assertEqual(summary.facts(pid["d"]), {"by": "open", "context": "6"})
-
     def test_each_program_of_a_process_has_a_row(self):
         """exec keeps the process id: a row for each program."""
         result = self.observe(["sh", "-c", 'echo pid=$$; exec "$0" cu.init exec cu.init',
@@ -359,6 +333,49 @@ class Trees(observed.Case):
         result = self.steps(["pid", "nv.init", "exec", "cu.init"])
         summary = self.summary(result)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open", "nvml": "yes"})
+
+
+@pytest.fixture(name="trees")
+def make_trees():
+    yield from harness.lent(Trees())
+
+
+@pytest.mark.parametrize(("options", "children"), [
+    (["--gpus", "1,2"], False), (["--gpus", "1,2", "--children=cpu"], True),
+    (["--children=cpu"], True)])
+def test_summary_names_the_refused_children(trees, options, children):
+    """The root keeps its GPU."""
+    steps = ["pid", "rt12.sync", "fork=f", "pid", "cu.init", "nv.init", "end", "spawn=s", "pid",
+             "cu.init", CONTEXT % 1, "end", CONTEXT % 1]
+    result = trees.steps(steps, options)
+    summary = trees.summary(result)
+    trees.agrees(result, summary)
+    pid = observed.pids(result)
+    assert summary.facts(pid[""]) == {"by": "libcudart.so.12", "context": "0,1", "worked": "yes"}, (
+        summary.text)
+    if children:
+        assert summary.facts(pid["f"]) == {"refused": "cuInit by open and 1 more"}, summary.text
+        assert summary.facts(pid["s"]) == {"refused": "cuInit by open"}
+    else:
+        # A forked child of an initialised process cannot initialise.
+        assert summary.facts(pid["f"]) == {"nvml": "yes", "tried": "forked after init"}, summary.text
+        assert summary.facts(pid["s"]) == {"by": "open", "context": "1"}
+
+
+@pytest.mark.parametrize("way", [
+    "(setsid sh -c '%s' &)", "setsid -f sh -c '%s'", "(nohup sh -c '%s' &)", "sh -c '%s' &"])
+def test_summary_waits_for_a_daemon(trees, way):
+    """The daemon has a session of its own, and its parents have ended."""
+    late = ("while [ -e /proc/%s ]; do sleep 0.02; done; exec %s label d pid cu.init " +
+            CONTEXT % 6)
+    daemon = way % (late % ("'$$'", box.program("open")))
+    result = trees.observe(["sh", "-c", 'echo pid=$$; %s exit 7' %
+                            (daemon + ("" if daemon.endswith("&") else ";"))])
+    summary = trees.summary(result, 7)
+    trees.agrees(result, summary)
+    pid = observed.pids(result)
+    assert summary.order == [pid["d"]], str(result)
+    assert summary.facts(pid["d"]) == {"by": "open", "context": "6"}
 
 
 class Nested(observed.Case):

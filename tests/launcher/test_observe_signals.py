@@ -8,6 +8,8 @@ import signal
 import subprocess
 import unittest.mock
 
+import pytest
+
 from support import harness, launcher
 from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
 
@@ -82,18 +84,6 @@ class Codes(Case):
             self.assertEqual((done.returncode, done.stdout, done.stderr),
                              (code, "out\n", "err\n" + NO_ATTEMPT))
 
-    def test_death_by_a_signal_is_the_programs(self):
-        for name in ("TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1", "ALRM", "CHLD",
-                     "WINCH"):
-            with self.subTest(signal=name):
-                words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
-                unguarded = self.unguarded(*words)
-                done = self.start("run", "--observe", *words)
-                self.assertEqual((done.returncode, done.stderr), (unguarded.returncode, NO_ATTEMPT))
-                ignored = name in ("CHLD", "WINCH")
-                self.assertEqual(unguarded.returncode,
-                                 0 if ignored else -getattr(signal, "SIG" + name))
-
     def test_only_the_program_writes_a_core_file(self):
         """The program's; the launcher dies by the same signal and says nothing of another one."""
         def check(before):
@@ -119,6 +109,22 @@ class Codes(Case):
         self.assertEqual((done.returncode, done.stdout), (3, "late\n"), done)
 
 
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Codes())
+
+
+@pytest.mark.parametrize("name", [
+    "TERM", "KILL", "ABRT", "SEGV", "INT", "HUP", "PIPE", "USR1", "ALRM", "CHLD", "WINCH"])
+def test_death_by_a_signal_is_the_programs(case, name):
+    words = ["sh", "-c", "ulimit -c 0; kill -%s $$" % name]
+    unguarded = case.unguarded(*words)
+    done = case.start("run", "--observe", *words)
+    assert (done.returncode, done.stderr) == (unguarded.returncode, NO_ATTEMPT)
+    ignored = name in ("CHLD", "WINCH")
+    assert unguarded.returncode == (0 if ignored else -getattr(signal, "SIG" + name))
+
+
 class Passed(Case):
     """Signals are sent to the launcher."""
     COUNT = ("import os, select, signal\n"
@@ -142,15 +148,14 @@ class Passed(Case):
                    signal.SIGUSR2, signal.SIGALRM, signal.SIGWINCH, signal.SIGCONT, signal.SIGTSTP,
                    signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE, signal.SIGRTMIN, signal.SIGRTMAX)
         for number in numbers:
-            with self.subTest(signal=number):
-                def check(before, number=number):
-                    process, pid = self.counting(before, number)
-                    self.assertEqual(pid == process.pid, not before)
-                    process.send_signal(number)
-                    self.assertEqual(process.stdout.readline(), "one\n")
-                    return process.communicate("\n", timeout=PATIENCE)[0], process.returncode
+            def check(before, number=number):
+                process, pid = self.counting(before, number)
+                self.assertEqual(pid == process.pid, not before, number)
+                process.send_signal(number)
+                self.assertEqual(process.stdout.readline(), "one\n", number)
+                return process.communicate("\n", timeout=PATIENCE)[0], process.returncode
 
-                self.assertEqual(self.both(check), ("[%d]\n" % number, 0))
+            self.assertEqual(self.both(check), ("[%d]\n" % number, 0), number)
 
     def test_term_ends_the_program(self):
         def check(before):
@@ -167,24 +172,6 @@ class Passed(Case):
         process.kill()
         self.assertEqual(process.wait(PATIENCE), -signal.SIGKILL)
         self.until(lambda: gone(pid))
-
-    def test_timeout_ends_the_program(self):
-        """timeout(1) sends to its child and to the group; with -k, it sends KILL later."""
-        self.need("timeout")
-        for options, trap, code in ((["-s", "TERM"], "", 124), (["-s", "KILL"], "", -9),
-                                    (["-k", "0.2"], "trap '' TERM; ", -9),
-                                    (["--foreground"], "", 124)):
-            def check(before, options=options, trap=trap):
-                mark = self.path("pid")
-                done = self.unguarded("timeout", *options, "0.4", *before, "sh", "-c", trap +
-                                      "echo $$ >%s; while :; do sleep 0.05; done" % mark)
-                with open(mark, encoding="utf-8") as stream:
-                    pid = int(stream.read())
-                self.until(lambda: gone(pid))
-                return done.returncode
-
-            with self.subTest(options=options):
-                self.assertEqual(self.both(check), code)
 
     def test_alarm_set_before_exec_works_as_without_observe(self):
         """exec keeps an alarm: `perl -e 'alarm 5; exec ...'`."""
@@ -255,8 +242,31 @@ class Passed(Case):
                 self.until(lambda: self.state(process.pid) != "T")
                 return process.communicate("\n", timeout=PATIENCE)[0], process.returncode
 
-            with self.subTest(send=send.__name__):
-                self.assertEqual(self.both(check), ("[%d]\n" % signal.SIGCONT, 0))
+            self.assertEqual(self.both(check), ("[%d]\n" % signal.SIGCONT, 0), send.__name__)
+
+
+@pytest.fixture(name="passed")
+def make_passed():
+    yield from harness.lent(Passed())
+
+
+@pytest.mark.parametrize(("options", "trap", "code"), [
+    (["-s", "TERM"], "", 124), (["-s", "KILL"], "", -9), (["-k", "0.2"], "trap '' TERM; ", -9),
+    (["--foreground"], "", 124)])
+def test_timeout_ends_the_program(passed, options, trap, code):
+    """timeout(1) sends to its child and to the group; with -k, it sends KILL later."""
+    passed.need("timeout")
+
+    def check(before):
+        mark = passed.path("pid")
+        done = passed.unguarded("timeout", *options, "0.4", *before, "sh", "-c", trap +
+                                "echo $$ >%s; while :; do sleep 0.05; done" % mark)
+        with open(mark, encoding="utf-8") as stream:
+            pid = int(stream.read())
+        passed.until(lambda: gone(pid))
+        return done.returncode
+
+    assert passed.both(check) == code
 
 
 class Descriptors(Case):
@@ -274,8 +284,7 @@ class Descriptors(Case):
                     with open(self.path("fds"), encoding="utf-8") as stream:
                         return stream.read()
 
-                with self.subTest(shape=shape):
-                    self.both(check)
+                self.both(check)
 
     def test_launcher_holds_no_descriptor_of_the_program(self):
         """Who reads from the program, or writes to it, sees when it closes its ends; so does who
@@ -343,23 +352,6 @@ class Waits(Case):
         self.assertEqual(process.communicate(timeout=PATIENCE), ("\n", NO_ATTEMPT))
         self.assertEqual(process.returncode, 7)
 
-    def test_signal_ends_the_waiting(self):
-        """The processes that were left go on."""
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with self.subTest(signal=number):
-                process, pid, go = self.leaving(end="kill -USR1 $$")
-                self.assertIn("waiting for", process.stderr.readline())
-                process.send_signal(signal.SIGUSR2)  # for the program, which is not there any more
-                process.send_signal(number)
-                self.assertEqual(process.communicate(timeout=PATIENCE),
-                                 ("\n", NO_ATTEMPT + "  not waited for: sh (%d)\n" % pid))
-                self.assertEqual(process.returncode, -signal.SIGUSR1)
-                self.assertFalse(gone(pid))
-                go.write("word\n")
-                go.close()
-                self.until(lambda pid=pid: gone(pid))
-                os.unlink(self.path("pid"))
-
     def test_ignored_hangup_stays_ignored(self):
         """nohup: neither the program nor the waiting hears of a hangup."""
         process, _, go = self.leaving(before=["nohup"], end="kill -HUP $$; exit 7")
@@ -398,3 +390,24 @@ class Waits(Case):
         with open(self.path("other"), "w", encoding="utf-8"):
             self.assertEqual(process.communicate(timeout=PATIENCE), ("late\n", NO_ATTEMPT))
             self.assertEqual(process.returncode, 4)
+
+
+@pytest.fixture(name="waits")
+def make_waits():
+    yield from harness.lent(Waits())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signal_ends_the_waiting(waits, number):
+    """The processes that were left go on."""
+    process, pid, go = waits.leaving(end="kill -USR1 $$")
+    assert "waiting for" in process.stderr.readline()
+    process.send_signal(signal.SIGUSR2)  # for the program, which is not there any more
+    process.send_signal(number)
+    assert process.communicate(timeout=PATIENCE) == (
+        "\n", NO_ATTEMPT + "  not waited for: sh (%d)\n" % pid)
+    assert process.returncode == -signal.SIGUSR1
+    assert not gone(pid)
+    go.write("word\n")
+    go.close()
+    waits.until(lambda: gone(pid))

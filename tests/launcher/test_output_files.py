@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import threading
 
+import pytest
+
 from support import harness, launcher, recorded
 
 OPTIONS = ("--json", "--junit", "--html")
@@ -53,10 +55,9 @@ class Case(launcher.Case):
     def spared(self, words, *meaning, **env):
         """Refused at the start: no program is started, every file is as it was, none is new."""
         before = self.files()
-        with self.subTest(words=words):
-            done = self.run_here(*words, env=launcher.environment(**env))
-            self.assertEqual(self.files(), before)
-            self.refused(done, 125, *meaning)
+        done = self.run_here(*words, env=launcher.environment(**env))
+        self.assertEqual(self.files(), before, words)
+        self.refused(done, 125, *meaning)
 
 
 class Spared(Case):
@@ -231,7 +232,8 @@ class Spared(Case):
 
 
 class Written(Case):
-    def commands(self, name):
+    @staticmethod
+    def commands(name):
         """(the option, the command that writes this file by it)"""
         for option in OPTIONS:
             yield option, ["verify", option, name, "true"]
@@ -246,22 +248,6 @@ class Written(Case):
         self.assertIn(done.returncode, (0, 1), done)  # 1: of doctor, for want of a driver
         self.assertNotIn("--", done.stderr)
         return done
-
-    def test_result_replaces_an_older_result(self):
-        """The file keeps its mode, and the text is printed as ever."""
-        for option, words in self.commands("result"):
-            with self.subTest(words=words):
-                first = self.write(words)
-                os.chmod(self.path("result"), 0o640)
-                inode = os.stat(self.path("result")).st_ino
-                second = self.write(words)
-                self.assertTrue(is_result(option, self.written("result")))
-                status = os.stat(self.path("result"))
-                self.assertEqual(status.st_mode & 0o777, 0o640)
-                self.assertNotEqual(status.st_ino, inode)
-                self.assertTrue(first.stdout + first.stderr)
-                self.assertEqual(bool(first.stdout), bool(second.stdout))
-                os.unlink(self.path("result"))
 
     def test_result_goes_to_a_new_or_empty_file_through_a_link(self):
         os.symlink("target", self.path("link"))
@@ -292,10 +278,9 @@ class Written(Case):
         """The result comes after what the program prints."""
         for name in ("-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
             for option, words in self.commands(name):
-                with self.subTest(words=words):
-                    done = self.run_here(*words, text=False)
-                    self.assertIn(done.returncode, (0, 1), done)
-                    self.assertTrue(is_result(option, done.stdout), done.stdout[:200])
+                done = self.run_here(*words, text=False)
+                self.assertIn(done.returncode, (0, 1), (words, str(done)))
+                self.assertTrue(is_result(option, done.stdout), (words, done.stdout[:200]))
         done = self.unguarded("sh", "-c",
                               'echo a >log; "$0" verify --json - echo b >>log; echo c >>log',
                               launcher.LAUNCHER, cwd=self.directory)
@@ -317,6 +302,26 @@ class Written(Case):
                               launcher.LAUNCHER, "verify", "--json", mounted, "true", "again")
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
+
+
+@pytest.fixture(name="written")
+def make_written():
+    yield from harness.lent(Written())
+
+
+@pytest.mark.parametrize(("option", "words"), Written.commands("result"))
+def test_result_replaces_an_older_result(written, option, words):
+    """The file keeps its mode, and the text is printed as ever."""
+    first = written.write(words)
+    os.chmod(written.path("result"), 0o640)
+    inode = os.stat(written.path("result")).st_ino
+    second = written.write(words)
+    assert is_result(option, written.written("result"))
+    status = os.stat(written.path("result"))
+    assert status.st_mode & 0o777 == 0o640
+    assert status.st_ino != inode
+    assert first.stdout + first.stderr
+    assert bool(first.stdout) == bool(second.stdout)
 
 
 class Pipes(Case):

@@ -79,16 +79,15 @@ class Pages(harness.Case):
 
     def test_document_is_that_of_json(self):
         for name in page.VERDICTS:
-            with self.subTest(page=name):
-                self.assertEqual(self.parts(name).loaded(), json.loads(self.bytes_of(name, ".json")))
+            self.assertEqual(self.parts(name).loaded(),
+                             json.loads(self.bytes_of(name, ".json")), name)
 
     @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
     def test_document_follows_the_schema(self):
         with open(os.path.join(LAUNCHER, "print", "verify.schema.json"), encoding="utf-8") as stream:
             schema = jsonschema.Draft202012Validator(json.load(stream))
         for name in ("fail", "failed", "pass"):
-            with self.subTest(page=name):
-                schema.validate(self.parts(name).loaded())
+            schema.validate(self.parts(name).loaded())
         with open(os.path.join(LAUNCHER, "print", "report.schema.json"),
                   encoding="utf-8") as stream:
             schema = json.load(stream)
@@ -98,9 +97,8 @@ class Pages(harness.Case):
                                ("toucher", document["touchers"][0]),
                                ("process", document["processes"][0]),
                                ("group", document["groups"]["exe"]["rows"][0])):
-                with self.subTest(page=name, field=field):
-                    jsonschema.Draft202012Validator(
-                        dict(schema["$defs"][field], **{"$defs": schema["$defs"]})).validate(one)
+                jsonschema.Draft202012Validator(
+                    dict(schema["$defs"][field], **{"$defs": schema["$defs"]})).validate(one)
 
     def test_document_of_a_run_has_the_whole_tree(self):
         tree = self.parts("fail").loaded()["tree"]
@@ -121,32 +119,30 @@ class Pages(harness.Case):
 
     def test_text_is_the_text_report(self):
         for name in page.NAMES:
-            with self.subTest(page=name):
-                self.assertEqual(self.parts(name).text, self.bytes_of(name, ".txt").decode())
+            self.assertEqual(self.parts(name).text, self.bytes_of(name, ".txt").decode(), name)
         self.assertIn("FAIL: 2 lines asked for CUDA, in 66 of 70 processes", self.parts("fail").text)
 
     def test_policy_names_the_script_and_the_style_alone(self):
         for name in page.NAMES:
-            with self.subTest(page=name):
-                parts = self.parts(name)
-                self.assertEqual(parts.policy,
-                                 "default-src 'none'; base-uri 'none'; form-action 'none'; "
-                                 "script-src '%s'; style-src '%s'"
-                                 % (policy_hash(parts.script), policy_hash(parts.style)))
-                self.assertEqual((parts.script, parts.style),
-                                 (source_of("page.js"), source_of("page.css")))
+            parts = self.parts(name)
+            self.assertEqual(parts.policy,
+                             "default-src 'none'; base-uri 'none'; form-action 'none'; "
+                             "script-src '%s'; style-src '%s'"
+                             % (policy_hash(parts.script), policy_hash(parts.style)), name)
+            self.assertEqual((parts.script, parts.style),
+                             (source_of("page.js"), source_of("page.css")), name)
 
     def test_nothing_of_a_record_is_markup(self):
         clean = self.parts("pass")
         for name in ("forged", "forged_report"):
             parts = self.parts(name)
-            with self.subTest(page=name):
-                # Parts matches only if neither has "<"; what surrounds them is constant.
-                self.assertEqual(parts.head, clean.head)
-                self.assertTrue(parts.document.isascii() and parts.text.isascii())
-                self.assertEqual(page.HIDDEN.findall(parts.all), [])
-                self.assertIn("\\u003c/details>\\u003cscript>alert(1)\\u003c/script>", parts.document)
-                self.assertIn("]]>-->\\u003c!--", parts.document)
+            # Parts matches only if neither has "<"; what surrounds them is constant.
+            self.assertEqual(parts.head, clean.head, name)
+            self.assertTrue(parts.document.isascii() and parts.text.isascii(), name)
+            self.assertEqual(page.HIDDEN.findall(parts.all), [], name)
+            self.assertIn("\\u003c/details>\\u003cscript>alert(1)\\u003c/script>",
+                          parts.document, name)
+            self.assertIn("]]>-->\\u003c!--", parts.document, name)
 
     def test_forged_texts_stay_as_they_are(self):
         command = self.parts("forged").loaded()["command"]
@@ -164,8 +160,7 @@ class Pages(harness.Case):
     @needs_parser
     def test_pages_are_valid_html(self):
         for name in ("empty", "fail", "pass"):
-            with self.subTest(page=name):
-                self.assertEqual(page.mistakes(self.bytes_of(name).decode(), html5lib), [])
+            self.assertEqual(page.mistakes(self.bytes_of(name).decode(), html5lib), [], name)
 
     @needs_parser
     def test_check_of_html_finds_mistakes(self):
@@ -175,21 +170,18 @@ class Pages(harness.Case):
                          ("<main>", "<main><img src=\"http://a.example/\">"),
                          ("<main>", "<main><h2>"), ("'none'; base-uri", "*; base-uri"),
                          ("</style>", "a{background:url(x)}</style>")):
-            with self.subTest(new=new):
-                self.assertIn(old, good)
-                self.assertNotEqual(page.mistakes(good.replace(old, new, 1), html5lib), [])
+            self.assertIn(old, good, new)
+            self.assertNotEqual(page.mistakes(good.replace(old, new, 1), html5lib), [], new)
 
     def test_pages_stay_small(self):
         for name in page.NAMES:
-            with self.subTest(page=name):
-                self.assertLess(len(self.bytes_of(name)), MOST)
+            self.assertLess(len(self.bytes_of(name)), MOST, name)
 
     @pytest.mark.full
     def test_largest_pages_stay_within_their_limits(self):
         page.write(self.directory, *page.LARGEST)
         for name in page.LARGEST:
-            with self.subTest(page=name):
-                self.assertLess(len(self.bytes_of(name)), MOST_LARGEST[name])
+            self.assertLess(len(self.bytes_of(name)), MOST_LARGEST[name], name)
         # Only the attempts that the page shows have a stack.
         sites = self.parts("worst").loaded()["touchers"]
         self.assertEqual(len(sites), 500)
@@ -205,8 +197,8 @@ class Pages(harness.Case):
                         "ground", "panel")),
                     ("ink", "warn-ground"), ("link", "warn-ground"), ("warn", "warn-ground"),
                     ("fail", "fail-ground"), ("pass", "pass-ground"), ("ground", "ink")):
-                with self.subTest(scheme=scheme, ink=ink, ground=ground):
-                    self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5)
+                self.assertGreaterEqual(contrast(values[ink], values[ground]), 4.5,
+                                        (scheme, ink, ground))
 
 
 class Written(harness.DirectoryCase):

@@ -110,20 +110,18 @@ class Seen(harness.DirectoryCase):
         for name in page.NAMES:
             for width in (1280, 390):
                 for dark in (False, True):
-                    with self.subTest(page=name, width=width, dark=dark):
-                        self.open(name, width, dark)
-                        self.looks_right(width, dark)
-                        if not name.startswith("forged"):
-                            self.browser.picture(os.path.join(PICTURES, "%s-%d-%s.png" % (
-                                name, width, "dark" if dark else "light")))
+                    self.open(name, width, dark)
+                    self.looks_right(width, dark)
+                    if not name.startswith("forged"):
+                        self.browser.picture(os.path.join(PICTURES, "%s-%d-%s.png" % (
+                            name, width, "dark" if dark else "light")))
 
     def test_each_page_shows_its_texts(self):
         for name, texts in TEXTS.items():
             self.open(name)
             text = without_blanks(self.browser.value(TEXT))
             for wanted in texts:
-                with self.subTest(page=name, wanted=wanted):
-                    self.assertIn(without_blanks(wanted), text)
+                self.assertIn(without_blanks(wanted), text, (name, wanted))
         self.open("fail")
         self.assertEqual(self.browser.value("document.title"),
                          "FAIL: ppo.py:159 and envs.py:22 touched CUDA")
@@ -132,12 +130,11 @@ class Seen(harness.DirectoryCase):
     def test_forged_records_make_no_element(self):
         """What the script has made, as HTML, has our own elements and attributes alone."""
         for name in [one for one in page.NAMES if one != "large"]:
-            with self.subTest(page=name):
-                self.open(name)
-                self.assertEqual(self.browser.complaints(), ([], []))
-                made = "<!DOCTYPE html>" + self.browser.value("document.documentElement.outerHTML")
-                self.assertEqual(page.mistakes(made, html5lib), [])
-                self.assertEqual(self.browser.value("document.querySelectorAll('h1').length"), 1)
+            self.open(name)
+            self.assertEqual(self.browser.complaints(), ([], []), name)
+            made = "<!DOCTYPE html>" + self.browser.value("document.documentElement.outerHTML")
+            self.assertEqual(page.mistakes(made, html5lib), [], name)
+            self.assertEqual(self.browser.value("document.querySelectorAll('h1').length"), 1, name)
 
     def test_pages_policy_blocks_injected_content(self):
         """Were an escape missing, the policy would still refuse the script, the style, the picture."""
@@ -148,14 +145,14 @@ class Seen(harness.DirectoryCase):
                     "<p style='width:3000px'>wide</p>", "<style>body { background: red }</style>",
                     "<script src='data:text/javascript,document.title=1'></script>",
                     "<iframe src='data:text/html,x'></iframe>", "<base href='http://a.example/'>"):
-            with self.subTest(bad=bad):
-                self.make("bad.html", good.replace("<script type=", bad + "<script type="))
-                self.browser.open(self.path("bad.html"))
-                self.assertNotEqual(self.browser.complaints()[0], [])
-                self.assertEqual(self.browser.value("document.title"), "PASS: No process touched CUDA")
-                self.assertEqual(self.browser.value(LAID_OUT), 1280)
-                self.assertEqual(self.browser.value(
-                    "getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)")
+            self.make("bad.html", good.replace("<script type=", bad + "<script type="))
+            self.browser.open(self.path("bad.html"))
+            self.assertNotEqual(self.browser.complaints()[0], [], bad)
+            self.assertEqual(self.browser.value("document.title"),
+                             "PASS: No process touched CUDA", bad)
+            self.assertEqual(self.browser.value(LAID_OUT), 1280, bad)
+            self.assertEqual(self.browser.value(
+                "getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)", bad)
 
     def test_changed_script_does_not_run(self):
         self.open("pass")
@@ -169,25 +166,25 @@ class Seen(harness.DirectoryCase):
     def test_page_without_javascript_shows_the_text(self):
         for name in [one for one in page.NAMES if one != "large"]:
             for width in (1280, 390):
-                with self.subTest(page=name, width=width):
-                    self.open(name, width, script=False)
-                    self.looks_right(width, False)
-                    with open(self.path(name + ".txt"), encoding="utf-8") as stream:
-                        self.assertEqual(self.browser.value(
-                            "document.querySelector('pre').textContent"), stream.read())
-                    self.assertTrue(self.browser.value(
-                        "document.querySelector('pre').checkVisibility()"))
+                self.open(name, width, script=False)
+                self.looks_right(width, False)
+                with open(self.path(name + ".txt"), encoding="utf-8") as stream:
+                    self.assertEqual(self.browser.value(
+                        "document.querySelector('pre').textContent"), stream.read(), (name, width))
+                self.assertTrue(self.browser.value(
+                    "document.querySelector('pre').checkVisibility()"), (name, width))
         self.open("fail")
         self.assertIsNone(self.browser.value("document.querySelector('pre')"))
 
     def test_large_pages_stay_small(self):
         for name in ("large", *page.LARGEST):
-            with self.subTest(page=name):
-                self.open(name)
-                self.assertEqual(self.browser.complaints(), ([], []))
-                self.assertEqual(self.browser.value("document.querySelectorAll('h1').length"), 1)
-                self.assertLess(self.browser.value("document.querySelectorAll('.row').length"), 3000)
-                self.assertLess(self.browser.value("document.querySelectorAll('*').length"), 60000)
+            self.open(name)
+            self.assertEqual(self.browser.complaints(), ([], []), name)
+            self.assertEqual(self.browser.value("document.querySelectorAll('h1').length"), 1, name)
+            self.assertLess(self.browser.value("document.querySelectorAll('.row').length"), 3000,
+                            name)
+            self.assertLess(self.browser.value("document.querySelectorAll('*').length"), 60000,
+                            name)
 
     def test_enter_key_unfolds_a_row(self):
         self.open("fail")

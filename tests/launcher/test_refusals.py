@@ -185,28 +185,6 @@ class Privileged(launcher.Case):
 
 
 class Loader(launcher.Case):
-    def test_guard_that_cannot_be_loaded_is_refused(self):
-        """ld.so itself would say so and start the program unguarded."""
-        for name in ("lib", "bin"):
-            os.mkdir(self.path(name))
-        command = shutil.copy(launcher.LAUNCHER, self.path("bin"))
-        mark = self.path("mark")
-        with open(harness.GUARD, "rb") as stream:
-            guard = stream.read()
-        for text, why in ((b"no library", "file too short"),
-                          (b"no library" * 200, "invalid ELF header"),
-                          (guard[:100], "cannot be preloaded"),
-                          (guard[:18] + b"\x28\0" + guard[20:], "cannot open shared object file")):
-            with self.subTest(why=why):
-                self.make("lib/libcudaguard.so", text)
-                unguarded = self.unguarded("env",
-                                           "LD_PRELOAD=" + self.path("lib", "libcudaguard.so"),
-                                           "true")
-                self.assertEqual(unguarded.returncode, 0)
-                self.assertIn("ignored", unguarded.stderr)
-                done = self.start("run", "touch", mark, launcher=command)
-                self.refused(done, 125, "cannot be guarded", "ld.so says", why)
-                self.assertFalse(os.path.exists(mark))
 
     def test_no_code_of_the_program_runs(self):
         """A constructor and main() are counted: once by the program, none by the question."""
@@ -228,3 +206,29 @@ class Loader(launcher.Case):
             done = self.start("run", "printenv", "LD_PRELOAD", env=env)
             self.assertEqual(done.returncode, 0, name)
             self.assertTrue(done.stdout.startswith(harness.GUARD), name)
+
+
+GUARD_THAT_CANNOT_BE_LOADED = {
+    "file too short": lambda guard: b"no library",
+    "invalid ELF header": lambda guard: b"no library" * 200,
+    "cannot be preloaded": lambda guard: guard[:100],
+    "cannot open shared object file": lambda guard: guard[:18] + b"\x28\0" + guard[20:],
+}
+
+
+@pytest.mark.parametrize("why", GUARD_THAT_CANNOT_BE_LOADED)
+def test_guard_that_cannot_be_loaded_is_refused(case, why):
+    """ld.so itself would say so and start the program unguarded."""
+    for name in ("lib", "bin"):
+        os.mkdir(case.path(name))
+    command = shutil.copy(launcher.LAUNCHER, case.path("bin"))
+    mark = case.path("mark")
+    with open(harness.GUARD, "rb") as stream:
+        damaged = GUARD_THAT_CANNOT_BE_LOADED[why](stream.read())
+    path = case.make("lib/libcudaguard.so", damaged)
+    unguarded = case.unguarded("env", "LD_PRELOAD=" + path, "true")
+    assert unguarded.returncode == 0
+    assert "ignored" in unguarded.stderr
+    done = case.start("run", "touch", mark, launcher=command)
+    case.refused(done, 125, "cannot be guarded", "ld.so says", why)
+    assert not os.path.exists(mark)

@@ -31,12 +31,11 @@ class Case(launcher.Case):
     def assert_refused(self, program, why=WHY):
         self.assert_reaches(program)
         for options in POLICIES:
-            with self.subTest(options=options):
-                done = self.run_it(*options, program)
-                self.assertEqual((done.rc, done.out), (125, ""), done)
-                self.assertEqual(
-                    done.err.splitlines()[-1], 'cudaguard: "%s" cannot be guarded: %s; to run it '
-                    "without CUDA: cudaguard run --fence" % (program, why))
+            done = self.run_it(*options, program)
+            self.assertEqual((done.rc, done.out), (125, ""), (options, str(done)))
+            self.assertEqual(
+                done.err.splitlines()[-1], 'cudaguard: "%s" cannot be guarded: %s; to run it '
+                "without CUDA: cudaguard run --fence" % (program, why), options)
 
 
 class Refused(Case):

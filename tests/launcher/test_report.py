@@ -9,6 +9,8 @@ import os
 import random
 import re
 
+import pytest
+
 from support import harness, launcher, observed, recorded
 from support.recorded import PACKAGES, line, start, text
 
@@ -24,8 +26,6 @@ PODS = ("/kubepods/burstable/pod3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2/8a0f",
         "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod3f2a11c0_0d5e_4a0c_9b1f_"
         "7a3e55d0c0a2.slice/cri-containerd-8a0f.scope")
 POD = "kubernetes:3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2"
-
-
 
 
 class Case(launcher.Case):
@@ -115,41 +115,44 @@ class Reading(Case):
                 (None, {"cgroup": "/"}), (None, {"cgroup": None}), (None, {"cgroup": "/a/pod"})):
             self.assertEqual(self.groups("job", "-", input=text(line(**fields))), [(wanted, 1, 1)])
 
-    def test_group_is_named_by_the_users_line_and_the_library(self):
-        """The record has both names. The line has its path if a frame has one. Without a line, the
-        library alone is the name."""
-        frames = json.loads(line())["python"]
-        others = [{**frames[1], "file": "/x/" + name} for name in ("my_ppo.py", "ppo.py")]
-        cell = {"file": "/tmp/ipykernel_7/2815143473.py", "line": 3, "function": "<module>"}
-        libffi = "/usr/lib/libffi.so.8+0x1"
-        for fields, shown, place in (
-                ({}, "ppo.py:159 through libc10_cuda.so", "/home/u/ppo.py:159"),
-                ({"python": frames, "code": "torch/cuda/__init__.py:118"},
-                 "torch/cuda/__init__.py:118 through libc10_cuda.so",
-                 PACKAGES + "torch/cuda/__init__.py:118"),
-                ({"python": [*others, *frames], "code": "ppo.py:159"},
-                 "ppo.py:159 through libc10_cuda.so", "/x/ppo.py:159"),
-                ({"python": frames}, None, "libc10_cuda.so"),
-                ({"python": [cell], "code": "notebook cell, line 3"},
-                 "notebook cell, line 3 through libc10_cuda.so", "notebook cell, line 3"),
-                ({"python": None, "code": "ppo.py:159"}, "ppo.py:159 through libc10_cuda.so",
-                 "ppo.py:159"),
-                ({"python": None}, None, "libc10_cuda.so"),
-                ({"caller": libffi, "library": "ctypes/cffi"}, "ppo.py:159 through ctypes/cffi",
-                 "/home/u/ppo.py:159"),
-                ({"caller": "?", "library": "generated code", "code": None}, None,
-                 "generated code"),
-                # CUDA's runtime is no place of the user's.
-                ({"library": "libcudart.so.12", "passes_on": True, "code": None}, None,
-                 "libc10_cuda.so"),
-                ({"library": "libcudart.so.12", "passes_on": True, "code": None, "native": None},
-                 None, "libcudart.so.12"),
-                ({"library": None, "code": None}, None, "?")):
-            with self.subTest(fields=fields):
-                records = text(line(**fields))
-                self.assertEqual(self.groups("line", "-", input=records), [(place, 1, 1)])
-                asked = re.findall(r"(?m)^  asked by (.*): cuInit$", self.shown("-", input=records))
-                self.assertEqual(asked, [shown] if shown else [])
+
+@pytest.fixture(name="reading")
+def make_reading():
+    yield from harness.lent(Reading())
+
+
+FRAMES = json.loads(line())["python"]
+OTHERS = [{**FRAMES[1], "file": "/x/" + name} for name in ("my_ppo.py", "ppo.py")]
+CELL = {"file": "/tmp/ipykernel_7/2815143473.py", "line": 3, "function": "<module>"}
+LIBFFI = "/usr/lib/libffi.so.8+0x1"
+
+
+@pytest.mark.parametrize(("fields", "shown", "place"), [
+    ({}, "ppo.py:159 through libc10_cuda.so", "/home/u/ppo.py:159"),
+    ({"python": FRAMES, "code": "torch/cuda/__init__.py:118"},
+     "torch/cuda/__init__.py:118 through libc10_cuda.so", PACKAGES + "torch/cuda/__init__.py:118"),
+    ({"python": [*OTHERS, *FRAMES], "code": "ppo.py:159"}, "ppo.py:159 through libc10_cuda.so",
+     "/x/ppo.py:159"),
+    ({"python": FRAMES}, None, "libc10_cuda.so"),
+    ({"python": [CELL], "code": "notebook cell, line 3"},
+     "notebook cell, line 3 through libc10_cuda.so", "notebook cell, line 3"),
+    ({"python": None, "code": "ppo.py:159"}, "ppo.py:159 through libc10_cuda.so", "ppo.py:159"),
+    ({"python": None}, None, "libc10_cuda.so"),
+    ({"caller": LIBFFI, "library": "ctypes/cffi"}, "ppo.py:159 through ctypes/cffi",
+     "/home/u/ppo.py:159"),
+    ({"caller": "?", "library": "generated code", "code": None}, None, "generated code"),
+    # CUDA's runtime is no place of the user's.
+    ({"library": "libcudart.so.12", "passes_on": True, "code": None}, None, "libc10_cuda.so"),
+    ({"library": "libcudart.so.12", "passes_on": True, "code": None, "native": None}, None,
+     "libcudart.so.12"),
+    ({"library": None, "code": None}, None, "?")])
+def test_group_is_named_by_the_users_line_and_the_library(reading, fields, shown, place):
+    """The record has both names. The line has its path if a frame has one. Without a line, the
+    library alone is the name."""
+    records = text(line(**fields))
+    assert reading.groups("line", "-", input=records) == [(place, 1, 1)]
+    asked = re.findall(r"(?m)^  asked by (.*): cuInit$", reading.shown("-", input=records))
+    assert asked == ([shown] if shown else [])
 
 
 class Files(Case):
@@ -177,18 +180,6 @@ class Files(Case):
             "  records: 1 line left out that is no cudaguard record\n"))
         self.assertEqual(self.shown("-"), "cudaguard: no records in 1 file\n")
         self.assertEqual(self.json(self.path("empty"))["records"], 0)
-
-    def test_bad_words_and_files_are_refused(self):
-        good = self.make("r.jsonl", text(line()))
-        gz = self.make("r.gz", gzip.compress(b"x"))
-        for words, meaning in (
-                ([], ["no file given"]), ([self.path("none")], [self.path("none"), "No such file"]),
-                ([good, self.path("none")], ["No such file"]), ([gz], [gz, "compressed", "zcat"]),
-                (["--by", "color", good], ["color", "exe, user, host, job, line"]),
-                (["--by", "", good], ["accepted"]), (["--json", good], ["no file given"]),
-                (["--html", self.path("no", "x"), good], ["--html", self.path("no", "x")])):
-            with self.subTest(words=words):
-                self.refused(self.start("report", *words), 125, *meaning)
 
     def test_unreadable_files_of_a_directory_are_left_out(self):
         os.mkdir(self.path("directory.jsonl"))

@@ -4,6 +4,8 @@ the environment, output that cannot be written, and how --log=off silences them.
 
 import os
 
+import pytest
+
 from support import harness, launcher
 
 ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
@@ -68,20 +70,6 @@ class AnothersReport(launcher.Case):
         return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                               self.command, *words, **more)
 
-    def test_run_prints_one_message_and_starts_the_program(self):
-        script = 'python3 -c "$0"; python3 -c "$0"; echo "${CUDAGUARD_REPORT-unset}"'
-        for path in (self.report, self.path("new")):
-            for name, options, env in (
-                    ("--report ", ["--report", path], launcher.environment()),
-                    ("CUDAGUARD_REPORT=", [], launcher.environment(CUDAGUARD_REPORT=path))):
-                with self.subTest(path=path, name=name):
-                    done = self.as_nobody("run", *options, "sh", "-c", script, ATTEMPT, env=env)
-                    self.assertEqual((done.returncode, done.stdout), (0, "100\n100\nunset\n"), done)
-                    first, *guards = done.stderr.splitlines()
-                    self.assertEqual(first + "\n", NOT_RECORDED % (name, path))
-                    self.assertEqual(len(guards), 2, done)
-        self.assertEqual(os.path.getsize(self.report), 0)
-
     def test_the_owner_is_recorded(self):
         """The control."""
         done = self.start("run", "--report", self.report, "python3", "-c", ATTEMPT)
@@ -126,6 +114,26 @@ class AnothersReport(launcher.Case):
             self.assertEqual(names[0], "r-%s-%s-0-%d" % (words[0], record["host"], record["pid"]))
 
 
+@pytest.fixture(name="reports")
+def make_reports():
+    yield from harness.lent(AnothersReport())
+
+
+@pytest.mark.parametrize("file", ["report", "new"])
+@pytest.mark.parametrize("name", ["--report ", "CUDAGUARD_REPORT="])
+def test_run_prints_one_message_and_starts_the_program(reports, file, name):
+    path = reports.path(file)
+    options = ["--report", path] if name == "--report " else []
+    env = launcher.environment(CUDAGUARD_REPORT=None if options else path)
+    script = 'python3 -c "$0"; python3 -c "$0"; echo "${CUDAGUARD_REPORT-unset}"'
+    done = reports.as_nobody("run", *options, "sh", "-c", script, ATTEMPT, env=env)
+    assert (done.returncode, done.stdout) == (0, "100\n100\nunset\n"), str(done)
+    first, *guards = done.stderr.splitlines()
+    assert first + "\n" == NOT_RECORDED % (name, path)
+    assert len(guards) == 2, str(done)
+    assert os.path.getsize(reports.report) == 0
+
+
 class Warnings(launcher.Case):
     def test_off_in_the_environment_prints_a_warning(self):
         env = launcher.environment(CUDAGUARD_POLICY="off")
@@ -145,12 +153,11 @@ class Warnings(launcher.Case):
                  (["run", "--report", "/proc/report", "sh", "-c", "exit 7"], None)]
         for (command, *words), env in cases:
             env = env or launcher.environment()
-            with self.subTest(words=words):
-                self.assertNotEqual(self.start(command, *words, env=env).stderr, "")
-                done = self.start(command, "--log=off", *words, env=env)
-                self.assertEqual((done.returncode, done.stderr), (7, ""))
-                done = self.start(command, *words, env={**env, "CUDAGUARD_LOG": "off"})
-                self.assertEqual((done.returncode, done.stderr), (7, ""))
+            self.assertNotEqual(self.start(command, *words, env=env).stderr, "", words)
+            done = self.start(command, "--log=off", *words, env=env)
+            self.assertEqual((done.returncode, done.stderr), (7, ""), words)
+            done = self.start(command, *words, env={**env, "CUDAGUARD_LOG": "off"})
+            self.assertEqual((done.returncode, done.stderr), (7, ""), words)
         self.assertIn("waiting for", self.start("run", "--observe", *leaves).stderr)
         done = self.start("run", "--observe", "--log=off", *leaves)
         self.assertEqual(done.stderr, "cudaguard: no process was seen to ask for CUDA or NVML\n")

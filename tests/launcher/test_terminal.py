@@ -245,8 +245,7 @@ class SshLike(Case):
                 terminal.close()
                 return os.waitstatus_to_exitcode(terminal.wait())
 
-            with self.subTest(way=way):
-                self.assertEqual(self.both(check), wanted)
+            self.assertEqual(self.both(check), wanted, way)
 
 
 class Cores(Case):

@@ -105,23 +105,21 @@ class Mapped(test_verify_tree.Case):
                          ["it is a static executable"], result)
 
 
-class ExecuteOnly(launcher.Case):
+@pytest.mark.parametrize(("mode", "start", "code", "text"), [
+    (0o755, "env -i", 0, "its environment has no LD_PRELOAD"),
+    (0o111, "env -i", 3, "it does not let others look at its memory"),
+    (0o111, "env", 0, "heard from 2 of 2 processes")])
+def test_unguarded_program_leaves_a_doubt_although_its_caller_was_heard(
+        case, mode, start, code, text):
     """The kernel shows only root the memory of a program that its user may not read."""
-
-    def test_unguarded_program_leaves_a_doubt_although_its_caller_was_heard(self):
-        who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        command = self.installed()
-        program = self.copied("waits")
-        for mode, start, code, text in (
-                (0o755, "env -i", 0, "its environment has no LD_PRELOAD"),
-                (0o111, "env -i", 3, "it does not let others look at its memory"),
-                (0o111, "env", 0, "heard from 2 of 2 processes")):
-            with self.subTest(mode=oct(mode), start=start):
-                os.chmod(program, mode)
-                done = self.unguarded(*who, command, "verify", "--", "sh", "-c",
-                                      start + ' "$0" 0.5; true', program)
-                self.assertEqual(done.returncode, code, done)
-                self.assertIn(text, " ".join(done.stderr.split()))
+    who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    command = case.installed()
+    program = case.copied("waits")
+    os.chmod(program, mode)
+    done = case.unguarded(*who, command, "verify", "--", "sh", "-c",
+                          start + ' "$0" 0.5; true', program)
+    assert done.returncode == code, str(done)
+    assert text in " ".join(done.stderr.split())
 
 
 class Counts(test_verify_tree.Case):

@@ -6,6 +6,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from support import harness, launcher, messages, verified
 from support.observed import box
 
@@ -22,45 +24,6 @@ def static_runtime():
 
 
 class ExitCodes(verified.Case):
-    def test_each_result_has_its_exit_code_and_headline(self):
-        for script, code, headline in (
-                ('exec "$0" cu.open', 0, "PASS: no CUDA use (1 process checked)\n"),
-                ('exec "$0" cu.init', 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process\n"),
-                ('"$0" cu.open; exit 3', 2,
-                 "FAIL: no CUDA use (2 processes checked), but the program ended with exit code 3\n"),
-                ('"$0" cu.init; exit 3', 1,
-                 "FAIL: 1 place asked for CUDA, in 1 of 2 processes; the program ended with exit code 3\n"),
-                ('"$0" cu.init; exit 0', 1,
-                 "FAIL: 1 place asked for CUDA, in 1 of 2 processes\n"),
-                ("kill -9 $$", 2, "but the program was killed by signal 9 (Killed)\n"),
-                ("kill -ABRT $$", 2, "was killed by signal 6 (Aborted)\n")):
-            with self.subTest(script=script):
-                self.ends(self.verify(["sh", "-c", script, box.program("open")]), code, headline)
-        # The control: unguarded it reaches the driver.
-        unguarded = box.run(["cu.init"], guard=False)
-        self.assertEqual(unguarded.fake_calls.count("cuInit:initialised"), 1, unguarded)
-
-    def test_own_error_exits_with_125(self):
-        """The code is 125 whatever `run` would return, because nothing was verified or started."""
-        marker = self.path("started")
-        program = self.make("program", "#!/bin/sh\ntouch %s\n" % marker)
-        other = self.make("not-executable", "", 0o644)
-        for words, meaning in (
-                (["nosuch"], "nosuch"), ([other], "not executable"), ([], "no program given"),
-                (["--deny", "inti", program], '--deny "inti" is not accepted (accepted: init, nvml, '
-                 'opencl)'),
-                (["--deny=init,", program], '--deny "" is not accepted'),
-                (["--json", self.path("none", "x"), program], "--json"),
-                (["--html", "", program], "accepted: a file"),
-                (["--junit", self.directory, program], "--junit"),
-                (["--report", self.path("none", "x"), program], "--report"),
-                (["--json", "a", "--json", "b", program], "--json is given twice"),
-                (["--json", self.path("x"), "--html", self.path("x"), program],
-                 ": is the file of another result; name another file"),
-                (["--gpus", "1", program], 'unknown option "--gpus"')):
-            with self.subTest(words=words):
-                self.refused(self.start("verify", *words), 125, meaning)
-        self.assertFalse(os.path.exists(marker))
 
     def test_streams_are_the_programs(self):
         result = self.verify(["sh", "-c", "cat; echo out; echo err >&2"], stdin="in\n")
@@ -79,15 +42,31 @@ class ExitCodes(verified.Case):
         self.assertIn("but the program ended with exit code 9", err)
 
 
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(ExitCodes())
+
+
+@pytest.mark.parametrize(("script", "code", "headline"), [
+    ('exec "$0" cu.open', 0, "PASS: no CUDA use (1 process checked)\n"),
+    ('exec "$0" cu.init', 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process\n"),
+    ('"$0" cu.open; exit 3', 2,
+     "FAIL: no CUDA use (2 processes checked), but the program ended with exit code 3\n"),
+    ('"$0" cu.init; exit 3', 1,
+     "FAIL: 1 place asked for CUDA, in 1 of 2 processes; the program ended with exit code 3\n"),
+    ('"$0" cu.init; exit 0', 1, "FAIL: 1 place asked for CUDA, in 1 of 2 processes\n"),
+    ("kill -9 $$", 2, "but the program was killed by signal 9 (Killed)\n"),
+    ("kill -ABRT $$", 2, "was killed by signal 6 (Aborted)\n")])
+def test_each_result_has_its_exit_code_and_headline(case, script, code, headline):
+    case.ends(case.verify(["sh", "-c", script, box.program("open")]), code, headline)
+
+
+def test_control_program_reaches_the_driver_unguarded():
+    unguarded = box.run(["cu.init"], guard=False)
+    assert unguarded.fake_calls.count("cuInit:initialised") == 1, str(unguarded)
+
+
 class Environment(verified.Case):
-    def test_no_variable_allows_cuda(self):
-        for env in ({"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
-                    {"CUDAGUARD_VISIBLE_DEVICES": "0,1"}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"},
-                    {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}):
-            with self.subTest(env=env):
-                result = self.steps(["cu.init"], env=env)
-                self.ends(result, 1, ", in 1 of 1 process")
-                self.assertEqual(result.answers["cu.init"], "100", result)
 
     def test_verify_sets_no_presets(self):
         """A framework that asks the variables and not the driver does under verify what it does
@@ -116,6 +95,16 @@ class Environment(verified.Case):
             self.assertIn("cuInit", apis)
 
 
+@pytest.mark.parametrize("env", [
+    {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
+    {"CUDAGUARD_VISIBLE_DEVICES": "0,1"}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"},
+    {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}])
+def test_no_variable_allows_cuda(case, env):
+    result = case.steps(["cu.init"], env=env)
+    case.ends(result, 1, ", in 1 of 1 process")
+    assert result.answers["cu.init"] == "100", str(result)
+
+
 class ReadOnly(verified.Case):
     """An image whose files cannot be written to, or have no directory for temporary ones."""
 
@@ -131,8 +120,7 @@ class Denied(verified.Case):
         result = self.steps(["nv.init"])
         self.ends(result, 0, "PASS: no CUDA use (1 process checked)\n", "  NVML was asked by 1 ")
         for deny in (["--deny=nvml"], ["--deny", "init,nvml"], ["--deny=init", "--deny=nvml"]):
-            with self.subTest(deny=deny):
-                self.ends(self.steps(["nv.init"], deny), 1, "    nvmlInit")
+            self.ends(self.steps(["nv.init"], deny), 1, "    nvmlInit")
         self.ends(self.steps(["cu.init"], ["--deny=nvml"]), 0, "no NVML use",
                   "  CUDA was asked by 1 process: open (not denied)\n")
         both = self.steps(["cu.init", "nv.init"], ["--deny=init,nvml"])
@@ -149,8 +137,7 @@ class Denied(verified.Case):
         self.assertIn("  NVML was asked by 1 process: open (not denied)\n", both)
         for steps, options in ((["nv.init"], ["--deny=init,nvml"]), (["nv.init"], ["--deny=nvml"]),
                                (["cu.open"], [])):
-            with self.subTest(steps=steps, options=options):
-                self.assertNotIn("NVML was asked", self.steps(steps, options).err)
+            self.assertNotIn("NVML was asked", self.steps(steps, options).err, (steps, options))
 
     def test_opencl_fails_only_if_it_is_denied(self):
         steps = ["lib.open=libnvidia-opencl.so.1"]
@@ -172,16 +159,6 @@ class Allowed(verified.Case):
         return self.verify(["sh", "-c", '"$0" %s; "$0" %s' % (
             self.path("train.py"), self.path("load.py")), sys.executable], options)
 
-    def test_several_patterns_allow_several_programs(self):
-        python = re.escape(os.path.basename(sys.executable))
-        for patterns, code in (
-                (("train.py",), 1), (("train.py", "load.py"), 0),
-                ((self.path("train.p[yx]"), "lo?d.py"), 0)):
-            with self.subTest(patterns=patterns):
-                block = self.ends(self.two(*patterns), code)
-                self.assertIn("cuInit by ctypes/cffi", block)
-                self.assertRegex(block, python)
-
     def test_result_separates_allowed_processes_from_others(self):
         block = self.ends(self.two("train.py"), 1, ", in 1 of 3 processes "
                           "(and in 1 allowed process)\n")
@@ -194,15 +171,6 @@ class Allowed(verified.Case):
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open cu.*"]), 0)
         self.ends(self.verify([box.program("open"), "cu.init"], ["--allow=open nv.*"]), 1)
 
-    def test_pattern_matches_a_line_a_module_or_a_library(self):
-        """One process may have a line that is allowed and another line that is not."""
-        program = self.make("train.py", "import ctypes\nlibrary = ctypes.CDLL('libcuda.so.1')\n"
-                            "library.cuInit(0)\n")
-        for pattern, rc in (("line:train.py:3", 0), ("line:train.py:2", 1), ("module:train", 0),
-                            ("module:ctypes", 1), ("lib:ctypes*", 0), ("lib:libc10*", 1)):
-            with self.subTest(pattern=pattern):
-                self.ends(self.verify([sys.executable, program], ["--allow=" + pattern]), rc)
-
     def test_an_empty_pattern_is_refused(self):
         for pattern in ("", "lib:"):
             self.refused(self.start("verify", "--allow", pattern, "true"), 125,
@@ -212,20 +180,34 @@ class Allowed(verified.Case):
         self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: open\n    asked    nvmlInit")
 
 
+@pytest.fixture(name="allowed")
+def make_allowed():
+    yield from harness.lent(Allowed())
+
+
+@pytest.mark.parametrize(("patterns", "code"), [
+    (("train.py",), 1), (("train.py", "load.py"), 0), (("DIRECTORY/train.p[yx]", "lo?d.py"), 0)])
+def test_several_patterns_allow_several_programs(allowed, patterns, code):
+    python = re.escape(os.path.basename(sys.executable))
+    patterns = [pattern.replace("DIRECTORY", allowed.directory) for pattern in patterns]
+    block = allowed.ends(allowed.two(*patterns), code)
+    assert "cuInit by ctypes/cffi" in block
+    assert re.search(python, block)
+
+
+@pytest.mark.parametrize(("pattern", "rc"), [
+    ("line:train.py:3", 0), ("line:train.py:2", 1), ("module:train", 0), ("module:ctypes", 1),
+    ("lib:ctypes*", 0), ("lib:libc10*", 1)])
+def test_pattern_matches_a_line_a_module_or_a_library(allowed, pattern, rc):
+    """One process may have a line that is allowed and another line that is not."""
+    program = allowed.make("train.py", "import ctypes\nlibrary = ctypes.CDLL('libcuda.so.1')\n"
+                           "library.cuInit(0)\n")
+    allowed.ends(allowed.verify([sys.executable, program], ["--allow=" + pattern]), rc)
+
+
 class Ways(verified.Case):
     def one(self, result, *wanted):
         return self.ends(result, 1, ", in 1 of ", *wanted)
-
-    def test_attempt_is_found_in_each_kind_of_process(self):
-        for steps in (["thread=t", "cu.init", "end"], ["fork=f", "cu.init", "end"],
-                      ["spawn=s", "cu.init", "end"], ["exec", "cu.init"], ["rt12.sync"],
-                      ["rt13.sync"], ["linked.cu.init"], ["deep.cu.init"]):
-            with self.subTest(steps=steps):
-                self.one(self.steps(steps), " by ")
-        for name in ("cuda", "cuda_now"):
-            self.one(self.steps(["cu.init"], name=name), "cuInit by " + name)
-        # That it has no Python is no news.
-        self.assertNotIn("Python", self.steps(["cu.init"]).err)
 
     def test_attempt_of_a_librarys_constructor_is_found(self):
         library = os.path.join(box.DIRECTORY, "programs", "constructor.so")
@@ -273,3 +255,24 @@ class Ways(verified.Case):
         self.assertEqual(result.rc, 1, result)
         self.assertIn("cuInit by open (its own policy allowed it)", result.err)
         self.assertIn("cuInit:initialised", result.fake_calls)
+
+
+@pytest.fixture(name="ways")
+def make_ways():
+    yield from harness.lent(Ways())
+
+
+@pytest.mark.parametrize("steps", [
+    ["thread=t", "cu.init", "end"], ["fork=f", "cu.init", "end"], ["spawn=s", "cu.init", "end"],
+    ["exec", "cu.init"], ["rt12.sync"], ["rt13.sync"], ["linked.cu.init"], ["deep.cu.init"]])
+def test_attempt_is_found_in_each_kind_of_process(ways, steps):
+    ways.one(ways.steps(steps), " by ")
+
+
+@pytest.mark.parametrize("name", ["cuda", "cuda_now"])
+def test_attempt_of_a_linked_program_is_found(ways, name):
+    ways.one(ways.steps(["cu.init"], name=name), "cuInit by " + name)
+
+
+def test_program_without_python_makes_no_line_about_python(ways):
+    assert "Python" not in ways.steps(["cu.init"]).err

@@ -10,6 +10,8 @@ import subprocess
 import unittest
 import xml.etree.ElementTree
 
+import pytest
+
 from support import harness, verified
 from support.observed import box
 from support.verified import record
@@ -111,24 +113,6 @@ class Block(Case):
         self.assertIn("\n  torch/utils/collect_env.py:952 in <module>\n", block)
         self.assertIn(" > torch/utils/collect_env.py:952 in <module>\n", block)
 
-    def test_names_are_made_printable(self):
-        """The terminal gets no escape, no newline and no other encoding."""
-        for name, shown in (("a\x1b[31m.py", "a?[31m.py"), ("a\nb.py", "a?b.py"),
-                            ("gr\u00f6\u00dfe.py", "gr??e.py"), ("a\u202eb.py", "a?b.py"),
-                            ("\u6f22.py", "?.py"), ("x" * 300 + ".py", None)):
-            with self.subTest(name=name):
-                text = self.torch(python=[frame("/x/" + name, 3, "f\x07\"<&>"),
-                                          frame("/x/" + name, 4, name)], code=name + ":3",
-                                  command=("python3", "/x/" + name))
-                block = self.block(text)
-                if shown:
-                    self.assertIn("> /x/%s:3 in f?\"<&>" % shown, block)
-        # Of the source as well.
-        self.make("latin.py", b"#\n\td\xe4ta = '\x1b[31m'  \r\n")
-        block = self.block(self.torch(python=[frame(self.path("latin.py"), 2, "f")],
-                                      code="latin.py:2"))
-        self.assertIn("\n      d?ta = '?[31m'\n", block)
-
     def test_frame_with_an_unreadable_source_has_its_place_alone(self):
         os.mkfifo(self.path("fifo.py"))
         for file in (self.path("none.py"), self.path("fifo.py"), self.directory, "/dev/zero", "<string>",
@@ -142,6 +126,29 @@ class Block(Case):
                                       python=[frame("<string>", 2, "<module>")],
                                       code="<string>:2"))
         self.assertIn("\n  <string>:2 in <module>\n      use(1)\n", block)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Block())
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    ("a\x1b[31m.py", "a?[31m.py"), ("a\nb.py", "a?b.py"), ("gr\u00f6\u00dfe.py", "gr??e.py"),
+    ("a\u202eb.py", "a?b.py"), ("\u6f22.py", "?.py"), ("x" * 300 + ".py", None)])
+def test_names_are_made_printable(case, name, shown):
+    """The terminal gets no escape, no newline and no other encoding."""
+    text = case.torch(python=[frame("/x/" + name, 3, "f\x07\"<&>"), frame("/x/" + name, 4, name)],
+                      code=name + ":3", command=("python3", "/x/" + name))
+    block = case.block(text)
+    if shown:
+        assert "> /x/%s:3 in f?\"<&>" % shown in block
+
+
+def test_line_of_the_source_is_made_printable(case):
+    case.make("latin.py", b"#\n\td\xe4ta = '\x1b[31m'  \r\n")
+    block = case.block(case.torch(python=[frame(case.path("latin.py"), 2, "f")], code="latin.py:2"))
+    assert "\n      d?ta = '?[31m'\n" in block
 
 
 class Symbols(Case):

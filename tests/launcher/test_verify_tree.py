@@ -104,16 +104,16 @@ class Starts(Case):
 class Unguarded(Case):
     def one(self, script, reason, *words, driver=False):
         """A shell's script in which one process is not guarded; its last word is how long to live."""
-        with self.subTest(script=script):
-            result, tree = self.tree(["sh", "-c", script, *words, LONG])
-            self.assertEqual(tree["value"], "unguarded", result)
-            self.assertEqual([one["reason"] for one in tree["unguarded"]], [reason], result)
-            self.assertEqual(tree["unguarded"][0]["has_driver"], driver, result)
-            self.assertEqual(result.rc, 1 if driver else 0, result)
-            self.assertIn("\n  tree: 1 process not guarded (", result.err)
-            block = self.ends(result, result.rc, "")
-            text = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
-            self.assertIn(": " + text, " ".join(block.split()))
+        result, tree = self.tree(["sh", "-c", script, *words, LONG])
+        self.assertEqual(tree["value"], "unguarded", (script, str(result)))
+        self.assertEqual([one["reason"] for one in tree["unguarded"]], [reason],
+                         (script, str(result)))
+        self.assertEqual(tree["unguarded"][0]["has_driver"], driver, (script, str(result)))
+        self.assertEqual(result.rc, 1 if driver else 0, (script, str(result)))
+        self.assertIn("\n  tree: 1 process not guarded (", result.err, script)
+        block = self.ends(result, result.rc, "")
+        text = reason + ("; it has the driver open, which counts as a CUDA attempt" * driver)
+        self.assertIn(": " + text, " ".join(block.split()), script)
 
     def test_guarded_processes_are_not_listed(self):
         """The control."""
