@@ -6,7 +6,6 @@ The program runs under bubblewrap with its own /dev, because as root NVIDIA's dr
 The guard is preloaded into the program only, never into bubblewrap or strace.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -53,6 +52,7 @@ NO_DRIVER = "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not install
 # Variables that a test must not inherit from the shell that starts it.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
                       r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
+
 
 def sample(items, most):
     """All items in scripts/test --full, otherwise at most `most`, evenly spread."""
@@ -390,15 +390,6 @@ class Case(unittest.TestCase):
 
     def setUp(self):
         self.need("bwrap", "strace")
-
-    @contextlib.contextmanager
-    def subTest(self, *message, **parameters):
-        """A skipped subtest does not keep the next ones from running. The test ends as skipped."""
-        with super().subTest(*message, **parameters):
-            try:
-                yield
-            except unittest.SkipTest as skipped:
-                self.addCleanup(self.skipTest, str(skipped))
 
     def need(self, *tools):
         missing = [tool for tool in tools if not shutil.which(tool)]

@@ -109,25 +109,13 @@ class Sandbox(harness.Case):
 
 class Skips(unittest.TestCase):
 
-    def test_skipped_subtest_does_not_stop_the_others(self):
-        class Parts(harness.Case):
-            def setUp(self):
-                """Needs no sandbox."""
-
-            def runTest(self):
-                for number in range(3):
-                    with self.subTest(number):
-                        ran.append(number)
-                        if number == 1:
-                            harness.skip(self, "not here")
-
-        ran, result = [], unittest.TestResult()
+    def test_skip_fails_if_every_test_must_run(self):
+        case = harness.Case()
         with unittest.mock.patch.object(harness.settings, "MUST_RUN", False):
-            Parts().run(result)
-        self.assertEqual((ran, len(result.skipped)), ([0, 1, 2], 1))
+            self.assertRaises(unittest.SkipTest, harness.skip, case, "not here")
         with unittest.mock.patch.object(harness.settings, "MUST_RUN", True):
-            Parts().run(result)
-        self.assertIn("may not be skipped", result.failures[0][1])
+            self.assertRaisesRegex(AssertionError, "may not be skipped", harness.skip, case,
+                                   "not here")
 
     def test_only_a_missing_driver_excuses_a_skip_without_a_driver(self):
         with unittest.mock.patch.object(harness.settings, "MUST_RUN", True):
