@@ -35,87 +35,91 @@ def bad_answer(call):
     return {"attribute": "101:-7", "properties": "101:", "properties2": "101:"}.get(call, "101")
 
 
-def run_call(name, prefix, call, index, policy, after=("peek", "last", "last"), **more):
-    steps = [prefix + call + "=" + index] + [prefix + step for step in after]
-    return box.run(steps, name, policy=policy, allow=ALLOW, **more)
+def steps_of(prefix, call, indices):
+    """The call with each index, each followed by questions about the error state."""
+    return [prefix + step for index in indices
+            for step in ("%s=%s" % (call, index), "peek", "last", "last")]
 
 
-@pytest.mark.parametrize(("index", "error"), [("2", "0"), ("3", "101"), ("-1", "101")])
+def run_call(name, prefix, call, indices, policy):
+    return box.run(steps_of(prefix, call, indices), name, policy=policy, allow=ALLOW)
+
+
+def printed(prefix, call, *outcomes):
+    """What steps_of() prints if the calls have these outcomes: (answer, error)."""
+    return [prefix + line for answer, error in outcomes
+            for line in ("%s=%s" % (call, answer), "peek=" + error, "last=" + error, "last=0")]
+
+
+def has_messages(result, api, indices, **values):
+    """Fails unless there is one message for each index and no other line."""
+    assert len(box.lines(result)) == len(indices), str(result)
+    for index in indices:
+        found = messages.find(result.err, "bad_index", call=re.compile(api + "(_v2)?"),
+                              device=index, **values)
+        assert len(found) == 1, "%s\n%s" % (index, result)
+
+
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_runtime_control_bad_index_is_an_error_without_the_guard(name, prefix, call, index, error):
+def test_runtime_control_bad_index_is_an_error_without_the_guard(name, prefix, call):
     """CUDA's own variable makes a view of three GPUs."""
     own = ",".join(box.uuid(gpu) for gpu in VIEW)
-    wanted = good_answer(call, 2) if error == "0" else bad_answer(call)
-    result = box.run([prefix + call + "=" + index, prefix + "peek",
-                      prefix + "last"], name, guard=False, own=own)
-    assert result.answers[prefix + call] == wanted, str(result)
-    assert result.answers[prefix + "peek"] == error, str(result)
-    assert result.answers[prefix + "last"] == error, str(result)
+    result = box.run(steps_of(prefix, call, ("2", "3", "-1")), name, guard=False, own=own)
+    bad = (bad_answer(call), "101")
+    assert result.out.split() == printed(prefix, call, (good_answer(call, 2), "0"), bad, bad), (
+        str(result))
 
 
-@pytest.mark.parametrize("position", range(3))
 @pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_runtime_good_index_stays_and_makes_no_message(case, name, prefix, call, policy, position):
-    result = run_call(name, prefix, call, str(position), policy)
+def test_runtime_good_index_stays_and_makes_no_message(case, name, prefix, call, policy):
+    result = run_call(name, prefix, call, range(3), policy)
     case.silent(result)
-    assert result.answers[prefix + call] == good_answer(call, position), str(result)
-    assert result.answers[prefix + "peek"] == "0", str(result)
+    good = [(good_answer(call, position), "0") for position in range(3)]
+    assert result.out.split() == printed(prefix, call, *good), str(result)
 
 
-@pytest.mark.parametrize("index", TOO_HIGH + NEGATIVE)
 @pytest.mark.parametrize(("call", "api"), CALLS.items())
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_runtime_validate_keeps_the_error_and_prints_a_message(case, name, prefix, call, api,
-                                                               index):
-    """The answer and the error state are as without the guard."""
-    result = run_call(name, prefix, call, index, "VALIDATE")
+def test_runtime_validate_keeps_the_error_and_prints_a_message(name, prefix, call, api):
+    """The answers and the error state are as without the guard."""
+    indices = TOO_HIGH + NEGATIVE
+    result = run_call(name, prefix, call, indices, "VALIDATE")
     assert result.rc == 0, str(result)
-    assert result.out.split() == [
-        "%s%s=%s" % (prefix, call, bad_answer(call)), prefix + "peek=101", prefix + "last=101",
-        prefix + "last=0"
-    ], str(result)
-    case.message(result, "bad_index", call=re.compile(api + "(_v2)?"), device=index,
-                 used=None, **VISIBLE)
+    bad = [(bad_answer(call), "101")] * len(indices)
+    assert result.out.split() == printed(prefix, call, *bad), str(result)
+    has_messages(result, api, indices, used=None, **VISIBLE)
 
 
-@pytest.mark.parametrize("index", TOO_HIGH)
 @pytest.mark.parametrize(("call", "api"), CALLS.items())
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_clamp_uses_the_last_device(case, name, prefix, call, api, index):
+def test_clamp_uses_the_last_device(name, prefix, call, api):
     """The answers are as if the program had asked for the last valid device."""
-    result = run_call(name, prefix, call, index, "CLAMP")
+    result = run_call(name, prefix, call, TOO_HIGH, "CLAMP")
     assert result.rc == 0, str(result)
-    assert result.out.split() == [
-        "%s%s=%s" % (prefix, call, good_answer(call, 2)), prefix + "peek=0", prefix + "last=0",
-        prefix + "last=0"
-    ], str(result)
-    case.message(result, "bad_index", call=re.compile(api + "(_v2)?"), device=index,
-                 used=2)
+    last = [(good_answer(call, 2), "0")] * len(TOO_HIGH)
+    assert result.out.split() == printed(prefix, call, *last), str(result)
+    has_messages(result, api, TOO_HIGH, used=2)
 
 
 @pytest.mark.parametrize(("call", "api"), CALLS.items())
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
 def test_refusal_names_the_index_that_the_program_gave(case, name, prefix, call, api):
     """The device that CLAMP uses instead may fail, too."""
-    result = run_call(name, prefix, call, "9", "CLAMP", after=(), CG_FAILED="2")
+    result = box.run([prefix + call + "=9"], name, policy="CLAMP", allow=ALLOW, CG_FAILED="2")
     assert result.answers[prefix + call] == bad_answer(call), str(result)
     case.one_line(result, api, "device 9", "device 2 is used instead")
 
 
-@pytest.mark.parametrize("index", NEGATIVE)
 @pytest.mark.parametrize(("call", "api"), CALLS.items())
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_negative_index_is_never_clamped(case, name, prefix, call, api, index):
-    result = run_call(name, prefix, call, index, "CLAMP")
-    assert result.out.split() == [
-        "%s%s=%s" % (prefix, call, bad_answer(call)), prefix + "peek=101", prefix + "last=101",
-        prefix + "last=0"
-    ], str(result)
-    case.message(result, "bad_index", call=re.compile(api + "(_v2)?"), device=index,
-                 used=None)
+def test_negative_index_is_never_clamped(name, prefix, call, api):
+    result = run_call(name, prefix, call, NEGATIVE, "CLAMP")
+    bad = [(bad_answer(call), "101")] * len(NEGATIVE)
+    assert result.out.split() == printed(prefix, call, *bad), str(result)
+    has_messages(result, api, NEGATIVE, used=None)
 
 
 @pytest.mark.parametrize(("policy", "wanted"), [("CLAMP", "0:2"), ("VALIDATE", "0:1")])
@@ -170,26 +174,26 @@ def test_driver_control_bad_index_is_an_error_without_the_guard():
         assert unguarded.answers["cu.get"] == "101:-7", str(unguarded)
 
 
-@pytest.mark.parametrize("index", TOO_HIGH + NEGATIVE)
 @pytest.mark.parametrize(("name", "steps"), DRIVERS)
-def test_driver_validate_keeps_the_error_and_prints_a_message(case, name, steps, index):
-    result = box.run(steps + ["cu.init", "cu.get=" + index], name, allow=ALLOW)
-    assert result.answers["cu.get"] == "101:-7", str(result)
-    case.message(result, "bad_index", call="cuDeviceGet", device=index, **VISIBLE)
+def test_driver_validate_keeps_the_error_and_prints_a_message(name, steps):
+    indices = TOO_HIGH + NEGATIVE
+    result = box.run(steps + ["cu.init"] + ["cu.get=" + index for index in indices], name,
+                     allow=ALLOW)
+    assert re.findall(r"cu\.get=(\S+)", result.out) == ["101:-7"] * len(indices), str(result)
+    has_messages(result, "cuDeviceGet", indices, **VISIBLE)
 
 
-@pytest.mark.parametrize("index", TOO_HIGH + NEGATIVE)
 @pytest.mark.parametrize(("name", "steps"), DRIVERS)
-def test_clamp_uses_the_last_device_unless_the_index_is_negative(case, name, steps, index):
-    result = box.run(steps + ["cu.init", "cu.get=" + index], name, allow=ALLOW,
-                     policy="CLAMP")
-    if index in TOO_HIGH:
-        assert result.answers["cu.get"] == "0:2", str(result)
-        case.message(result, "bad_index", call="cuDeviceGet", device=index, used=2)
-    else:
-        assert result.answers["cu.get"] == "101:-7", str(result)
-        case.message(result, "bad_index", call="cuDeviceGet", device=index,
-                     used=None)
+def test_clamp_uses_the_last_device_unless_the_index_is_negative(name, steps):
+    gets = ["cu.get=" + index for index in TOO_HIGH + NEGATIVE]
+    result = box.run(steps + ["cu.init"] + gets, name, allow=ALLOW, policy="CLAMP")
+    assert re.findall(r"cu\.get=(\S+)", result.out) == (
+        ["0:2"] * len(TOO_HIGH) + ["101:-7"] * len(NEGATIVE)), str(result)
+    assert len(box.lines(result)) == len(gets), str(result)
+    for index in TOO_HIGH + NEGATIVE:
+        used = 2 if index in TOO_HIGH else None
+        assert messages.find(result.err, "bad_index", call="cuDeviceGet", device=index, used=used), (
+            "%s\n%s" % (index, result))
 
 
 def test_call_before_cuinit_gets_error_3_and_no_message(case):
