@@ -4,9 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace cudaguard {
 namespace {
+
+std::vector<std::string> words_of(Variable variable) {
+  std::vector<std::string> words;
+  std::string_view rest = row_of(variable).accepted;
+  while (!rest.empty()) {
+    const std::string_view word = take_entry(rest);
+    words.emplace_back(word.starts_with(' ') ? tail(word, 1) : word);
+  }
+  return words;
+}
 
 Config parsed_policy(const char* value) { return parse_config({.policy = value}); }
 
@@ -209,6 +220,31 @@ TEST(Config, WantsLine_FollowsTheLogLevel) {
   EXPECT_TRUE(wants_line(Log::kAll, false));
   EXPECT_FALSE(wants_line(Log::kOff, true));
   EXPECT_FALSE(wants_line(Log::kError, true));
+}
+
+TEST(Config, EachPolicy_HasAWordAndARow) {
+  const std::vector<std::string> words = words_of(Variable::kPolicy);
+  ASSERT_EQ(words.size(), std::size(kRules));
+  for (size_t i = 0; i < words.size(); ++i) {
+    const auto policy = static_cast<Policy>(i);
+    EXPECT_EQ(name_of(policy), words[i]);
+    const Config config = parse_config({.policy = words[i].c_str()});
+    EXPECT_EQ(config.policy, policy);
+    EXPECT_EQ(config.complaint_count, 0U);
+  }
+}
+
+TEST(Config, Words_AreInTheOrderOfTheirEnumeration) {
+  EXPECT_EQ(name_of(Policy::kForceCpu), "FORCE_CPU");
+  EXPECT_EQ(name_of(Policy::kValidate), "VALIDATE");
+  EXPECT_EQ(name_of(Policy::kClamp), "CLAMP");
+  EXPECT_EQ(name_of(Policy::kOff), "OFF");
+  const std::vector<std::string> logs = words_of(Variable::kLog);
+  ASSERT_EQ(logs, (std::vector<std::string>{"off", "error", "deny", "all"}));
+  EXPECT_EQ(parse_config({.log = "deny"}).log, Log::kDeny);
+  for (size_t i = 0; i < logs.size(); ++i) {
+    EXPECT_EQ(parse_config({.log = logs[i].c_str()}).log, static_cast<Log>(i));
+  }
 }
 
 }  // namespace
