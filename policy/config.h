@@ -22,14 +22,6 @@ enum class Log : uint8_t {
   kAll,    ///< one message per distinct attempt
 };
 
-/// A value that was not understood, with everything that the message about it needs.
-struct Complaint {
-  std::string_view variable;
-  std::string_view value;     ///< empty if the complaint is not about the value
-  std::string_view accepted;  ///< empty if the value is good but has no effect
-  std::string_view instead;   ///< what applies now
-};
-
 /// There is at most one complaint per variable.
 inline constexpr size_t kMostComplaints = std::size(kVariables);
 

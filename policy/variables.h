@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -87,6 +88,14 @@ static_assert(row_of(Variable::kRoot).place == &Environment::root);
 static_assert(row_of(Variable::kLog).place == &Environment::log);
 static_assert(row_of(Variable::kReport).place == &Environment::report);
 static_assert(row_of(Variable::kPresets).place == &Environment::presets);
+
+/// A value that was not understood, with everything that the message about it needs.
+struct Complaint {
+  std::string_view variable;
+  std::string_view value;     ///< empty if the complaint is not about the value
+  std::string_view accepted;  ///< empty if the value is good but has no effect
+  std::string_view instead;   ///< what applies now
+};
 
 /// A variable's line in docs/variables.md and in the manual. These texts are not in the guard's
 /// file.

@@ -4,9 +4,10 @@
 #include <cerrno>
 #include <iterator>
 
-#include "policy/config.h"
+#include "policy/device_list.h"
 #include "policy/driver_api.h"
 #include "policy/text/user_code.h"
+#include "policy/variables.h"
 
 namespace cudaguard {
 
@@ -193,33 +194,32 @@ Text& put_report_error(Text& out, int error) {
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }
 
 void write_denied(Text& out, const DeniedFacts& facts) {
-  const Config& config = facts.config;
   const Attempt& attempt = facts.attempt;
-  const bool child = facts.because == kIsChild;
+  const bool child = facts.is_child;
   out.put(what_is_missing(attempt.asked)).put(" (");
   if (facts.because.empty()) {
     out.put("FORCE_CPU");
   } else {
-    out.put(child && config.children_by_option ? "--children=cpu" : facts.because);
+    out.put(child && facts.children_by_option ? "--children=cpu" : facts.because);
   }
-  if (child && config.root != 0 && config.root != UINT32_MAX && config.root != facts.pid) {
-    out.print(", only process %u may use CUDA", config.root);
+  if (child && facts.root != 0 && facts.root != UINT32_MAX && facts.root != facts.pid) {
+    out.print(", only process %u may use CUDA", facts.root);
   }
   out.put("; ");
-  if (config.log == Log::kAll) out.print("%s ", attempt.api);
+  if (facts.names_call) out.print("%s ", attempt.api);
   put_caller(out, attempt).put(")");
-  if (config.privileged || !(child || facts.because.empty())) return;
+  if (facts.privileged || !(child || facts.because.empty())) return;
   out.print("; to allow %c: ", name_of(attempt.asked));
   if (child) {
-    out.put(config.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
-  } else if (config.fenced) {
+    out.put(facts.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
+  } else if (facts.fenced) {
     out.put("run it without --fence");
   } else {
-    out.put(config.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
+    out.put(facts.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
     // The user does not start a notebook's kernel by a command.
     if (is_kernel(attempt)) {
       out.print(" in the %c of kernel.json, then restart the kernel",
-                config.in_run ? "argv" : "env");
+                facts.in_run ? "argv" : "env");
     }
   }
 }

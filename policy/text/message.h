@@ -13,7 +13,6 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Complaint;
-struct Config;
 struct ListError;
 
 // Clauses from which the guard and the launcher make their sentences.
@@ -38,9 +37,16 @@ Text& begin_line(Text& out, uint32_t pid);
 /// message has given the cause.
 struct DeniedFacts {
   uint32_t pid = 0;
-  const Config& config;
   std::string_view because;  ///< why FORCE_CPU applies, if the user has not named it
   const Attempt& attempt;
+  bool names_call = false;  ///< CUDAGUARD_LOG=all
+  bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN
+  // Config's:
+  bool privileged = false;
+  bool in_run = false;
+  bool fenced = false;
+  bool children_by_option = false;
+  uint32_t root = 0;
 };
 void write_denied(Text& out, const DeniedFacts& facts);
 

@@ -339,7 +339,17 @@ void write_out(Process& process, const void* caller, Output& output) {
   if (output.line) {
     Line line(scratch);
     if (attempt.event == EventKind::kNone) {
-      write_denied(line, {pid, config, process.because(), attempt});
+      const std::string_view because = process.because();
+      write_denied(line, {.pid = pid,
+                          .because = because,
+                          .attempt = attempt,
+                          .names_call = config.log == Log::kAll,
+                          .is_child = because == kIsChild,
+                          .privileged = config.privileged,
+                          .in_run = config.in_run,
+                          .fenced = config.fenced,
+                          .children_by_option = config.children_by_option,
+                          .root = config.root});
     } else {
       write_allowed(line, process.policy(), attempt);
     }

@@ -7,9 +7,10 @@
 #include <memory>
 #include <string>
 
-#include "policy/config.h"
+#include "policy/device_list.h"
 #include "policy/driver_api.h"
 #include "policy/text/record.h"
+#include "policy/variables.h"
 
 namespace cudaguard {
 namespace {
@@ -43,14 +44,14 @@ class Message : public testing::Test {
 
 TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
   Attempt attempt{.api = "cuInit", .object = {}, .caller = {"/opt/torch/lib/libc10_cuda.so", 16}};
-  write_denied(line(4711), {4711, {}, {}, attempt});
+  write_denied(line(4711), {.pid = 4711, .attempt = attempt});
   EXPECT_EQ(take(),
             "cudaguard[4711]: no CUDA here (FORCE_CPU; asked by libc10_cuda.so); to "
             "allow CUDA: CUDAGUARD_POLICY=OFF\n");
   attempt.api = "nvmlInit_v2";
   attempt.asked = DriverApi::kNvml;
   attempt.caller = {};
-  write_denied(line(1), {1, {}, {}, attempt});
+  write_denied(line(1), {.pid = 1, .attempt = attempt});
   EXPECT_EQ(take(),
             "cudaguard[1]: no GPU to see (FORCE_CPU; asked by code outside any file); to "
             "allow NVML: CUDAGUARD_POLICY=OFF\n");
@@ -58,41 +59,43 @@ TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
 
 TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
   const Attempt attempt{.api = "cuInit", .object = {}, .caller = {"/lib/libfoo.so", 16}};
-  Config config;
-  config.log = Log::kAll;
-  config.privileged = true;
-  write_denied(line(1), {1, config, {}, attempt});
+  write_denied(line(1), {.pid = 1, .attempt = attempt, .names_call = true, .privileged = true});
   EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (FORCE_CPU; cuInit asked by libfoo.so)\n");
 }
 
 TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
   const Attempt attempt{.api = "cuInit", .caller = {"/lib/libfoo.so", 16}};
-  Config config;
-  config.in_run = true;
-  write_denied(line(1), {1, config, {}, attempt});
+  write_denied(line(1), {.pid = 1, .attempt = attempt, .in_run = true});
   EXPECT_EQ(
       take(),
       "cudaguard[1]: no CUDA here (FORCE_CPU; asked by libfoo.so); to allow CUDA: cudaguard run "
       "--policy OFF\n");
   // The user must remove the cause, because OFF would allow more than that.
-  write_denied(line(1), {1, {}, "CUDAGUARD_VISIBLE_DEVICES is not accepted", attempt});
+  write_denied(
+      line(1),
+      {.pid = 1, .because = "CUDAGUARD_VISIBLE_DEVICES is not accepted", .attempt = attempt});
   EXPECT_EQ(take(),
             "cudaguard[1]: no CUDA here (CUDAGUARD_VISIBLE_DEVICES is not accepted; asked by "
             "libfoo.so)\n");
-  config.root = 7;
-  write_denied(line(9), {9, config, kIsChild, attempt});
+  DeniedFacts facts = {.pid = 9,
+                       .because = "CUDAGUARD_CHILDREN=FORCE_CPU",
+                       .attempt = attempt,
+                       .is_child = true,
+                       .in_run = true,
+                       .root = 7};
+  write_denied(line(9), facts);
   EXPECT_EQ(
       take(),
       "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU, only process 7 may use CUDA; "
       "asked by libfoo.so); to allow CUDA: CUDAGUARD_CHILDREN=\n");
-  config.children_by_option = true;
-  write_denied(line(9), {9, config, kIsChild, attempt});
+  facts.children_by_option = true;
+  write_denied(line(9), facts);
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (--children=cpu, only process 7 may use CUDA; asked by "
             "libfoo.so); to allow CUDA: cudaguard run --policy VALIDATE\n");
-  config.children_by_option = false;
-  config.root = UINT32_MAX;  // no user
-  write_denied(line(9), {9, config, kIsChild, attempt});
+  facts.children_by_option = false;
+  facts.root = UINT32_MAX;  // no user
+  write_denied(line(9), facts);
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); to "
             "allow CUDA: CUDAGUARD_CHILDREN=\n");
@@ -100,8 +103,9 @@ TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
 
 TEST_F(Message, Denied_NamesTheScript) {
   const auto asked_by = [&](std::string_view file, std::string_view arguments) {
-    write_denied(line(1),
-                 {1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
+    write_denied(
+        line(1),
+        {.pid = 1, .attempt = {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
     const std::string line = take();
     const size_t from = line.find("asked by ") + 9;
     return line.substr(from, line.find("); to allow") - from);
@@ -137,8 +141,9 @@ TEST_F(Message, Denied_NamesTheScript) {
 
 TEST_F(Message, Denied_NamesTheKindOfTheFile) {
   const auto line_of = [&](std::string_view file, std::string_view arguments) {
-    write_denied(line(1),
-                 {1, {}, {}, {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
+    write_denied(
+        line(1),
+        {.pid = 1, .attempt = {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
     return take();
   };
   using namespace std::string_view_literals;
@@ -164,7 +169,7 @@ TEST_F(Message, Denied_NamesTheRefusedApi) {
                   .object = "/x/libnvidia-opencl.so.1",
                   .asked = DriverApi::kOpenCl,
                   .caller = {"/usr/lib/libOpenCL.so.1", 16}};
-  write_denied(line(1), {1, {}, {}, attempt});
+  write_denied(line(1), {.pid = 1, .attempt = attempt});
   EXPECT_EQ(take(),
             "cudaguard[1]: no OpenCL from NVIDIA here (FORCE_CPU; asked by libOpenCL.so.1); "
             "to allow OpenCL: CUDAGUARD_POLICY=OFF\n");
@@ -173,7 +178,7 @@ TEST_F(Message, Denied_NamesTheRefusedApi) {
         std::pair{"libonnxruntime_providers_cuda.so", "no CUDA here ("}}) {
     attempt.object = object;
     attempt.asked = driver_api_of(attempt.api, object);
-    write_denied(line(1), {1, {}, {}, attempt});
+    write_denied(line(1), {.pid = 1, .attempt = attempt});
     EXPECT_NE(take().find(words), std::string::npos) << object;
   }
 }
@@ -183,7 +188,7 @@ TEST_F(Message, Denied_NamesTheProgramOfGeneratedCode) {
   for (const auto& [program, words] :
        {std::pair{"/usr/bin/mono\0a.exe\0"sv, "asked by generated code in mono);"},
         std::pair{"python3\0ppo.py\0"sv, "asked by generated code in python3 ppo.py);"}}) {
-    write_denied(line(1), {1, {}, {}, {.api = "cuInit", .program = program}});
+    write_denied(line(1), {.pid = 1, .attempt = {.api = "cuInit", .program = program}});
     EXPECT_NE(take().find(words), std::string::npos) << words;
   }
 }
@@ -196,9 +201,9 @@ TEST_F(Message, Denied_AdvisesAKernelItsOwnRemedy) {
                   .program = "python3\0x.py\0"sv,
                   .caller = {"/lib/x.so", 1},
                   .stack = stack.get()};
-  Config config;
+  DeniedFacts facts = {.pid = 1, .attempt = attempt};
   const auto advice = [&] {
-    write_denied(line(1), {1, config, {}, attempt});
+    write_denied(line(1), facts);
     return take();
   };
   EXPECT_EQ(
@@ -211,59 +216,57 @@ TEST_F(Message, Denied_AdvisesAKernelItsOwnRemedy) {
   attempt.program = "python3\0-m\0ipykernel_launcher\0-f\0k.json\0"sv;
   EXPECT_NE(advice().find("; to allow CUDA: CUDAGUARD_POLICY=OFF in the env of kernel.json, then "),
             std::string::npos);
-  config.in_run = true;
+  facts.in_run = true;
   EXPECT_NE(advice().find(
                 "; to allow CUDA: cudaguard run --policy OFF in the argv of kernel.json, then "),
             std::string::npos);
-  config.fenced = true;
+  facts.fenced = true;
   EXPECT_NE(advice().find("; to allow CUDA: run it without --fence"), std::string::npos);
 }
 
 TEST_F(Message, Allowed_NamesTheEvent) {
-  const Config config = {.policy = Policy::kValidate};
   Attempt attempt{.api = "cuInit",
                   .object = "GPU-1,GPU-2",
                   .event = EventKind::kInit,
                   .device = -1,
                   .caller = {"/lib/libfoo.so", 16}};
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kValidate, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA initialised, GPUs GPU-1,GPU-2 (policy VALIDATE; cuInit asked by "
             "libfoo.so)\n");
   attempt.event = EventKind::kContext;
   attempt.device = 3;
   attempt.api = "cuCtxCreate_v2";
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kValidate, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: context on device 3 (policy VALIDATE; cuCtxCreate_v2 asked by "
             "libfoo.so)\n");
   attempt.event = EventKind::kWork;
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kValidate, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: code loaded (policy VALIDATE; "));
   attempt.event = EventKind::kNvml;
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kValidate, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy VALIDATE; "));
   attempt.event = EventKind::kSelect;
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kValidate, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: device 3 selected (policy VALIDATE; "));
 }
 
 TEST_F(Message, Allowed_NamesTheError) {
-  const Config config = {.policy = Policy::kClamp};
   Attempt attempt{
       .api = "cuInit", .event = EventKind::kInit, .result = 100, .caller = {"/lib/libfoo.so", 16}};
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kClamp, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDA not initialised, error 100 (policy CLAMP; cuInit asked by "
             "libfoo.so)\n");
   attempt = {
       .api = "nvmlInit_v2", .event = EventKind::kNvml, .result = 9, .caller = attempt.caller};
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kClamp, attempt);
   EXPECT_EQ(take(),
             "cudaguard[1]: NVML not in use, error 9 (policy CLAMP; nvmlInit_v2 asked by "
             "libfoo.so)\n");
   attempt.result = 0;
-  write_allowed(line(1), config.policy, attempt);
+  write_allowed(line(1), Policy::kClamp, attempt);
   EXPECT_TRUE(take().starts_with("cudaguard[1]: NVML in use (policy CLAMP; "));
 }
 
@@ -612,7 +615,7 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
                   .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
                   .stack = stack.get()};
   const auto by = [&] {
-    write_denied(line(7), {7, {}, {}, attempt});
+    write_denied(line(7), {.pid = 7, .attempt = attempt});
     const std::string printed = take();
     const size_t start = printed.find("asked by ");
     return printed.substr(start, printed.find(");") - start);
@@ -651,7 +654,8 @@ TEST_F(Message, Denied_NamesTheProgramIfALibraryForwardsTheCall) {
   const auto by = [&](std::string_view module) {
     write_denied(
         line(7),
-        {7, {}, {}, {.api = "cuInit", .program = "./train\0-x\0"sv, .caller = {module, 16}}});
+        {.pid = 7,
+         .attempt = {.api = "cuInit", .program = "./train\0-x\0"sv, .caller = {module, 16}}});
     const std::string printed = take();
     const size_t start = printed.find("asked by ");
     return printed.substr(start, printed.find(");") - start);
