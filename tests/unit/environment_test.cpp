@@ -2,7 +2,7 @@
 // Tests the variables that `run` sets for the program from options and environment.
 #include <gtest/gtest.h>
 
-#include "policy/config.h"
+#include "policy/rules.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"

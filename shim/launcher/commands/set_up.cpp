@@ -3,7 +3,7 @@
 
 #include <unistd.h>
 
-#include "policy/config.h"
+#include "policy/rules.h"
 #include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/program.h"
@@ -76,10 +76,8 @@ Prepared set_up(const Plan& plan, Variables& variables) {
     health = check_health(*wish, list, variables);
     settings = settings_for(health, *wish, settings);
   }
-  const Config config = settle(settings, variables);
-  const Policy policy = config.policy;
-  std::string report(config.report);
-  if (config.log == Log::kOff) silence_warnings();
+  auto [policy, report, silent] = settle(settings, variables);
+  if (silent) silence_warnings();
   const Fence fence = fence_for(plan, policy, variables);
   const Installation installation = find_installation();
   const char* old_preload = variables.get(kPreload);

@@ -268,7 +268,7 @@ bool is_root(const Variables& variables) {
   return text.substr(0, text.find(':')) == std::to_string(getpid());
 }
 
-Config settle(const GuardSettings& settings, Variables& variables) {
+GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   refuse_empty(settings);
   set_devices(settings, variables);
   set_given(settings, variables);
@@ -297,7 +297,7 @@ Config settle(const GuardSettings& settings, Variables& variables) {
     const bool without = config.policy == Policy::kForceCpu;
     set_presets(without && !settings.no_presets, settings, variables);
   }
-  return config;
+  return {config.policy, std::string(config.report), config.log == Log::kOff};
 }
 
 }  // namespace cudaguard::launcher

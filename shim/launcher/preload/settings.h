@@ -6,19 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "policy/rules.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/options.h"
 
-namespace [[gnu::visibility("hidden")]] cudaguard {
-struct Config;
-}
-
 namespace cudaguard::launcher {
 
-/// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Returns the guard's
-/// configuration; its strings belong to `variables`. Throws Refusal for values that the guard would
-/// reject, and for options that contradict each other.
-Config settle(const GuardSettings& settings, Variables& variables);
+/// What the launcher itself needs of the guard's configuration.
+struct GuardConfig {
+  Policy policy = Policy::kForceCpu;
+  std::string report;   ///< empty: no report
+  bool silent = false;  ///< CUDAGUARD_LOG=off
+};
+
+/// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Throws Refusal for values that
+/// the guard would reject, and for options that contradict each other.
+GuardConfig settle(const GuardSettings& settings, Variables& variables);
 
 /// Returns a message for each CUDAGUARD_* variable that cudaguard does not read, such as a misspelt
 /// one.
