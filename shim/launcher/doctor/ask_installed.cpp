@@ -120,9 +120,12 @@ std::vector<OwnFile> look_at_own_files(const Installation& installation) {
   return files;
 }
 
-Config config_of(const Variables& variables) {
+/// Its strings belong to `variables`.
+static Config config_of(const Variables& variables) {
   return parse_config(read_environment([&](const char* name) { return variables.get(name); }));
 }
+
+Policy policy_of(const Variables& variables) { return config_of(variables).policy; }
 
 void judge_variables(Variables variables, FindingList& findings) {
   const Config config = config_of(variables);
@@ -160,7 +163,7 @@ std::string ask_installed(const Machine& machine, const Libraries& libraries,
   add_guard(machine, libraries, own);
   add(own, "this shell", State::kFact,
       (by.empty() ? "not guarded" : "is guarded already, by " + by) +
-          "; its programs' policy: " + std::string(name_of(config_of(machine.variables).policy)));
+          "; its programs' policy: " + std::string(name_of(policy_of(machine.variables))));
   add_fence(machine.fence, own);
   judge_variables(machine.variables, own);
   findings.insert(findings.end(), own.begin(), own.end());

@@ -8,8 +8,8 @@
 #include <set>
 #include <string_view>
 
-#include "policy/config.h"
 #include "policy/library.h"
+#include "policy/rules.h"
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/doctor/doctor.h"
@@ -48,7 +48,7 @@ class ProgramCheck {
 
   void all() {
     chain();
-    if (config_of(machine_.variables).policy == Policy::kOff) {
+    if (policy_of(machine_.variables) == Policy::kOff) {
       because("policy_off", State::kNo,
               "CUDAGUARD_POLICY is OFF here (cudaguard run --cpu goes before it)");
     }

@@ -9,15 +9,12 @@
 #include <utility>
 #include <vector>
 
+#include "policy/rules.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/preload/preload.h"
-
-namespace [[gnu::visibility("hidden")]] cudaguard {
-struct Config;
-}
 
 namespace cudaguard::launcher {
 
@@ -93,8 +90,8 @@ struct Machine {
   const std::chrono::seconds limit;  ///< for each answer of ld.so, and for the driver's
 };
 
-/// The guard's configuration in this environment. Its strings belong to `variables`.
-Config config_of(const Variables& variables);
+/// The guard's policy in this environment.
+Policy policy_of(const Variables& variables);
 /// Returns the guard first.
 std::vector<OwnFile> look_at_own_files(const Installation& installation);
 Libraries find_libraries(const Machine& machine);
