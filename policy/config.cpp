@@ -85,15 +85,16 @@ void parse_list(const Environment& environment, Config& config) {
     const AllowList list = parse_allow_list(text);
     config.list_error = list.error;
     if (list.none) {
-      return narrow_to_cpu(config, config.by_option ? "--gpus allows no GPU"
-                                                    : "CUDAGUARD_VISIBLE_DEVICES allows no GPU");
+      return narrow_to_cpu(config, config.allow_list.by_option
+                                       ? "--gpus allows no GPU"
+                                       : "CUDAGUARD_VISIBLE_DEVICES allows no GPU");
     }
   }
   if (config.list_error.why != ListError::Why::kNone) {
     config.bad_list = head(text, kMaxVisibleDevices);
     return narrow_to_cpu(config, "CUDAGUARD_VISIBLE_DEVICES is not accepted");
   }
-  config.visible_devices = text;
+  config.allow_list.text = text;
 }
 
 /// Reads CUDAGUARD_ROOT: "41" or, as the launcher writes it, "41:pid:[4026531836]". Without a root,
@@ -128,7 +129,7 @@ Config parse_config(const Environment& environment) {
   if (environment.privileged) return config;
   config.in_run = environment.presets != nullptr;
   config.fenced = config.in_run && *environment.presets == *kFenceMark;
-  config.by_option = is_given_by_option(environment);
+  config.allow_list.by_option = is_given_by_option(environment);
   config.children_by_option =
       config.in_run && place_of_entry(environment.presets, kChildrenMark) != std::string_view::npos;
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,

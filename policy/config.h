@@ -31,17 +31,16 @@ struct Config {
   bool privileged = false;
   bool in_run = false;              ///< inside a `cudaguard run`, except one with OFF
   bool fenced = false;              ///< and under its --fence, which is permanent
-  bool by_option = false;           ///< the allow-list is the one that `run --gpus` was given
   bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children=cpu`
   /// Why FORCE_CPU applies, as a clause, if the user has not named it; otherwise empty.
   std::string_view because;
-  std::string_view report;           ///< points into the Environment; empty: no report
-  std::string_view visible_devices;  ///< the allow-list, syntax checked; empty: every GPU
-  ListError list_error;              ///< of a given list that is wrong (FORCE_CPU applies)
-  std::string_view bad_list;         ///< that list, cut if it is too long
-  bool children_cpu = false;         ///< CUDAGUARD_CHILDREN=FORCE_CPU
-  bool forked_child = false;         ///< a fork of a process that had CUDAGUARD_CHILDREN, too
-  uint32_t root = 0;                 ///< CUDAGUARD_ROOT, a process id; 0: not given
+  std::string_view report;  ///< points into the Environment; empty: no report
+  GivenList allow_list;
+  ListError list_error;       ///< of a given list that is wrong (FORCE_CPU applies)
+  std::string_view bad_list;  ///< that list, cut if it is too long
+  bool children_cpu = false;  ///< CUDAGUARD_CHILDREN=FORCE_CPU
+  bool forked_child = false;  ///< a fork of a process that had CUDAGUARD_CHILDREN, too
+  uint32_t root = 0;          ///< CUDAGUARD_ROOT, a process id; 0: not given
   /// The PID namespace of that number, as readlink shows it: "pid:[4026531836]". Empty if not
   /// given; points into the environment.
   std::string_view root_namespace;

@@ -18,6 +18,12 @@ inline constexpr size_t kMostUuid = 96;
 /// Largest number that an allow-list may hold; no machine has a GPU with a larger one.
 inline constexpr uint32_t kMostIndex = 1'000'000;
 
+/// The allow-list as the user has given it.
+struct GivenList {
+  std::string_view text;   ///< syntax checked; empty: every GPU
+  bool by_option = false;  ///< it is the one that `run --gpus` was given
+};
+
 /// What is wrong with an allow-list.
 struct ListError {
   enum class Why : uint8_t {

@@ -59,8 +59,8 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
   if (now != nullptr) facts.is = now;
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
-  facts.allow_list = process.config->visible_devices;
-  facts.by_option = process.config->by_option;
+  facts.allow_list = process.allow_list->text;
+  facts.by_option = process.allow_list->by_option;
   facts.in_run = process.config->in_run;
   print_message(process, Message::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
                 &facts);
@@ -122,7 +122,7 @@ void note_no_device(Process& process) {
   // Without an earlier count, report numbers that name no GPU of the list ("" and -1 mean no GPU).
   const char* now = variable(kVariable);
   const bool number = now != nullptr && *now >= '0' && *now <= '9';
-  if (number && !process.config->visible_devices.empty()) compare(process, nullptr, &none);
+  if (number && !process.allow_list->text.empty()) compare(process, nullptr, &none);
 }
 
 void check_late_write(Process& process) {

@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "policy/config.h"
+#include "policy/device_list.h"
 #include "policy/dlopen.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/objects.h"
@@ -145,7 +145,7 @@ void make_substitute_ready(Process& here, const Call& call, DlopenSituation& now
 /// this step changes the process and its policy.
 DlopenSituation make_ready(Process& here, const Call& call, long space) {
   DlopenSituation now = {.policy = here.policy(),
-                         .list = !here.config->visible_devices.empty(),
+                         .list = !here.allow_list->text.empty(),
                          .null_drivers_tried = null_drivers_tried()};
   if (lets_bypass(call.request)) need_dev_names();
   if (now.policy != Policy::kForceCpu) libraries_may_change(call.name, call.mode);

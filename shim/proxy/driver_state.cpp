@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "policy/config.h"
+#include "policy/device_list.h"
 #include "shim/proxy/gpus.h"
 #include "shim/proxy/visible_devices.h"
 #include "shim/sys/memory.h"
@@ -37,7 +37,7 @@ void bind_to(const Services& guard, const RealLibrary& real) {
 
 void bind(const Services& guard) {
   const RealLibrary real = open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD);
-  if (!guard.process().config->visible_devices.empty()) open_nvml(guard.loader());
+  if (!guard.process().allow_list->text.empty()) open_nvml(guard.loader());
   bind_to(guard, real);
   // The driver's slot for getenv points to this proxy, which must stay as long as the driver.
   if (driver.redirected) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/proxy/gpus.h"
 
-#include "policy/config.h"
+#include "policy/device_list.h"
 #include "policy/text/message.h"
 
 namespace cudaguard {
@@ -86,7 +86,7 @@ void open_nvml(const Loader& the) {
 void resolve_list(Allowed& allowed) {
   const Services& guard = the_guard();
   Process& process = guard.process();
-  const std::string_view text = process.config->visible_devices;
+  const std::string_view text = process.allow_list->text;
   const AllowList list = parse_allow_list(text);
   bool listed = false;
   open_nvml(guard.loader());
@@ -110,7 +110,7 @@ void resolve_list(Allowed& allowed) {
   }
   if (allowed.view.error.why == ListError::Why::kNone) return;
   const ListErrorFacts facts = {text, allowed.view.error, count_gpus(allowed.machine),
-                                process.config->by_option};
+                                process.allow_list->by_option};
   guard.print_message(process, Message::kList, write_line_of<write_list_error, ListErrorFacts>,
                       &facts);
 }

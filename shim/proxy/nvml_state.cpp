@@ -3,7 +3,7 @@
 
 #include <dlfcn.h>
 
-#include "policy/config.h"
+#include "policy/device_list.h"
 #include "shim/elf/own_symbols.h"
 #include "shim/sys/memory.h"
 
@@ -53,7 +53,7 @@ Access access(const void* caller) {
       return {Way::kForward, guard};
     default:
       if (nvml.inside.holds(caller) || nvml.self.holds(caller)) return {Way::kForward, guard};
-      return {here.config->visible_devices.empty() ? Way::kForward : Way::kFilter, guard, true};
+      return {here.allow_list->text.empty() ? Way::kForward : Way::kFilter, guard, true};
   }
 }
 

@@ -187,7 +187,7 @@ void load_proxies_early(Process& process) {
   const Loader& the = loader();
   if (!can_load(the) || process.proxy_loader.looked.exchange(true, std::memory_order_relaxed))
     return;
-  bool driver = !process.config->visible_devices.empty() || process.config->children_cpu;
+  bool driver = !process.allow_list->text.empty() || process.config->children_cpu;
   bool nvml = false;
   {
     Quiet quiet(the);

@@ -72,11 +72,11 @@ std::string_view Process::because() const {
     case Fallen::kNoProxy:
       return "its proxy library cannot be used";
     case Fallen::kNotEnforced:
-      return config->by_option ? "--gpus cannot be enforced"
-                               : "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
+      return allow_list->by_option ? "--gpus cannot be enforced"
+                                   : "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
     case Fallen::kNotAccepted:
-      return config->by_option ? "--gpus is not accepted"
-                               : "CUDAGUARD_VISIBLE_DEVICES is not accepted";
+      return allow_list->by_option ? "--gpus is not accepted"
+                                   : "CUDAGUARD_VISIBLE_DEVICES is not accepted";
     default:
       return config->because;
   }
@@ -149,6 +149,7 @@ Process& make_process(Process* stale) {
   void* memory = sys::map(kMapped);
   if (memory == nullptr) {
     without_memory.process.config = &without_memory.config;
+    without_memory.process.allow_list = &without_memory.config.allow_list;
     without_memory.process.ready = true;
     return without_memory.process;
   }
@@ -162,6 +163,7 @@ Process& make_process(Process* stale) {
     made->fork_known.store(true, std::memory_order_relaxed);
   }
   made->config = new (&pages->config) Config(read_config(stale != nullptr));
+  made->allow_list = &made->config->allow_list;
   made->configured = made->config->policy;
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;

@@ -22,6 +22,7 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Config;
+struct GivenList;
 
 struct Process {
   bool ready = false;  ///< false in a forked child
@@ -34,6 +35,7 @@ struct Process {
   Policy configured = Policy::kForceCpu;  ///< at the start; policy() has the one in force
   /// In the same pages. Its strings point into StartEnvironment or InheritedState::report.
   Config* config = nullptr;
+  const GivenList* allow_list = nullptr;  ///< the one in `config`
 
   /// Returns the policy in force. For the guard alone; Services::policy is for the proxies.
   Policy policy() const {

@@ -61,13 +61,14 @@ TEST(Config, ChildrenByOption_NeedsTheMarkOfTheRun) {
 }
 
 TEST(Config, ByOption_AppliesOnlyToTheListOfTheRun) {
-  EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).by_option);
+  EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).allow_list.by_option);
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).in_run);
   for (const char* presets : {"gpus=0", "gpus=0,1,2", "gpus=", "", "0,1", "x_gpus=0,1"}) {
-    EXPECT_FALSE(parse_config({.visible_devices = "0,1", .presets = presets}).by_option) << presets;
+    EXPECT_FALSE(parse_config({.visible_devices = "0,1", .presets = presets}).allow_list.by_option)
+        << presets;
   }
-  EXPECT_FALSE(parse_config({.visible_devices = "0,1"}).by_option);
-  EXPECT_FALSE(parse_config({.presets = "gpus=0,1"}).by_option);
+  EXPECT_FALSE(parse_config({.visible_devices = "0,1"}).allow_list.by_option);
+  EXPECT_FALSE(parse_config({.presets = "gpus=0,1"}).allow_list.by_option);
   EXPECT_EQ(parse_config({.visible_devices = "-1", .presets = "JAX_PLATFORMS,gpus=-1"}).because,
             "--gpus allows no GPU");
 }
@@ -123,7 +124,7 @@ TEST(Config, ForkedChild_IsAChildUnderTheChildrenRule) {
 
 TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
   EXPECT_EQ(parse_config({.visible_devices = "2,5"}).policy, Policy::kValidate);
-  EXPECT_EQ(parse_config({.visible_devices = "2,5"}).visible_devices, "2,5");
+  EXPECT_EQ(parse_config({.visible_devices = "2,5"}).allow_list.text, "2,5");
   EXPECT_EQ(parse_config({.policy = "", .visible_devices = "2"}).policy, Policy::kValidate);
   EXPECT_EQ(parse_config({.policy = "clamp", .visible_devices = "2"}).policy, Policy::kClamp);
   EXPECT_EQ(parse_config({.policy = "OFF", .visible_devices = "2"}).policy, Policy::kOff);
@@ -149,7 +150,7 @@ TEST(Config, AllowList_MistakeMeansForceCpu) {
   for (const char* bad : {"1gpu2", "0,,1", "all", "none", "void", "-1,0", "0,-1", "1;2"}) {
     const Config config = parse_config({.policy = "VALIDATE", .visible_devices = bad});
     EXPECT_EQ(config.policy, Policy::kForceCpu) << bad;
-    EXPECT_TRUE(config.visible_devices.empty()) << bad;
+    EXPECT_TRUE(config.allow_list.text.empty()) << bad;
     EXPECT_EQ(config.bad_list, bad);
     // The parser finds a duplicate only when it knows the machine.
     EXPECT_NE(config.list_error.why, ListError::Why::kNone) << bad;

@@ -285,12 +285,12 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
     refuse_list(settings, config.bad_list, config.list_error);
   }
   if (config.complaint_count > 0) refuse_complaint(settings, config.complaints[0]);
-  if (!config.visible_devices.empty()) {
+  if (!config.allow_list.text.empty()) {
     // Checks the list as far as possible without the GPUs: "1,01". The guard checks the rest.
     const auto machine = std::make_unique<Machine>();
-    const ListError error = machine_from_list(parse_allow_list(config.visible_devices), *machine);
+    const ListError error = machine_from_list(parse_allow_list(config.allow_list.text), *machine);
     if (error.why == ListError::Why::kDuplicate) {
-      refuse_list(settings, config.visible_devices, error);
+      refuse_list(settings, config.allow_list.text, error);
     }
   }
   if (config.policy != Policy::kOff) {
