@@ -63,7 +63,8 @@ TEST(Config, ChildrenByOption_NeedsTheMarkOfTheRun) {
 TEST(Config, ByOption_AppliesOnlyToTheListOfTheRun) {
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).allow_list.by_option);
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).in_run);
-  for (const char* presets : {"gpus=0", "gpus=0,1,2", "gpus=", "", "0,1", "x_gpus=0,1"}) {
+  for (const char* presets :
+       {"gpus=0", "gpus=2,3", "gpus=0,1,2", "gpus=", "", "0,1", "x_gpus=0,1"}) {
     EXPECT_FALSE(parse_config({.visible_devices = "0,1", .presets = presets}).allow_list.by_option)
         << presets;
   }
@@ -128,6 +129,7 @@ TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
   EXPECT_EQ(parse_config({.policy = "", .visible_devices = "2"}).policy, Policy::kValidate);
   EXPECT_EQ(parse_config({.policy = "clamp", .visible_devices = "2"}).policy, Policy::kClamp);
   EXPECT_EQ(parse_config({.policy = "OFF", .visible_devices = "2"}).policy, Policy::kOff);
+  EXPECT_EQ(parse_config({.policy = "OFF", .visible_devices = "nonsense"}).policy, Policy::kOff);
   EXPECT_EQ(parse_config({.policy = "nonsense", .visible_devices = "2"}).policy, Policy::kForceCpu);
   const Config both = parse_config({.policy = "FORCE_CPU", .visible_devices = "2,5"});
   EXPECT_EQ(both.policy, Policy::kForceCpu);

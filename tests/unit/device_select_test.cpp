@@ -239,6 +239,11 @@ TEST(DidYouMean, TwoMeaningsOrNone_SuggestNothing) {
   EXPECT_EQ(Viewed("MIG-dd").meant(7), 0);
   EXPECT_EQ(Viewed("MIG-cc000000,MIG-cc000001").meant(6), -1);
   EXPECT_EQ(unknown("GPU-aa").meant(65535), -1);
+  const Viewed viewed = unknown("GPU-aa");
+  EXPECT_EQ(visible_device(0, select("0", &viewed.view, viewed.machine.get()), viewed.view,
+                           *viewed.machine)
+                .physical,
+            -1);
   for (const int asked : {-1, -2147483647 - 1, 2147483647, 65536, 65541}) {
     EXPECT_EQ(Viewed("5").meant(asked), -1) << asked;
   }

@@ -10,7 +10,7 @@ namespace {
 
 TEST(Library, Driver_IsRecognisedByEveryName) {
   for (const char* name :
-       {"libcuda.so", "libcuda.so.1", "libcuda.so.535.261.03", "libcuda.so.1.1",
+       {"libcuda.so", "libcuda.so.1", "libcuda.so.535.261.03", "libcuda.so.1.9",
         "/usr/lib/x86_64-linux-gnu/libcuda.so.1", "/usr/lib/../lib/libcuda.so", "./libcuda.so.1",
         "/usr/local/cuda/compat/libcuda.so.575.57.08", "a/libcuda.so"}) {
     EXPECT_EQ(classify(name).library, Library::kDriver) << name;

@@ -324,6 +324,9 @@ TEST_F(Message, BadIndex_NamesDeviceRangeAndSuggestion) {
   write_bad_index(line(1), facts);
   EXPECT_NE(take().find("device -2147483648 does not exist (asked by train); visible: none"),
             std::string::npos);
+  facts.asked = 0;
+  write_bad_index(line(1), facts);
+  EXPECT_NE(take().find("device 0 does not exist"), std::string::npos);
   facts = {.api = "cudaSetDevice", .caller = {"/x/train", 1}, .asked = 9, .count = 2, .used = 1};
   write_bad_index(line(1), facts);
   EXPECT_EQ(

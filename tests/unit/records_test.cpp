@@ -90,6 +90,31 @@ TEST(Records, AnotherLibraryIsAnotherCallSite) {
   EXPECT_EQ(records.findings().sites.size(), 2u);
 }
 
+TEST(Records, NativeFramesHaveModuleAndOffset) {
+  Records records;
+  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
+                            R"("native":["/lib/libx.so+0x12","/lib/liby.so",3]})"));
+  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
+                            R"("native":"/lib/libx.so+0x12"})"));
+  const auto& sites = records.findings().sites;
+  ASSERT_EQ(sites.size(), 2u);
+  ASSERT_EQ(sites[0].stack.native.size(), 2u);
+  EXPECT_EQ(sites[0].stack.native[0].module, "/lib/libx.so");
+  EXPECT_EQ(sites[0].stack.native[0].offset, 0x12u);
+  EXPECT_EQ(sites[0].stack.native[1].module, "/lib/liby.so");
+  EXPECT_EQ(sites[0].stack.native[1].offset, 0u);
+  EXPECT_TRUE(sites[1].stack.native.empty());
+}
+
+TEST(Records, TimeAfterTheYear9999IsUnknown) {
+  for (const auto& [ts, first] :
+       {std::pair("253402300799", 253402300799.), std::pair("253402300800", 0.)}) {
+    Records records;
+    records.add(std::string(R"({"v":1,"pid":7,"ts":)") + ts + R"(,"decision":"deny"})");
+    EXPECT_EQ(records.findings().processes.at(0).first, first) << ts;
+  }
+}
+
 /// The guard has decided these. Their values do not follow from the other fields here.
 TEST(Records, RecordSaysWhatTheGuardHasDecided) {
   Records records;

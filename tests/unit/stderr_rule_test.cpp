@@ -45,6 +45,7 @@ TEST(StderrRule, RegularFile_AfterAllWereClosed_IsNotWritten) {
   EXPECT_FALSE(may_write_line(make(Kind::kRegular, false, true, 1),
                               make(Kind::kRegular, false, true, 2), own));
   EXPECT_FALSE(may_write_line(kClosed, kClosed, own));
+  EXPECT_FALSE(may_write_line(kClosed, make(Kind::kRegular, false, true, 2), own));
   EXPECT_FALSE(
       may_write_line(make(Kind::kSocket, true, true, 1), make(Kind::kOther, true, true, 2), own));
 }

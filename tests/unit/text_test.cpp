@@ -49,6 +49,9 @@ TEST(Text, Printable_ReplacesControlCharacters) {
 TEST(Text, Json_EscapesQuotesAndControlCharacters) {
   EXPECT_EQ(json("a\"b\\c\n\x7f"), R"(a\"b\\c\u000a\u007f)");
   EXPECT_EQ(json("grün €𝄞"), "grün €𝄞");
+  // The first and the last character of each length.
+  EXPECT_EQ(json("\u00a0\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"),
+            "\u00a0\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff");
 }
 
 TEST(Text, Json_EscapesTerminalControlCharacters) {
@@ -56,7 +59,7 @@ TEST(Text, Json_EscapesTerminalControlCharacters) {
   // Each direction mark is closed again, because clang-tidy refuses a literal that leaves one open.
   EXPECT_EQ(json("a\u202eb\u202c\u2066c\u2069\u200fd\u2028"),
             R"(a\u202eb\u202c\u2066c\u2069\u200fd\u2028)");
-  EXPECT_EQ(json("\u061c\ufeff"), R"(\u061c\ufeff)");
+  EXPECT_EQ(json("\u061c\ufeff\u2000\u206f"), R"(\u061c\ufeff\u2000\u206f)");
   EXPECT_EQ(json("\u00a0\u1fff\u2070\U0001f600"), "\u00a0\u1fff\u2070\U0001f600");
 }
 
