@@ -134,6 +134,8 @@ TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
   const Config both = parse_config({.policy = "FORCE_CPU", .visible_devices = "2,5"});
   EXPECT_EQ(both.policy, Policy::kForceCpu);
   ASSERT_EQ(both.complaint_count, 1U);
+  EXPECT_EQ(parse_config({.policy = "FORCE_CPU", .visible_devices = ""}).complaint_count, 0U);
+  EXPECT_EQ(parse_config({.policy = "nonsense", .visible_devices = "2"}).complaint_count, 1U);
   EXPECT_EQ(both.complaints[0].variable, "CUDAGUARD_VISIBLE_DEVICES");
   EXPECT_TRUE(both.complaints[0].accepted.empty());
 }

@@ -106,6 +106,16 @@ TEST(Records, NativeFramesHaveModuleAndOffset) {
   EXPECT_TRUE(sites[1].stack.native.empty());
 }
 
+TEST(Records, PythonFramesHaveFileLineAndFunction) {
+  Records records;
+  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
+                            R"("python":[{"function":"f","line":3,"file":"/a.py"},"/b.py",)"
+                            R"({"function":1,"line":"3","file":2}]})"));
+  const PythonFrame whole = {"/a.py", "f", 3};
+  EXPECT_EQ(records.findings().sites.at(0).stack.python,
+            (std::vector<PythonFrame>{whole, PythonFrame{}}));
+}
+
 TEST(Records, TimeAfterTheYear9999IsUnknown) {
   for (const auto& [ts, first] :
        {std::pair("253402300799", 253402300799.), std::pair("253402300800", 0.)}) {

@@ -154,8 +154,8 @@ TEST(CodeLine, NamesTheFile) {
         std::pair{"<ipython-input-12-0a1b>", "notebook cell 12, line 3"},
         std::pair{"<ipython-input-", "notebook cell , line 3"},
         std::pair{"/x/site-packages/ipykernel_launcher.py", "ipykernel_launcher.py:3"},
-        std::pair{"/tmp/ipykernel_", "ipykernel_:3"}, std::pair{"", ":3"},
-        std::pair{"/a/\x1b.py", "\x1b.py:3"}}) {
+        std::pair{"/tmp/ipykernel_", "ipykernel_:3"}, std::pair{"/home/user1/a.py", "a.py:3"},
+        std::pair{"", ":3"}, std::pair{"/a/\x1b.py", "\x1b.py:3"}}) {
     const CodeLine code = code_line(file, 3);
     EXPECT_EQ(
         std::string(code.before).append(code.name).append(code.after) + std::to_string(code.line),

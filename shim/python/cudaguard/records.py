@@ -174,7 +174,7 @@ def attempt_of(value: Any) -> Optional[Attempt]:
     A refused load counts, because a test has no third result as `verify` has (INCOMPLETE)."""
     record = record_of(value)
     attempted = record.decision in ("deny", "refuse") or record.event in ("init", "nvml")
-    if record.v != 1 or record.pid < 0 or not attempted:
+    if record.v != 1 or record.pid <= 0 or not attempted:
         return None
     try:
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"])) for f in record.python]
