@@ -3,10 +3,9 @@
 
 import pytest
 
-from support import fence, harness
-
 
 @pytest.fixture(name="case")
 def make_case():
     """The helpers of fence.Case."""
+    from support import fence, harness
     yield from harness.lent(fence.Case())
