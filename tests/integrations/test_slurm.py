@@ -169,8 +169,9 @@ def test_task_with_gpus_is_unchanged(slurm, way, visible):
     """The script changes nothing in tasks with GPUs, whichever option requested them."""
     if way == ["--gres=shard:1"] and slurm_node.version(slurm.node.outer()) < (22, 5):
         pytest.skip("Slurm has shards from 22.05 on")
-    slurm.is_free(slurm.task("srun", *way, *places.OPEN))
-    assert chosen(slurm.task("srun", *way, "env").shown) == {"CUDA_VISIBLE_DEVICES": visible}
+    result = slurm.task("srun", *way, "sh", "-c", "env; exec " + ENTRY_POINT)
+    slurm.is_free(result)
+    assert chosen(result.shown) == {"CUDA_VISIBLE_DEVICES": visible}
     step = "srun %s %s" % (" ".join(way), ENTRY_POINT)
     slurm.is_free(slurm.batch(ENTRY_POINT, step, options=way), times=2)
 
