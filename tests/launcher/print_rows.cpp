@@ -42,7 +42,8 @@ int main() {
           .field("value", option->value)
           .field("help", about(*option))
           .field("words", option->words)
-          .field("default", option->by_default);
+          .field("default", option->by_default)
+          .field("variable", option->sets ? row_of(*option->sets).name : "");
     });
   });
   json.objects("variables", kVariableTexts, [&](const VariableText& text) {
