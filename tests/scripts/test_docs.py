@@ -19,6 +19,8 @@ HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
 # This regular expression finds names of files in the text.
 NAMED = re.compile(r"`((?:scripts|docs|tests|shim|policy|\.ci|share/cudaguard)/[\w.*/-]+)`")
 MADE = ("tests/gpu/results",)  # a run makes it
+# The version in the name of a file, an image or a tag, and in an example of JSON.
+VERSIONED = re.compile(r"cudaguard(?:[-_:@]v?|\": \")(\d+\.\d+\.\d+)")
 
 
 def read(path):
@@ -117,6 +119,22 @@ def test_every_named_file_exists():
             assert missing_files(read(os.path.join(harness.SOURCE, page))) == [], page
 
 
+def other_versions(text, version):
+    return sorted(set(VERSIONED.findall(text)) - {version})
+
+
+def test_pages_name_the_version_of_cmake():
+    """CHANGELOG.md has all versions."""
+    version, = re.findall(r"project\(cudaguard VERSION ([\d.]+)",
+                          read(os.path.join(harness.SOURCE, "CMakeLists.txt")))
+    pages = [page for page in FOUND if page != "CHANGELOG.md"] + ["scripts/kubernetes/pod.yaml",
+                                                                   "tests/lab/engines.py"]
+    texts = {page: read(os.path.join(harness.SOURCE, page)) for page in pages}
+    assert sum(bool(VERSIONED.search(text)) for text in texts.values()) >= 5
+    assert {page: other for page, text in texts.items()
+            if (other := other_versions(text, version))} == {}
+
+
 class Installed(harness.DirectoryCase):
     def links(self, *names):
         """Returns the links of the installed pages that lead nowhere."""
@@ -145,6 +163,11 @@ class Installed(harness.DirectoryCase):
 
 
 class Control(unittest.TestCase):
+    def test_other_versions_are_found(self):
+        page = ("cudaguard-0.1.0-py3-none.whl cudaguard_0.1.1_amd64.deb cudaguard:0.1.2 "
+                "cudaguard@v0.1.3 \"cudaguard\": \"0.1.4\" cudaguard-0.2.0.tar.gz CUDA 13.0.0")
+        self.assertEqual(other_versions(page, "0.2.0"), ["0.1.%d" % i for i in range(5)])
+
     def test_anchors_equal_those_of_github(self):
         page = "# A `b`: [c d](e)\n## it's, here_2 - so\n## A `b`: c d\n```sh\n# none\n```\n"
         self.assertEqual(anchors(page), ["a-b-c-d", "its-here_2---so", "a-b-c-d-1"])
