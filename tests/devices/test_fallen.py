@@ -17,6 +17,19 @@ FALLS = (("list_not_read", {"box": "bypass", "allow": "2,5"}),
          ("list_not_shown", {"allow": "2,5", "CG_GONE": "5"}))
 # The answers of cu.insist: count, get and seven calls about a device.
 ALL_WORK, ALL_REFUSED = ":".join("0" * 9), ":".join("3" * 9)
+# These answer otherwise: see the tests of cu.init and cu.ask.
+OTHERS = {"cuInit", "cuGetProcAddress", "cuGetProcAddress_v2"}
+
+
+@pytest.mark.parametrize("name", sorted(harness.guarded("DRIVER") - OTHERS))
+def test_each_guarded_name_is_refused(name):
+    """Every row of shim/api/guarded.inc. The fake driver refuses arguments of zero with 1."""
+    steps = ["cu.init", "cu.zeros=" + name]
+    unguarded = box.run(steps, guard=False, box="liar")
+    assert unguarded.answers["cu.zeros"] == "1", "tests/fakes lacks %s: %s" % (name, unguarded)
+    result = box.run(steps, box="liar", allow="2,5")
+    assert "cuInit:initialised" in result.fake_calls, str(result)
+    assert result.answers == {"cu.init": "100", "cu.zeros": "3"}, str(result)
 
 
 @pytest.mark.parametrize(("name", "steps", "preload"), [("open", [], ()),

@@ -156,6 +156,13 @@ static void insist(struct answer* out, int device) {
   put(out, ":%d", CALL(cuDeviceGetByPCIBusId, (int*, const char*), &number, "0000:07:00.0"));
 }
 
+// Calls any function, with arguments of zero.
+static void call_with_zeros(struct answer* out, const char* name) {
+  int (*function)(void*, void*, void*, void*, void*, void*, void*, void*) = find(name);
+  put(out, "%d",
+      function == NULL ? -999 : function(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+}
+
 static void make_context(struct answer* out, const char* value) {
   // The value names the call and the device: "PRIMARY,0", "v4,1".
   const char* comma = strchr(value, ',');
@@ -288,6 +295,8 @@ int driver_step(const char* name, const char* value, struct answer* out) {
     facts(out, atoi(value));
   } else if (strcmp(name, "insist") == 0) {
     insist(out, atoi(value));
+  } else if (strcmp(name, "zeros") == 0) {
+    call_with_zeros(out, value);
   } else if (strcmp(name, "context") == 0) {
     make_context(out, value);
   } else if (strcmp(name, "load") == 0) {
