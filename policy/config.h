@@ -25,6 +25,8 @@ enum class Log : uint8_t {
 /// There is at most one complaint per variable.
 inline constexpr size_t kMostComplaints = std::size(kVariables);
 
+/// Each default is zero, because a Config is in pages that the kernel wipes
+/// (shim/state/process.cpp).
 struct Config {
   Policy policy = Policy::kForceCpu;
   Log log = Log::kOff;

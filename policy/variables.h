@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables: one row each for the guard, the launcher and doctor, and one text each for
-// docs/variables.md and the manual, which scripts/generate-options writes.
+// What follows from the rows in variables.inc, for the guard, the launcher and doctor.
 #pragma once
 
 #include <cstddef>
@@ -9,15 +8,11 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// The environment that the process was started with. A null pointer is an unset variable.
+/// The environment that the process was started with: a pointer for each row, null if the variable
+/// is unset.
 struct Environment {
-  const char* policy = nullptr;
-  const char* log = nullptr;
-  const char* report = nullptr;
-  const char* visible_devices = nullptr;
-  const char* children = nullptr;
-  const char* root = nullptr;
-  const char* presets = nullptr;
+#define VARIABLE(id, member, ...) const char* member = nullptr;
+#include "policy/variables.inc"
   bool privileged = false;  ///< AT_SECURE: ignore the environment, which another user controls
   bool forked = false;      ///< the parent, which forked this process, had read it, too
 };
@@ -30,13 +25,8 @@ struct VariableRow {
 };
 
 enum class Variable : uint8_t {
-  kPolicy,
-  kVisibleDevices,
-  kChildren,
-  kRoot,
-  kLog,
-  kReport,
-  kPresets,
+#define VARIABLE(id, ...) id,
+#include "policy/variables.inc"
 };
 
 /// Longest report path, in bytes without the final zero (Linux: PATH_MAX - 1).
@@ -46,20 +36,9 @@ inline constexpr size_t kMaxVisibleDevices = 6143;
 
 /// The variables that the guard reads.
 inline constexpr VariableRow kVariables[] = {
-    {"CUDAGUARD_POLICY", "FORCE_CPU, VALIDATE, CLAMP, OFF", "FORCE_CPU applies",
-     &Environment::policy},
-    // A list has its own explanations (ListError).
-    {"CUDAGUARD_VISIBLE_DEVICES", "",
-     "has no effect under FORCE_CPU; to use the list: CUDAGUARD_POLICY=VALIDATE",
-     &Environment::visible_devices},
-    {"CUDAGUARD_CHILDREN", "FORCE_CPU", "FORCE_CPU for all but the root", &Environment::children},
-    {"CUDAGUARD_ROOT", "a process id", "no process is the root", &Environment::root},
-    {"CUDAGUARD_LOG", "off, error, deny, all", "deny applies", &Environment::log},
-    {"CUDAGUARD_REPORT", "a path of at most 4095 bytes", "nothing is recorded",
-     &Environment::report},
-    // The launcher sets this to the names of the other variables that it has set. It removes these
-    // later.
-    {"CUDAGUARD_PRESETS", "", "", &Environment::presets},
+#define VARIABLE(id, member, name, accepted, instead, ...) \
+  {name, accepted, instead, &Environment::member},
+#include "policy/variables.inc"
 };
 
 /// The first word of CUDAGUARD_PRESETS under `run --fence`; no variable begins with its letter.
@@ -81,14 +60,6 @@ constexpr const VariableRow& row_of(Variable variable) {
   return kVariables[static_cast<size_t>(variable)];
 }
 
-static_assert(row_of(Variable::kPolicy).place == &Environment::policy);
-static_assert(row_of(Variable::kVisibleDevices).place == &Environment::visible_devices);
-static_assert(row_of(Variable::kChildren).place == &Environment::children);
-static_assert(row_of(Variable::kRoot).place == &Environment::root);
-static_assert(row_of(Variable::kLog).place == &Environment::log);
-static_assert(row_of(Variable::kReport).place == &Environment::report);
-static_assert(row_of(Variable::kPresets).place == &Environment::presets);
-
 /// A value that was not understood, with everything that the message about it needs.
 struct Complaint {
   std::string_view variable;
@@ -107,22 +78,17 @@ struct VariableText {
   const char* instead;     ///< of a value that is not accepted
 };
 
-/// The variables that users see. `help` says what the variable sets.
+/// A row's line.
 constexpr VariableText described(Variable variable, const char* help, const char* by_default) {
   const VariableRow& row = row_of(variable);
-  const bool named = *row.accepted != '\0';
-  return {row.name, help, row.accepted, by_default, named ? row.instead : ""};
+  return {row.name, help, row.accepted, by_default, *row.accepted != '\0' ? row.instead : ""};
 }
+/// The variables that users see.
 inline constexpr VariableText kVariableTexts[] = {
-    described(Variable::kPolicy, "the CUDA policy:", "FORCE_CPU"),
-    described(Variable::kVisibleDevices,
-              "the GPUs that a program can see, such as 2,5 or GPU-8932f937", "all"),
-    described(Variable::kChildren, "the policy of all processes but the root:", "as for the root"),
-    described(Variable::kRoot, "the root, which CUDAGUARD_CHILDREN does not restrict:", "none"),
-    described(Variable::kLog, "which messages are printed on stderr:", "deny"),
-    described(Variable::kReport, "the file to which records are appended:", "none"),
+#define VARIABLE(id, member, name, accepted, instead, help, by_default) \
+  described(Variable::id, help, by_default),
+#include "policy/variables.inc"
     {kHello, "whether each process reports its start; verify sets this to 1", "", "none", ""},
-    described(Variable::kPresets, "the names of the presets; cudaguard run sets this", "none"),
     {kDoctorTimeout.name, "how long doctor waits for the driver:", kDoctorTimeout.accepted, "10",
      ""},
 };

@@ -19,7 +19,7 @@ from support import harness, launcher
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
 COMPLETION = os.path.join(HERE, "completion", "cudaguard.bash")
-TABLE = os.path.join(harness.SOURCE, "policy", "variables.h")
+TABLES = [os.path.join(harness.SOURCE, "policy", "variables." + end) for end in ("inc", "h")]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
@@ -34,8 +34,8 @@ def write(path, text):
 
 
 def variables():
-    """The names in the table of variables."""
-    return set(re.findall(r'"(CUDAGUARD_[A-Z_]+)"', read(TABLE)))
+    """The names in the tables of variables."""
+    return set(re.findall(r'"(CUDAGUARD_[A-Z_]+)"', "".join(map(read, TABLES))))
 
 
 COMMANDS = ("run", "verify", "report", "doctor")

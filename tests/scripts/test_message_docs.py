@@ -30,7 +30,8 @@ SOURCES = ("policy/*.cpp", "policy/*.h", "policy/text/*.cpp", "policy/text/*.h",
            "shim/launcher/print/output.cpp")
 # Their messages have rows, too. The test does not search them for messages, because most of their
 # text is help. The values that replace wrong ones are in docs/variables.md (test_manual).
-WITH_HELP = ("shim/launcher/options.cpp", "shim/launcher/format.cpp", "policy/variables.h")
+WITH_HELP = ("shim/launcher/options.cpp", "shim/launcher/format.cpp", "policy/variables.h",
+             "policy/variables.inc")
 NOT_PRINTED = {
     "cudaguard-probe process 0",  # a line of the probe's answer
     "cudaguard knows x86-64 and AArch64",  # the compiler prints it

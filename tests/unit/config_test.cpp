@@ -210,11 +210,11 @@ TEST(Config, Children_BadValueMeansMoreRestriction) {
 TEST(Config, EverythingBad_MakesNoMoreComplaintsThanFit) {
   const std::string more(kMaxReportPath + 1, 'x');
   const Config config = parse_config({.policy = "a",
-                                      .log = "b",
-                                      .report = more.c_str(),
                                       .visible_devices = "c",
                                       .children = "d",
-                                      .root = "e"});
+                                      .root = "e",
+                                      .log = "b",
+                                      .report = more.c_str()});
   EXPECT_LE(config.complaint_count, kMostComplaints);
   EXPECT_EQ(config.policy, Policy::kForceCpu);
 }
