@@ -130,7 +130,8 @@ class Examples(unittest.TestCase):
         for path in ("README.md", "docs/messages.md", "docs/devices.md", "docs/images/picture.svg"):
             self.assertTrue(shown[path], path)
         self.assertEqual([(path, line) for path, lines in shown.items() for line in lines
-                          if not messages.find(line, *messages.PATTERNS)], [])
+                          if not messages.find(line, *messages.PATTERNS)], [],
+                         "write the words of tests/golden/messages.txt into these pages")
 
     def test_control_changed_example_is_found(self):
         page = "text\n\ncudaguard[7]: %s\n100\n" % messages.text(
@@ -153,7 +154,7 @@ class Tests(unittest.TestCase):
         for path in glob.glob(os.path.join(harness.SOURCE, "tests", "**", "*.py"), recursive=True):
             source = re.sub(r'"\s*\n\s*[rf]?"', "", read(path))  # adjacent literals are one
             found += [(path, piece) for piece in sorted(pieces - SHORT) if piece in source]
-        self.assertEqual(found, [])
+        self.assertEqual(found, [], "use the message's name instead (tests/support/messages.py)")
 
 
 class Messages(unittest.TestCase):
@@ -161,14 +162,16 @@ class Messages(unittest.TestCase):
         pieces = pieces_of(printed())
         self.assertGreater(len(pieces), 150)
         text = page()
-        self.assertEqual([piece for piece in sorted(pieces) if piece not in text], [])
+        self.assertEqual([piece for piece in sorted(pieces) if piece not in text], [],
+                         "write these words of the source into a row of docs/messages.md")
 
     def test_each_row_has_a_source(self):
         quotes = rows()
         self.assertGreater(len(quotes), 150)
         known = parts_of(printed(with_help=True))
         parts = [part for part in parts_of(quotes) if PROSE.search(part)]
-        self.assertEqual([part for part in parts if not is_made_of(part, known)], [])
+        self.assertEqual([part for part in parts if not is_made_of(part, known)], [],
+                         "docs/messages.md has these words, but no source has them")
 
     def test_control_missing_row_and_source_are_found(self):
         """A message that the page lacks, and a row without a source, are found."""

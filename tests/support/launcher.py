@@ -99,7 +99,7 @@ class Case(harness.DirectoryCase):
             with open(path, "w", encoding="utf-8") as stream:
                 stream.write(text)
         with open(path, encoding="utf-8") as stream:
-            self.assertEqual(text, stream.read())
+            self.assertEqual(text, stream.read(), settings.TO_REWRITE % path)
 
     def refused(self, done, code, *meaning):
         """Fails unless the launcher printed one clear line, returned `code` and ran no program."""

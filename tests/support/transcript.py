@@ -49,4 +49,4 @@ def check(case, name, command, block, done, shown):
             stream.truncate()
             stream.write(whole)
     else:
-        case.assertEqual(text, block)
+        case.assertEqual(text, block, settings.TO_REWRITE % path_of(name))
