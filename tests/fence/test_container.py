@@ -93,10 +93,6 @@ class Script(fence.Case):
         self.assertEqual(set(done), {"0", "1"})
         self.assertEqual(len(done), len(requests))
         profile = self.changed(like_default(["ioctl", "read"]))
-        actions = [rule["action"] for rule in profile["syscalls"] if rule["names"] == ["ioctl"]]
-        with open(os.path.join(harness.SOURCE, "docs", "fence.md"), encoding="utf-8") as stream:
-            self.assertRegex(" ".join(stream.read().split()), "by %d rules of a mask .* has %d rules "
-                             % (actions.count(ALLOW), actions.count(REFUSE)))
         # An "is it in this cube" for each of a hundred rules: those of ioctl alone.
         profile["syscalls"] = [rule for rule in profile["syscalls"] if "ioctl" in rule["names"]]
         for request, mark in zip(requests, done):
