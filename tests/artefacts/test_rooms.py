@@ -163,12 +163,12 @@ def test_each_part_is_composed_and_tested():
     with open(os.path.join(harness.SOURCE, "tests", "unit", "zero_pages_test.cpp"),
               encoding="utf-8") as stream:
         tested = stream.read()
-    for directory, name in sorted(parts_of_state(harness.SOURCE)):
+    for _, name in sorted(parts_of_state(harness.SOURCE)):
         whole = "inherited.h" if name.endswith("Inherited") else "process.h"
         member = member_of(os.path.join(harness.SOURCE, "shim", "state", whole), name)
-        assert member is not None, directory
-        assert re.search(r"\b%s\b" % name, tested), name
-        assert re.search(r"CG_PART\(\w+, %s\)" % member, tested), name
+        assert member is not None, "add %s to shim/state/%s" % (name, whole)
+        assert re.search(r"\b%s\b" % name, tested), "add %s to zero_pages_test.cpp" % name
+        assert re.search(r"CG_PART\(\w+, %s\)" % member, tested), "add a CG_PART of " + name
 
 
 def test_each_directory_with_state_has_a_part():
