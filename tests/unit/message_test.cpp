@@ -94,11 +94,17 @@ TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
             "cudaguard[9]: no CUDA here (--children=cpu, only process 7 may use CUDA; asked by "
             "libfoo.so); to allow CUDA: cudaguard run --policy VALIDATE\n");
   facts.children_by_option = false;
-  facts.root = UINT32_MAX;  // no user
+  for (const uint32_t none : {0U, 9U, UINT32_MAX}) {
+    facts.root = none;
+    write_denied(line(9), facts);
+    EXPECT_EQ(take(),
+              "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); to "
+              "allow CUDA: CUDAGUARD_CHILDREN=\n")
+        << none;
+  }
+  facts.root = 1;
   write_denied(line(9), facts);
-  EXPECT_EQ(take(),
-            "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); to "
-            "allow CUDA: CUDAGUARD_CHILDREN=\n");
+  EXPECT_NE(take().find("only process 1 may use CUDA"), std::string::npos);
 }
 
 TEST_F(Message, Denied_NamesTheScript) {
@@ -603,7 +609,8 @@ TEST(Cgroup, IsTheLongestPath) {
         std::pair{"9:name=systemd:/s\n4:cpu,cpuacct:/slurm/uid_7/job_9\n0::/s/d\n",
                   "/slurm/uid_7/job_9"},
         std::pair{"1:cpu:/a\n0::/b", "/a"}, std::pair{"", ""}, std::pair{"0::", ""},
-        std::pair{"0", ""}, std::pair{"no colon\none:", ""}, std::pair{"\n\n::\n", ""}}) {
+        std::pair{"0", ""}, std::pair{"no colon\none:", ""}, std::pair{"\n\n::\n", ""},
+        std::pair{"::/b", "/b"}}) {
     EXPECT_EQ(cgroup_of(lines), path) << lines;
   }
 }

@@ -367,6 +367,16 @@ TEST(Records, LineLongerThanTheGuardsLimitIsNoRecord) {
   }
 }
 
+TEST(Records, LongestRecordMayComeInTwoParts) {
+  std::vector<std::string> lines;
+  Lines reader([&](std::string_view line) { lines.emplace_back(line); });
+  const std::string longest(kMaxRecord, 'x');
+  for (const std::string& part : {longest, std::string("\n"), longest + "x", std::string("\n")}) {
+    reader.feed(part);
+  }
+  EXPECT_EQ(lines, (std::vector<std::string>{longest, ""}));
+}
+
 TEST(Records, LineThatNoGuardCanHaveWrittenIsNoRecord) {
   for (const auto& [good, fields] : {
            std::pair(true, R"("v":1,"pid":1,"decision":"allow")"),
