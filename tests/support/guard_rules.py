@@ -118,8 +118,9 @@ def exports(elf):
         wanted = "IFUNC" if symbol.name in IFUNCS else "FUNC"
         if symbol.type != wanted or symbol.binding not in ("GLOBAL", "WEAK"):
             found.append("exports %s as %s %s" % (symbol.name, symbol.binding, symbol.type))
-    # An export without a version fits every import, and dlvsym does not find it.
-    return found + (["exports versions"] if elf.tags("VERDEF") else [])
+    # An export without a version fits every import, and dlvsym does not find it. gold defines one
+    # version for the file, which no symbol has.
+    return found + (["exports versions"] if elf.tags("VERDEFNUM") not in ([], ["1"]) else [])
 
 
 def soname(elf):
