@@ -24,22 +24,24 @@ APIS = [("cuInit", None), ("nvmlInit_v2", None), ("cuInit", None), ("cudaGetDevi
 def stack(number, dice):
     """Returns a record's text from "api" on."""
     api, asked = APIS[number % len(APIS)]
-    native = [PACKAGES + "torch/lib/%s+0x%x" % (dice.choice(LIBRARIES), dice.randrange(1 << 26))
-              for _ in range(dice.randint(10, 20))]
+    caller = PACKAGES + "torch/lib/%s+0x%x" % (dice.choice(LIBRARIES), dice.randrange(1 << 26))
     python = [{"file": PACKAGES + "torch/%s/__init__.py" % dice.choice(["cuda", "nn", "utils"]),
                "line": dice.randrange(2000), "function": dice.choice(["_lazy_init", "forward"])}
               for _ in range(dice.randint(8, 17))]
     python += [{"file": "/home/user%d/project/%s.py" % (number % 40, name), "line": line + number,
                 "function": "main"} for name, line in (("model", 40), ("train", 159))]
-    record = {"api": api, "asked": "nvml" if api.startswith("nvml") else "cuda", "decision": "deny", "caller": native[0],
-              "library": native[0].rpartition("/")[2].partition("+")[0]}
+    record = {"api": api, "asked": "nvml" if api.startswith("nvml") else "cuda",
+              "decision": "deny", "caller": caller,
+              "library": caller.rpartition("/")[2].partition("+")[0]}
     if asked:
         record["object"] = asked
     if number % 10 == 9:
-        record.update(python_missing="no Python here", native_missing="no libgcc_s.so.1")
+        record.update(python_missing="no Python here")
     else:
-        record.update(code="model.py:%d" % (40 + number), line_frame=len(python) - 2, python=python + [{"file": "/home/user%d/project/train.py" % (number % 40),
-                                        "line": 300, "function": "<module>"}], native=native)
+        outer = {"file": "/home/user%d/project/train.py" % (number % 40), "line": 300,
+                 "function": "<module>"}
+        record.update(code="model.py:%d" % (40 + number), line_frame=len(python) - 2,
+                      python=python + [outer])
     return json.dumps(record, separators=(",", ":"))[1:]
 
 

@@ -85,6 +85,14 @@ class RecordSchema(guest.Case):
                              [os.geteuid(), "", "", ""])
             self.assertEqual([error.message for error in self.validator.iter_errors(record)], [])
 
+    def test_native_stack_is_a_record_of_its_own(self):
+        """test_beacon compares the launcher's with the schema."""
+        record = {"v": 1, "ts": 1.5, "pid": 7, "event": "native", "native": ["/x.so+0x3"]}
+        self.assertTrue(self.validator.is_valid(record))
+        for more in ({"event": "init"}, {"native_missing": "x"}, {"native": []}, {"ppid": 1},
+                     {"api": "cuInit"}, {"decision": "deny"}, {"caller": "?"}):
+            self.assertFalse(self.validator.is_valid({**record, **more}), more)
+
     def test_forged_records_do_not_follow_the_schema(self):
         """The test changes one thing about each real record."""
         wrong = {"v": [2, "1"], "ts": ["now", -1], "pid": [-1, 1 << 32, "7", None],

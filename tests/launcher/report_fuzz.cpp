@@ -21,17 +21,17 @@ namespace {
 using namespace cudaguard::launcher;
 
 constexpr const char* kWhole[] = {
+    R"({"v":1,"ts":1795256748.494901,"pid":7,"event":"native",)"
+    R"("native":["/opt/libcudart.so.12+0x34b5a","/opt/libc10_cuda.so+0x1a2b"]})",
     R"({"v":1,"ts":1795256748.494901,"pid":7,"ppid":6,"tid":7,"uid":1000,"host":"node7",)"
     R"("exe":"/usr/bin/python3.11","argv":["python3","ppo.py"],"cgroup":"/system.slice/x.service",)"
     R"("slurm":"1234","api":"cuInit","decision":"deny","caller":"/opt/libcudart.so.12+0x34b5a",)"
     R"("library":"libc10_cuda.so","code":"ppo.py:159",)"
-    R"("python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}],)"
-    R"("native":["/opt/libcudart.so.12+0x34b5a","/opt/libc10_cuda.so+0x1a2b"]})",
+    R"("python":[{"file":"/home/u/ppo.py","line":159,"function":"<module>"}]})",
     R"({"v":1,"ts":1795256748.1,"pid":8,"ppid":6,"tid":8,"uid":0,"host":"caf\u00e9\u202e",)"
     R"("exe":"/a","argv":["a\u001b[31m","\n"],"cgroup":"/kubepods/pod3f2a-11/x","api":"dlopen",)"
     R"("object":"libnvidia-opencl.so.1","decision":"deny","caller":"?","library":"generated code",)"
-    R"("python_missing":"none",)"
-    R"("native_missing":"none","cut":["exe"]})",
+    R"("python_missing":"none","cut":["exe"]})",
     R"({"v":1,"ts":3,"pid":9,"ppid":6,"tid":9,"uid":0,"host":"h","exe":"/a","argv":[],"cgroup":"/",)"
     R"("event":"start","policy":"FORCE_CPU"})",
     R"({"v":1,"ts":4,"pid":9,"exe":"/a","argv":["a"],"api":"cuInit","object":"GPU-1,GPU-2",)"
@@ -98,7 +98,9 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
     // Memory of exactly its size.
     std::string own(line);
     own.shrink_to_fit();
-    records.add(own, [&](std::string_view, uint32_t pid) { taken += pid != 0 ? 1 : 0; });
+    records.add(own, [&](std::string_view, const WriterFields& writer) {
+      taken += writer.pid != 0 ? 1 : 0;
+    });
   });
   for (std::string_view rest = text; !rest.empty();) {
     const std::string_view part = rest.substr(0, 1 + random.below(500));

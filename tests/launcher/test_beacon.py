@@ -141,7 +141,10 @@ class Heard(test_verify_tree.Case):
         report = self.path("report")
         self.tree([self.program, "plain", "attempt"], ["--report", report])
         records = harness.records(report)
-        self.assertEqual(["native" in record for record in records], [False, True], records)
+        self.assertEqual([record.get("event") for record in records], ["start", "native", None])
+        native, attempt = records[1:]
+        self.assertTrue(native["native"])
+        self.assertEqual((native["ts"], native["pid"]), (attempt["ts"], attempt["pid"]))
         for record in records:
             self.validates(record, "record", "record.schema.json")
 

@@ -62,7 +62,7 @@ class Reading(Case):
             jsonschema.validate({"v": 1}, schema)
 
     def test_one_record_makes_one_process_and_one_place(self):
-        document = self.json(self.make("r.jsonl", text(line())))
+        document = self.json(self.make("r.jsonl", text(line(native=recorded.NATIVE))))
         (process,), (site,) = document["processes"], document["touchers"]
         self.assertEqual((process["host"], process["pid"], process["uid"], process["command"]),
                          ("node7", 7, 1000, "python3 ppo.py"))
@@ -98,7 +98,7 @@ class Reading(Case):
         # A torn record at the end of a file, and torn records in a row that exceed any line.
         document = self.json("-", input=first + "\n" + second[:-5])
         self.assertEqual((document["torn"], document["records"]), (1, 1))
-        document = self.json("-", input=first[:600] * 3000 + first + "\n" + second + "\n")
+        document = self.json("-", input=first[:-20] * 3000 + first + "\n" + second + "\n")
         self.assertEqual((document["torn"], document["records"]), (3000, 2))
 
     def test_process_that_has_not_asked_is_only_counted(self):
@@ -142,9 +142,9 @@ LIBFFI = "/usr/lib/libffi.so.8+0x1"
      "/home/u/ppo.py:159"),
     ({"caller": "?", "library": "generated code", "code": None}, None, "generated code"),
     # CUDA's runtime is no place of the user's.
-    ({"library": "libcudart.so.12", "passes_on": True, "code": None}, None, "libc10_cuda.so"),
-    ({"library": "libcudart.so.12", "passes_on": True, "code": None, "native": None}, None,
-     "libcudart.so.12"),
+    ({"library": "libcudart.so.12", "passes_on": True, "code": None, "native": recorded.NATIVE},
+     None, "libc10_cuda.so"),
+    ({"library": "libcudart.so.12", "passes_on": True, "code": None}, None, "libcudart.so.12"),
     ({"library": None, "code": None}, None, "?")])
 def test_group_is_named_by_the_users_line_and_the_library(reading, fields, shown, place):
     """The record has both names. The line has its path if a frame has one. Without a line, the
@@ -331,7 +331,7 @@ class Shown(observed.Case, Case):
                        at=4002),
                   line(52, decision="allow", event="context", device=0, api="cuCtxCreate_v2",
                        python=None, at=4002),
-                  line(53, api="dlopen", asked="opencl", object="/usr/lib/libnvidia-opencl.so.1", native=None,
+                  line(53, api="dlopen", asked="opencl", object="/usr/lib/libnvidia-opencl.so.1",
                        library="libOpenCL.so.1",
                        caller="/usr/lib/libOpenCL.so.1+0x1", exe="/usr/bin/clinfo", python=None,
                        argv=["clinfo"], at=4003), line(60)[:500] + line(54, "late.py", at=9000),

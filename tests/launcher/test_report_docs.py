@@ -54,7 +54,7 @@ class Queries(launcher.Case):
             lines += [line(73, python=[*frames, threads], code="b.py:4", host="node%d" % number),
                       line(74, python=[threads], host="node%d" % number)]
             lines += [line(70, python=frames, code="b.py:4", host="node%d" % number), "no record", "{}",
-                      line(71, python=None, native=None, host="other"), line(72)[:333]]
+                      line(71, python=None, host="other"), line(72)[:333]]
             self.make(("records/more/r%d.jsonl" if number else "records/r%d.jsonl.1") % number,
                       text(*lines))
 

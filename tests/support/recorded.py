@@ -8,6 +8,8 @@ from support import settings
 
 PACKAGES = "/opt/venv/lib/python3.11/site-packages/"
 TIME = 1795256748
+NATIVE = [PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
+          PACKAGES + "torch/lib/libc10_cuda.so+0x1a2b"]
 
 
 def with_line_frame(record):
@@ -16,6 +18,16 @@ def with_line_frame(record):
         if ("/%s:%s" % (frame["file"], frame["line"])).endswith("/%s" % record.get("code")):
             return {**record, "line_frame": number}
     return record
+
+
+def with_native(record):
+    """The record as one line. If it has a native stack, this becomes a record in the line before,
+    as the launcher writes it."""
+    names = ("native", "native_missing")
+    native = {name: record.pop(name) for name in names if name in record}
+    if native:
+        native = {"v": 1, "ts": record["ts"], "pid": record["pid"], "event": "native", **native}
+    return "\n".join(json.dumps(one, separators=(",", ":")) for one in (native, record) if one)
 
 
 def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
@@ -31,19 +43,17 @@ def line(pid=7, script="ppo.py", api="cuInit", decision="deny", at=0, **more):
               "code": None if "python" in more else script + ":159",
               "python": [{"file": PACKAGES + "torch/cuda/__init__.py", "line": 118,
                           "function": "is_available"},
-                         {"file": "/home/u/" + script, "line": 159, "function": "<module>"}],
-              "native": [PACKAGES + "torch/lib/libcudart.so.12+0x34b5a",
-                         PACKAGES + "torch/lib/libc10_cuda.so+0x1a2b"]}
+                         {"file": "/home/u/" + script, "line": 159, "function": "<module>"}]}
     record.update(more)
     record = {key: value for key, value in with_line_frame(record).items() if value is not None}
-    return json.dumps(record, separators=(",", ":"))
+    return with_native(record)
 
 
 def start(pid=7, at=0, **more):
     """Builds a start record, which has neither the host nor the cgroup."""
-    return line(pid, api=None, asked=None, decision=None, caller=None, library=None, code=None, python=None,
-                native=None, at=at,
-                event="start", policy="FORCE_CPU", **{"host": "", "cgroup": "", **more})
+    return line(pid, api=None, asked=None, decision=None, caller=None, library=None, code=None,
+                python=None, at=at, event="start", policy="FORCE_CPU",
+                **{"host": "", "cgroup": "", **more})
 
 
 def text(*lines):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs under `verify` and reads the block at the end of the output."""
 
-import json
 import os
 import time
 
@@ -14,13 +13,13 @@ RESULT = os.path.join(harness.BUILD, "tests", "launcher", "result_of_records")
 
 
 def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10", **more):
-    """Returns a guard's record as one line."""
+    """Returns a guard's record as one line, and before it the line of its native stack if given."""
     fields = {"v": 1, "ts": time.time(), "pid": pid, "ppid": 1, "tid": pid, "uid": 0,
               "host": "node7", "exe": "/usr/bin/" + os.path.basename(command[0]),
               "argv": list(command), "cgroup": "/x", "api": api, "decision": "deny",
               "asked": "nvml" if api.startswith("nvml") else "cuda",
               "caller": caller, "library": os.path.basename(caller).split("+")[0], **more}
-    return json.dumps(recorded.with_line_frame(fields), separators=(",", ":")) + "\n"
+    return recorded.with_native(recorded.with_line_frame(fields)) + "\n"
 
 
 class Case(observed.Case):

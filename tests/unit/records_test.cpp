@@ -331,6 +331,32 @@ TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
   EXPECT_EQ(own_frame(site), nullptr);
 }
 
+TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {
+  const std::string native =
+      R"({"v":1,"ts":5.5,"pid":7,"event":"native","native":["/lib/libx.so+0x10","/bin/a+0x2"]})";
+  const std::vector<NativeFrame> frames = {{"/lib/libx.so", 0x10}, {"/bin/a", 2}};
+  const std::vector<NativeFrame> caller = {{"/lib/libx.so", 0x10}};
+  Records records;
+  const auto& sites = records.findings().sites;
+  records.add(native);
+  records.add(record());
+  ASSERT_EQ(sites.size(), 1u);
+  EXPECT_EQ(sites[0].stack.native, frames);
+  records.add(record());  // it has none
+  ASSERT_EQ(sites.size(), 2u);
+  EXPECT_EQ(sites[1].stack.native, caller);
+  records.add(native);
+  records.add(record_of({.ts = 6}));  // the stack is another record's
+  EXPECT_EQ(sites.size(), 2u);
+  EXPECT_EQ(sites[1].processes, (std::vector<size_t>{0, 0}));
+  // A launcher passes the stack beside the record.
+  const Records::Sender sender = {7, 1, 0, {{}, "no registers"}};
+  records.add(record(), {}, &sender);
+  ASSERT_EQ(sites.size(), 3u);
+  EXPECT_EQ(sites[2].stack.native, caller);
+  EXPECT_EQ(sites[2].stack.native_missing, "no registers");
+}
+
 TEST(Records, PiecesOfALineAreCountedOneByOne) {
   const std::string foreign = R"({"v":1,"pid":-7})";
   const std::string cut = record().substr(0, 50);
@@ -404,14 +430,16 @@ TEST(Records, StartWithADecisionIsAnAttempt) {
 
 TEST(Records, EachRecordIsPassedOnWithItsWriter) {
   Records records;
-  std::vector<std::pair<std::string, uint32_t>> taken;
-  const auto take = [&](std::string_view text, uint32_t pid) { taken.emplace_back(text, pid); };
+  std::vector<std::pair<std::string, int64_t>> taken;
+  const auto take = [&](std::string_view text, const WriterFields& writer) {
+    taken.emplace_back(text, writer.pid);
+  };
   const std::string mixed = R"({"api":"cuInit","pid":9,"decision":"deny","v":1})";
   records.add(record_of({.pid = 8}), take);
   records.add("x" + record(), take);
   records.add(mixed, take);
   records.add("nothing", take);
-  EXPECT_EQ(taken, (std::vector<std::pair<std::string, uint32_t>>{
+  EXPECT_EQ(taken, (std::vector<std::pair<std::string, int64_t>>{
                        {record_of({.pid = 8}), 8}, {record(), 7}, {mixed, 9}}));
 }
 

@@ -123,7 +123,7 @@ std::string text_of(const NativeStack& stack) {
     snprintf(place, sizeof place, "0x%zx ", static_cast<size_t>(kFile + frame.offset));
     text += place;
   }
-  return text + (stack.cut == nullptr ? "complete" : stack.cut);
+  return text + (stack.cut.empty() ? "complete" : stack.cut);
 }
 
 const Code outermost = {0x07, 16};  // DW_CFA_undefined: the return address
@@ -322,7 +322,7 @@ TEST(Unwind, DeepStackIsCut) {
   for (uint64_t i = 0; i < 100; ++i) process.put_word(kStack + 8 * i, 0x13010);
   const NativeStack stack = process.stack(0x13010, kStack);
   EXPECT_EQ(stack.frames.size(), 64);
-  EXPECT_STREQ(stack.cut, "the stack is deeper");
+  EXPECT_EQ(stack.cut, "the stack is deeper");
 }
 
 TEST(Unwind, CycleEndsTheStack) {
@@ -336,7 +336,7 @@ TEST(Unwind, WorkIsLimited) {
   TwoFunctions process;
   UnwindLimits limits;
   limits.words = 30;
-  EXPECT_NE(process.stack(0x13010, kStack, limits).cut, nullptr);
+  EXPECT_NE(process.stack(0x13010, kStack, limits).cut, "");
 }
 
 TEST(Unwind, InterruptedCodeIsAtItsOwnInstruction) {

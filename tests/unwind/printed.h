@@ -17,6 +17,5 @@ inline void print_stack(const cudaguard::launcher::NativeStack& stack, const cha
     if (names != nullptr && is_scenarios) frame.module = names;
     printf("%s\n", symbols.name_of(frame).c_str());
   }
-  printf("%s%s\n",
-         stack.cut == nullptr ? "complete" : "cut: ", stack.cut == nullptr ? "" : stack.cut);
+  printf("%s%s\n", stack.cut.empty() ? "complete" : "cut: ", stack.cut.c_str());
 }

@@ -94,7 +94,7 @@ int main(int count, char** words) {
                                      random.below(16) == 0 ? kArmProcessor : kX86Processor);
     if (stack.frames.size() > limits.frames) return 1;
     frames += stack.frames.size();
-    complete += stack.cut == nullptr ? 1 : 0;
+    complete += stack.cut.empty() ? 1 : 0;
   }
   printf("%lu rounds, %lu frames, %lu complete; undamaged %zu frames\n", rounds, frames, complete,
          undamaged);

@@ -128,7 +128,7 @@ Records::Kind Records::add_one(std::string_view text, const Take& take) {
     if (whole != Whole::kYes) return Kind::kForeign;
   }
   const Kind kind = apply(writer, *rest);
-  if (kind == Kind::kRecord && take) take(text, static_cast<uint32_t>(writer.pid));
+  if (kind == Kind::kRecord && take) take(text, writer);
   return kind;
 }
 
@@ -158,10 +158,18 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   const CallFields& call = rest.call;
   const bool starts = call.event == "start" && call.decision.empty();
   const bool refused = call.decision == "refuse";
-  const bool known = starts || call.decision == "allow" || call.decision == "deny" || refused;
+  const bool native = call.event == "native";
+  const bool known =
+      starts || native || call.decision == "allow" || call.decision == "deny" || refused;
   if (writer.v != kRecordVersion || writer.pid <= 0 || writer.pid > INT32_MAX || !known)
     return Kind::kForeign;
   ++findings_.records;
+  if (native) {
+    native_ = {call.native, call.native_missing};
+    native_ts_ = writer.ts;
+    return Kind::kRecord;
+  }
+  const NativeStack beside = std::exchange(native_, {});
   if (call.event == "health") {
     if (call.decision == "deny") note_sick(writer, call);
     return Kind::kRecord;
@@ -185,7 +193,12 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   if (!rest.known) understand(rest);
   note(call, rest.text, process);
   if (!is_attempt(call)) return Kind::kRecord;
-  CallSite& one = findings_.sites[rest.site];
+  const bool is_beside = beside.is_known() && native_ts_ == writer.ts;
+  const NativeStack& stack = sender_ != nullptr ? sender_->native
+                             : is_beside        ? beside
+                                                : NativeStack();
+  if (!stack.is_known() && !rest.site) rest.site = site_of(call, stack);
+  CallSite& one = findings_.sites[stack.is_known() ? site_of(call, stack) : *rest.site];
   note_times(writer.ts, writer.ts, one);
   one.processes.push_back(number);
   one.at.push_back(writer.ts);
@@ -230,7 +243,6 @@ void Records::note(const CallFields& call, const SharedText& text, ObservedProce
 void Records::understand(Rest& rest) {
   rest.known = true;
   rest.text = std::make_shared<const std::string>(head(text_of(rest.call), kMostText));
-  if (is_attempt(rest.call)) rest.site = site_of(rest.call);
 }
 
 size_t Records::key_of(const WriterFields& writer, const std::string& host,
@@ -300,7 +312,7 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   return findings_.processes.size() - 1;
 }
 
-size_t Records::site_of(const CallFields& call) {
+size_t Records::site_of(const CallFields& call, const NativeStack& native) {
   std::vector<CallSite>& all = findings_.sites;
   CallSite one;
   one.asked = asked_by(call);
@@ -311,8 +323,10 @@ size_t Records::site_of(const CallFields& call) {
   one.passes_on = call.passes_on;
   one.line = call.code;
   if (all.size() < kMostStacks) {
-    one.stack = {call.python, call.line_frame, call.native, call.python_missing,
-                 call.native_missing};
+    // Without a stack there is the caller alone.
+    const std::vector<NativeFrame>& frames = native.frames.empty() ? call.native : native.frames;
+    const std::string& missing = native.frames.empty() ? native.cut : std::string();
+    one.stack = {call.python, call.line_frame, frames, call.python_missing, missing};
   } else {
     one.stack.python_missing = one.stack.native_missing = "too many that differ";
   }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -94,15 +95,18 @@ class Records {
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
 
-  /// Called with each record and the id of the process that wrote it.
-  using Take = std::function<void(std::string_view record, uint32_t pid)>;
-  /// The process that sent a record, with its ids in the launcher's PID namespace.
+  /// Called with each record and the process that wrote it.
+  using Take = std::function<void(std::string_view record, const WriterFields& writer)>;
+  /// The process that sent a record, with its ids in the launcher's PID namespace, and what the
+  /// launcher knows of the call.
   struct Sender {
     uint32_t pid;
     uint32_t ppid;
     uint64_t since;  ///< clock ticks since boot; unique together with `pid`
+    NativeStack native = {};
   };
-  /// Adds one line, which may have any content. If a killed writer left a piece of a record, the
+  /// Adds one line, which may have any content. A record with the event "native" has the native
+  /// stack of the call in the next record. If a killed writer left a piece of a record, the
   /// next record follows in the same line. Lines without a record are counted. The ids of `sender`,
   /// which may be null, replace those in the record. Returns true if the last record is a CUDA
   /// attempt.
@@ -116,9 +120,9 @@ class Records {
   /// by byte, so each is parsed once.
   struct Rest {
     CallFields call;
-    bool known = false;  ///< the next two members are set
-    SharedText text;     ///< the text about a call that was refused or failed
-    size_t site = 0;
+    bool known = false;          ///< the next member is set
+    SharedText text;             ///< the text about a call that was refused or failed
+    std::optional<size_t> site;  ///< of an attempt without a native stack
   };
   struct HashOfBytes : std::hash<std::string_view> {
     using is_transparent = void;
@@ -141,7 +145,7 @@ class Records {
   bool adopt(const WriterFields& writer, const std::string& job, size_t& number);
   size_t process_of(const WriterFields& writer, bool starts);
   void understand(Rest& rest);
-  size_t site_of(const CallFields& call);
+  size_t site_of(const CallFields& call, const NativeStack& native);
 
   Findings findings_;
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and
@@ -154,6 +158,8 @@ class Records {
   std::unordered_map<std::string, size_t> sick_hosts_;  ///< places in findings_.sick_drivers
   std::string scratch_;
   const Sender* sender_ = nullptr;  ///< the sender of the current line
+  NativeStack native_;              ///< of the call in the next record
+  double native_ts_ = 0;            ///< the time of that record
   bool is_attempt_ = false;         ///< the last record is a CUDA attempt
 };
 

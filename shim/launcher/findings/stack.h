@@ -26,6 +26,12 @@ struct NativeFrame {
   auto operator<=>(const NativeFrame&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
+struct NativeStack {
+  std::vector<NativeFrame> frames;  ///< innermost first
+  std::string cut;  ///< a clause that says why outer frames are missing; empty if none are
+  bool is_known() const { return !frames.empty() || !cut.empty(); }
+};
+
 /// Innermost frame first. Without frames, the reason why there are none.
 struct Stack {
   std::vector<PythonFrame> python;

@@ -19,7 +19,6 @@ constexpr size_t kMostBytes = size_t{1} << 30;
 /// The most bytes that the model keeps of one record.
 constexpr size_t kModelOfRecord = 2000;
 constexpr size_t kMostAnnounced = 100000;
-constexpr size_t kMaxModule = 4096;
 
 /// Returns an empty string if the memory is unreadable or has no record.
 std::string read_record(ProcessView& process, const BeaconMessage& message) {
@@ -42,27 +41,6 @@ Registers registers_of(const BeaconMessage& message) {
     registers.set(kDwarfNumbers[i], message.registers[i]);
   }
   return registers;
-}
-
-/// Adds the native stack to a record, which is a JSON object.
-void add_native(std::string& record, const NativeStack& stack) {
-  if (record.back() != '}') return;
-  record.pop_back();
-  if (stack.frames.empty()) {
-    record.append(R"(,"native_missing":")").append(stack.cut == nullptr ? "?" : stack.cut);
-    record.append("\"}");
-    return;
-  }
-  std::string buffer(6 * kMaxModule, '\0');
-  const char* separator = R"(,"native":[")";
-  for (const NativeFrame& frame : stack.frames) {
-    Text out(buffer.data(), buffer.size());
-    out.put(separator).put_json(frame.module, kMaxModule);
-    out.put("+").put_hex(frame.offset).put("\"");
-    record += out.view();
-    separator = ",\"";
-  }
-  record += "]}";
 }
 
 bool is_same_program(const Identity& a, const Identity& b) {
@@ -144,26 +122,25 @@ void Listener::take_beacon(const seccomp_notif& call) {
   if (!still_waits(call)) return;
   if (known != announced_.end()) announced_.erase(known);
   if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
-  const auto report = [&] {
-    if (is_attempt && readable) {
-      add_native(record, has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
-                                           : NativeStack{{}, "/proc is another PID namespace's"});
-    }
-    return report_(who, what, record);
-  };
+  NativeStack native;
+  if (is_attempt && readable) {
+    native = has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
+                               : NativeStack{{}, "/proc is another PID namespace's"};
+    if (!native.is_known()) native.cut = std::string("?");  // GCC 12 warns about the text alone
+  }
   // The record may say something else, because another thread can write to that memory.
-  if (!record.empty() && report()) return;
+  if (!record.empty() && report_(who, what, record, native)) return;
   if (!is_attempt && what != Beacon::kStart) return;
   record = what == Beacon::kStart
                ? start_record_of(who, call.data.args[2])
                : record_of(who, what,
                            readable ? "its process had no memory for the details"
                                     : "the memory of its process could not be read");
-  report();
+  report_(who, what, record, native);
 }
 
 void Listener::report_ended(const Announced::value_type& one) {
-  report_(one.second.who, one.first.second, one.second.record);
+  report_(one.second.who, one.first.second, one.second.record, {});
 }
 
 void Listener::report_ended_by(const Identity& who, Announced::iterator from,

@@ -124,7 +124,7 @@ void Listener::take_over() noexcept {
     while (const std::optional<Relief::Call> taken = relief_.take()) {
       if (is_start(taken->call)) {
         report_ended_by(taken->who, announced_.begin(), announced_.end());
-        report_(taken->who, Beacon::kStart, taken->record);
+        report_(taken->who, Beacon::kStart, taken->record, {});
       } else {
         handle(taken->call);
       }
@@ -180,7 +180,7 @@ void Listener::take_ioctl(const seccomp_notif& call) {
   }
   if (reported_.size() > kMostReported) reported_.clear();
   reported_.insert(key);
-  report_(who, {}, record);
+  report_(who, {}, record, {});
 }
 
 void Listener::finish() noexcept {
@@ -192,7 +192,7 @@ void Listener::finish() noexcept {
       const auto reported = reported_.lower_bound({pid, 0, {}, 0, false});
       if (reported != reported_.end() && std::get<pid_t>(*reported) == pid) continue;
       const Identity who = {.pid = pid, .thread = pid};
-      report_(who, {}, record_of(who, request, false, false));
+      report_(who, {}, record_of(who, request, false, false), {});
     }
     for (const auto& one : announced_) report_ended(one);
     announced_.clear();

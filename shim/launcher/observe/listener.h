@@ -22,6 +22,7 @@
 #include "policy/text/beacon.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/observe/relief.h"
+#include "shim/launcher/unwind/unwind.h"
 
 struct seccomp_notif;
 
@@ -32,12 +33,13 @@ std::string start_record_of(const Identity& who, uint64_t argument);
 
 class Listener {
  public:
-  /// Called with the process, the kind of its beacon, and a record of the report format, before the
-  /// calling thread gets its answer. Returns false if the record is not of that kind. There is no
-  /// kind for an ioctl, of which it is called once for each process and ioctl. If the process was
-  /// killed before it could be identified, `who.stat.started` is 0. May throw.
-  using Report =
-      std::function<bool(const Identity& who, std::optional<Beacon> what, std::string_view record)>;
+  /// Called with the process, the kind of its beacon, a record of the report format, and the native
+  /// stack of an attempt, before the calling thread gets its answer. Returns false if the record is
+  /// not of that kind. There is no kind for an ioctl, of which it is called once for each process
+  /// and ioctl. If the process was killed before it could be identified, `who.stat.started` is 0.
+  /// May throw.
+  using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
+                                    std::string_view record, const NativeStack& native)>;
   /// Takes over `descriptor`, which is Fence::listener. `relief` receives calls, too. Throws
   /// Refusal.
   Listener(int descriptor, Relief& relief, Report report);

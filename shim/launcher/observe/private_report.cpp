@@ -9,11 +9,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <utility>
 
+#include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
@@ -28,6 +30,26 @@ constexpr uint64_t kReserve = 1 << 20;
 [[noreturn]] void refuse(const std::string& directory, const std::string& why) {
   throw Refusal(kRefused, "no directory for the records: " + in_quotes(directory) + why +
                               "; set TMPDIR to one that you can write to");
+}
+
+/// The line before the call's record. `report` knows by the time that the two belong together.
+std::string native_record(const NativeStack& native, const WriterFields& writer) {
+  constexpr size_t kMaxModule = 4096;
+  char ts[32] = {};
+  snprintf(ts, sizeof ts, "%.6f", writer.ts);
+  std::string record = std::string(kRecordMark) + R"("ts":)" + ts + R"(,"pid":)" +
+                       std::to_string(writer.pid) + R"(,"event":"native",)";
+  if (native.frames.empty()) return record + R"("native_missing":")" + native.cut + "\"}\n";
+  std::string buffer(6 * kMaxModule, '\0');
+  const char* separator = R"("native":[")";
+  for (const NativeFrame& frame : native.frames) {
+    Text out(buffer.data(), buffer.size());
+    out.put(separator).put_json(frame.module, kMaxModule);
+    out.put("+").put_hex(frame.offset).put("\"");
+    record += out.view();
+    separator = ",\"";
+  }
+  return record + "]}\n";
 }
 
 /// Returns an absolute path, because the programs may run in any directory.
@@ -50,7 +72,7 @@ std::string temporary_directory() {
 
 PrivateReport::PrivateReport(std::string copy)
     : copy_(std::move(copy)),
-      lines_([this](std::string_view line) { records_.add(line, copy_.take()); }) {
+      lines_([this](std::string_view line) { records_.add(line, copy_.take({})); }) {
   const std::string where = temporary_directory();
   directory_ = where + "/cudaguard-XXXXXX";
   if (directory_.size() + 24 > kMaxReportPath) refuse(where, ": File name too long");
@@ -129,13 +151,15 @@ void PrivateReport::read_file() {
   }
 }
 
-Records::Take UserReport::take() {
+Records::Take UserReport::take(const NativeStack& native) {
   if (report_.empty()) return {};
-  return [this](std::string_view record, uint32_t pid) { append(record, pid); };
+  return [this, &native](std::string_view record, const WriterFields& writer) {
+    std::string lines = native.is_known() ? native_record(native, writer) : "";
+    append(lines.append(record).append("\n"), static_cast<uint32_t>(writer.pid));
+  };
 }
 
-void UserReport::append(std::string_view record, uint32_t pid) {
-  const std::string text = std::string(record) + "\n";
+void UserReport::append(const std::string& text, uint32_t pid) {
   if (report_ == "/dev/stderr") return write_stderr(text);
   // One write per record, like the guard, because other programs may append to the same file.
   const int fd =

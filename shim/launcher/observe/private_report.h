@@ -15,11 +15,12 @@ class UserReport {
  public:
   /// `report` is as in CUDAGUARD_REPORT, and may be empty.
   explicit UserReport(std::string report) : report_(std::move(report)) {}
-  /// Empty if there is no report.
-  Records::Take take();
+  /// Writes a record, and before it a record of its own for the native stack. Empty if there is no
+  /// report. Keeps a reference to `native`.
+  Records::Take take(const NativeStack& native);
 
  private:
-  void append(std::string_view record, uint32_t pid);
+  void append(const std::string& text, uint32_t pid);
   std::string report_;
   bool failed_ = false;
 };

@@ -90,16 +90,18 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
     relief.note_progress();
     listener->take_over();
   });
-  listener.emplace(
-      program.fence.listener, relief, [&](const Identity& who, auto what, auto record) {
-        if (what == Beacon::kStart) watch.note_start(who);
-        if (!what && who.stat.started != 0) watch.note_request(who.pid);
-        const Records::Sender sender = {static_cast<uint32_t>(who.pid),
-                                        static_cast<uint32_t>(who.stat.parent), who.stat.started};
-        const bool is_attempt = records.add(record, report.take(), &sender);
-        return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
-               what == Beacon::kRefused || what == Beacon::kExposed;
-      });
+  listener.emplace(program.fence.listener, relief,
+                   [&](const Identity& who, auto what, auto record, const NativeStack& native) {
+                     if (what == Beacon::kStart) watch.note_start(who);
+                     if (!what && who.stat.started != 0) watch.note_request(who.pid);
+                     const Records::Sender sender = {static_cast<uint32_t>(who.pid),
+                                                     static_cast<uint32_t>(who.stat.parent),
+                                                     who.stat.started, native};
+                     const bool is_attempt =
+                         records.add(record, report.take(sender.native), &sender);
+                     return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
+                            what == Beacon::kRefused || what == Beacon::kExposed;
+                   });
   tree.serve(listener->descriptor(), [&] { return listener->answer(); });
   std::vector<int> open = listener->descriptors();
   open.insert(open.end(), kept.begin(), kept.end());

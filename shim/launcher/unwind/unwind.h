@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <functional>
 #include <string_view>
-#include <vector>
 
 #include "shim/launcher/findings/stack.h"
 #include "shim/launcher/unwind/call_frame.h"
@@ -17,11 +16,6 @@ namespace cudaguard::launcher {
 struct UnwindLimits {
   size_t frames = 64;
   size_t words = 100'000;  ///< the most words to read of the process's memory
-};
-
-struct NativeStack {
-  std::vector<NativeFrame> frames;  ///< innermost first
-  const char* cut = nullptr;  ///< a clause that says why outer frames are missing; null if none are
 };
 
 /// The stack omits the innermost frames whose files `is_left_out` accepts. Never fails: if the
