@@ -11,6 +11,7 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/print/print.h"
 
 namespace {

@@ -10,6 +10,7 @@
 #include "shim/launcher/commands/plan.h"
 #include "shim/launcher/commands/result.h"
 #include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/sample.h"
 

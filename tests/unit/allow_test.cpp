@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "shim/launcher/findings/decide.h"
+#include "shim/launcher/findings/model.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "policy/text/user_code.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

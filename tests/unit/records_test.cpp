@@ -320,15 +320,15 @@ TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
 
 TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
   CallSite site;
-  EXPECT_EQ(own_frame(site), nullptr);
+  EXPECT_EQ(own_frame(site.stack), nullptr);
   site.stack.python = {{"/x/site-packages/lib/ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}};
   site.line = "ppo.py:3";
-  EXPECT_EQ(own_frame(site), nullptr);
+  EXPECT_EQ(own_frame(site.stack), nullptr);
   site.stack.line_frame = 1;
-  EXPECT_EQ(own_frame(site), &site.stack.python[1]);
-  EXPECT_EQ(place_of(*own_frame(site)), "/x/ppo.py:3");
+  EXPECT_EQ(own_frame(site.stack), &site.stack.python[1]);
+  EXPECT_EQ(place_of(*own_frame(site.stack)), "/x/ppo.py:3");
   site.stack.line_frame = 2;
-  EXPECT_EQ(own_frame(site), nullptr);
+  EXPECT_EQ(own_frame(site.stack), nullptr);
 }
 
 TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {

@@ -15,6 +15,7 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/verdict.h"
 
 namespace cudaguard::launcher {
 namespace {

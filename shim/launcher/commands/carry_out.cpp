@@ -12,6 +12,7 @@
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/commands/result.h"
 #include "shim/launcher/commands/set_up.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/preload/settings.h"

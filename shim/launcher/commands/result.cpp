@@ -8,6 +8,7 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/symbols.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/print/print.h"
 

@@ -6,10 +6,11 @@
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/commands/plan.h"
-#include "shim/launcher/findings/model.h"
 #include "shim/launcher/print/output.h"
 
 namespace cudaguard::launcher {
+
+struct Verdict;
 
 class Result {
  public:

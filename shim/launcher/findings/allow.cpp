@@ -7,7 +7,7 @@
 #include "policy/text.h"
 #include "policy/text/user_code.h"
 #include "shim/launcher/findings/decide.h"
-#include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/model.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -47,7 +47,7 @@ bool is_module(const std::string& pattern, const std::string& file) {
 
 /// Searches the stack from the call outwards up to the user's line.
 bool is_on_stack(const std::string& pattern, const CallSite& site) {
-  const PythonFrame* own = own_frame(site);
+  const PythonFrame* own = own_frame(site.stack);
   for (const PythonFrame& frame : site.stack.python) {
     if (is_module(pattern, frame.file)) return true;
     if (&frame == own) break;
@@ -58,7 +58,7 @@ bool is_on_stack(const std::string& pattern, const CallSite& site) {
 /// "train.py:12", or with directories before it: "src/train.py:12".
 bool is_line(const std::string& pattern, const CallSite& site) {
   if (matches(pattern, site.line)) return true;
-  const PythonFrame* own = own_frame(site);
+  const PythonFrame* own = own_frame(site.stack);
   if (own == nullptr) return false;
   const std::string place = place_of(*own);
   return matches(pattern, place) || matches("*/" + pattern, place);

@@ -7,6 +7,7 @@
 
 #include "policy/text.h"
 #include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 

@@ -8,9 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "shim/launcher/findings/model.h"
+#include "policy/driver_api.h"
 
 namespace cudaguard::launcher {
+
+struct CallSite;
+struct Verdict;
 
 /// The words of --deny, each list like "init,nvml". No list means init. Throws Refusal otherwise.
 std::set<DriverApi> denied_words(const std::vector<std::string>& lists);

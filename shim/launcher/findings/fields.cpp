@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/findings/fields.h"
+
 #include <rapidjson/document.h>
 #include <rapidjson/memorystream.h>
 
@@ -8,7 +10,6 @@
 
 #include "policy/driver_api.h"
 #include "policy/text.h"
-#include "shim/launcher/findings/records.h"
 
 namespace cudaguard::launcher {
 

@@ -7,7 +7,7 @@
 
 #include "policy/text.h"
 #include "policy/text/user_code.h"
-#include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 
@@ -55,7 +55,7 @@ std::vector<Group> by_process(const Findings& findings, By by) {
 }
 
 std::string name_of(const CallSite& site) {
-  if (const PythonFrame* frame = own_frame(site); frame != nullptr) return place_of(*frame);
+  if (const PythonFrame* frame = own_frame(site.stack); frame != nullptr) return place_of(*frame);
   if (site.bypassed_guard()) return "bypassing the guard";
   if (!site.line.empty()) return site.line;
   if (!site.passes_on) return site.library;

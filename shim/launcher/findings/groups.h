@@ -2,15 +2,18 @@
 // The findings counted by program, user, host, job or line. Pure.
 #pragma once
 
-#include <optional>
+#include <cstddef>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "shim/launcher/findings/model.h"
+#include "policy/driver_api.h"
 
 namespace cudaguard::launcher {
+
+struct Findings;
 
 enum class By : uint8_t { kExe, kUser, kHost, kJob, kLine };
 struct ByWord {

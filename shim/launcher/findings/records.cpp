@@ -68,23 +68,6 @@ bool begins_as_record(std::string_view text) {
 
 }  // namespace
 
-std::string place_of(const PythonFrame& frame) {
-  return frame.file + ":" + std::to_string(frame.line);
-}
-
-const PythonFrame* own_frame(const CallSite& site) {
-  const Stack& stack = site.stack;
-  const auto own = static_cast<uint64_t>(stack.line_frame);  // -1 becomes too large
-  return own < stack.python.size() ? &stack.python[own] : nullptr;
-}
-
-const NativeFrame* own_frame(std::span<const NativeFrame> frames) {
-  const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
-    return !passes_calls_on(frame.module) && !is_runtime_function(frame.symbol);
-  });
-  return own == frames.end() ? nullptr : &*own;
-}
-
 bool Records::SameCallSite::operator()(size_t a, size_t b) const {
   const auto key = [&](size_t i) {
     const CallSite& one = sites[i];

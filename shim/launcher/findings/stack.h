@@ -4,6 +4,7 @@
 
 #include <compare>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,5 +42,14 @@ struct Stack {
   std::string native_missing;
   auto operator<=>(const Stack&) const = default;  // NOLINT(modernize-use-nullptr)
 };
+
+/// "/home/u/ppo.py:159"
+std::string place_of(const PythonFrame& frame);
+/// The frame of the line that the guard's message names. Null if there is none, or if the line is
+/// in a notebook.
+const PythonFrame* own_frame(const Stack& stack);
+/// The innermost frame of the user's own native code; null if there is none. Needs the names of the
+/// frames' functions.
+const NativeFrame* own_frame(std::span<const NativeFrame> frames);
 
 }  // namespace cudaguard::launcher

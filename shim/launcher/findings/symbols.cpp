@@ -15,7 +15,7 @@
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/elf/program.h"
-#include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/model.h"
 #include "shim/launcher/format.h"
 
 /// libstdc++'s own function (cp-demangle.c). __cxa_demangle has no limit, and 300 bytes can encode

@@ -6,9 +6,11 @@
 #include <string>
 
 #include "shim/launcher/elf/elf_symbols.h"
-#include "shim/launcher/findings/model.h"
+#include "shim/launcher/findings/stack.h"
 
 namespace cudaguard::launcher {
+
+struct Findings;
 
 /// Reads each file once.
 class Symbols {

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "shim/launcher/findings/model.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/observe/process.h"
 
 namespace cudaguard::launcher {

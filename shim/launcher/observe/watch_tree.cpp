@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "policy/variables.h"
+#include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/private_report.h"

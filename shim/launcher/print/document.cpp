@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/print.h"
 

@@ -12,7 +12,7 @@
 #include "policy/text.h"
 #include "policy/text/user_code.h"
 #include "shim/launcher/findings/groups.h"
-#include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {
 
@@ -65,7 +65,7 @@ void put_asked(Json& json, const char* name, const std::set<DriverApi>& asked) {
 void put(Json& json, const CallSite& site, bool with_names) {
   const std::vector<PythonFrame>& python = site.stack.python;
   const std::vector<NativeFrame>& native = site.stack.native;
-  const PythonFrame* named = own_frame(site);
+  const PythonFrame* named = own_frame(site.stack);
   std::vector<size_t> own_python;
   std::vector<size_t> own_native;
   for (size_t i = 0; i < python.size(); ++i) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/print/print.h"
 

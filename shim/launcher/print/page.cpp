@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/print.h"
 

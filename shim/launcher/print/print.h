@@ -9,10 +9,22 @@
 #include <string>
 #include <vector>
 
-#include "shim/launcher/findings/groups.h"
-#include "shim/launcher/findings/model.h"
+#include "policy/driver_api.h"
 
 namespace cudaguard::launcher {
+
+struct ByWord;
+struct Findings;
+struct Verdict;
+
+/// The files that the records were read from.
+struct ReadFiles {
+  size_t files = 0;
+  // Counts of the files in directories that were left out.
+  size_t compressed = 0;
+  size_t unreadable = 0;
+  std::string why;  ///< the error of the first such file
+};
 
 // Texts. Lines have at most 100 printable columns, unless names are longer.
 

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/model.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/print.h"

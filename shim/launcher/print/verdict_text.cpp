@@ -15,7 +15,7 @@
 
 #include "policy/text.h"
 #include "policy/text/user_code.h"
-#include "shim/launcher/findings/records.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/print/print.h"
 
@@ -104,7 +104,7 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
 /// Prints Python's frames, and marks the one that the guard's message names.
 void put_python(std::string& out, const CallSite& site) {
   const std::vector<PythonFrame>& frames = site.stack.python;
-  const PythonFrame* named = own_frame(site);
+  const PythonFrame* named = own_frame(site.stack);
   std::vector<std::string> rows;
   rows.reserve(frames.size());
   for (const PythonFrame& one : frames) rows.push_back(row_of(one));
@@ -204,7 +204,7 @@ Calls calls_of(const Findings& findings, const Place& place) {
 /// Prints "ppo.py:159 in main", and below it the source line.
 void put_title(std::string& out, const Place& place, const CallSite& first,
                const std::string& label) {
-  const PythonFrame* frame = own_frame(first);
+  const PythonFrame* frame = own_frame(first.stack);
   if (frame == nullptr) {
     add_row(out, "  " + label + printable(place.name));
     return;

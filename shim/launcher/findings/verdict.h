@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The result of a verify run: the findings, the tree of processes, and what decide() makes of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "policy/driver_api.h"
+#include "shim/launcher/findings/model.h"
+
+namespace cudaguard::launcher {
+
+/// How certain it is that every process of a tree was guarded.
+struct TreeTruth {
+  enum class Value : uint8_t {
+    kNotWatched,  ///< there was no listener
+    kNoneSeen,    ///< sampling saw no unguarded process
+    kUnguarded,   ///< some processes were unguarded
+  };
+  struct Unguarded {
+    uint32_t pid = 0;
+    std::string command;
+    std::string reason;       ///< "a static executable", "LD_PRELOAD was replaced", "setuid"
+    bool has_driver = false;  ///< maps the driver or has /dev/nvidia* open: worse than unguarded
+    double seen = 0;
+    bool only_nvml = false;  ///< it maps NVML, and not libcuda
+    bool fails = false;      ///< counts as a process that touched CUDA; by decide()
+    uint64_t since = 0;      ///< as in ObservedProcess
+  };
+  /// Every process that was seen, guarded or not. `last` is its end, to about a tenth of a second.
+  struct Seen {
+    uint32_t pid = 0;
+    uint32_t ppid = 0;
+    std::string command;
+    double first = 0;
+    double last = 0;
+    bool guarded = false;
+    bool heard = false;  ///< the process, or the one it was forked from, has sent a start beacon
+    uint64_t since = 0;  ///< as in ObservedProcess
+  };
+  Value value = Value::kNoneSeen;
+  size_t hello = 0;  ///< start records
+  std::vector<Seen> seen;
+  std::vector<Unguarded> unguarded;
+  std::string left;  ///< the processes that were still running; may be empty
+  /// Clauses: "there is no /proc"; "train.py (12) sent no start beacon". Each means that an attempt
+  /// may be missing, so the result cannot be PASS.
+  std::vector<std::string> doubts;
+  std::string why_unheard;  ///< why there was no listener, or what it misses; may be empty
+};
+
+/// The observations of watch_tree() about a program.
+struct WatchedTree {
+  Findings findings;
+  TreeTruth tree;
+  uint32_t pid = 0;    ///< the program's process id
+  int status = 0;      ///< the program's, as waitpid returns it
+  double started = 0;  ///< seconds since 1970-01-01 UTC
+  double ended = 0;
+};
+
+/// A verify run: the input of all printers (text, JSON, JUnit, HTML).
+struct Verdict : WatchedTree {
+  std::vector<std::string> command;  ///< the program and its arguments
+  std::vector<std::string> allow;    ///< --allow's patterns
+  std::set<DriverApi> deny;          ///< --deny: forbidden unless `allow` matches
+  bool no_new_privs = false;         ///< the fence needed it: sudo and the like gain nothing
+  bool allow_incomplete = false;     ///< --allow-incomplete
+  // By decide().
+  enum class Result : uint8_t { kPass, kFail, kIncomplete };
+  Result result = Result::kPass;
+  size_t processes = 0;  ///< all that were seen
+  size_t heard = 0;      ///< processes that sent beacons, or were forked from one that did
+  size_t touched = 0;    ///< processes that made a denied attempt
+  size_t allowed = 0;    ///< processes that made one and are allowed to
+  size_t places = 0;     ///< places that fail the run
+  size_t lines = 0;      ///< of these, lines of the user's code
+  /// PyTorch made an attempt; it caches the first answer for the rest of the process.
+  bool torch_asked = false;
+  int exit_code = 0;
+  bool passed() const { return result == Result::kPass; }
+  bool is_in_doubt() const { return !tree.doubts.empty() || !tree.left.empty(); }
+};
+
+}  // namespace cudaguard::launcher
