@@ -3,6 +3,8 @@
 
 #include <rapidjson/prettywriter.h>
 #include <rapidjson/reader.h>
+#include <rapidjson/stringbuffer.h>
+#include <rapidjson/writer.h>
 
 #include <algorithm>
 #include <array>
@@ -16,6 +18,24 @@
 
 namespace cudaguard::launcher {
 
+struct Json::Writer {
+  rapidjson::StringBuffer text;
+  rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer{text};
+};
+
+Json::Json(unsigned indent) : indent_(indent), out_(std::make_unique<Writer>()) {}
+Json::~Json() = default;
+
+Json& Json::begin_object() { return after(out_->writer.StartObject()); }
+Json& Json::end_object() { return after(out_->writer.EndObject()); }
+Json& Json::begin_array() { return after(out_->writer.StartArray()); }
+Json& Json::end_array() { return after(out_->writer.EndArray()); }
+Json& Json::key(const char* name) { return after(out_->writer.Key(name)); }
+Json& Json::value(bool flag) { return after(out_->writer.Bool(flag)); }
+Json& Json::null() { return after(out_->writer.Null()); }
+Json& Json::put_unsigned(uint64_t number) { return after(out_->writer.Uint64(number)); }
+Json& Json::put_signed(int64_t number) { return after(out_->writer.Int64(number)); }
+
 Json& Json::value(std::string_view text) {
   std::string valid;
   while (!text.empty()) {
@@ -23,21 +43,21 @@ Json& Json::value(std::string_view text) {
     valid += length == 0 ? "\ufffd" : head(text, length);
     text.remove_prefix(length == 0 ? 1 : length);
   }
-  return after(writer_.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size())));
+  return after(out_->writer.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size())));
 }
 
 Json& Json::value(double number) {
-  return std::isfinite(number) ? after(writer_.Double(number)) : null();
+  return std::isfinite(number) ? after(out_->writer.Double(number)) : null();
 }
 
 std::string Json::text() const {
-  const rapidjson::StringBuffer* text = &buffer_;
+  const rapidjson::StringBuffer* text = &out_->text;
   rapidjson::StringBuffer indented;
   if (indent_ != 0) {
     rapidjson::PrettyWriter<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer(
         indented);
     writer.SetIndent(' ', indent_);
-    rapidjson::StringStream stream(buffer_.GetString());
+    rapidjson::StringStream stream(text->GetString());
     rapidjson::Reader().Parse<rapidjson::kParseFullPrecisionFlag>(stream, writer);
     text = &indented;
   }

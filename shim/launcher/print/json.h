@@ -2,10 +2,9 @@
 // JSON, and the findings in it, in the same form in each document (report.schema.json).
 #pragma once
 
-#include <rapidjson/stringbuffer.h>
-#include <rapidjson/writer.h>
-
 #include <concepts>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <set>
 #include <string>
@@ -26,24 +25,25 @@ struct SickDriver;
 class Json {
  public:
   /// `indent` is the number of blanks per level; 0 puts everything on one line.
-  explicit Json(unsigned indent = 0) : indent_(indent) {}
+  explicit Json(unsigned indent = 0);
+  ~Json();
 
-  Json& begin_object() { return after(writer_.StartObject()); }
-  Json& end_object() { return after(writer_.EndObject()); }
-  Json& begin_array() { return after(writer_.StartArray()); }
-  Json& end_array() { return after(writer_.EndArray()); }
-  Json& key(const char* name) { return after(writer_.Key(name)); }
+  Json& begin_object();
+  Json& end_object();
+  Json& begin_array();
+  Json& end_array();
+  Json& key(const char* name);
 
   /// The text may have any bytes. Each byte that is not UTF-8 becomes U+FFFD.
   Json& value(std::string_view text);
   Json& value(const char* text) { return value(std::string_view(text)); }
   Json& value(const std::shared_ptr<const std::string>& text) { return value(*text); }
-  Json& value(bool flag) { return after(writer_.Bool(flag)); }
+  Json& value(bool flag);
   /// Writes null if the number is infinite or NaN.
   Json& value(double number);
-  Json& value(std::unsigned_integral auto number) { return after(writer_.Uint64(number)); }
-  Json& value(std::signed_integral auto number) { return after(writer_.Int64(number)); }
-  Json& null() { return after(writer_.Null()); }
+  Json& value(std::unsigned_integral auto number) { return put_unsigned(number); }
+  Json& value(std::signed_integral auto number) { return put_signed(number); }
+  Json& null();
 
   template <typename Value>
   Json& field(const char* name, const Value& what) {
@@ -82,13 +82,14 @@ class Json {
   std::string text() const;
 
  private:
+  Json& put_unsigned(uint64_t number);
+  Json& put_signed(int64_t number);
   /// A writer reports only that there is no memory, and then it has thrown.
   Json& after(bool /*written*/) { return *this; }
 
   unsigned indent_;
-  rapidjson::StringBuffer buffer_;
-  rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer_{
-      buffer_};
+  struct Writer;  ///< RapidJSON's, which is slow to compile
+  std::unique_ptr<Writer> out_;
 };
 
 /// Replaces `character`, which may occur only in strings of `json`, by an escape: "\u003c".

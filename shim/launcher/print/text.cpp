@@ -11,7 +11,6 @@
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/print/json.h"
 #include "shim/launcher/print/print.h"
 
 namespace cudaguard::launcher {
