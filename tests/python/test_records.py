@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python module takes a line for an attempt only if a guard can have written it."""
+"""The Python module reads records."""
 
 import json
 import os
@@ -11,15 +11,21 @@ GOOD = {"v": 1, "pid": 7, "api": "cuInit", "decision": "deny",
         "python": [{"file": "/a.py", "line": 3, "function": "f"}]}
 
 
-@pytest.fixture(name="parse")
-def fixture_parse(monkeypatch):
+@pytest.fixture(name="records")
+def fixture_records(monkeypatch):
     monkeypatch.syspath_prepend(os.path.join(settings.SOURCE, "shim", "python"))
     from cudaguard import records
+    return records
+
+
+@pytest.fixture(name="parse")
+def fixture_parse(records):
     return lambda record: records.parse(json.dumps(record).encode())
 
 
-def test_attempt_is_read(parse):
-    assert parse(GOOD).frames == [("/a.py", 3, "f")]
+@pytest.mark.parametrize("pid", [1, 7])  # 1: a container's first process
+def test_attempt_is_read(parse, pid):
+    assert parse({**GOOD, "pid": pid}).frames == [("/a.py", 3, "f")]
 
 
 @pytest.mark.parametrize("change", [
@@ -28,3 +34,10 @@ def test_attempt_is_read(parse):
 ], ids=json.dumps)
 def test_other_line_is_no_attempt(parse, change):
     assert parse({**GOOD, **change}) is None
+
+
+def test_path_stays_whole_without_a_working_directory(records, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert records.short_path(str(tmp_path / "a.py")) == "a.py"
+    tmp_path.rmdir()
+    assert records.short_path("/x/a.py") == "/x/a.py"
