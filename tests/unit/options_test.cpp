@@ -162,6 +162,8 @@ TEST(Options, UnknownOptionsAreRefused) {
 TEST(Options, AreNotAbbreviated) {
   EXPECT_EQ(refusal_of({"run", "--gpu", "1", "prog"}),
             "unknown option \"--gpu\"; did you mean --gpus? (see cudaguard run --help)");
+  EXPECT_EQ(refusal_of({"run", "--cpx", "1", "prog"}),
+            "unknown option \"--cpx\"; did you mean --cpu? (see cudaguard run --help)");
   EXPECT_EQ(refusal_of({"run", "--p", "1", "prog"}),
             "unknown option \"--p\"; see cudaguard run --help");
 }
