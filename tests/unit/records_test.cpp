@@ -342,6 +342,7 @@ TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {
   records.add(record());
   ASSERT_EQ(sites.size(), 1u);
   EXPECT_EQ(sites[0].stack.native, frames);
+  EXPECT_EQ(records.findings().records, 1u);
   records.add(record());  // it has none
   ASSERT_EQ(sites.size(), 2u);
   EXPECT_EQ(sites[1].stack.native, caller);

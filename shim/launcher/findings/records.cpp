@@ -146,12 +146,12 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
       starts || native || call.decision == "allow" || call.decision == "deny" || refused;
   if (writer.v != kRecordVersion || writer.pid <= 0 || writer.pid > INT32_MAX || !known)
     return Kind::kForeign;
-  ++findings_.records;
   if (native) {
     native_ = {call.native, call.native_missing};
     native_ts_ = writer.ts;
     return Kind::kRecord;
   }
+  ++findings_.records;
   const NativeStack beside = std::exchange(native_, {});
   if (call.event == "health") {
     if (call.decision == "deny") note_sick(writer, call);
