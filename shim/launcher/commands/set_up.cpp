@@ -20,20 +20,15 @@ namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
 
-/// Adds the libraries that a program linked to the driver needs after the guard.
-void add_for_linked(const Judged& judged, Policy policy, const Installation& installation,
-                    std::vector<std::string>& own) {
-  if (policy == Policy::kOff) return;
-  const bool cpu = policy == Policy::kForceCpu;
-  const auto add = [&](const std::string& file) {
+/// Adds the files that a program linked to the driver needs after the guard.
+void add_for_linked(const std::vector<std::string>& files, std::vector<std::string>& own) {
+  for (const std::string& file : files) {
     if (access(file.c_str(), R_OK) != 0) {
       throw Refusal(kRefused,
                     printable(file) + " is missing or cannot be read; install cudaguard again");
     }
     own.push_back(file);
-  };
-  if (judged.linked_cuda) add(cpu ? installation.null_driver_cuda : installation.proxy_cuda);
-  if (judged.linked_nvml) add(cpu ? installation.null_driver_nvml : installation.proxy_nvml);
+  }
 }
 
 /// Installs the fence for --fence. Without --fence, warns if a fence already holds.
@@ -100,7 +95,7 @@ Prepared set_up(const Plan& plan, Variables& variables) {
     const RunContext context = {plan.strict, fence.holds, fence.listener >= 0,
                                 plan.watch != Plan::Watch::kNot, settings.wants_fence()};
     judged = judge(program, installation, variables, context);
-    add_for_linked(judged, policy, installation, own);
+    add_for_linked(preloaded_for(judged.linked, policy, installation), own);
     if (!can_preload(own, context, judged)) own.clear();
     variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
   }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <string_view>
 
@@ -100,8 +101,7 @@ class ProgramCheck {
       if (!file.null_driver || file.trouble.empty()) continue;
       const std::string what = printable(file.path) + " " + file.trouble;
       // `run` must preload this file.
-      const bool needed = (links_driver_ && file.path == own_.null_driver_cuda) ||
-                          (links_nvml_ && file.path == own_.null_driver_nvml);
+      const bool needed = std::ranges::count(preloaded_, file.path) != 0;
       if (needed && access(file.path.c_str(), R_OK) != 0) {
         because("null_driver", State::kNo,
                 "it is linked to " + std::string(base_name(file.path)) + ", and " + what);
@@ -132,6 +132,8 @@ class ProgramCheck {
               "it is a static executable; dynamic programs that it starts are guarded");
     }
     if (!examined.answer) return;
+    const Linked to = linked_to(*examined.answer);
+    std::ranges::copy(preloaded_for(to, Policy::kForceCpu, own_), std::back_inserter(preloaded_));
     linked(*examined.answer);
     names(executable, *examined.answer);
   }
@@ -162,7 +164,6 @@ class ProgramCheck {
         continue;
       }
       const bool driver = kind == Library::kDriver;
-      (driver ? links_driver_ : links_nvml_) = true;
       // ld.so uses the preloaded null driver only for a library with exactly its name.
       if (path.empty() ||
           library.name == base_name(driver ? own_.null_driver_cuda : own_.null_driver_nvml))
@@ -173,10 +174,7 @@ class ProgramCheck {
 
   /// Reports names that the libraries preloaded by `run` export as well.
   void names(const Executable& executable, const LoaderAnswer& answer) {
-    std::vector<std::string> preloaded = {own_.guard};
-    if (links_driver_) preloaded.push_back(own_.null_driver_cuda);
-    if (links_nvml_) preloaded.push_back(own_.null_driver_nvml);
-    for (const ReplacedVariables& one : replaced_variables(executable.path, answer, preloaded)) {
+    for (const ReplacedVariables& one : replaced_variables(executable.path, answer, preloaded_)) {
       because("variable", State::kNo, why_replaced(one));
     }
     const FileBytes file(executable.path);
@@ -193,8 +191,7 @@ class ProgramCheck {
   const Installation& own_;
   Variables guarded_;  ///< the environment with the guard in LD_PRELOAD
   FindingList& findings_;
-  bool links_driver_ = false;
-  bool links_nvml_ = false;
+  std::vector<std::string> preloaded_ = {own_.guard};  ///< by `run`
 };
 
 }  // namespace

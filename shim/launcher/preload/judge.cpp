@@ -128,11 +128,10 @@ void examine_dynamic(const Executable& executable, const Installation& installat
 
 /// Notes the libraries that must be preloaded besides the guard.
 void note_libraries(const LoaderAnswer& answer, Judged& judged) {
+  const Linked linked = linked_to(answer);
+  judged.linked.cuda |= linked.cuda;
+  judged.linked.nvml |= linked.nvml;
   for (const LoadedLibrary& library : answer.libraries) {
-    // Includes libraries linked by path, or by the name of a driver without a SONAME.
-    const Library kind = classify(library.name).library;
-    judged.linked_cuda = judged.linked_cuda || kind == Library::kDriver;
-    judged.linked_nvml = judged.linked_nvml || kind == Library::kNvml;
     if (library.name == library.path || !is_sanitizer_runtime(library.name)) continue;
     // If LD_PRELOAD cannot carry the path, the sanitizer prints its own message.
     if (!can_be_preloaded(library.path)) continue;
@@ -164,7 +163,7 @@ void note_unchecked(const std::string& path, const std::string& why, const RunCo
   const std::string subject = in_quotes(path) + " cannot be checked: " + why;
   if (context.strict) throw Refusal(kRefused, subject + "; without --strict it is started");
   if (std::exchange(judged.unchecked, true)) return;
-  judged.linked_cuda = judged.linked_nvml = true;
+  judged.linked = {true, true};
   judged.warnings.push_back(subject +
                             "; it is started as a program that is linked to the driver "
                             "(--strict refuses)");
@@ -230,6 +229,27 @@ Examined examine(const Executable& executable, const Installation& installation,
     examine_dynamic(executable, installation, variables, examined);
   }
   return examined;
+}
+
+Linked linked_to(const LoaderAnswer& answer) {
+  Linked linked;
+  for (const LoadedLibrary& library : answer.libraries) {
+    // Includes libraries linked by path, or by the name of a driver without a SONAME.
+    const Library kind = classify(library.name).library;
+    linked.cuda |= kind == Library::kDriver;
+    linked.nvml |= kind == Library::kNvml;
+  }
+  return linked;
+}
+
+std::vector<std::string> preloaded_for(Linked linked, Policy policy,
+                                       const Installation& installation) {
+  std::vector<std::string> files;
+  if (policy == Policy::kOff) return files;
+  const bool cpu = policy == Policy::kForceCpu;
+  if (linked.cuda) files.push_back(cpu ? installation.null_driver_cuda : installation.proxy_cuda);
+  if (linked.nvml) files.push_back(cpu ? installation.null_driver_nvml : installation.proxy_nvml);
+  return files;
 }
 
 Judged judge(const Program& program, const Installation& installation, const Variables& variables,

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/rules.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/elf/program.h"
@@ -42,10 +43,20 @@ Examined examine_file(const Executable& executable);
 /// "x86-64", as in usual spelling.
 std::string machine_name(uint16_t machine);
 
+/// NVIDIA's libraries that a program or one of its libraries is linked to.
+struct Linked {
+  bool cuda = false;  ///< the driver
+  bool nvml = false;
+};
+Linked linked_to(const LoaderAnswer& answer);
+
+/// Our files that such a program needs in LD_PRELOAD after the guard.
+std::vector<std::string> preloaded_for(Linked linked, Policy policy,
+                                       const Installation& installation);
+
 /// The answer of the program's own ld.so.
 struct Judged {
-  bool linked_cuda = false;  ///< the program or one of its libraries is linked to the driver
-  bool linked_nvml = false;
+  Linked linked;
   bool unchecked = false;               ///< a file is unreadable: assume that both are linked
   std::vector<std::string> sanitizers;  ///< full paths of runtimes that must come first
   std::vector<std::string> warnings;
