@@ -13,6 +13,7 @@ from support import harness
 
 LIBRARY = os.path.join(harness.SOURCE, "scripts", "lib", "checkout.sh")
 AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]
+pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 GIT = ["git", "-c", "user.name=x", "-c", "user.email=x", "-c", "safe.directory=*"]
 
 

@@ -131,6 +131,6 @@ class Options(unittest.TestCase):
         """pytest loads the conftest.py of the areas that are named before it knows the options."""
         conftests = sorted(glob.glob(os.path.join(settings.TESTS, "*", "conftest.py")))
         self.assertGreater(len(conftests), 5)
-        done = subprocess.run([sys.executable, "-m", "pytest", "-n0", *conftests],
+        done = subprocess.run([sys.executable, "-m", "pytest", *conftests],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr)
