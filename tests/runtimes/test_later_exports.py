@@ -44,8 +44,17 @@ REFERS_NOT = {
 }
 
 
+# What this machine lacks, Debian's compilers do not use either.
+LINKERS = [name for name in ("bfd", "lld", "gold") if shutil.which("ld." + name)]
+
+
+def linked_here(rows):
+    return [name for name, (_, _, options) in rows.items()
+            if all(option.partition("-fuse-ld=")[2] in ("", *LINKERS) for option in options)]
+
+
 @pytest.fixture(name="found")
-def look_up(case, tmp_path):
+def look_up(tmp_path):
     """Compiles a program and its library. Returns a function that tells the file of cuInit."""
     def compiled(name, does, *options):
         defines = ["-DCG_" + what for what in does.split(",")]
@@ -55,10 +64,6 @@ def look_up(case, tmp_path):
         return str(tmp_path / name)
 
     def found(main, library, options, guard=True):
-        for option in options:
-            linker = option.partition("-fuse-ld=")[2]
-            if linker and not shutil.which("ld." + linker):
-                harness.skip(case, "no ld." + linker)
         words = []
         if library:
             shared = [option for option in options if option not in ("-no-pie", "-fno-pic")]
@@ -72,7 +77,7 @@ def look_up(case, tmp_path):
     return found
 
 
-@pytest.mark.parametrize("how", REFERS)
+@pytest.mark.parametrize("how", linked_here(REFERS))
 def test_referred_name_stays(found, how):
     assert found(*REFERS[how]) == GUARD
 
@@ -82,7 +87,7 @@ def test_other_name_is_left(found, how):
     assert found(*REFERS_NOT[how]) != GUARD
 
 
-@pytest.mark.parametrize("linker", ["bfd", "lld", "gold"])
+@pytest.mark.parametrize("linker", LINKERS)
 def test_program_whose_own_entry_is_the_functions_address_stays_bound(found, linker):
     """Its first call is after the dlopen. It must find the guard, not the library (77)."""
     options = ["-no-pie", "-fno-pic", "-Wl,-z,lazy", "-fuse-ld=" + linker]
