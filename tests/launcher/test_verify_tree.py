@@ -101,6 +101,21 @@ class Starts(Case):
                          (count + 2, [], "none_seen"), block)
 
 
+class Executed(Case):
+    def test_program_without_hello_is_not_the_one_before_it(self):
+        """--allow takes the words of the command line, and only the first program has these."""
+        self.make("evil.py", "import ctypes, time\n%s\ntime.sleep(0.2)\n" % ATTEMPT)
+        script = ("import os, sys\n"
+                  "env = {key: value for key, value in os.environ.items() if key != %r}\n"
+                  "os.execve(sys.executable, [sys.executable, %r], env)\n")
+        for variable, code in (("CUDAGUARD_HELLO", 1), ("NOTHING", 1)):
+            program = self.python(script % (variable, self.path("evil.py")), "train.py")
+            result, _ = self.tree(program, ["--allow", "train.py"])
+            self.assertEqual(result.rc, code, (variable, str(result)))
+        result, _ = self.tree([sys.executable, self.path("evil.py")], ["--allow", "evil.py"])
+        self.assertEqual(result.rc, 0, result)
+
+
 class Unguarded(Case):
     def one(self, script, reason, *words, driver=False):
         """A shell's script in which one process is not guarded; its last word is how long to live."""

@@ -351,11 +351,28 @@ TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {
   EXPECT_EQ(sites.size(), 2u);
   EXPECT_EQ(sites[1].processes, (std::vector<size_t>{0, 0}));
   // A launcher passes the stack beside the record.
-  const Records::Sender sender = {7, 1, 0, {{}, "no registers"}};
+  const Records::Sender sender = {.pid = 7, .ppid = 1, .since = 0, .native = {{}, "no registers"}};
   records.add(record(), {}, &sender);
   ASSERT_EQ(sites.size(), 3u);
   EXPECT_EQ(sites[2].stack.native, caller);
   EXPECT_EQ(sites[2].stack.native_missing, "no registers");
+}
+
+TEST(Records, ProgramAfterAnExecveIsAProcessOfItsOwn) {
+  Records records;
+  const auto& processes = records.findings().processes;
+  const Records::Sender before = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 3, 4}};
+  const Records::Sender hidden = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 0, 0}};
+  const Records::Sender after = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 3, 5}};
+  records.add(record(), {}, &before);
+  records.add(record(), {}, &before);
+  records.add(record(), {}, &hidden);
+  EXPECT_EQ(processes.size(), 1u);
+  records.add(record(), {}, &after);
+  EXPECT_EQ(processes.size(), 2u);
+  records.add(record(), {}, &after);
+  records.add(record(), {}, &before);
+  EXPECT_EQ(processes.size(), 2u);
 }
 
 TEST(Records, PiecesOfALineAreCountedOneByOne) {

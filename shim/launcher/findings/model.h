@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -71,7 +72,8 @@ struct ObservedProcess {
   std::string host;
   uint32_t pid = 0;
   uint32_t ppid = 0;
-  uint64_t since = 0;  ///< start time in clock ticks since boot; 0: unknown
+  uint64_t since = 0;                  ///< start time in clock ticks since boot; 0: unknown
+  std::array<uint64_t, 4> image = {};  ///< of its program (observe/process.h); last 0: unknown
   uint32_t uid = kNoUid;
   std::string exe;
   std::string command;  ///< the words of its command line

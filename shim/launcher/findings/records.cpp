@@ -235,13 +235,19 @@ size_t Records::key_of(const WriterFields& writer, const std::string& host,
          static_cast<size_t>(writer.pid);
 }
 
+/// False for a process that has called execve, which may have sent no start record.
+bool Records::is_image_of(const ObservedProcess& process) const {
+  return sender_ == nullptr || sender_->image.back() == 0 || process.image.back() == 0 ||
+         sender_->image == process.image;
+}
+
 Records::Places::iterator Records::place_of(const WriterFields& writer, const std::string& host,
                                             const std::string& job) {
   const auto [from, to] = places_.equal_range(key_of(writer, host, job));
   for (auto place = from; place != to; ++place) {
     const ObservedProcess& one = findings_.processes[place->second];
     if (one.pid == static_cast<uint32_t>(writer.pid) && one.since == since() && one.host == host &&
-        one.exe == writer.exe && one.job == job) {
+        one.exe == writer.exe && one.job == job && is_image_of(one)) {
       return place;
     }
   }
@@ -285,6 +291,7 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   process.host = writer.host;
   process.pid = pid;
   process.since = since();
+  if (sender_ != nullptr) process.image = sender_->image;
   process.ppid = writer.ppid < 0 ? 0 : static_cast<uint32_t>(writer.ppid);
   if (writer.uid >= 0) process.uid = static_cast<uint32_t>(writer.uid);
   process.exe = writer.exe;

@@ -2,6 +2,7 @@
 // Reads records (policy/text/record.h) into the model.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -30,7 +31,8 @@ class Records {
   struct Sender {
     uint32_t pid;
     uint32_t ppid;
-    uint64_t since;  ///< clock ticks since boot; unique together with `pid`
+    uint64_t since;                      ///< clock ticks since boot; unique together with `pid`
+    std::array<uint64_t, 4> image = {};  ///< execve changes it; last 0: unknown
     NativeStack native = {};
   };
   /// Adds one line, which may have any content. A record with the event "native" has the native
@@ -65,6 +67,7 @@ class Records {
   Kind add_one(std::string_view text, const Take& take);
   Kind apply(WriterFields& writer, Rest& rest);
   uint64_t since() const { return sender_ == nullptr ? 0 : sender_->since; }
+  bool is_image_of(const ObservedProcess& process) const;
   Rest* rest_of(std::string_view bytes);
   using Places = std::unordered_multimap<size_t, uint32_t>;
   static size_t key_of(const WriterFields& writer, const std::string& host, const std::string& job);

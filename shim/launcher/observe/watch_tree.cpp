@@ -98,7 +98,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
                      if (!what && who.stat.started != 0) watch.note_request(who.pid);
                      const Records::Sender sender = {static_cast<uint32_t>(who.pid),
                                                      static_cast<uint32_t>(who.stat.parent),
-                                                     who.stat.started, native};
+                                                     who.stat.started, who.stat.image, native};
                      const bool is_attempt =
                          records.add(record, report.take(sender.native), &sender);
                      return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
