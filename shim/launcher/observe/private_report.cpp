@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "policy/text/record.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
@@ -32,7 +33,8 @@ constexpr uint64_t kReserve = 1 << 20;
                               "; set TMPDIR to one that you can write to");
 }
 
-/// The line before the call's record. `report` knows by the time that the two belong together.
+/// The line before the call's record. `report` knows by the time that the two belong together. What
+/// would make it longer than a record, the outermost frames, is left out.
 std::string native_record(const NativeStack& native, const WriterFields& writer) {
   constexpr size_t kMaxModule = 4096;
   char ts[32] = {};
@@ -42,14 +44,16 @@ std::string native_record(const NativeStack& native, const WriterFields& writer)
   if (native.frames.empty()) return record + R"("native_missing":")" + native.cut + "\"}\n";
   std::string buffer(6 * kMaxModule, '\0');
   const char* separator = R"("native":[")";
+  constexpr std::string_view kEnd = "]}\n";
   for (const NativeFrame& frame : native.frames) {
     Text out(buffer.data(), buffer.size());
     out.put(separator).put_json(frame.module, kMaxModule);
     out.put("+").put_hex(frame.offset).put("\"");
+    if (record.size() + out.view().size() + kEnd.size() > kMaxRecord) break;
     record += out.view();
     separator = ",\"";
   }
-  return record + "]}\n";
+  return record.append(kEnd);
 }
 
 /// Returns an absolute path, because the programs may run in any directory.
