@@ -5,22 +5,10 @@
 
 #include <cstring>
 
+#include "tests/unit/memory_bytes.h"
+
 namespace cudaguard::launcher {
 namespace {
-
-class Memory : public Bytes {
- public:
-  explicit Memory(std::string bytes) : bytes_(std::move(bytes)) {}
-  uint64_t size() const override { return bytes_.size(); }
-  bool read(uint64_t at, void* to, size_t count) const override {
-    if (at > bytes_.size() || count > bytes_.size() - at) return false;
-    memcpy(to, bytes_.data() + at, count);
-    return true;
-  }
-
- private:
-  std::string bytes_;
-};
 
 /// Builds an executable with two adjacent segments. Its string table of `strings_size` bytes begins
 /// 4 bytes before the end of the first segment and has "libx.so.1" in it.

@@ -10,6 +10,8 @@
 #include <sstream>
 #include <utility>
 
+#include "tests/unit/memory_bytes.h"
+
 namespace cudaguard::launcher {
 namespace {
 
@@ -19,32 +21,14 @@ std::string libc() {
   return map->l_name;
 }
 
-/// A copy of a file.
-class Copy : public Bytes {
- public:
-  explicit Copy(const std::string& path) {
-    std::ifstream stream(path, std::ios::binary);
-    std::ostringstream all;
-    all << stream.rdbuf();
-    bytes_ = all.str();
-  }
-  /// Changes one 32-bit word of the copy.
-  Copy(const std::string& path, uint64_t at, uint32_t word) : Copy(path) {
-    memcpy(&bytes_[at], &word, sizeof word);
-  }
-  uint64_t size() const override { return bytes_.size(); }
-  bool read(uint64_t at, void* to, size_t count) const override {
-    if (at > bytes_.size() || count > bytes_.size() - at) return false;
-    memcpy(to, bytes_.data() + at, count);
-    return true;
-  }
-
- private:
-  std::string bytes_;
-};
+std::string copy_of(const std::string& path) {
+  std::ostringstream all;
+  all << std::ifstream(path, std::ios::binary).rdbuf();
+  return all.str();
+}
 
 TEST(MayExport, FindsEveryExport) {
-  const Copy file(libc());
+  const Memory file(copy_of(libc()));
   const std::set<std::string> names = read_exports(file).names;
   ASSERT_TRUE(names.contains("printf"));
   for (const std::string& name : names) {
@@ -66,7 +50,9 @@ TEST(MayExport, DoubtsAFileWithoutATable) {
 TEST(MayExport, DoubtsADamagedTable) {
   const uint64_t table = read_elf(FileBytes(libc())).gnu_hash;
   for (const auto& [field, value] : {std::pair(0, 0), {8, 0}, {12, 64}}) {
-    const Copy file(libc(), table + static_cast<uint64_t>(field), static_cast<uint32_t>(value));
+    std::string bytes = copy_of(libc());
+    memcpy(&bytes[table + static_cast<uint64_t>(field)], &value, sizeof value);
+    const Memory file(bytes);
     EXPECT_TRUE(may_export(file, {"cuInit"})) << field;
   }
 }
