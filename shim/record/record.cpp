@@ -13,11 +13,23 @@ namespace cudaguard {
 
 namespace {
 
-/// Returns the place of an attempt: the function, the calling library and the user's line. Without
-/// a line, the return address is the place.
+/// Adds the files of the Python frames between the call and the user's line, each of them once.
+void add_modules(const Stack& stack, Hash& hash) {
+  for (unsigned i = 0; i < stack.shown && i < stack.python_count; ++i) {
+    const std::string_view file = stack.python[i].file;
+    unsigned first = 0;
+    while (stack.python[first].file != file) ++first;
+    if (first == i) hash.add(file);
+  }
+}
+
+/// Returns the place of an attempt: the function, the calling library, the user's line and the
+/// modules that the line has called, because `--allow` may name one of these. Without a line, the
+/// return address is the place.
 uint64_t place_of(const Attempt& attempt, const void* caller) {
   Hash hash;
   hash.add(attempt.api).add(attempt.object).add(attempt.caller.module);
+  if (attempt.stack != nullptr) add_modules(*attempt.stack, hash);
   const PythonFrame* frame = attempt.stack == nullptr ? nullptr : attempt.stack->named();
   if (frame != nullptr) return hash.add(frame->file).add(frame->line).result();
   return attempt.caller.module.empty() ? hash.add(caller).result()

@@ -42,6 +42,12 @@ for number, block in enumerate(open(sys.argv[1])):
     tree = ast.increment_lineno(ast.parse(block), number)
     exec(compile(tree, sys.argv[1], "exec"), {"cuda": cuda})
 """
+# One line asks through one module after another.
+MODULES = """import importlib, sys
+sys.path.insert(0, sys.argv[1])
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+"""
 
 
 class Case(test_verify_tree.Case):
@@ -76,6 +82,22 @@ class Verify(Case):
         unguarded = harness.run(words, world="none", guard=False, trace=False,
                                 env=box.environment())
         self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
+
+    def test_module_that_asks_after_an_allowed_module_fails(self):
+        packages = os.path.join(self.path("environment"), "site-packages")
+        os.makedirs(packages)
+        for name in ("trainer", "tool"):
+            with open(os.path.join(packages, name + ".py"), "w", encoding="utf-8") as stream:
+                stream.write("import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+        words = self.interpreter(self.make("modules.py", MODULES), packages, "trainer", "tool")
+        result, _ = self.tree(words, ["--allow", "module:trainer"])
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA", "tool.py:2 in <module>")
+        self.assertEqual(self.lines(), ["modules.py:4"], result)
+        result, _ = self.tree(words, ["--allow", "module:trainer", "--allow", "module:tool"])
+        self.ends(result, 0, "PASS: no CUDA use except in 1 allowed process")
+        unguarded = harness.run(words, world="none", guard=False, trace=False,
+                                env=box.environment())
+        self.assertEqual(unguarded.fake_calls.count("cuInit"), 2, unguarded)
 
     def test_every_test_of_a_suite_that_asks_is_named(self):
         program = self.make("test_suite.py", "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
