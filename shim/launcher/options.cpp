@@ -194,6 +194,7 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
     const int number = (found == '?' || found == ':' ? optopt : found) - kFirst;
     const OptionRow* const one = number < 0 ? nullptr : rows[static_cast<size_t>(number)];
     const std::string name(word, strcspn(word, "="));
+    if (name == "--help") refuse_use(name, "takes no value");
     // getopt_long accepts abbreviations, which a later option would make ambiguous.
     if (one == nullptr || name.substr(2) != one->name) {
       refuse_unknown("option", name, options.command);
