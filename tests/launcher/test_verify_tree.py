@@ -18,6 +18,8 @@ ATTEMPT = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
 NOBODY = 65534
 # So long that a look from time to time finds it.
 LONG = "1"
+# Under OFF the driver answers, which must not look like an attempt that passed the guard.
+OFF = 'unset CG_FAKE_LOG; CUDAGUARD_POLICY=OFF "$0" -c "$1" "$2"'
 
 
 class Case(verified.Case):
@@ -177,6 +179,16 @@ class Unguarded(Case):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % ATTEMPT
         self.one(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
+        self.one(OFF, "CUDAGUARD_POLICY is OFF", sys.executable, text, driver=True)
+
+    def test_forked_process_whose_policy_is_off_is_listed(self):
+        text = ("import ctypes, os, sys, time\nif os.fork(): os._exit(os.wait()[1] != 0)\n"
+                "%s\ntime.sleep(float(sys.argv[1]))" % ATTEMPT)
+        result, tree = self.tree(["sh", "-c", OFF, sys.executable, text, LONG])
+        self.assertEqual([(one["reason"], one["has_driver"]) for one in tree["unguarded"]],
+                         [("CUDAGUARD_POLICY is OFF", False), ("CUDAGUARD_POLICY is OFF", True)],
+                         result)
+        self.ends(result, 1, "FAIL: 1 of 3 processes touched CUDA")
 
     def test_unguarded_process_with_nvml_alone_is_no_cuda_attempt(self):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'

@@ -7,7 +7,6 @@
 #include <ctime>
 #include <exception>
 
-#include "policy/rules.h"
 #include "policy/text.h"
 
 namespace cudaguard::launcher {
@@ -33,6 +32,8 @@ std::chrono::nanoseconds time_used() {
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
+
+Cause policy_is_off() { return {Cause::Is::kKnown, "CUDAGUARD_POLICY is OFF"}; }
 
 /// Keeps the driver that a process had once, even if the process has closed it since.
 void note_driver(TreeTruth::Unguarded& entry, Driver driver) {
@@ -124,7 +125,8 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
     return;
   }
   const bool is_heard = forked_from_heard(stat, program);
-  const Cause cause = is_heard ? Cause{} : cause_of(pid, is_known);
+  const bool is_off = stat.forked && off_.contains(program);
+  const Cause cause = is_heard ? Cause{} : is_off ? policy_is_off() : cause_of(pid, is_known);
   const std::string command = command_of(pid);
   const bool refused = may_be_refused(pid);
   const Driver driver = is_heard ? Driver::kNone : driver_of(pid);
@@ -148,7 +150,8 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
   if (inside_execve && !is_heard && cause.is != Is::kForeign && cause.is != Is::kClosed) return;
   begin_program(process, program);
   process.seen.command = command;
-  process.seen.guarded = process.seen.heard = is_heard || cause.is == Is::kLauncher;
+  process.seen.guarded = is_heard || cause.is == Is::kLauncher;
+  process.seen.heard = process.seen.guarded || is_off;
   if (process.seen.guarded) return;
   if (cause.is == Is::kUnknown && !runs_code && !has_begun(process, stat)) {
     process.in_loader = true;
@@ -186,15 +189,19 @@ void Watch::note_request(pid_t pid) noexcept {
   });
 }
 
-void Watch::note_start(const Identity& who) noexcept {
+void Watch::note_start(const Identity& who, bool off) noexcept {
   try_to([&] {
     Process& process = process_of(who.pid, who.stat, seconds_now());
     const FileId file = who.program == FileId() ? executable_id(who.pid) : who.program;
     begin_program(process, program_of(who.stat.image, file));
-    heard_.insert(process.program);
-    process.seen.guarded = process.seen.heard = true;
+    (off ? off_ : heard_).insert(process.program);
+    process.seen.guarded = !off;
+    process.seen.heard = true;
     if (process.listed != SIZE_MAX) listed_[process.listed].heard = true;
     process.listed = SIZE_MAX;
+    if (!off) return;
+    process.seen.command = command_of(who.pid);
+    list(process, policy_is_off());
   });
 }
 
@@ -281,7 +288,6 @@ std::string Watch::silent() const {
 TreeTruth Watch::finish(const Findings& findings) const {
   TreeTruth truth;
   std::map<Key, const std::string*> commands;
-  std::set<Key> off;
   const auto add = [&truth](TreeTruth::Unguarded process, bool hides) {
     if (hides) {
       truth.doubts.push_back(process.command + " (" + std::to_string(process.pid) +
@@ -292,16 +298,7 @@ TreeTruth Watch::finish(const Findings& findings) const {
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth.hello;
-    const Key key(process.since, static_cast<pid_t>(process.pid));
-    commands[key] = &process.command;
-    if (process.policy != name_of(Policy::kOff)) continue;
-    off.insert(key);
-    add({.pid = process.pid,
-         .command = process.command,
-         .reason = "CUDAGUARD_POLICY is OFF",
-         .seen = process.started,
-         .since = process.since},
-        false);
+    commands[Key(process.since, static_cast<pid_t>(process.pid))] = &process.command;
   }
   for (const Listed& listed : listed_) {
     if (!listed.heard) add(listed.entry, listed.cause.hides);
@@ -314,7 +311,6 @@ TreeTruth Watch::finish(const Findings& findings) const {
     if (const auto found = commands.find(key); process.seen.heard && found != commands.end()) {
       truth.seen.back().command = *found->second;
     }
-    if (off.contains(key)) truth.seen.back().guarded = false;
     if (!process.hidden) continue;
     truth.seen.back().guarded = truth.seen.back().heard = false;
     add({.pid = process.seen.pid,

@@ -38,8 +38,9 @@ class Watch {
   /// The process waits in an ioctl that the fence caught. Examines it unless that was done before.
   void note_request(pid_t pid) noexcept;
 
-  /// The process's guard has sent the start beacon and waits for the answer.
-  void note_start(const Identity& who) noexcept;
+  /// The process's guard has sent the start beacon and waits for the answer. `off`: its policy is
+  /// OFF, so the process counts as unguarded.
+  void note_start(const Identity& who, bool off) noexcept;
 
   /// Call this at the end with the started program, which may have ended before the first look.
   void note_program(pid_t pid, const std::string& path);
@@ -90,6 +91,7 @@ class Watch {
   std::set<pid_t> others_;  ///< children that this process had before it started the program
   std::map<Key, Process> processes_;
   std::set<ProgramId> heard_;
+  std::set<ProgramId> off_;           ///< those whose policy is OFF
   std::vector<std::string> refused_;  ///< programs that ended in ld.so under a filter of their own
   std::vector<Listed> listed_;
   std::chrono::steady_clock::time_point next_;

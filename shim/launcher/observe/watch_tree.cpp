@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <chrono>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "policy/variables.h"
@@ -34,6 +35,11 @@ void start(Tree& tree, const Prepared& program, Variables& variables, std::vecto
         return errno;
       },
       std::move(kept));
+}
+
+/// Of a start record. The words are in no text of it, because JSON escapes their quotes.
+bool is_off(std::string_view record) {
+  return record.find(R"("policy":"OFF")") != std::string_view::npos;
 }
 
 /// Call this after Tree::wait().
@@ -94,7 +100,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   });
   listener.emplace(program.fence.listener, relief,
                    [&](const Identity& who, auto what, auto record, const NativeStack& native) {
-                     if (what == Beacon::kStart) watch.note_start(who);
+                     if (what == Beacon::kStart) watch.note_start(who, is_off(record));
                      if (!what && who.stat.started != 0) watch.note_request(who.pid);
                      const Records::Sender sender = {static_cast<uint32_t>(who.pid),
                                                      static_cast<uint32_t>(who.stat.parent),
