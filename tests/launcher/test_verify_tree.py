@@ -190,6 +190,16 @@ class Unguarded(Case):
                          result)
         self.ends(result, 1, "FAIL: 1 of 3 processes touched CUDA")
 
+    def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
+        command = self.installed()
+        guard = self.path("install", "lib", "libcudaguard.so")
+        os.truncate(guard, 100)
+        done = self.start("verify", "true", launcher=command)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("PASS: no CUDA use (1 process checked)", done.stderr)
+        self.assertIn("tree: 1 process not guarded (sampled)", done.stderr)
+        self.assertRegex(done.stderr, r"true: its ld\.so says: ")
+
     def test_unguarded_process_with_nvml_alone_is_no_cuda_attempt(self):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = ("import ctypes, sys, time; ctypes.CDLL('libnvidia-ml.so.1'); %s"

@@ -104,7 +104,7 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   }
   for (const std::string& warning : judged.warnings) warn(warning);
   for (const std::string& line : unknown_variables(variables)) warn(line);
-  Prepared prepared = {program.path, report, fence, std::move(program.files), {}};
+  Prepared prepared = {program.path, report, fence, std::move(program.files), {}, judged.unguarded};
   char** words = plan.program;
   if (program.by_shell) {
     prepared.path = kShell;

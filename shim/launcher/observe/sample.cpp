@@ -33,7 +33,9 @@ std::chrono::nanoseconds time_used() {
   return std::chrono::seconds(used.tv_sec) + std::chrono::nanoseconds(used.tv_nsec);
 }
 
-Cause policy_is_off() { return {Cause::Is::kKnown, "CUDAGUARD_POLICY is OFF"}; }
+Cause known(const std::string& reason) { return {Cause::Is::kKnown, reason}; }
+
+Cause policy_is_off() { return known("CUDAGUARD_POLICY is OFF"); }
 
 /// Keeps the driver that a process had once, even if the process has closed it since.
 void note_driver(TreeTruth::Unguarded& entry, Driver driver) {
@@ -205,15 +207,16 @@ void Watch::note_start(const Identity& who, bool off) noexcept {
   });
 }
 
-void Watch::note_program(pid_t pid, const std::string& path) {
-  if (std::any_of(processes_.begin(), processes_.end(),
-                  [&](const auto& one) { return one.first.second == pid; })) {
-    return;
-  }
+void Watch::note_program(pid_t pid, const std::string& path, const std::string& unguarded) {
+  const auto seen = std::find_if(processes_.begin(), processes_.end(),
+                                 [&](const auto& one) { return one.first.second == pid; });
+  const bool is_new = seen == processes_.end();
+  if (!is_new && unguarded.empty()) return;
   const Stat stat = {.state = 'Z', .parent = getpid()};
-  Process& process = process_of(pid, stat, seconds_now());
-  process.seen.command = base_name(path);
-  const Cause cause = causes_.of_file(path);
+  Process& process = is_new ? process_of(pid, stat, seconds_now()) : seen->second;
+  if (process.seen.guarded || process.listed != SIZE_MAX) return;
+  if (process.seen.command.empty()) process.seen.command = base_name(path);
+  const Cause cause = unguarded.empty() ? causes_.of_file(path) : known(unguarded);
   process.seen.guarded = process.seen.heard = cause.is == Cause::Is::kLauncher;
   if (!process.seen.guarded) list(process, cause);
 }

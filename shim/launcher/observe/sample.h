@@ -42,8 +42,9 @@ class Watch {
   /// OFF, so the process counts as unguarded.
   void note_start(const Identity& who, bool off) noexcept;
 
-  /// Call this at the end with the started program, which may have ended before the first look.
-  void note_program(pid_t pid, const std::string& path);
+  /// Call this at the end with the started program, which may have ended before a look could tell
+  /// whether it is guarded. `unguarded` says why it is not; empty if it is.
+  void note_program(pid_t pid, const std::string& path, const std::string& unguarded);
 
   /// Call this after the last process has ended.
   TreeTruth finish(const Findings& findings) const;

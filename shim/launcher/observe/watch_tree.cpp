@@ -122,7 +122,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   note_end(tree, program, watched);
   listener->finish();
   watched.findings = records.findings();
-  watch.note_program(tree.pid(), program.path);
+  watch.note_program(tree.pid(), program.path, program.unguarded);
   watched.tree = watch.finish(watched.findings);
   watched.tree.why_unheard = program.fence.unseen;
   watched.tree.left = tree.left();

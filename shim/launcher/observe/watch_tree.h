@@ -19,6 +19,7 @@ struct Prepared {
   Fence fence;                     ///< installed on this process if the user asked for one
   std::vector<std::string> files;  ///< the program's files: a script, its interpreter
   std::vector<char*> arguments;    ///< may point into `files`
+  std::string unguarded;           ///< why it is not guarded; empty if it is
 };
 
 // These functions return when all processes have ended, or when the user ends the wait. They throw

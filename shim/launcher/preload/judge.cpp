@@ -147,6 +147,7 @@ constexpr const char* kTryFence = "; to run it without CUDA: cudaguard run --fen
 void note_unguarded(const std::string& path, const std::string& why, const RunContext& context,
                     Judged& judged, const char* remedy = kTryFence) {
   if (context.fenced && !context.strict) {
+    judged.unguarded = why;
     judged.warnings.push_back(in_quotes(path) + " is not guarded (" + why +
                               "); the fence refuses CUDA, " +
                               (context.records_ioctls ? "and the result lists its ioctls"

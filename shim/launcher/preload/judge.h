@@ -58,6 +58,7 @@ std::vector<std::string> preloaded_for(Linked linked, Policy policy,
 struct Judged {
   Linked linked;
   bool unchecked = false;               ///< a file is unreadable: assume that both are linked
+  std::string unguarded;                ///< why the program is not guarded; empty if it is
   std::vector<std::string> sanitizers;  ///< full paths of runtimes that must come first
   std::vector<std::string> warnings;
   std::vector<std::pair<std::string, LoaderAnswer>> answers;  ///< for each executable's path
