@@ -190,6 +190,12 @@ class Unguarded(Case):
                          result)
         self.ends(result, 1, "FAIL: 1 of 3 processes touched CUDA")
 
+    def test_child_of_a_process_whose_first_thread_has_ended_is_listed(self):
+        result, tree = self.tree([launcher.program("first_ends"), shutil.which("env"), "-i",
+                                  shutil.which("sleep"), LONG])
+        self.assertEqual(list(self.reasons(tree).values()), ["its environment has no LD_PRELOAD"],
+                         result)
+
     def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
         command = self.installed()
         guard = self.path("install", "lib", "libcudaguard.so")

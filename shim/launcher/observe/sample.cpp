@@ -96,8 +96,8 @@ void Watch::look_at_all(double now) {
     const pid_t pid = waiting.back();
     waiting.pop_back();
     const Stat stat = read_stat(pid);
-    if (!stat.runs()) continue;
-    look_at(pid, stat, now, false);
+    if (stat.runs()) look_at(pid, stat, now, false);
+    // Other threads of a process may go on, and have children, after its first one has ended.
     const std::vector<pid_t> children = children_of(pid);
     waiting.insert(waiting.end(), children.begin(), children.end());
   }
