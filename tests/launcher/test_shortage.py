@@ -18,6 +18,14 @@ STARTED = ("; it is started as a program that is linked to the driver (--strict 
 PRELOAD = ["sh", "-c", "echo $LD_PRELOAD"]
 
 
+@pytest.mark.parametrize("command", ["run", "verify"])
+def test_small_stack_suffices(case, command):
+    """64 KiB are enough for the program alone, too."""
+    for words in ([], [launcher.LAUNCHER, command, "--"]):
+        done = case.unguarded("sh", "-c", 'ulimit -s 64; exec "$@"', "sh", *words, "true")
+        assert done.returncode == 0, (words, done)
+
+
 class Case(launcher.Case):
     def setUp(self):
         super().setUp()

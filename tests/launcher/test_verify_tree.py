@@ -196,6 +196,18 @@ class Unguarded(Case):
         self.assertEqual(list(self.reasons(tree).values()), ["its environment has no LD_PRELOAD"],
                          result)
 
+    def test_limit_files_of_a_process_whose_first_thread_has_ended_are_not_known(self):
+        """/proc/PID shows none."""
+        program = launcher.program("first_ends")
+        result, _ = self.tree([program])
+        self.ends(result, 1, "FAIL: ", "code outside any file")
+        alone = ["env", "-u", "LD_PRELOAD", program]
+        result, _ = self.tree(alone)
+        self.ends(result, 0, "PASS: ")
+        unguarded = harness.run(alone, world="none", guard=False, trace=False,
+                                env=box.environment())
+        self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
+
     def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
         command = self.installed()
         guard = self.path("install", "lib", "libcudaguard.so")

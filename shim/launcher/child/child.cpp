@@ -64,9 +64,9 @@ class Stream {
   int to() const { return to_; }
   std::string& text() { return text_; }
   void close_writing() { close_end(to_); }
-  /// Reads what is available, which is at most the capacity of a pipe.
+  /// Reads a part of what is available. The launcher's stack may be small (ulimit -s).
   void take() {
-    char buffer[65536];
+    char buffer[4096];
     const ssize_t got = read(from_, buffer, sizeof buffer);
     if (got == 0) close_end(from_);
     if (got > 0 && text_.size() < kMostText) text_.append(buffer, static_cast<size_t>(got));
