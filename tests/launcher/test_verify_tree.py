@@ -196,17 +196,18 @@ class Unguarded(Case):
         self.assertEqual(list(self.reasons(tree).values()), ["its environment has no LD_PRELOAD"],
                          result)
 
-    def test_limit_files_of_a_process_whose_first_thread_has_ended_are_not_known(self):
-        """/proc/PID shows none."""
+    def test_unguarded_process_whose_first_thread_has_ended_is_listed(self):
         program = launcher.program("first_ends")
-        result, _ = self.tree([program])
+        result, tree = self.tree(["env", "-u", "LD_PRELOAD", program])
+        self.assertEqual([(one["reason"], one["has_driver"]) for one in tree["unguarded"]],
+                         [("its environment has no LD_PRELOAD", True)], result)
+        self.assertEqual((result.rc, "cuInit:initialised" in result.fake_calls), (1, True), result)
+
+    def test_limit_guarded_process_whose_first_thread_has_ended_has_no_name(self):
+        """/proc/self shows no files."""
+        result, tree = self.tree([launcher.program("first_ends")])
         self.ends(result, 1, "FAIL: ", "code outside any file")
-        alone = ["env", "-u", "LD_PRELOAD", program]
-        result, _ = self.tree(alone)
-        self.ends(result, 0, "PASS: ")
-        unguarded = harness.run(alone, world="none", guard=False, trace=False,
-                                env=box.environment())
-        self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
+        self.assertEqual((tree["seen"], tree["unguarded"]), (1, []), result)
 
     def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
         command = self.installed()

@@ -398,6 +398,15 @@ std::vector<pid_t> children_of(pid_t pid) {
   return found;
 }
 
+pid_t running_thread(pid_t pid) {
+  pid_t found = 0;
+  each_entry(path_of(pid, "task"), [&](const char* name) {
+    const auto thread = static_cast<pid_t>(strtol(name, nullptr, 10));
+    if (found == 0 && read_stat(thread).runs()) found = thread;
+  });
+  return found;
+}
+
 std::set<pid_t> children_of_this_process() {
   std::set<pid_t> found;
   each_entry("/proc", [&](const char* name) {

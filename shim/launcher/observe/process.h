@@ -83,6 +83,9 @@ std::optional<uint64_t> filters_of(pid_t pid);
 /// The children that /proc lists; empty if it lists none.
 std::vector<pid_t> children_of(pid_t pid);
 
+/// A thread of the process that has not ended; 0 if there is none.
+pid_t running_thread(pid_t pid);
+
 /// Unlike children_of(), searches all of /proc, because some kernels do not list children. Empty
 /// without /proc.
 std::set<pid_t> children_of_this_process();

@@ -96,10 +96,27 @@ void Watch::look_at_all(double now) {
     const pid_t pid = waiting.back();
     waiting.pop_back();
     const Stat stat = read_stat(pid);
-    if (stat.runs()) look_at(pid, stat, now, false);
-    // Other threads of a process may go on, and have children, after its first one has ended.
+    if (stat.runs()) {
+      look_at(pid, stat, now, false);
+    } else {
+      look_at_thread(pid, stat, now);
+    }
     const std::vector<pid_t> children = children_of(pid);
     waiting.insert(waiting.end(), children.begin(), children.end());
+  }
+}
+
+/// Other threads of a process may go on, and have children, after its first one has ended. /proc
+/// shows the process's files only below the id of a thread that runs.
+void Watch::look_at_thread(pid_t pid, const Stat& ended, double now) {
+  const pid_t thread = running_thread(pid);
+  const Stat stat = read_stat(thread);
+  if (thread == 0 || !stat.runs()) return;
+  const auto known = processes_.find({ended.started, pid});
+  if (known != processes_.end() && known->second.listed != SIZE_MAX) {
+    note_driver(listed_[known->second.listed].entry, driver_of(thread));
+  } else if (!forked_from_heard(stat, program_of(stat.image, executable_id(thread)))) {
+    look_at(thread, stat, now, false);
   }
 }
 

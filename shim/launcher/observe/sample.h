@@ -76,6 +76,7 @@ class Watch {
   template <typename Look>
   void try_to(Look look) noexcept;
   void look_at_all(double now);
+  void look_at_thread(pid_t pid, const Stat& ended, double now);
   void look_at(pid_t pid, const Stat& stat, double now, bool runs_code);
   Cause cause_of(pid_t pid, bool is_known);
   void list(Process& process, const Cause& cause);
