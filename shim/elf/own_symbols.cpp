@@ -19,12 +19,8 @@ ElfW(Addr) own_base() { return reinterpret_cast<ElfW(Addr)>(&__ehdr_start); }
 
 namespace {
 
-const uint32_t* buckets_of(const uint32_t* gnu_hash) {
-  return gnu_hash + 4 + gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
-}
-
 bool is_empty(const uint32_t* gnu_hash) {
-  const uint32_t* bucket = buckets_of(gnu_hash);
+  const uint32_t* bucket = elf_detail::buckets_of(gnu_hash);
   const uint32_t* end = bucket + gnu_hash[0];
   while (bucket < end && *bucket == 0) ++bucket;
   return bucket == end;
@@ -34,7 +30,7 @@ bool is_empty(const uint32_t* gnu_hash) {
 uint32_t end_of_symbols(const uint32_t* gnu_hash) {
   const uint32_t buckets = gnu_hash[0];
   const uint32_t first = gnu_hash[1];
-  const uint32_t* bucket = buckets_of(gnu_hash);
+  const uint32_t* bucket = elf_detail::buckets_of(gnu_hash);
   const uint32_t* chain = bucket + buckets;
   uint32_t last = 0;
   for (uint32_t i = 0; i < buckets; ++i) {

@@ -129,6 +129,11 @@ inline const char* version_name(const Tables& t, unsigned number) {
   return nullptr;
 }
 
+// A GNU hash table has a header of four words, a Bloom filter, the buckets, and the chains.
+inline const uint32_t* buckets_of(const uint32_t* gnu_hash) {
+  return gnu_hash + 4 + gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+}
+
 inline const ElfW(Sym) * by_gnu_hash(const Tables& t, const char* name, const ElfW(Sym) * *second) {
   const uint32_t bucket_count = t.gnu_hash[0];
   const uint32_t first_index = t.gnu_hash[1];
@@ -143,7 +148,7 @@ inline const ElfW(Sym) * by_gnu_hash(const Tables& t, const char* name, const El
   const uint32_t shift = t.gnu_hash[3];
   if (((word >> (hash % kBits)) & (word >> ((hash >> shift) % kBits)) & 1U) == 0) return nullptr;
 
-  const uint32_t* buckets = t.gnu_hash + 4 + bloom_words * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
+  const uint32_t* buckets = buckets_of(t.gnu_hash);
   const uint32_t* chain = buckets + bucket_count;
   uint32_t index = buckets[hash % bucket_count];
   if (index < first_index) return nullptr;  // an empty bucket holds 0

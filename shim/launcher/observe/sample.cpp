@@ -110,8 +110,9 @@ void Watch::look_at_all(double now) {
 /// shows the process's files only below the id of a thread that runs.
 void Watch::look_at_thread(pid_t pid, const Stat& ended, double now) {
   const pid_t thread = running_thread(pid);
+  if (thread == 0) return;
   const Stat stat = read_stat(thread);
-  if (thread == 0 || !stat.runs()) return;
+  if (!stat.runs()) return;
   const auto known = processes_.find({ended.started, pid});
   if (known != processes_.end() && known->second.listed != SIZE_MAX) {
     note_driver(listed_[known->second.listed].entry, driver_of(thread));
