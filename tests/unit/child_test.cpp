@@ -8,15 +8,25 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Uses a processor for about 300 ms or more.
+/// Uses a processor for about 600 ms.
 const std::vector<std::string> busy_loop = {"/bin/sh", "-c",
-                                            "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done"};
+                                            "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done"};
 
 TEST(Child, BusyChildHasMoreTimeIfItsCallerAllowsThat) {
   const char* const no_variables[] = {nullptr};
   const Variables none(no_variables);
-  EXPECT_FALSE(run_child(busy_loop, none, milliseconds{1}).in_time);
-  EXPECT_TRUE(run_child(busy_loop, none, {milliseconds{1}, milliseconds{60'000}}).in_time);
+  EXPECT_FALSE(run_child(busy_loop, none, milliseconds{200}).in_time);
+  EXPECT_TRUE(run_child(busy_loop, none, {milliseconds{200}, milliseconds{60'000}}).in_time);
+}
+
+TEST(Child, BusyChildMaySleepBetween) {
+  const char* const variables[] = {"PATH=/usr/bin:/bin", nullptr};
+  const std::vector<std::string> sleeps_between = {
+      "/bin/sh", "-c",
+      "i=0; while [ $i -lt 600000 ]; do [ $((i%60000)) = 0 ] && sleep 0.02; i=$((i+1)); done"};
+  EXPECT_TRUE(run_child(sleeps_between, Variables(variables),
+                        {milliseconds{200}, milliseconds{60'000}})
+                  .in_time);
 }
 
 TEST(Child, SleepingChildHasNoMoreTime) {

@@ -21,8 +21,8 @@ class Shortage : public Refusal {
   explicit Shortage(const std::string& reason) : Refusal(kRefused, reason) {}
 };
 
-/// How long to wait for a process, as elapsed time. While the process is runnable, `busy` is the
-/// limit if it is longer, because the machine may be overloaded.
+/// How long to wait for a process, as elapsed time: `usual`, counted anew whenever the process is
+/// seen runnable within the time `busy`, because the machine may be overloaded.
 struct TimeLimit {
   constexpr TimeLimit(std::chrono::milliseconds usually, std::chrono::milliseconds if_busy = {})
       : usual(usually), busy(if_busy) {}
