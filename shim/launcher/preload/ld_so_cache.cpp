@@ -8,9 +8,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "policy/text.h"
@@ -29,7 +29,6 @@ constexpr char kInterpreter[] = "/lib/ld-linux-aarch64.so.1";
 constexpr int32_t kOurs = 0x0a03;  // FLAG_ELF_LIBC6 | FLAG_AARCH64_LIB64
 constexpr const char* kMultiarch = "/lib/aarch64-linux-gnu";
 #endif
-constexpr uint64_t kLongestCache = uint64_t{16} << 20;
 
 /// glibc's sysdeps/generic/dl-cache.h, since 2.2. Before 2.32, an older form came first.
 struct Header {
@@ -78,18 +77,39 @@ bool is_before(std::string_view one, std::string_view other) {
   return !one.empty();
 }
 
+/// A mapped file; empty if it cannot be mapped.
+class Mapping {
+ public:
+  Mapping(const std::string& path, int protection) {
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    struct stat status = {};
+    if (fd >= 0 && fstat(fd, &status) == 0 && status.st_size > 0) {
+      const auto size = static_cast<size_t>(status.st_size);
+      void* const start = mmap(nullptr, size, protection, MAP_PRIVATE, fd, 0);
+      if (start != MAP_FAILED) bytes_ = {static_cast<char*>(start), size};
+    }
+    if (fd >= 0) close(fd);
+  }
+  ~Mapping() {
+    if (!bytes_.empty()) munmap(bytes_.data(), bytes_.size());
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  std::string_view bytes() const { return {bytes_.data(), bytes_.size()}; }
+
+ private:
+  std::span<char> bytes_;
+};
+
+/// Mapped like by ld.so: ldconfig replaces the file, and never writes into it.
 class Cache {
  public:
-  explicit Cache(const std::string& path) {
-    const FileBytes file(path);
-    Header header = {};
-    if (file.size() > kLongestCache || !file.read(0, &header, sizeof header)) return;
-    if (memcmp(header.magic, "glibc-ld.so.cache1.1", sizeof header.magic) != 0) return;
-    if (header.count > (file.size() - sizeof header) / sizeof(Entry)) return;
-    text_.resize(static_cast<size_t>(file.size()));
-    entries_.resize(header.count);
-    if (!file.read(0, text_.data(), text_.size())) entries_.clear();
-    memcpy(entries_.data(), text_.data() + sizeof header, entries_.size() * sizeof(Entry));
+  explicit Cache(const std::string& path) : file_(path, PROT_READ) {
+    const std::string_view text = file_.bytes();
+    if (!text.starts_with("glibc-ld.so.cache1.1") || text.size() < sizeof(Header)) return;
+    const auto* const header = reinterpret_cast<const Header*>(text.data());
+    if (header->count > (text.size() - sizeof(Header)) / sizeof(Entry)) return;
+    entries_ = {reinterpret_cast<const Entry*>(header + 1), header->count};
   }
 
   Place find(std::string_view name) const {
@@ -106,11 +126,11 @@ class Cache {
 
  private:
   std::string_view text_at(uint32_t at) const {
-    const std::string_view rest = tail(text_, at);
+    const std::string_view rest = tail(file_.bytes(), at);
     return head(rest, std::min(rest.find('\0'), rest.size()));
   }
-  std::string text_;
-  std::vector<Entry> entries_;
+  const Mapping file_;
+  std::span<const Entry> entries_;
 };
 
 /// Below a directory, ld.so prefers a subdirectory for this processor.
@@ -169,15 +189,6 @@ bool is_plain(const ElfFile& file) {
          !facts.steers_search;
 }
 
-/// ld.so maps it to execute it, which a file system may forbid (noexec).
-bool can_be_mapped(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  void* const page = mmap(nullptr, 1, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
-  close(fd);
-  return page != MAP_FAILED && munmap(page, 1) == 0;
-}
-
 bool is_usual(const Variables& variables, const std::string& guard) {
   const char* preload = variables.get("LD_PRELOAD");
   return preload != nullptr && preload == guard && guard.starts_with("/") &&
@@ -200,7 +211,9 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
                                               const Variables& variables, const std::string& guard,
                                               const std::string& cache_path) {
   if (executable.facts.interpreter != kInterpreter || executable.facts.steers_search) return {};
-  if (!is_usual(variables, guard) || !can_be_mapped(guard)) return {};
+  if (!is_usual(variables, guard)) return {};
+  // A file system may forbid to map the guard's code (noexec).
+  if (Mapping(guard, PROT_READ | PROT_EXEC).bytes().empty()) return {};
   const ElfFile guard_file(guard);
   const Cache cache(cache_path);
   const Place libc = cache.find("libc.so.6");
