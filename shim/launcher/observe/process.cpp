@@ -240,11 +240,12 @@ const char* const kHidesMemory = "it does not let others look at its memory";
 
 FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 
-Stat read_stat(pid_t pid) {
+namespace {
+
+Stat read_stat_of(const std::string& path) {
   Stat result;
   std::string text;
-  // Reads the thread's own file, because /proc/PID/stat adds up the values of all threads.
-  read_file(path_of(pid, "task/") + std::to_string(pid) + "/stat", text, kOneRead);
+  read_file(path, text, kOneRead);
   const size_t open = text.find('(');
   const size_t close = text.rfind(')');  // the name in parentheses may contain any character
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
@@ -261,7 +262,16 @@ Stat read_stat(pid_t pid) {
   result.cpu = fields[14] + fields[15];
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};
+  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (fields[51] != 0) result.code = (fields[27] + page - 1) / page - fields[26] / page;
   return result;
+}
+
+}  // namespace
+
+Stat read_stat(pid_t pid) {
+  // The thread's own file, because /proc/PID/stat adds up the times of all threads.
+  return read_stat_of(path_of(pid, "task/") + std::to_string(pid) + "/stat");
 }
 
 uint64_t code_pages(pid_t pid) {
@@ -290,7 +300,7 @@ Identity identify(pid_t thread) {
     const std::vector<uint64_t> group = status_of(thread, "Tgid");
     if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
   }
-  who.stat = read_stat(who.pid);
+  who.stat = read_stat_of(path_of(who.pid, "stat"));  // a file less to look up; no times needed
   return who;
 }
 

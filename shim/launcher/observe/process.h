@@ -35,6 +35,7 @@ struct Stat {
   pid_t parent = 0;
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
   Image image = {};
+  uint64_t code = 0;    ///< as code_pages(); 0 if the process may not be examined
   uint64_t cpu = 0;     ///< CPU time in clock ticks, of the first thread
   bool forked = false;  ///< it has not called execve since the fork
   bool runs() const { return state != 'X' && state != 'Z'; }
@@ -55,8 +56,8 @@ struct Identity {
   Stat stat = {};
   FileId program = {};  ///< its executable; all zero if it was not asked for
 };
-/// If the thread is gone, or without our own /proc, `pid` is the thread's id. The cost does not
-/// depend on the number of threads.
+/// If the thread is gone, or without our own /proc, `pid` is the thread's id. stat.cpu is that of
+/// all threads.
 Identity identify(pid_t thread);
 
 /// True if /proc shows the process ids of this process's PID namespace. /proc may be missing, or
