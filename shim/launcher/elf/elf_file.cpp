@@ -115,15 +115,17 @@ FileBytes::~FileBytes() {
 }
 
 bool FileBytes::read(uint64_t at, void* to, size_t count) const {
-  constexpr uint64_t kPiece = 4096;
+  constexpr uint64_t kStart = 4096;
+  constexpr uint64_t kPiece = 1024;
   if (error_ != 0 || !inside(at, count, size_)) return false;
   if (count > kPiece) return read_all(at, static_cast<char*>(to), count);
-  const bool at_start = at + count <= kPiece;
+  const bool at_start = at + count <= kStart;
   auto& [from, size, bytes] = at_start ? start_ : last_;
   if (at < from || !inside(at - from, count, size)) {
-    if (!bytes) bytes = std::make_unique_for_overwrite<char[]>(kPiece);
+    const uint64_t most = at_start ? kStart : kPiece;
+    if (!bytes) bytes = std::make_unique_for_overwrite<char[]>(most);
     from = at_start ? 0 : at;
-    size = static_cast<size_t>(std::min(kPiece, size_ - from));
+    size = static_cast<size_t>(std::min(most, size_ - from));
     if (!read_all(from, bytes.get(), size)) {
       size = 0;
       return read_all(at, static_cast<char*>(to), count);  // the file was truncated meanwhile
