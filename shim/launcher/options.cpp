@@ -58,9 +58,19 @@ constexpr Page kPages[] = {
      "PROGRAM is not started.\n"
      "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
      "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
+    {Command::kSystem, "system", "enable|disable [OPTION...] [LIBRARY]",
+     "guard every program of a machine, or end that",
+     "Adds the guard to /etc/ld.so.preload, or removes it. Programs that run stay as they are.",
+     "enable first starts programs such as sh, ls and sshd with the guard. With --root, these are\n"
+     "programs of that directory. disable keeps the lines of other software.\n"
+     "LIBRARY is the path of another guard than this command's own.\n"
+     "Exit codes: 0 done; 125 nothing was changed.\n"},
     {Command::kHelp, "help", "[COMMAND]", "print this list, or the help of a command", "", ""},
     {Command::kVersion, "version", "", "print the version", "", ""},
 };
+
+/// In the order of Options::Action.
+constexpr const char* kActions[] = {"enable", "disable"};
 
 const Page& page_of(Command command) { return kPages[static_cast<size_t>(command)]; }
 
@@ -258,6 +268,17 @@ std::string meant(int argc, char** argv) {
          "; did you mean " + printable(command) + "?");
 }
 
+/// Takes the word after "system".
+void take_action(const char* word, Options& options) {
+  const std::string name = word == nullptr ? "" : word;
+  const auto* const found = std::ranges::find(kActions, name);
+  if (found == std::end(kActions)) {
+    refuse((name.empty() ? "no action given" : "unknown action " + in_quotes(name)) +
+           "; see cudaguard system --help");
+  }
+  options.action = static_cast<Options::Action>(found - std::begin(kActions));
+}
+
 /// Checks the words after the options against what the command needs.
 void check_words(const Options& options) {
   char** words = options.program;
@@ -266,6 +287,11 @@ void check_words(const Options& options) {
     if (options.gpu && !none) refuse("doctor --gpu takes no program, not " + in_quotes(*words));
     if (none || words[1] == nullptr) return;
     refuse("doctor takes one program and none of its arguments, not " + in_quotes(words[1]) +
+           (words[1][0] == '-' ? " (options go before it)" : ""));
+  }
+  if (options.command == Command::kSystem) {
+    if (none || words[1] == nullptr) return;
+    refuse("system takes one library, not " + in_quotes(words[1]) +
            (words[1][0] == '-' ? " (options go before it)" : ""));
   }
   if (!none || options.print) return;
@@ -309,7 +335,10 @@ Options parse_options(int argc, char** argv) {
     return options;
   }
   bool help = false;
-  options.program = argv + 1 + take_options(argc - 1, argv + 1, options, help);
+  const bool action = page->command == Command::kSystem && argc > 2 && argv[2][0] != '-';
+  const int first = action ? 2 : 1;  // take_options() passes over this word
+  options.program = argv + first + take_options(argc - first, argv + first, options, help);
+  if (!help && page->command == Command::kSystem) take_action(action ? argv[2] : nullptr, options);
   if (help) {
     options.help_of = std::exchange(options.command, Command::kHelp);
     return options;

@@ -45,7 +45,7 @@ struct GuardSettings {
 
 /// The words of a command line.
 struct Options : GuardSettings {
-  enum class Command { kRun, kVerify, kReport, kDoctor, kHelp, kVersion };
+  enum class Command { kRun, kVerify, kReport, kDoctor, kSystem, kHelp, kVersion };
   Command command = Command::kHelp;
   Command help_of = Command::kHelp;  ///< which page to print; kHelp: the list of the commands
   bool strict = false;               ///< for run
@@ -61,8 +61,14 @@ struct Options : GuardSettings {
   bool gpu = false;                ///< for doctor: ask the driver alone
   // For report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
+  // For system.
+  enum class Action { kEnable, kDisable };
+  Action action = Action::kEnable;
+  std::optional<std::string> root;  ///< the directory of the system to change
+  bool dry_run = false;             ///< write nothing
   /// The program and its arguments: a part of argv, null-terminated. May be empty with --print and
-  /// for doctor, which takes no arguments. For report, the files and directories to read.
+  /// for doctor, which takes no arguments. For report, the files and directories to read. For
+  /// system, the guard, or nothing.
   char** program = nullptr;
 };
 
@@ -202,6 +208,16 @@ inline constexpr OptionRow kOptions[] = {
      .commands = "doctor",
      .help = "check only the driver; the exit code is 1 if it is not healthy",
      .to = &Options::gpu},
+    {.name = "root",
+     .commands = "system",
+     .value = "DIR",
+     .help = "change the system in this directory: an image, a mounted disk",
+     .by_default = "/",
+     .to = &Options::root},
+    {.name = "dry-run",
+     .commands = "system",
+     .help = "check and try everything, and write nothing",
+     .to = &Options::dry_run},
     {.name = "json",
      .commands = "verify,report,doctor",
      .value = "FILE",
