@@ -64,7 +64,7 @@ constexpr Page kPages[] = {
      "enable first starts programs such as sh, ls and sshd with the guard. With --root, these are\n"
      "programs of that directory. disable keeps the lines of other software.\n"
      "LIBRARY is the path of another guard than this command's own.\n"
-     "Exit codes: 0 done; 125 nothing was changed.\n"},
+     "Exit codes: 0 done; 125 refused or failed.\n"},
     {Command::kHelp, "help", "[COMMAND]", "print this list, or the help of a command", "", ""},
     {Command::kVersion, "version", "", "print the version", "", ""},
 };
