@@ -58,19 +58,21 @@ constexpr Page kPages[] = {
      "PROGRAM is not started.\n"
      "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
      "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
-    {Command::kSystem, "system", "enable|disable [OPTION...] [LIBRARY]",
-     "guard every program of a machine, or end that",
-     "Adds the guard to /etc/ld.so.preload, or removes it. Programs that run stay as they are.",
+    {Command::kSystem, "system", "enable|disable|status [OPTION...] [LIBRARY]",
+     "guard every program of a machine",
+     "Adds the guard to /etc/ld.so.preload, removes it, or lists which processes have it.",
      "enable first starts programs such as sh, ls and sshd with the guard. With --root, these are\n"
-     "programs of that directory. disable keeps the lines of other software.\n"
+     "programs of that directory. disable keeps the lines of other software. Programs that\n"
+     "run stay as they are: status lists those that must be restarted.\n"
      "LIBRARY is the path of another guard than this command's own.\n"
-     "Exit codes: 0 done; 125 refused or failed.\n"},
+     "Exit codes: 0 done; 1 (status) not every program is guarded that can be; 125 refused or\n"
+     "failed.\n"},
     {Command::kHelp, "help", "[COMMAND]", "print this list, or the help of a command", "", ""},
     {Command::kVersion, "version", "", "print the version", "", ""},
 };
 
 /// In the order of Options::Action.
-constexpr const char* kActions[] = {"enable", "disable"};
+constexpr const char* kActions[] = {"enable", "disable", "status"};
 
 const Page& page_of(Command command) { return kPages[static_cast<size_t>(command)]; }
 

@@ -62,7 +62,7 @@ struct Options : GuardSettings {
   // For report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
   // For system.
-  enum class Action { kEnable, kDisable };
+  enum class Action { kEnable, kDisable, kStatus };
   Action action = Action::kEnable;
   std::optional<std::string> root;  ///< the directory of the system to change
   bool dry_run = false;             ///< write nothing

@@ -234,7 +234,7 @@ def make_completion_case():
                           ("cudaguard report --json a f", ["file.txt"]),
                           ("cudaguard doctor --json f", ["file.txt"]),
                           ("cudaguard doctor --json - --force cg-own", ["cg-own-program"]),
-                          ("cudaguard system ", ["enable", "disable"]),
+                          ("cudaguard system ", ["enable", "disable", "status"]),
                           ("cudaguard system d", ["disable"]),
                           ("cudaguard system enable --dr", ["--dry-run"]),
                           ("cudaguard system enable --root f", ["file.txt"]),

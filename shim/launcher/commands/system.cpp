@@ -11,9 +11,11 @@
 #include "policy/text.h"
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/observe/process.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/system/guard_file.h"
 #include "shim/launcher/system/preload_file.h"
+#include "shim/launcher/system/processes.h"
 #include "shim/launcher/system/try_programs.h"
 
 namespace cudaguard::launcher {
@@ -103,6 +105,40 @@ int disable(const std::string& guard, const Options& options) {
                     ". Programs that run keep it until they end.\n");
 }
 
+/// Returns the entries of the file that are guards.
+std::vector<std::string> guards_of(const PreloadFile& file) {
+  std::vector<std::string> guards = file.entries();
+  std::erase_if(guards, [](const std::string& entry) { return !is_guard(entry); });
+  return guards;
+}
+
+int status() {
+  const std::vector<std::string> guards = guards_of(PreloadFile());
+  std::string text;
+  bool well = !guards.empty();
+  for (const std::string& guard : guards) {
+    const std::string why = why_unfit(guard);
+    well &= why.empty();
+    text +=
+        std::string(kPreloadFile) + " names " + printable(guard) +
+        (why.empty() ? ", version " + printable(version_of(FileBytes(guard))) : ", which " + why) +
+        ".\n";
+  }
+  if (guards.empty()) text += std::string(kPreloadFile) + " names no guard.\n";
+  if (!has_own_numbers()) {
+    print(text + "Processes are not listed: there is no /proc.\n");
+    return well ? 0 : 1;
+  }
+  size_t due = 0;
+  for (const ProcessGroup& group : look_at_processes(guards)) {
+    text += group.what + ": " + counted(group.processes.size(), "process") + "\n";
+    add_wrapped(text, "  ", joined(group.processes, ", "));
+    if (group.due) due += group.processes.size();
+  }
+  print(text + "restart due: " + (due == 0 ? "no" : counted(due, "process")) + "\n");
+  return well && due == 0 ? 0 : 1;
+}
+
 }  // namespace
 
 int whole_system(const Options& options) {
@@ -112,6 +148,8 @@ int whole_system(const Options& options) {
       return enable(guard, options);
     case Options::Action::kDisable:
       return disable(guard, options);
+    case Options::Action::kStatus:
+      return status();
   }
   return 0;
 }

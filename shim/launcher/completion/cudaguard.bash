@@ -87,7 +87,7 @@ _cudaguard() {
   if [[ $command == system ]]; then
     ((at = 3))
     if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then
-      _cudaguard_words -W "enable disable"
+      _cudaguard_words -W "enable disable status"
       return
     fi
   fi

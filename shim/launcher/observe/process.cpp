@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cinttypes>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -109,11 +111,11 @@ MappedFile mapped_file(std::string_view line, size_t path) {
 }
 
 /// Calls `take` with each mapped file until `take` returns false. Lines of maps look like
-/// "7f00-7f10 r-xp 0 fe:00 12   /lib/x".
+/// "7f00-7f10 r-xp 0 fe:00 12   /lib/x". Returns 0 or errno.
 template <typename Take>
-void each_mapped(pid_t pid, Take take) {
+int each_mapped(pid_t pid, Take take) {
   std::string rest;
-  read_parts(path_of(pid, "maps"), [&](std::string_view part) {
+  return read_parts(path_of(pid, "maps"), [&](std::string_view part) {
     rest.append(part);
     size_t begin = 0;
     for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
@@ -417,14 +419,19 @@ pid_t running_thread(pid_t pid) {
   return found;
 }
 
-std::set<pid_t> children_of_this_process() {
+std::set<pid_t> all_processes() {
   std::set<pid_t> found;
   each_entry("/proc", [&](const char* name) {
     pid_t pid = 0;
     const auto [end, error] = std::from_chars(name, name + strlen(name), pid);
-    if (error != std::errc() || *end != '\0') return;
-    if (read_stat(pid).parent == getpid()) found.insert(pid);
+    if (error == std::errc() && *end == '\0') found.insert(pid);
   });
+  return found;
+}
+
+std::set<pid_t> children_of_this_process() {
+  std::set<pid_t> found = all_processes();
+  std::erase_if(found, [](pid_t pid) { return read_stat(pid).parent != getpid(); });
   return found;
 }
 
@@ -456,6 +463,25 @@ std::string command_of(pid_t pid) {
   const size_t end = std::min(words.find(' '), words.size());
   const size_t slash = words.rfind('/', end);
   return slash == std::string::npos || slash + 1 >= words.size() ? words : words.substr(slash + 1);
+}
+
+LoadedGuard loaded_guard(pid_t pid) {
+  LoadedGuard guard;
+  guard.error = each_mapped(pid, [&](const MappedFile& file) {
+    guard.runs_program = true;
+    std::string_view path = file.path;
+    constexpr std::string_view kDeleted = " (deleted)";
+    const bool removed = path.ends_with(kDeleted);
+    if (removed) path.remove_suffix(kDeleted.size());
+    if (!file.executable || base_name(path) != "libcudaguard.so") return true;
+    char range[64];
+    snprintf(range, sizeof range, "map_files/%" PRIx64 "-%" PRIx64, file.from, file.to);
+    guard.path = path;
+    guard.removed = removed;
+    guard.file = path_of(pid, range);
+    return false;
+  });
+  return guard;
 }
 
 Driver driver_of(pid_t pid) {

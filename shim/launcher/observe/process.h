@@ -87,6 +87,9 @@ std::vector<pid_t> children_of(pid_t pid);
 /// A thread of the process that has not ended; 0 if there is none.
 pid_t running_thread(pid_t pid);
 
+/// The processes that /proc lists; empty without /proc.
+std::set<pid_t> all_processes();
+
 /// Unlike children_of(), searches all of /proc, because some kernels do not list children. Empty
 /// without /proc.
 std::set<pid_t> children_of_this_process();
@@ -99,6 +102,16 @@ std::string names_of(const std::set<pid_t>& processes);
 
 /// The words of the process's command line, the first one without its directories.
 std::string command_of(pid_t pid);
+
+/// The guard that a process has loaded.
+struct LoadedGuard {
+  int error = 0;              ///< why the process cannot be examined (errno)
+  bool runs_program = false;  ///< false for kernel threads and zombies
+  std::string path;           ///< of the file when it was loaded; empty: none is loaded
+  bool removed = false;       ///< and another one may have its name now
+  std::string file;           ///< a path in /proc, by which only root can read it
+};
+LoadedGuard loaded_guard(pid_t pid);
 
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda

@@ -35,11 +35,15 @@ std::vector<std::string> prefixes_of(const fs::path& path) {
   return prefixes;
 }
 
+std::string cannot_be_checked(int error) {
+  return std::string("cannot be checked: ") + strerror(error);
+}
+
 /// Says which user other than root can replace the file at this path, or cannot read it.
 std::string why_not_roots(const fs::path& path) {
   for (const std::string& prefix : prefixes_of(path)) {
     struct stat status = {};
-    if (stat(prefix.c_str(), &status) != 0) return strerror(errno);
+    if (stat(prefix.c_str(), &status) != 0) return cannot_be_checked(errno);
     const std::string what = prefix == path ? "" : "is in " + printable(prefix) + ", which ";
     if (status.st_uid != 0) {
       return what + "belongs to user " + std::to_string(status.st_uid) + ", not to root";
@@ -57,7 +61,7 @@ std::string why_not_roots(const fs::path& path) {
 
 std::string why_not_a_guard(const std::string& path) {
   const FileBytes file(path);
-  if (file.error() != 0) return strerror(file.error());
+  if (file.error() != 0) return cannot_be_checked(file.error());
   const ElfFacts facts = read_elf(file);
   if (!facts.is_elf) return "is not a library";
   if (!facts.is_64 || !facts.little_endian || facts.machine != kMachine) {
@@ -106,7 +110,9 @@ std::string why_unfit(const std::string& path) {
     return "has a character that ld.so does not take in this file; install it elsewhere";
   }
   char resolved[PATH_MAX];
-  if (realpath(path.c_str(), resolved) == nullptr) return strerror(errno);
+  if (realpath(path.c_str(), resolved) == nullptr) {
+    return std::string("cannot be found: ") + strerror(errno);
+  }
   for (const std::string_view name : {std::string_view(path), std::string_view(resolved)}) {
     for (const char* directory : {"/home", "/tmp", "/var/tmp"}) {
       if (!name.starts_with(directory) || name[strlen(directory)] != '/') continue;
@@ -115,7 +121,7 @@ std::string why_unfit(const std::string& path) {
   }
   if (const std::string why = why_not_a_guard(resolved); !why.empty()) return why;
   struct statfs system = {};
-  if (statfs(resolved, &system) != 0) return strerror(errno);
+  if (statfs(resolved, &system) != 0) return cannot_be_checked(errno);
   struct stat file = {};
   struct stat root = {};
   // If the root directory's server is away, no program works anyway.
