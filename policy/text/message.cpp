@@ -250,6 +250,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   } else {
     out.put(child && facts.children_by_option ? "--children=cpu" : facts.because);
   }
+  if (!facts.rule.empty()) out.print(" \"%s\"", facts.rule);
   if (child && facts.root != 0 && facts.root != UINT32_MAX && facts.root != facts.pid) {
     out.print(", only process %u may use CUDA", facts.root);
   }
@@ -434,6 +435,14 @@ void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
   const char* list = facts.by_option ? "--gpus" : "CUDAGUARD_VISIBLE_DEVICES";
   out.print("NVIDIA's OpenCL is refused: it ignores %c (", list);
   put_caller(out, facts.caller).print("); to allow OpenCL: leave %c out", list);
+}
+
+void write_unused_file(Text& out, const UnusedFileFacts& facts) {
+  out.print("%l is not used: %c", facts.file, facts.why).put(kForceCpu);
+}
+
+void write_rule_mistake(Text& out, const RuleMistakeFacts& facts) {
+  put_rule_mistake(out.print("%l: ", facts.place), facts.mistake).put(kForceCpu);
 }
 
 void write_complaint(Text& out, const Complaint& complaint) {

@@ -177,13 +177,26 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
 void print_complaints(Process& process) {
   const Config& config = *process.config;
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
-  if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
+  const bool bad_rule = config.rule_mistake.why != RuleMistake::Why::kNone;
+  const bool unused = config.why_unused != nullptr;
+  if (config.complaint_count == 0 && !bad_list && !bad_rule && !unused) return;
+  if (config.log == Log::kOff) return;
   if (!print_once(Message::kComplaints)) return;
   const ScratchPages scratch;
   if (!scratch) return;
   if (bad_list) {
     Line line(scratch);
     write_list_error(line, {config.bad_list, config.list_error});
+    line.write();
+  }
+  if (unused) {
+    Line line(scratch);
+    write_unused_file(line, {config.unused_file, config.why_unused});
+    line.write();
+  }
+  if (bad_rule) {
+    Line line(scratch);
+    write_rule_mistake(line, {config.rule_place, config.rule_mistake});
     line.write();
   }
   for (size_t i = 0; i < process.config->complaint_count; ++i) {
@@ -342,6 +355,7 @@ void write_out(Process& process, const void* caller, Output& output) {
       const std::string_view because = process.because();
       write_denied(line, {.pid = pid,
                           .because = because,
+                          .rule = because == kIsRuled ? config.rule : std::string_view{},
                           .attempt = attempt,
                           .names_call = config.log == Log::kAll,
                           .is_child = because == kIsChild,

@@ -18,6 +18,7 @@ from support import harness, launcher
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
+CONF = os.path.join(HERE, "man", "cudaguard.conf.5")
 COMPLETION = os.path.join(HERE, "completion", "cudaguard.bash")
 TABLES = [os.path.join(harness.SOURCE, "policy", "variables." + end) for end in ("inc", "h")]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -112,7 +113,7 @@ class Manual(launcher.Case):
         bad = self.make("bad.1", read(MANUAL).replace(".It Fl -cpu", ".Xx Fl -cpu"), 0o644)
         self.assertNotEqual(self.unguarded("mandoc", "-T", "lint", "-W", "warning", bad).returncode,
                             0)
-        done = self.unguarded("mandoc", "-T", "lint", "-W", "style", MANUAL)
+        done = self.unguarded("mandoc", "-T", "lint", "-W", "style", MANUAL, CONF)
         # The last word of a reference to a page that this machine's index does not have.
         complaints = [line for line in done.stdout.splitlines() if "STYLE" in line or
                       "WARNING" in line or "ERROR" in line]
@@ -123,6 +124,14 @@ class Manual(launcher.Case):
         self.assertLessEqual({"--observe", "--allow", "--by"}, wanted)
         others = re.compile(r"--no[-_]python")  # of torchrun and accelerate launch
         self.assertEqual(set(FLAG.findall(others.sub("", self.rendered()))), wanted)
+
+    def test_manual_and_docs_have_the_keys_of_a_rule(self):
+        source = read(os.path.join(harness.SOURCE, "policy", "process_rules.h"))
+        keys = re.findall(r'"(\w+)"', re.search(r"kRuleKeys\[\] = \{(.*?)\}", source, re.S)[1])
+        self.assertIn("program", keys)
+        self.assertEqual(re.findall(r"(?m)^\.It Cm (\w+) Ns =", read(CONF)), keys)
+        page = read(os.path.join(harness.SOURCE, "docs", "rules.md"))
+        self.assertEqual(re.findall(r"(?m)^\| `(\w+)=", page), keys)
 
     def test_manual_has_every_preset(self):
         """The manual has the value of each preset, and --help names it."""

@@ -50,10 +50,10 @@ class Package(packaged.Case):
             listed = {"usr" + line.strip()[1:].replace("/lib/", "/lib/%s/" % packaged.MULTIARCH)
                       for line in stream}
         found = packaged.tree(tree)
-        manual = "usr/share/man/man1/cudaguard.1"
+        manuals = {"usr/share/man/man1/cudaguard.1", "usr/share/man/man5/cudaguard.conf.5"}
         self.assertEqual({name for name in found
                           if not re.match("usr/share/(doc|lintian)/", name)},
-                         listed - {manual} | {manual + ".gz"})
+                         listed - manuals | {name + ".gz" for name in manuals})
         # The copied files name the paths of this package.
         for name in ("systemd/cudaguard-run.conf", "systemd/cudaguard-preload.conf",
                      "slurm/task-prolog"):
