@@ -35,6 +35,7 @@ constexpr Page kPages[] = {
      "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
      "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
      "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
+     "With --fence=devices, mount, bwrap, rootless Podman, and gdb -p of a process outside fail.\n"
      "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
      "127 PROGRAM was not found.\n"},
     {Command::kVerify, "verify", "[OPTION...] [--] PROGRAM [ARGUMENT...]",
@@ -99,11 +100,23 @@ bool has_optional_value(const OptionRow& option) { return *option.value == '['; 
 
 [[noreturn]] void refuse(const std::string& why) { throw Refusal(kRefused, why); }
 
+constexpr std::pair<std::string_view, FenceWish> kFenceModes[] = {
+    {"auto", FenceWish::kAuto},       {"require", FenceWish::kRequire},
+    {"devices", FenceWish::kDevices}, {"devices,auto", FenceWish::kDevicesAuto},
+    {"off", FenceWish::kOff},
+};
+
+const FenceWish* fence_mode(std::string_view word) {
+  for (const auto& [name, wish] : kFenceModes) {
+    if (word == name) return &wish;
+  }
+  return nullptr;
+}
+
 FenceWish fence_of(std::string_view word) {
-  if (word == "auto") return FenceWish::kAuto;
-  if (word == "require") return FenceWish::kRequire;
-  if (word == "off") return FenceWish::kOff;
-  refuse("--fence " + in_quotes(word) + " is not accepted (accepted: auto, require, off)");
+  if (const FenceWish* wish = fence_mode(word); wish != nullptr) return *wish;
+  refuse("--fence " + in_quotes(word) +
+         " is not accepted (accepted: auto, require, devices, devices,auto, off)");
 }
 
 HealthWish health_of(const char* value) {
@@ -149,7 +162,7 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
     }
     options.if_healthy = health_of(value == nullptr ? "" : value);
   } else {
-    if (value == nullptr && (word == "auto" || word == "require" || word == "off")) {
+    if (value == nullptr && fence_mode(word) != nullptr) {
       refuse("--fence takes its mode after \"=\": --fence=" + word +
              " (to run a program: --fence -- " + word + ")");
     }

@@ -15,8 +15,9 @@
 
 namespace cudaguard::launcher {
 
-/// The value of --fence.
-enum class FenceWish { kOff, kAuto, kRequire };
+/// The value of --fence. kDevices requires both fences. kDevicesAuto starts the program without
+/// what cannot be set up.
+enum class FenceWish { kOff, kAuto, kRequire, kDevices, kDevicesAuto };
 
 /// The value of --if-healthy: "10,require,fresh".
 struct HealthWish {
@@ -41,6 +42,9 @@ struct GuardSettings {
   bool observe = false;      ///< allow CUDA, unless another setting forbids it
   bool errors_only = false;  ///< print no more by default, because the launcher lists the attempts
   bool wants_fence() const { return fence.value_or(FenceWish::kOff) != FenceWish::kOff; }
+  bool wants_device_fence() const {
+    return fence == FenceWish::kDevices || fence == FenceWish::kDevicesAuto;
+  }
 };
 
 /// The words of a command line.
@@ -146,8 +150,8 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "run",
      .value = "[=MODE]",
-     .help = "also block NVIDIA ioctls with seccomp:",
-     .words = "auto, require, off",
+     .help = "also block NVIDIA ioctls with seccomp, or all GPU device nodes:",
+     .words = "auto, require, devices, off",
      .by_default = "off",
      .to = &Options::fence},
     {.name = "observe",
@@ -193,8 +197,8 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "verify",
      .value = "[=MODE]",
-     .help = "also block NVIDIA ioctls with seccomp:",
-     .words = "auto, require, off",
+     .help = "also block NVIDIA ioctls with seccomp, or all GPU device nodes:",
+     .words = "auto, require, devices, off",
      .by_default = "auto",
      .to = &Options::fence},
     {.name = "by",

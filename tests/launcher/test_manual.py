@@ -218,7 +218,7 @@ def make_completion_case():
                           ("cudaguard run --report f", ["file.txt"]),
                           ("cudaguard run --log all --obs", ["--observe"]),
                           ("cudaguard run --fen", ["--fence"]),
-                          ("cudaguard run --fence=", ["auto", "require", "off"]),
+                          ("cudaguard run --fence=", ["auto", "require", "devices", "off"]),
                           ("cudaguard run --cpu --fence=r", ["require"]),
                           ("cudaguard verify --fence=o", ["off"]),
                           ("cudaguard run --fence cg-own", ["cg-own-program"]),

@@ -61,7 +61,7 @@ _cudaguard_value() {
     --children) _cudaguard_words -W "cpu" ;;
     --log) _cudaguard_words -W "off error deny all" ;;
     --report) _cudaguard_files ;;
-    --fence) _cudaguard_words -W "auto require off" ;;
+    --fence) _cudaguard_words -W "auto require devices off" ;;
     --allow) compopt -o nospace; _cudaguard_words -W "lib: module: line:" ;;
     --deny) _cudaguard_words -W "init nvml opencl" ;;
     --json) _cudaguard_files ;;
