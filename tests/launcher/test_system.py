@@ -206,6 +206,20 @@ def test_comment_that_ld_so_would_take_for_libraries_is_refused(case):
     assert case.text() == old
 
 
+def test_another_user_can_only_try(case):
+    os.chmod(case.inside("/usr/bin/su"), 0o4755)  # ld.so ignores LD_PRELOAD in it
+    command = [shutil.which("chroot"), "--userspec=1000:1000", case.root,
+               "/opt/cudaguard/bin/cudaguard", "system", "enable"]
+    done = case.unguarded(*command, "--dry-run")
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert "/bin/ls" in done.stdout
+    assert "/bin/su" not in done.stdout
+    done = case.unguarded(*command)
+    assert done.returncode == 125
+    assert done.stderr == "cudaguard: %s cannot be changed: Permission denied\n" % FILE
+    assert case.text() is None
+
+
 def test_action_is_required(case):
     case.refused(case.start("system"), 125, "no action given; see cudaguard system --help")
     case.refused(case.start("system", "on"), 125, 'unknown action "on"')

@@ -85,17 +85,19 @@ std::vector<TriedProgram> try_programs(const std::string& guard) {
     if (file.error() != 0) continue;
     const Executable executable = {path, read_elf(file)};
     if (!executable.facts.is_elf) continue;  // a script, whose shell is tried
-    const Examined examined = examine_file(executable);
-    std::string why;
-    if (!examined.hindrances.empty()) {
-      why = examined.hindrances.front().why;
-    } else if (examined.kind != Examined::Kind::kDynamic) {
-      why = "it is a static executable";
-    } else if (const Examined asked = examine(executable, installation, with, false);
-               !asked.hindrances.empty()) {
-      throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " +
-                                  asked.hindrances.front().why + "; nothing was changed");
+    const Examined examined = examine(executable, installation, with, false);
+    const Hindrance* const first =
+        examined.hindrances.empty() ? nullptr : &examined.hindrances.front();
+    const std::string_view id = first == nullptr ? "" : first->id;
+    if (id == "setuid" || id == "setgid" || id == "capabilities") continue;  // only root can try it
+    if (id == "loader") {
+      throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + first->why +
+                                  "; nothing was changed");
     }
+    const bool dynamic = examined.kind == Examined::Kind::kDynamic;
+    const std::string why = first != nullptr ? first->why
+                            : dynamic        ? ""
+                                             : "it is a static executable";
     compare(words, without, with);
     tried.push_back({path, why});
   }
