@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -349,8 +350,11 @@ void write_out(Process& process, const void* caller, Output& output) {
     attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
   attempt.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
-  if (output.line) {
+  const bool for_log = attempt.event == EventKind::kNone && attempt.asked == DriverApi::kCuda &&
+                       inherited.record.refusal.is_empty();
+  if (output.line || for_log) {
     Line line(scratch);
+    const size_t start = line.view().size();
     if (attempt.event == EventKind::kNone) {
       const std::string_view because = process.because();
       write_denied(line, {.pid = pid,
@@ -367,10 +371,20 @@ void write_out(Process& process, const void* caller, Output& output) {
     } else {
       write_allowed(line, process.policy(), attempt);
     }
-    line.write();
+    if (for_log) inherited.record.refusal.keep(tail(line.view(), start));
+    if (output.line) line.write();
   }
   if (output.heard) send_to_launcher(output.beacon, caller, scratch, pid, attempt);
   if (!config.report.empty()) write_report(process, scratch, pid, attempt);
+}
+
+void KeptMessage::keep(std::string_view message) {
+  State empty = State::kEmpty;
+  if (!state_.compare_exchange_strong(empty, State::kBusy, std::memory_order_relaxed)) return;
+  const size_t size = std::min(message.size(), sizeof text_ - 1);
+  memcpy(text_, message.data(), size);
+  text_[size] = '\0';
+  state_.store(State::kKept, std::memory_order_release);
 }
 
 void print_message(Process& process, Message bit, Writer write, const void* context) {
