@@ -25,6 +25,7 @@ mount -t tmpfs none shm
 chmod 1777 shm
 ln -s pts/ptmx ptmx
 ln -s /proc/self/fd fd
+mknod -m 666 null c 1 3
 mknod -m 666 zero c 1 5
 mknod -m 666 full c 1 7
 mknod -m 666 random c 1 8
@@ -32,7 +33,7 @@ mknod -m 666 urandom c 1 9
 mknod -m 666 tty c 5 0
 """
 FAKE = "".join("mkdir -p $(dirname %s)\nmknod -m 666 %s c 1 3\n" % (path, path)
-               for path in [*PATHS, *OTHERS] if path != "/dev/zero")
+               for path in [*PATHS, *OTHERS] if path not in OTHERS[:2])
 
 
 def in_private_dev(*words, more="", fakes=FAKE):

@@ -22,4 +22,7 @@ GpuNodes find_gpu_nodes(const std::string& mounts);
 /// why it cannot, or an empty string. Sets no_new_privs only if the kernel requires it.
 std::string enter_device_fence(const GpuNodes& nodes, bool& no_new_privs);
 
+/// How many Landlock domains this process is in. A child process tries how many more it can enter.
+int landlock_domains();
+
 }  // namespace cudaguard::launcher
