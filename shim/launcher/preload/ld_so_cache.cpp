@@ -113,10 +113,10 @@ class Cache {
   }
 
   Place find(std::string_view name) const {
-    const auto [first, last] = std::ranges::equal_range(
-        entries_, name, is_before, [&](const Entry& entry) { return text_at(entry.name); });
     Place found = "";
-    for (auto entry = first; entry != last; ++entry) {
+    auto entry = std::ranges::lower_bound(entries_, name, is_before,
+                                          [&](const Entry& one) { return text_at(one.name); });
+    for (; entry != entries_.end() && !is_before(name, text_at(entry->name)); ++entry) {
       if (entry->flags != kOurs) continue;  // of another architecture
       if (entry->os_version != 0 || entry->hwcap != 0 || text_at(entry->name) != name) return {};
       if (found->empty()) found = text_at(entry->path);
