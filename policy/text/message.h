@@ -23,7 +23,7 @@ struct RuleMistake;
 Text& put_list_error(Text& out, const ListError& error, size_t count);
 /// Writes "is not accepted (accepted: off, error, deny, all)", without what applies now.
 Text& put_complaint(Text& out, const Complaint& complaint);
-/// Writes `"VALDATE" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)`, for a file and
+/// Writes `"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)`, for a file and
 /// for `run --rule` alike.
 Text& put_rule_mistake(Text& out, const RuleMistake& mistake);
 /// Writes "Permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.

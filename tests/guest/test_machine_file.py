@@ -237,13 +237,13 @@ def test_garbage_is_not_used(case):
 
 
 def test_line_with_a_mistake_is_force_cpu_and_is_named(case):
-    case.etc("cudaguard.conf", "OFF\nVALDATE program=x\n")
+    case.etc("cudaguard.conf", "OFF\nVALIDATES program=x\n")
     result = case.refused(cause=CONF + ":2", **OFF)
     wrong = messages.text(
         "rule_wrong", place=CONF + ":2",
-        mistake='"VALDATE" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)')
+        mistake='"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)')
     assert wrong in guest.lines_of(result.err), str(result)
-    case.etc("cudaguard.conf", "VALDATE program=x\nOFF\n")
+    case.etc("cudaguard.conf", "VALIDATES program=x\nOFF\n")
     case.allowed()
 
 

@@ -96,8 +96,7 @@ int fuzz(long rounds) {
       decided += all.decided ? 1 : 0;
       if (width(some.policy) > width(all.policy) ||
           (some.gpus.empty() && !all.gpus.empty() && some.policy != Policy::kForceCpu)) {
-        std::cerr << "wider with fewer facts, round " << round << ":\n"
-                  << made << '\n';
+        std::cerr << "wider with fewer facts, round " << round << ":\n" << made << '\n';
         return 1;
       }
     }

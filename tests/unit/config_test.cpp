@@ -289,16 +289,16 @@ TEST(Config, Rules_KeepTheListOfTheEnvironment) {
 
 TEST(Config, Rules_LiftNoForceCpuThatAMistakeHasCaused) {
   for (const Environment& wrong :
-       {Environment{.policy = "VALDATE", .rules = "OFF"},
+       {Environment{.policy = "VALIDATES", .rules = "OFF"},
         Environment{.visible_devices = "x", .rules = "OFF"},
         Environment{.visible_devices = "-1", .rules = "OFF"},
         Environment{.policy = "FORCE_CPU", .visible_devices = "2", .rules = "OFF"},
-        Environment{.policy = "OFF", .rules = "OFF; VALDATE"},
+        Environment{.policy = "OFF", .rules = "OFF; VALIDATES"},
         Environment{.policy = "VALIDATE", .rules = "VALIDATE gpus=0 & VALIDATE gpus=1"}}) {
     const Config config = parse_config(wrong);
     EXPECT_EQ(config.policy, Policy::kForceCpu) << wrong.rules;
   }
-  const Config config = parse_config({.policy = "OFF", .rules = "OFF; VALDATE"});
+  const Config config = parse_config({.policy = "OFF", .rules = "OFF; VALIDATES"});
   EXPECT_EQ(config.rule_mistake.why, RuleMistake::Why::kPolicy);
   EXPECT_EQ(config.rule_place, "CUDAGUARD_RULES");
   const std::string many(kMaxRules + 1, ' ');

@@ -82,7 +82,7 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
     const char* sentence;
     RuleSource source = kFile;
   } cases[] = {
-      {"VALDATE", "\"VALDATE\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
+      {"VALIDATES", "\"VALIDATES\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
       {"program=x", "\"program=x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
       {"OFF bash", "\"bash\" is not accepted (accepted: KEY=VALUE)"},
       {"OFF usr=bob",
