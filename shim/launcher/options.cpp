@@ -61,10 +61,11 @@ constexpr Page kPages[] = {
      "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
     {Command::kSystem, "system", "enable|disable|status [OPTION...] [LIBRARY]",
      "guard every program of a machine",
-     "Adds the guard to /etc/ld.so.preload, removes it, or lists which processes have it.",
-     "enable first starts programs such as sh, ls and sshd with the guard. With --root, these are\n"
-     "programs of that directory. disable keeps the lines of other software. Programs that\n"
-     "run stay as they are: status lists those that must be restarted.\n"
+     "Guards every program of a machine, ends that, or lists which processes are guarded.",
+     "enable adds the guard to /etc/ld.so.preload, and disable removes it. Both keep the lines of\n"
+     "other software. enable first starts programs such as sh, ls and sshd with the guard; with\n"
+     "--root, these are programs of DIR. Programs that run stay as they are: status lists those\n"
+     "that must be restarted.\n"
      "LIBRARY is the path of another guard than this command's own.\n"
      "Exit codes: 0 done; 1 (status) not every program is guarded that can be; 125 refused or\n"
      "failed.\n"},
