@@ -84,6 +84,13 @@ _cudaguard() {
     ((COMP_CWORD > 2)) || _cudaguard_words -W "$(_cudaguard_pages)"
     return
   fi
+  if [[ $command == system ]]; then
+    ((at = 3))
+    if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then
+      _cudaguard_words -W "enable disable status"
+      return
+    fi
+  fi
   options=$(_cudaguard_options "$command")
   [[ -n $options ]] || return
   # COMP_WORDS has "--log=all" as three words.
@@ -115,7 +122,7 @@ _cudaguard() {
     [[ $command == doctor ]] || _cudaguard_arguments "$at"
   elif [[ $cur == -* && -n $options ]]; then
     _cudaguard_words -W "$options"
-  elif [[ $command == report ]]; then
+  elif [[ $command == report || $command == system ]]; then
     _cudaguard_files
   else
     _cudaguard_program
