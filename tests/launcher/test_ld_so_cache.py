@@ -81,6 +81,21 @@ def made(*options, soname="libcg_x.so.1"):
     return make
 
 
+def with_directory(name):
+    """The directory of the run path has this subdirectory."""
+    def make(case):
+        os.makedirs(case.path("run", name))
+        return made("-Wl,-rpath,RUN")(case)
+    return make
+
+
+def of_a_pipe(case):
+    program, cache = made("-Wl,-rpath,RUN")(case)
+    os.unlink(case.path("run/libcg_x.so.1"))
+    os.mkfifo(case.path("run/libcg_x.so.1"))
+    return program, cache
+
+
 def of_processors(directory, *options):
     def make(case):
         case.library("run/libcg_x.so.1")
@@ -141,12 +156,20 @@ def damaged(case):
 SHAPES = {
     "in the cache": (plain, SAME),
     "run path": (made("-Wl,-rpath,RUN"), SAME),
-    "run path that has nothing": (made("-Wl,-rpath,/nowhere:RUN/.."), ASKS),
+    "run path that has nothing": (made("-Wl,-rpath,/nowhere:RUN/.."), SAME),
     "run path of a missing directory": (made("-Wl,-rpath,/nowhere"), SAME),
+    "run path of the root": (made("-Wl,-rpath,/"), SAME),
+    "run path of a file": (made("-Wl,-rpath,/etc/passwd"), ASKS),
+    "run path of a pipe": (of_a_pipe, ASKS),
+    "run path with a slash at its end": (made("-Wl,-rpath,RUN/"), SAME),
+    "run path with slashes at its end": (made("-Wl,-rpath,RUN//"), ASKS),
+    "run path with slashes": (made("-Wl,-rpath,RUN//../run"), SAME),
     "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), ASKS),
     "relative run path": (made("-Wl,-rpath,run"), ASKS),
     "old run path": (made("-Wl,--disable-new-dtags,-rpath,RUN"), ASKS),
     "run path with processors": (of_processors("run", "-Wl,-rpath,RUN"), ASKS),
+    "run path with old processors": (with_directory("tls"), ASKS),
+    "run path with a directory": (with_directory("other"), SAME),
     "cache with processors": (of_processors("cached"), ASKS),
     "filter": (of_a_filter, ASKS),
     "auditor": (made("-Wl,--audit,/nowhere.so"), ASKS),

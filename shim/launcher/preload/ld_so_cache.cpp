@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <set>
 #include <span>
 #include <vector>
@@ -133,18 +132,26 @@ class Cache {
   std::span<const Entry> entries_;
 };
 
-/// Below a directory, ld.so prefers a subdirectory for this processor.
-Place in_directory(const std::string& directory, const std::string& name) {
-  if (!directory.starts_with("/") || directory.find('$') != std::string::npos) return {};
-  std::error_code error;
-  Place found = "";
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    std::error_code unknown;
-    if (entry.is_directory(unknown) || unknown) return {};
-    if (entry.path().filename() == name) found = directory + "/" + name;
-  }
-  if (error && error != std::errc::no_such_file_or_directory) return {};
-  return found;
+/// The subdirectories that ld.so prefers on some processors; all but the first until glibc 2.36.
+constexpr const char* kForProcessors[] = {"/glibc-hwcaps", "/tls",      "/haswell", "/xeon_phi",
+                                          "/x86_64",       "/avx512_1", "/aarch64", "/atomics"};
+
+bool is_missing(const std::string& path) {
+  return access(path.c_str(), F_OK) != 0 && errno == ENOENT;
+}
+
+bool is_for_processors(const std::string& directory) {
+  return !std::ranges::all_of(kForProcessors,
+                              [&](auto name) { return is_missing(directory + name); });
+}
+
+Place in_directory(std::string directory, const std::string& name) {
+  if (!directory.starts_with('/') || directory.ends_with("//")) return {};
+  if (directory.find('$') != std::string::npos) return {};
+  if (directory.ends_with('/')) directory.pop_back();
+  if (is_for_processors(directory)) return {};
+  const std::string path = directory + "/" + name;
+  return is_missing(path) ? "" : path;
 }
 
 Place in_run_path(std::string_view directories, const std::string& name) {
@@ -170,14 +177,9 @@ Place in_default_directory(const std::string& libc, const std::string& name) {
   std::string found = own + "/" + name;
   for (const std::string prefix : {"", "/usr"}) {
     for (const std::string directory : {"/lib", "/lib64", kMultiarch}) {
-      const std::string start = prefix + directory + "/";
-      for (const char* choice : {"glibc-hwcaps", "tls", "haswell", "x86_64", "avx512_1"}) {
-        if (access((start + choice).c_str(), F_OK) == 0) return {};
-      }
-      const std::string path = start + name;
-      if ((access(path.c_str(), F_OK) == 0 || errno != ENOENT) && !same_file(path, found)) {
-        return {};
-      }
+      const std::string path = prefix + directory + "/" + name;
+      if (is_for_processors(prefix + directory)) return {};
+      if (!is_missing(path) && !same_file(path, found)) return {};
     }
   }
   return found;
@@ -193,7 +195,7 @@ bool is_usual(const Variables& variables, const std::string& guard) {
   const char* preload = variables.get("LD_PRELOAD");
   return preload != nullptr && preload == guard && guard.starts_with("/") &&
          variables.count_starting("LD_") == 1 && !variables.has("GLIBC_TUNABLES") &&
-         access("/etc/ld.so.preload", F_OK) != 0 && errno == ENOENT;
+         is_missing("/etc/ld.so.preload");
 }
 
 struct Wanted {
