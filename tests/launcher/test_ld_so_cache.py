@@ -52,7 +52,9 @@ class Case(launcher.Case):
 
     def verdict(self, program, cache=None, own=None, **variables):
         """cache: ld.so's; own: the launcher's, if that is another one."""
-        box = self.box + (["--ro-bind", cache, CACHE] if cache else [])
+        os.makedirs(self.path("here"), exist_ok=True)
+        box = self.box + ["--chdir", self.path("here")] + (
+            ["--ro-bind", cache, CACHE] if cache else [])
         words = [*harness.sandbox("real", box), ANSWERS, harness.GUARD, own or CACHE, program]
         done = subprocess.run(words, capture_output=True, text=True, check=False, env={
             key: value for key, value in {**os.environ, **variables}.items()
@@ -94,6 +96,14 @@ def of_a_pipe(case):
     os.unlink(case.path("run/libcg_x.so.1"))
     os.mkfifo(case.path("run/libcg_x.so.1"))
     return program, cache
+
+
+def here(*options):
+    """The current directory has such a library, too."""
+    def make(case):
+        case.library("here/libcg_x.so.1")
+        return made(*options)(case)
+    return make
 
 
 def of_processors(directory, *options):
@@ -164,6 +174,8 @@ SHAPES = {
     "run path with a slash at its end": (made("-Wl,-rpath,RUN/"), SAME),
     "run path with slashes at its end": (made("-Wl,-rpath,RUN//"), ASKS),
     "run path with slashes": (made("-Wl,-rpath,RUN//../run"), SAME),
+    "run path with a colon at its end": (here("-Wl,-rpath,/nowhere:"), ASKS),
+    "run path with two colons": (here("-Wl,-rpath,/nowhere::RUN"), ASKS),
     "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), ASKS),
     "relative run path": (made("-Wl,-rpath,run"), ASKS),
     "old run path": (made("-Wl,--disable-new-dtags,-rpath,RUN"), ASKS),

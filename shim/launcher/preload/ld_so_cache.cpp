@@ -155,13 +155,13 @@ Place in_directory(std::string directory, const std::string& name) {
 }
 
 Place in_run_path(std::string_view directories, const std::string& name) {
-  while (!directories.empty()) {
+  if (directories.empty()) return "";
+  for (;;) {
     const size_t colon = std::min(directories.find(':'), directories.size());
     Place found = in_directory(std::string(head(directories, colon)), name);
-    if (!found || !found->empty()) return found;
+    if (!found || !found->empty() || colon == directories.size()) return found;
     directories = tail(directories, colon + 1);
   }
-  return "";
 }
 
 bool same_file(const std::string& one, const std::string& other) {
