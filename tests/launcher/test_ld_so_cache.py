@@ -106,6 +106,17 @@ def here(*options):
     return make
 
 
+def patched(at, byte):
+    """The library has another byte in its ELF header, so ld.so refuses it."""
+    def make(case):
+        program, cache = plain(case)
+        with open(case.path("cached", "libcg_x.so.1"), "r+b") as stream:
+            stream.seek(at)
+            stream.write(bytes([byte]))
+        return program, cache
+    return make
+
+
 def of_processors(directory, *options):
     def make(case):
         case.library("run/libcg_x.so.1")
@@ -190,6 +201,12 @@ SHAPES = {
     "no SONAME": (made(soname=None), ASKS),
     "stale": (stale, ASKS),
     "two names": (of_two_names, ASKS),
+    "32-bit library": (patched(4, 1), ASKS),  # the byte's place in the header, as in elf.h
+    "library of GNU": (patched(7, 3), SAME),
+    "library of another system": (patched(7, 9), ASKS),
+    "library of another ABI": (patched(8, 9), ASKS),
+    "library of another version": (patched(20, 9), ASKS),
+    "library that is no library": (patched(16, 2), ASKS),
     "default directory": (in_a_default_directory, SAME),
     "old form": (of_the_old_form, ASKS),
     "damaged": (damaged, ASKS),

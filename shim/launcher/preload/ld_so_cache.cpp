@@ -185,9 +185,16 @@ Place in_default_directory(const std::string& libc, const std::string& name) {
   return found;
 }
 
+/// ld.so refuses some of the others.
 bool is_plain(const ElfFile& file) {
   const ElfFacts& facts = file.facts;
-  return facts.is_elf && facts.damage.empty() && facts.is_64 && facts.machine == kMachine &&
+  Elf64_Ehdr header = {};
+  if (!file.bytes.read(0, &header, sizeof header)) return false;
+  if (header.e_ident[EI_OSABI] == ELFOSABI_GNU) header.e_ident[EI_OSABI] = ELFOSABI_SYSV;
+  constexpr unsigned char kUsual[EI_NIDENT] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
+                                               ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
+  return std::ranges::equal(header.e_ident, kUsual) && header.e_version == EV_CURRENT &&
+         facts.type == ET_DYN && facts.damage.empty() && facts.machine == kMachine &&
          !facts.steers_search;
 }
 
