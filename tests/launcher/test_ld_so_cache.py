@@ -117,6 +117,20 @@ def patched(at, byte):
     return make
 
 
+def of_the_guard(case):
+    """The program is linked to the guard, and the cache has a copy of it."""
+    case.library("cached/libcg_x.so.1")
+    guard = shutil.copy(harness.GUARD, case.path("cached"))
+    return case.user(guard), case.cache_of()
+
+
+def circle(case):
+    case.library("cached/libcg_y.so.1", soname="libcg_y.so.1")
+    case.library("cached/libcg_x.so.1", case.path("cached/libcg_y.so.1"))
+    case.library("cached/libcg_y.so.1", case.path("cached/libcg_x.so.1"), soname="libcg_y.so.1")
+    return case.user(), case.cache_of()
+
+
 def of_processors(directory, *options):
     def make(case):
         case.library("run/libcg_x.so.1")
@@ -201,6 +215,8 @@ SHAPES = {
     "no SONAME": (made(soname=None), ASKS),
     "stale": (stale, ASKS),
     "two names": (of_two_names, ASKS),
+    "circle": (circle, SAME),
+    "the guard": (of_the_guard, SAME),
     "32-bit library": (patched(4, 1), ASKS),  # the byte's place in the header, as in elf.h
     "library of GNU": (patched(7, 3), SAME),
     "library of another system": (patched(7, 9), ASKS),

@@ -232,7 +232,8 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
   if (!same_file(libc->substr(0, libc->rfind('/') + 1).append(loader), kInterpreter)) return {};
   LoaderAnswer answer;
   answer.libraries.push_back({guard, guard});
-  std::set<std::string> loaded = {std::string(loader), executable.facts.soname};
+  std::set<std::string> loaded = {std::string(loader), executable.facts.soname,
+                                  guard_file.facts.soname};
   std::vector<Wanted> wanted;
   add_needed(executable.facts, wanted);
   add_needed(guard_file.facts, wanted);
