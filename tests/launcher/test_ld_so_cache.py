@@ -131,6 +131,15 @@ def circle(case):
     return case.user(), case.cache_of()
 
 
+def named(*names):
+    """The cache has libraries of these names. The program is linked to the first."""
+    def make(case):
+        for name in names:
+            case.library("cached/" + name, soname=name)
+        return case.user(library="cached/" + names[0]), case.cache_of()
+    return make
+
+
 def of_processors(directory, *options):
     def make(case):
         case.library("run/libcg_x.so.1")
@@ -215,6 +224,8 @@ SHAPES = {
     "no SONAME": (made(soname=None), ASKS),
     "stale": (stale, ASKS),
     "two names": (of_two_names, ASKS),
+    "equal names": (named("libcg_x.so.01", "libcg_x.so.1"), ASKS),
+    "names beyond ASCII": (named("libcg_x.so", "libcg_x.so\u00e9", "libcg_x.soz"), SAME),
     "circle": (circle, SAME),
     "the guard": (of_the_guard, SAME),
     "32-bit library": (patched(4, 1), ASKS),  # the byte's place in the header, as in elf.h

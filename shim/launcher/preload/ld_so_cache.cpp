@@ -50,30 +50,32 @@ using Place = std::optional<std::string>;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+char first_of(std::string_view text) { return text.empty() ? '\0' : text[0]; }
+
 /// The number at the start of `text`, which is removed. ldconfig's wraps around, too.
 uint32_t take_number(std::string_view& text) {
   uint32_t number = 0;
-  for (; !text.empty() && is_digit(text[0]); text.remove_prefix(1)) {
+  for (; is_digit(first_of(text)); text.remove_prefix(1)) {
     number = number * 10 + static_cast<uint32_t>(text[0] - '0');
   }
   return number;
 }
 
-/// The cache's order, the greatest name first: numbers by value, and after all other characters.
+/// The cache's order (_dl_cache_libcmp), the greatest name first: numbers by value, and after all
+/// other characters.
 bool is_before(std::string_view one, std::string_view other) {
-  while (!one.empty() && !other.empty()) {
-    const bool digits[] = {is_digit(one[0]), is_digit(other[0])};
-    if (digits[0] != digits[1]) return digits[0];
-    if (digits[0]) {
+  for (;;) {
+    const char first[] = {first_of(one), first_of(other)};
+    if (is_digit(first[0]) != is_digit(first[1])) return is_digit(first[0]);
+    if (is_digit(first[0])) {
       const uint32_t numbers[] = {take_number(one), take_number(other)};
       if (numbers[0] != numbers[1]) return numbers[0] > numbers[1];
     } else {
-      if (one[0] != other[0]) return one[0] > other[0];
+      if (first[0] != first[1] || first[0] == '\0') return first[0] > first[1];
       one.remove_prefix(1);
       other.remove_prefix(1);
     }
   }
-  return !one.empty();
 }
 
 /// A mapped file; empty if it cannot be mapped.
