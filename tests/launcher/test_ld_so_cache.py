@@ -140,6 +140,20 @@ def named(*names):
     return make
 
 
+def by_a_link(case):
+    """The kernel follows the link, so $ORIGIN is not the link's directory."""
+    program, cache = made("-Wl,-rpath,$ORIGIN/run")(case)
+    os.makedirs(case.path("other"))
+    os.symlink(program, case.path("other/user"))
+    return case.path("other/user"), cache
+
+
+def of_a_library_by_origin(case):
+    case.library("run/libcg_y.so.1", soname="libcg_y.so.1")
+    case.library("cached/libcg_x.so.1", case.path("run/libcg_y.so.1"), "-Wl,-rpath,$ORIGIN/../run")
+    return case.user(), case.cache_of()
+
+
 def of_processors(directory, *options):
     def make(case):
         case.library("run/libcg_x.so.1")
@@ -210,7 +224,10 @@ SHAPES = {
     "run path with slashes": (made("-Wl,-rpath,RUN//../run"), SAME),
     "run path with a colon at its end": (here("-Wl,-rpath,/nowhere:"), ASKS),
     "run path with two colons": (here("-Wl,-rpath,/nowhere::RUN"), ASKS),
-    "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), ASKS),
+    "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), SAME),
+    "run path by origin, program by a link": (by_a_link, SAME),
+    "run path by origin, of a library": (of_a_library_by_origin, SAME),
+    "run path by another token": (made("-Wl,-rpath,$LIB/run"), ASKS),
     "relative run path": (made("-Wl,-rpath,run"), ASKS),
     "old run path": (made("-Wl,--disable-new-dtags,-rpath,RUN"), ASKS),
     "run path with processors": (of_processors("run", "-Wl,-rpath,RUN"), ASKS),

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <set>
 #include <span>
 #include <vector>
@@ -147,20 +148,29 @@ bool is_for_processors(const std::string& directory) {
                               [&](auto name) { return is_missing(directory + name); });
 }
 
-Place in_directory(std::string directory, const std::string& name) {
-  if (!directory.starts_with('/') || directory.ends_with("//")) return {};
-  if (directory.find('$') != std::string::npos) return {};
-  if (directory.ends_with('/')) directory.pop_back();
-  if (is_for_processors(directory)) return {};
-  const std::string path = directory + "/" + name;
+/// `origin` is the directory of the object that has the run path.
+Place in_directory(std::string_view directory, const std::string& origin, const std::string& name) {
+  constexpr std::string_view kOrigin = "$ORIGIN";
+  std::string path;
+  if (directory == kOrigin || directory.starts_with("$ORIGIN/")) {
+    path = origin;
+    directory = tail(directory, kOrigin.size());
+  }
+  path += directory;
+  if (!path.starts_with('/') || path.ends_with("//")) return {};
+  if (directory.find('$') != std::string_view::npos) return {};
+  if (path.ends_with('/')) path.pop_back();
+  if (is_for_processors(path)) return {};
+  path += "/" + name;
   return is_missing(path) ? "" : path;
 }
 
-Place in_run_path(std::string_view directories, const std::string& name) {
+Place in_run_path(std::string_view directories, const std::string& origin,
+                  const std::string& name) {
   if (directories.empty()) return "";
   for (;;) {
     const size_t colon = std::min(directories.find(':'), directories.size());
-    Place found = in_directory(std::string(head(directories, colon)), name);
+    Place found = in_directory(head(directories, colon), origin, name);
     if (!found || !found->empty() || colon == directories.size()) return found;
     directories = tail(directories, colon + 1);
   }
@@ -210,10 +220,14 @@ bool is_usual(const Variables& variables, const std::string& guard) {
 struct Wanted {
   std::string name;
   std::string run_path;  ///< of the object that is linked to it
+  std::string origin;    ///< that object's directory
 };
 
-void add_needed(const ElfFacts& facts, std::vector<Wanted>& wanted) {
-  for (const std::string& name : facts.needed) wanted.push_back({name, facts.run_path});
+void add_needed(const ElfFacts& facts, const std::filesystem::path& file,
+                std::vector<Wanted>& wanted) {
+  for (const std::string& name : facts.needed) {
+    wanted.push_back({name, facts.run_path, file.parent_path()});
+  }
 }
 
 }  // namespace
@@ -237,13 +251,17 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
   std::set<std::string> loaded = {std::string(loader), executable.facts.soname,
                                   guard_file.facts.soname};
   std::vector<Wanted> wanted;
-  add_needed(executable.facts, wanted);
-  add_needed(guard_file.facts, wanted);
+  // The kernel follows the executable's links; ld.so follows no library's.
+  std::error_code error;
+  const auto started = std::filesystem::canonical(executable.path, error);
+  if (error) return {};
+  add_needed(executable.facts, started, wanted);
+  add_needed(guard_file.facts, guard, wanted);
   for (size_t i = 0; i < wanted.size(); ++i) {
     const Wanted next = wanted[i];
     if (loaded.contains(next.name)) continue;
     if (next.name.find_first_of("/$") != std::string::npos) return {};
-    Place path = in_run_path(next.run_path, next.name);
+    Place path = in_run_path(next.run_path, next.origin, next.name);
     if (path && path->empty()) path = cache.find(next.name);
     if (path && path->empty()) path = in_default_directory(*libc, next.name);
     if (!path) return {};
@@ -253,7 +271,7 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
     if (!is_plain(*file) || soname.empty() || loaded.contains(soname)) return {};
     loaded.insert({next.name, soname});
     answer.libraries.push_back({next.name, *path, file});
-    add_needed(file->facts, wanted);
+    add_needed(file->facts, *path, wanted);
   }
   return answer;
 }
