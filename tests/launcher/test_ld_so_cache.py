@@ -4,6 +4,7 @@ and paths are the same for every program of the machine, and for what can lead l
 
 import os
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -154,6 +155,24 @@ def of_a_library_by_origin(case):
     return case.user(), case.cache_of()
 
 
+def of_many_libraries(case):
+    """The program names its first library again, more often than the launcher reads."""
+    program, cache = plain(case)
+    with open(program, "r+b") as stream:
+        elf = stream.read()
+        start, = struct.unpack_from("<Q", elf, 32)  # e_phoff
+        headers = range(start, start + 56 * elf[56], 56)  # e_phnum
+        header = next(at for at in headers if elf[at] == 2)  # PT_DYNAMIC
+        at, = struct.unpack_from("<Q", elf, header + 8)  # p_offset
+        table = elf[at:at + 16] * 5000 + elf[at:at + 16 * 40]
+        stream.write(table)
+        stream.seek(header + 8)
+        stream.write(struct.pack("<Q", len(elf)))
+        stream.seek(header + 32)  # p_filesz
+        stream.write(struct.pack("<Q", len(table)))
+    return program, cache
+
+
 def of_processors(directory, *options):
     def make(case):
         case.library("run/libcg_x.so.1")
@@ -244,6 +263,7 @@ SHAPES = {
     "equal names": (named("libcg_x.so.01", "libcg_x.so.1"), ASKS),
     "names beyond ASCII": (named("libcg_x.so", "libcg_x.so\u00e9", "libcg_x.soz"), SAME),
     "circle": (circle, SAME),
+    "too many libraries": (of_many_libraries, ASKS),
     "the guard": (of_the_guard, SAME),
     "32-bit library": (patched(4, 1), ASKS),  # the byte's place in the header, as in elf.h
     "library of GNU": (patched(7, 3), SAME),
