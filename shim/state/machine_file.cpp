@@ -17,7 +17,8 @@ constexpr char kEtc[] = "/etc";
 constexpr char kFile[] = "/etc/cudaguard.conf";
 constexpr char kDirectory[] = "/etc/cudaguard.conf.d";
 constexpr size_t kMostBytes = 65536;  // of all files together
-constexpr int kOpen = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kOpenFact = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+constexpr int kOpen = kOpenFact | O_NOFOLLOW;
 
 // Why a file is not used.
 constexpr char kNotRead[] = "it cannot be read";
@@ -33,7 +34,7 @@ constexpr char kTooMany[] = "it has too many files";
 
 /// Reads what fits. The text is known if the file can be read.
 RuleFact read_fact(const char* path, char* to, size_t size) {
-  const sys::File file(path, O_RDONLY | O_CLOEXEC);
+  const sys::File file(path, kOpenFact);
   size_t used = 0;
   while (file.ok()) {
     char more = 0;

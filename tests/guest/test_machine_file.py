@@ -108,6 +108,16 @@ def test_rule_that_needs_an_unknown_name_narrows(case):
     case.allowed(*ALICE)
 
 
+@pytest.mark.parametrize(("file", "key"), [("passwd", "user"), ("group", "group")])
+def test_pipe_in_the_place_of_a_file_of_names_stops_no_program(case, file, key):
+    """Its writer never comes. The names are then not known."""
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU %s=alice\n" % key)
+    case.allowed()
+    os.remove(case.path("etc", file))
+    os.mkfifo(case.path("etc", file))
+    case.refused("timeout", "60", cause=CONF + ":2")
+
+
 @pytest.mark.parametrize("env", [OFF, {"CUDAGUARD_POLICY": "VALIDATE"},
                                  {"CUDAGUARD_VISIBLE_DEVICES": "0"}, {"CUDAGUARD_RULES": "OFF"}])
 def test_environment_widens_only_where_the_file_says_so(case, env):
