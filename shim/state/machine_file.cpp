@@ -70,8 +70,10 @@ struct FactsRoom {
 void FactsRoom::add_program() {
   const long length = sys::readlink("/proc/self/exe", program, sizeof program);
   if (length <= 0) return;
-  const auto size = static_cast<size_t>(length);
-  facts.program = {{program, size}, true, size == sizeof program};
+  const std::string_view path(program, static_cast<size_t>(length));
+  // The kernel adds this if the file was removed, for example by an upgrade.
+  const bool known = !path.ends_with(" (deleted)");
+  facts.program = {path, known, path.size() == sizeof program};
 }
 
 void FactsRoom::add_groups() {

@@ -118,6 +118,22 @@ def test_pipe_in_the_place_of_a_file_of_names_stops_no_program(case, file, key):
     case.refused("timeout", "60", cause=CONF + ":2")
 
 
+def test_path_of_a_program_that_was_replaced_is_not_known(case):
+    """An upgrade replaces the file, and /proc then shows another name."""
+    start = ("import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.remove(sys.argv[1]); "
+             "os.execve(file, ['x', 'ask'], os.environ)")
+
+    def replaced(ask, **options):
+        copy = shutil.copy(case.smi, case.path("copy"))
+        return ask(program=guest.PYTHON, steps=("-c", start, copy), **options)
+
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU program=/other\n")
+    case.allowed()
+    replaced(case.refused, cause=CONF + ":2")
+    case.etc("cudaguard.conf", "OFF\n")
+    replaced(case.allowed)
+
+
 @pytest.mark.parametrize("env", [OFF, {"CUDAGUARD_POLICY": "VALIDATE"},
                                  {"CUDAGUARD_VISIBLE_DEVICES": "0"}, {"CUDAGUARD_RULES": "OFF"}])
 def test_environment_widens_only_where_the_file_says_so(case, env):
