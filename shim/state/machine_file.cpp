@@ -124,7 +124,7 @@ struct MachineFile {
   size_t used;
   char path[sizeof kDirectory + 256];
   char place[sizeof path + 24];
-  char text[kMostBytes];
+  char text[kMostBytes + 1];
 };
 
 /// Returns why a file or directory cannot be trusted, or null.
@@ -148,12 +148,12 @@ const char* append(MachineFile& to, int fd) {
   for (int i = 0; i < kAttempts; ++i) {
     size_t used = to.used;
     for (;;) {
-      if (used == kMostBytes) return kTooLong;
-      const long got =
-          sys::read_at(fd, to.text + used, kMostBytes - used, static_cast<long>(used - to.used));
+      const long got = sys::read_at(fd, to.text + used, sizeof to.text - used,
+                                    static_cast<long>(used - to.used));
       if (got < 0) return kNotRead;
       if (got == 0) break;
       used += static_cast<size_t>(got);
+      if (used > kMostBytes) return kTooLong;
     }
     struct stat now = {};
     if (sys::fstat(fd, &now) != 0) return kNotRead;

@@ -258,8 +258,13 @@ def test_garbage_is_not_used(case):
     assert result.answers["cuInit"] == "100", str(result)
     assert len(messages.find(result.err, "rule_wrong")) == 1, str(result)
     # As many rules as fit.
-    case.etc("cudaguard.conf", "FORCE_CPU\n" * 6500 + "OFF\n")
+    rules = "FORCE_CPU\n" * 6553 + "OFF\n"
+    case.etc("cudaguard.conf", "#\n" + rules)
     case.allowed()
+    case.etc("cudaguard.conf.d/1.conf", "")
+    case.allowed()
+    case.etc("cudaguard.conf.d/1.conf", "\n")
+    refused_with(case, CONF + ".d/1.conf", "all files are longer than 64 KiB")
 
 
 def test_line_with_a_mistake_is_force_cpu_and_is_named(case):
