@@ -8,7 +8,9 @@ namespace cudaguard {
 namespace {
 
 constexpr uint8_t number(Policy policy) { return static_cast<uint8_t>(policy); }
+constexpr uint8_t number(Children children) { return static_cast<uint8_t>(children); }
 constexpr uint8_t number(Log log) { return static_cast<uint8_t>(log); }
+constexpr uint32_t kNoProcess = UINT32_MAX;  // an id that no process has
 constexpr char kNoRoot[] =
     "needs CUDAGUARD_ROOT: sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
 
@@ -96,6 +98,18 @@ void parse_list(const Environment& environment, Config& config) {
   config.allow_list.text = text;
 }
 
+void parse_children(const Environment& environment, Config& config) {
+  constexpr uint8_t kBad = number(Children::kAsRoot) + 1;
+  const uint8_t word =
+      parse_word(config, environment, Variable::kChildren, number(Children::kAsRoot), kBad);
+  config.children = word == kBad ? Children::kForceCpu : static_cast<Children>(word);
+  config.forked_child = config.children != Children::kAsRoot && environment.forked;
+  // It is not known which processes the user wants to keep off CUDA.
+  if (word == kBad && config.policy != Policy::kOff) {
+    narrow_to_cpu(config, "CUDAGUARD_CHILDREN is not accepted");
+  }
+}
+
 /// Reads CUDAGUARD_ROOT: "41" or, as the launcher writes it, "41:pid:[4026531836]". Without a root,
 /// nothing shows which process may keep the GPU.
 void parse_root(const Environment& environment, Config& config) {
@@ -110,8 +124,8 @@ void parse_root(const Environment& environment, Config& config) {
       return;
     }
     complain(config, Variable::kRoot, text);
-    config.root = UINT32_MAX;  // no process has this id
-  } else if (config.children_cpu && allows_cuda(config.policy)) {
+    config.root = kNoProcess;
+  } else if (config.children != Children::kAsRoot && allows_cuda(config.policy)) {
     Complaint& complaint = complain(config, Variable::kChildren, {});
     complaint.accepted = {};
     complaint.instead = kNoRoot;
@@ -160,9 +174,7 @@ void parse_environment(const Environment& environment, const RuleFacts& facts, C
                                                  number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);
   apply_rules(environment, facts, config);
-  constexpr uint8_t kYes = 0;  // the only accepted word
-  config.children_cpu = parse_word(config, environment, Variable::kChildren, 1, kYes) == kYes;
-  config.forked_child = config.children_cpu && environment.forked;
+  parse_children(environment, config);
   parse_root(environment, config);
   config.log = static_cast<Log>(
       parse_word(config, environment, Variable::kLog, number(config.log), number(Log::kDeny)));
@@ -223,16 +235,30 @@ Config parse_config(const Environment& environment, const RuleFacts& facts,
                     const MachineRuling* machine) {
   Config config;
   config.log = Log::kDeny;
+  config.children = Children::kAsRoot;
   config.privileged = environment.privileged;
   if (!environment.privileged) parse_environment(environment, facts, config);
   if (machine != nullptr) apply_machine(*machine, environment, config);
+  config.loads = config.policy;
   return config;
 }
 
-bool is_child(const Config& config, const Place& place) {
-  if (!config.children_cpu || !allows_cuda(config.policy)) return false;
-  return config.forked_child || place.pid != config.root ||
-         (!config.root_namespace.empty() && config.root_namespace != place.pid_namespace);
+bool is_narrowed(const Config& config, const Place& place) {
+  if (config.children == Children::kAsRoot || !allows_cuda(config.policy)) return false;
+  const bool same = !config.forked_child && place.pid == config.root;
+  const bool here = config.root_namespace.empty() || config.root_namespace == place.pid_namespace;
+  if (config.children == Children::kForceCpu) return !same || !here;
+  // Without a root, each process may be the one.
+  const bool has_root = config.root != 0 && config.root != kNoProcess;
+  return !has_root || (same && (here || place.pid_namespace.empty()));
+}
+
+void apply_children_rule(Config& config, const Place& place) {
+  config.loads = config.policy;
+  if (!is_narrowed(config, place)) return;
+  const bool parent = config.children == Children::kOnly;
+  narrow_to_cpu(config, parent ? kIsParent : kIsChild);
+  if (!parent) config.loads = config.policy;
 }
 
 void narrow_to_cpu(Config& config, std::string_view because) {

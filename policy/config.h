@@ -23,6 +23,13 @@ enum class Log : uint8_t {
   kAll,    ///< one message per distinct attempt
 };
 
+/// The words of CUDAGUARD_CHILDREN, in their order.
+enum class Children : uint8_t {
+  kForceCpu,  ///< only the root may use CUDA
+  kOnly,      ///< only the root's descendants may
+  kAsRoot,    ///< unset
+};
+
 /// There is at most one complaint per variable.
 inline constexpr size_t kMostComplaints = std::size(kVariables);
 
@@ -34,7 +41,7 @@ struct Config {
   bool privileged = false;
   bool in_run = false;              ///< inside a `cudaguard run`, except one with OFF
   bool fenced = false;              ///< and under its --fence, which is permanent
-  bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children=cpu`
+  bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children`
   /// Why FORCE_CPU applies, as a clause, if the user has not named it; otherwise empty.
   std::string_view because;
   /// The rule of CUDAGUARD_RULES for this process, if `because` is kIsRuled.
@@ -45,9 +52,12 @@ struct Config {
   const char* why_unused = nullptr;
   std::string_view report;  ///< points into the Environment; empty: no report
   GivenList allow_list;
-  ListError list_error;       ///< of a given list that is wrong (FORCE_CPU applies)
-  std::string_view bad_list;  ///< that list, cut if it is too long
-  bool children_cpu = false;  ///< CUDAGUARD_CHILDREN=FORCE_CPU
+  ListError list_error;                     ///< of a given list that is wrong (FORCE_CPU applies)
+  std::string_view bad_list;                ///< that list, cut if it is too long
+  Children children = Children::kForceCpu;  ///< not used under FORCE_CPU
+  /// The policy by which libraries are loaded. The root of Children::kOnly refuses CUDA, but loads
+  /// what its forked children need: ld.so cannot replace a null driver later.
+  Policy loads = Policy::kForceCpu;
   bool forked_child = false;  ///< a fork of a process that had CUDAGUARD_CHILDREN, too
   uint32_t root = 0;          ///< CUDAGUARD_ROOT, a process id; 0: not given
   /// The PID namespace of that number, as readlink shows it: "pid:[4026531836]". Empty if not
@@ -57,15 +67,16 @@ struct Config {
   size_t complaint_count = 0;
 };
 
-/// The identity of a process under CUDAGUARD_CHILDREN=FORCE_CPU. The number alone does not
+/// The identity of a process under CUDAGUARD_CHILDREN. The number alone does not
 /// distinguish the root from a process with the same number in another PID namespace.
 struct Place {
   uint32_t pid = 0;
   std::string_view pid_namespace;  ///< read only if the root's is known
 };
 
-/// Config::because of a process that is one of the children.
+/// Config::because of a process that is one of the children, and of the root of Children::kOnly.
 inline constexpr char kIsChild[] = "CUDAGUARD_CHILDREN=FORCE_CPU";
+inline constexpr char kIsParent[] = "CUDAGUARD_CHILDREN=ONLY";
 /// Config::because if the rule for this process, in CUDAGUARD_RULES, says FORCE_CPU.
 inline constexpr char kIsRuled[] = "rule";
 
@@ -78,7 +89,9 @@ struct MachineRuling {
 };
 
 /// True if CUDAGUARD_CHILDREN narrows this process to FORCE_CPU.
-bool is_child(const Config& config, const Place& place);
+bool is_narrowed(const Config& config, const Place& place);
+/// Sets FORCE_CPU for such a process, and Config::loads for each one.
+void apply_children_rule(Config& config, const Place& place);
 /// Sets FORCE_CPU and the reason.
 void narrow_to_cpu(Config& config, std::string_view because);
 

@@ -40,7 +40,10 @@ DlopenDecision decide(const DlopenRequest& request, const DlopenSituation& now) 
     const bool unknown = now.policy == Policy::kForceCpu && !now.null_drivers_tried;
     return {.action = unknown ? Action::kPass : Action::kNotLoaded};
   }
-  const Action action = action_for(now.policy, now.list, request.wanted);
+  const bool refusable = request.wanted.refused != nullptr;
+  const bool denies = now.only_loads || now.policy == Policy::kForceCpu;
+  const Policy policy = refusable && denies ? Policy::kForceCpu : now.policy;
+  const Action action = action_for(policy, now.list, request.wanted);
   if (action == Action::kNullDriver || action == Action::kProxy) {
     return decide_about_driver(request, now, action);
   }
@@ -51,7 +54,7 @@ DlopenDecision decide(const DlopenRequest& request, const DlopenSituation& now) 
         request.wanted.refused->asked == DriverApi::kOpenCl && now.null_drivers_tried;
     return {.action = is_ours ? Action::kNotLoaded : Action::kPass};
   }
-  return {Action::kRefuse, now.policy == Policy::kForceCpu ? Report::kAttempt : Report::kNoOpenCl,
+  return {Action::kRefuse, denies ? Report::kAttempt : Report::kNoOpenCl,
           request.wanted.refused->never.data()};
 }
 

@@ -28,6 +28,7 @@ enum class Substitute : uint8_t {
 /// What a decision depends on, apart from the request.
 struct DlopenSituation {
   Policy policy = Policy::kForceCpu;
+  bool only_loads = false;          ///< FORCE_CPU applies, but `policy` says what is loaded
   bool list = false;                ///< there is an allow-list
   bool null_drivers_tried = false;  ///< both are loaded or cannot be
   /// The program asks with RTLD_NOLOAD for a library that only we have loaded.

@@ -247,8 +247,8 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   out.put(what_is_missing(attempt.asked)).put(" (");
   if (facts.because.empty()) {
     out.put("FORCE_CPU");
-  } else if (child && facts.children_by_option) {
-    out.put("--children=cpu");
+  } else if ((child || facts.is_parent) && facts.children_by_option) {
+    out.put(child ? "--children=cpu" : "--children=gpu");
   } else {
     out.print("%l", facts.because);  // may have the name of a file
   }
@@ -259,9 +259,9 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   out.put("; ");
   if (facts.names_call) out.print("%s ", attempt.api);
   put_caller(out, attempt).put(")");
-  if (facts.privileged || !(child || facts.because.empty())) return;
+  if (facts.privileged || !(child || facts.is_parent || facts.because.empty())) return;
   out.print("; to allow %c: ", name_of(attempt.asked));
-  if (child) {
+  if (child || facts.is_parent) {
     out.put(facts.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
   } else if (facts.fenced) {
     out.put("run it without --fence");

@@ -45,7 +45,8 @@ struct DeniedFacts {
   std::string_view rule;     ///< if the cause is a rule of CUDAGUARD_RULES
   const Attempt& attempt;
   bool names_call = false;  ///< CUDAGUARD_LOG=all
-  bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN
+  bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN=FORCE_CPU
+  bool is_parent = false;   ///< the cause is CUDAGUARD_CHILDREN=ONLY
   // Config's:
   bool privileged = false;
   bool in_run = false;

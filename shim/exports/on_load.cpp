@@ -74,8 +74,8 @@ void redirect_first_calls(Process& here) {
   });
   if (first_guard != _DYNAMIC || has_proxies) return;
   Process& here = process();
-  if (allows_cuda(here.policy())) load_proxies_early(here);
-  if (here.policy() != Policy::kForceCpu) return;
+  if (allows_cuda(here.loads())) load_proxies_early(here);
+  if (here.loads() != Policy::kForceCpu) return;
   null_driver(Library::kDriver);
   redirect_first_calls(here);
 }

@@ -130,11 +130,11 @@ void make_ready_for_cpu(Process& here) {
 
 /// Loads our library in place of the requested one. FORCE_CPU may apply after that.
 void make_substitute_ready(Process& here, const Call& call, DlopenSituation& now) {
-  now.policy = here.policy();
+  now.policy = here.loads();
   if (!call.wants_driver()) return;
   if (allows_cuda(now.policy)) {
     now.substitute = make_proxy_ready(here, call.library(), call.name, call.mode, call.caller);
-    now.policy = here.policy();
+    now.policy = here.loads();
   }
   if (now.policy != Policy::kForceCpu) return;
   now.substitute =
@@ -144,7 +144,8 @@ void make_substitute_ready(Process& here, const Call& call, DlopenSituation& now
 /// The first of three steps: loads what the request needs, or nothing if it needs nothing. Only
 /// this step changes the process and its policy.
 DlopenSituation make_ready(Process& here, const Call& call, long space) {
-  DlopenSituation now = {.policy = here.policy(),
+  DlopenSituation now = {.policy = here.loads(),
+                         .only_loads = here.policy() != here.loads(),
                          .list = !here.allow_list->text.empty(),
                          .null_drivers_tried = null_drivers_tried()};
   if (lets_bypass(call.request)) need_dev_names();
@@ -161,9 +162,10 @@ DlopenSituation make_ready(Process& here, const Call& call, long space) {
                          : here.proxy_loader.looked.load(std::memory_order_relaxed);
   if (!tried && must_load_nothing(here, call)) return now;
   if (now.policy != Policy::kForceCpu) load_proxies_early(here);
-  if (here.policy() == Policy::kForceCpu) make_ready_for_cpu(here);
+  if (here.loads() == Policy::kForceCpu) make_ready_for_cpu(here);
   inherited.hook.may_have_loaded.store(true, std::memory_order_release);
   make_substitute_ready(here, call, now);
+  now.only_loads = here.policy() != here.loads();
   now.null_drivers_tried = null_drivers_tried();
   return now;
 }

@@ -179,7 +179,7 @@ OwnLibrary proxy(Process& process, Library library) {
   if (library == Library::kNvml && process.proxy_loader.no_nvml.load(std::memory_order_relaxed))
     return {};
   if (!the.is_loaded()) load_proxy(process, library);
-  if (!allows_cuda(process.policy())) return {};
+  if (!allows_cuda(process.loads())) return {};
   return the.get();
 }
 
@@ -187,7 +187,7 @@ void load_proxies_early(Process& process) {
   const Loader& the = loader();
   if (!can_load(the) || process.proxy_loader.looked.exchange(true, std::memory_order_relaxed))
     return;
-  bool driver = !process.allow_list->text.empty() || process.config->children_cpu;
+  bool driver = !process.allow_list->text.empty() || process.config->children != Children::kAsRoot;
   bool nvml = false;
   {
     Quiet quiet(the);

@@ -363,6 +363,7 @@ void write_out(Process& process, const void* caller, Output& output) {
                           .attempt = attempt,
                           .names_call = config.log == Log::kAll,
                           .is_child = because == kIsChild,
+                          .is_parent = because == kIsParent,
                           .privileged = config.privileged,
                           .in_run = config.in_run,
                           .fenced = config.fenced,

@@ -43,14 +43,14 @@ constexpr size_t kMapped = (sizeof(Pages) + 4095) / 4096 * 4096;
 }
 
 void apply_children_rule(Config& config) {
-  if (!config.children_cpu) return;  // avoids needless system calls
-  char own[32];                      // pid:[4026531836]
+  if (config.children == Children::kAsRoot) return;  // avoids needless system calls
+  char own[32];                                      // pid:[4026531836]
   Place place = {.pid = sys::getpid(), .pid_namespace = {}};
   if (!config.root_namespace.empty()) {
     const long size = sys::readlink("/proc/self/ns/pid", own, sizeof own);
     if (size > 0) place.pid_namespace = {own, static_cast<size_t>(size)};
   }
-  if (is_child(config, place)) narrow_to_cpu(config, kIsChild);
+  apply_children_rule(config, place);
 }
 
 }  // namespace
@@ -168,6 +168,7 @@ Process& make_process(Process* stale) {
   made->config = new (&pages->config) Config(read_config(stale != nullptr));
   made->allow_list = &made->config->allow_list;
   made->configured = made->config->policy;
+  made->configured_loads = made->config->loads;
   if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
   // Another thread may have been faster. A stale object stays mapped, because another thread may be

@@ -32,7 +32,8 @@ struct Process {
   std::atomic<bool> forked{false};
   std::atomic<bool> fork_known{false};
   uint32_t only_pid = 0;  ///< for kernels without MADV_WIPEONFORK: valid in this process only
-  Policy configured = Policy::kForceCpu;  ///< at the start; policy() has the one in force
+  Policy configured = Policy::kForceCpu;        ///< at the start; policy() has the one in force
+  Policy configured_loads = Policy::kForceCpu;  ///< Config::loads
   /// In the same pages. Its strings point into StartEnvironment or InheritedState::report.
   Config* config = nullptr;
   const GivenList* allow_list = nullptr;  ///< the one in `config`
@@ -40,6 +41,12 @@ struct Process {
   /// Returns the policy in force. For the guard alone; Services::policy is for the proxies.
   Policy policy() const {
     return inherited.fallen.load(std::memory_order_relaxed) == Fallen::kNot ? configured
+                                                                            : Policy::kForceCpu;
+  }
+  /// Returns the policy by which libraries are loaded. It is another one only in the root of
+  /// CUDAGUARD_CHILDREN=ONLY.
+  Policy loads() const {
+    return inherited.fallen.load(std::memory_order_relaxed) == Fallen::kNot ? configured_loads
                                                                             : Policy::kForceCpu;
   }
   /// Why FORCE_CPU applies: a constant, empty if the user has named FORCE_CPU.

@@ -116,11 +116,11 @@ TEST(Config, Privileged_IgnoresTheEnvironment) {
 }
 
 TEST(Config, ForkedChild_IsAChildUnderTheChildrenRule) {
-  EXPECT_TRUE(is_child(
+  EXPECT_TRUE(is_narrowed(
       parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "42", .forked = true}),
       {.pid = 42}));
   EXPECT_FALSE(
-      is_child(parse_config({.policy = "VALIDATE", .root = "42", .forked = true}), {.pid = 42}));
+      is_narrowed(parse_config({.policy = "VALIDATE", .root = "42", .forked = true}), {.pid = 42}));
 }
 
 TEST(Config, AllowList_MeansValidateUnlessAPolicyIsNamed) {
@@ -167,23 +167,51 @@ TEST(Config, AllowList_MistakeMeansForceCpu) {
 
 TEST(Config, Children_RestrictAllButTheRoot) {
   const Config root = parse_config({.policy = "VALIDATE", .children = "force-cpu", .root = "41"});
-  EXPECT_TRUE(root.children_cpu);
+  EXPECT_EQ(root.children, Children::kForceCpu);
   EXPECT_EQ(root.root, 41U);
-  EXPECT_FALSE(is_child(root, {.pid = 41}));
-  EXPECT_FALSE(is_child(root, {.pid = 41, .pid_namespace = "pid:[7]"}));
-  EXPECT_TRUE(is_child(root, {.pid = 42}));
-  EXPECT_FALSE(is_child(parse_config({.policy = "VALIDATE"}), {.pid = 42}));
-  EXPECT_FALSE(is_child(parse_config({.policy = "OFF", .children = "FORCE_CPU"}), {.pid = 42}));
+  EXPECT_FALSE(is_narrowed(root, {.pid = 41}));
+  EXPECT_FALSE(is_narrowed(root, {.pid = 41, .pid_namespace = "pid:[7]"}));
+  EXPECT_TRUE(is_narrowed(root, {.pid = 42}));
+  EXPECT_FALSE(is_narrowed(parse_config({.policy = "VALIDATE"}), {.pid = 42}));
+  EXPECT_FALSE(is_narrowed(parse_config({.policy = "OFF", .children = "FORCE_CPU"}), {.pid = 42}));
 }
 
 TEST(Config, Children_RootsNamespaceMustMatch) {
   const Config root =
       parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "1:pid:[4026531836]"});
   EXPECT_EQ(root.complaint_count, 0U);
-  EXPECT_FALSE(is_child(root, {.pid = 1, .pid_namespace = "pid:[4026531836]"}));
-  EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = "pid:[4026531837]"}));
-  EXPECT_TRUE(is_child(root, {.pid = 2, .pid_namespace = "pid:[4026531836]"}));
-  EXPECT_TRUE(is_child(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
+  EXPECT_FALSE(is_narrowed(root, {.pid = 1, .pid_namespace = "pid:[4026531836]"}));
+  EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = "pid:[4026531837]"}));
+  EXPECT_TRUE(is_narrowed(root, {.pid = 2, .pid_namespace = "pid:[4026531836]"}));
+  EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
+}
+
+TEST(Config, Children_OnlyTheyMayUseCuda) {
+  Config root = parse_config({.policy = "CLAMP", .children = "only", .root = "1:pid:[7]"});
+  EXPECT_EQ(root.children, Children::kOnly);
+  EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = "pid:[7]"}));
+  EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
+  EXPECT_FALSE(is_narrowed(root, {.pid = 1, .pid_namespace = "pid:[8]"}));
+  EXPECT_FALSE(is_narrowed(root, {.pid = 2, .pid_namespace = "pid:[7]"}));
+  EXPECT_FALSE(is_narrowed(
+      parse_config({.policy = "CLAMP", .children = "ONLY", .root = "1", .forked = true}),
+      {.pid = 1}));
+  // It loads what its forked children need.
+  apply_children_rule(root, {.pid = 1, .pid_namespace = "pid:[7]"});
+  EXPECT_EQ(root.policy, Policy::kForceCpu);
+  EXPECT_EQ(root.loads, Policy::kClamp);
+  EXPECT_EQ(root.because, kIsParent);
+  Config child = parse_config({.policy = "CLAMP", .children = "FORCE_CPU", .root = "1"});
+  apply_children_rule(child, {.pid = 2});
+  EXPECT_EQ(child.loads, Policy::kForceCpu);
+}
+
+TEST(Config, Children_OnlyWithoutARootMeansForceCpu) {
+  EXPECT_EQ(parse_config({.policy = "VALIDATE", .children = "ONLY"}).policy, Policy::kForceCpu);
+  for (const char* bad : {"0", "x", "4:5"}) {
+    const Config config = parse_config({.policy = "VALIDATE", .children = "ONLY", .root = bad});
+    for (const uint32_t pid : {1U, 4U, 7U}) EXPECT_TRUE(is_narrowed(config, {.pid = pid})) << bad;
+  }
 }
 
 TEST(Config, Children_WithoutARootAllAreRestricted) {
@@ -196,14 +224,17 @@ TEST(Config, Children_WithoutARootAllAreRestricted) {
 }
 
 TEST(Config, Children_BadValueMeansMoreRestriction) {
-  const Config children = parse_config({.policy = "VALIDATE", .children = "yes", .root = "4"});
-  EXPECT_TRUE(children.children_cpu);
-  EXPECT_EQ(children.complaint_count, 1U);
+  for (const char* bad : {"yes", "ONYL", "VALIDATE"}) {
+    const Config children = parse_config({.policy = "VALIDATE", .children = bad, .root = "4"});
+    EXPECT_EQ(children.policy, Policy::kForceCpu) << bad;
+    EXPECT_EQ(children.complaint_count, 1U) << bad;
+  }
+  EXPECT_EQ(parse_config({.policy = "OFF", .children = "yes"}).policy, Policy::kOff);
   for (const char* bad : {"0", "-4", "4x", "x", "99999999999", " 4", "4:", "4:5", ":pid:[4]"}) {
     const Config config =
         parse_config({.policy = "VALIDATE", .children = "FORCE_CPU", .root = bad});
     EXPECT_EQ(config.complaint_count, 1U) << bad;
-    EXPECT_TRUE(is_child(config, {.pid = 4})) << bad;
+    EXPECT_TRUE(is_narrowed(config, {.pid = 4})) << bad;
   }
 }
 
@@ -340,8 +371,8 @@ TEST(Config, Machine_EnvironmentNarrows) {
   const MachineRuling list = machine(Policy::kValidate, "0,1");
   EXPECT_EQ(parse_config({.visible_devices = "1"}, {}, &list).allow_list.text, "1");
   const Config children = parse_config({.children = "FORCE_CPU", .root = "41"}, {}, &all);
-  EXPECT_FALSE(is_child(children, {.pid = 41}));
-  EXPECT_TRUE(is_child(children, {.pid = 42}));
+  EXPECT_FALSE(is_narrowed(children, {.pid = 41}));
+  EXPECT_TRUE(is_narrowed(children, {.pid = 42}));
 }
 
 TEST(Config, Machine_EnvironmentDoesNotWiden) {

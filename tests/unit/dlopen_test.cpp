@@ -185,5 +185,16 @@ TEST(VersionedSearch, BeginsAfterTheCaller) {
   EXPECT_FALSE(comes_past_us("Gd"));  // the guard itself searches
 }
 
+TEST(Dlopen, RootThatOnlyLoadsForItsChildrenRefusesWhatNeedsNoDriver) {
+  const DlopenSituation now = {
+      .policy = Policy::kValidate, .only_loads = true, .substitute = Substitute::kReady};
+  EXPECT_EQ(decide(request_for("libcuda.so.1"), now).action, Action::kProxy);
+  for (const RefusedLibrary& row : kRefusedLibraries) {
+    const DlopenDecision decision = decide(request_for(row.name()), now);
+    EXPECT_EQ(decision.action, Action::kRefuse) << row.name();
+    EXPECT_EQ(decision.report, Report::kAttempt) << row.name();
+  }
+}
+
 }  // namespace
 }  // namespace cudaguard

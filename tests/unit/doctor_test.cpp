@@ -287,6 +287,7 @@ TEST(DoctorVariables, CorrectVariablesHaveNoProblem) {
 TEST(DoctorVariables, EachMistakeIsOneSentence) {
   const std::pair<std::vector<const char*>, const char*> rows[] = {
       {{"CUDAGUARD_POLICY=gpu"}, "CUDAGUARD_POLICY=\"gpu\" is not accepted (accepted: FORCE_CPU,"},
+      {{"CUDAGUARD_RULES=OFF user="}, "CUDAGUARD_RULES: user= needs a value; FORCE_CPU applies"},
       {{"CUDAGUARD_LOG=x"}, "CUDAGUARD_LOG=\"x\" is not accepted"},
       {{"CUDAGUARD_ROOT=1:x"}, "CUDAGUARD_ROOT=\"1:x\" is not accepted"},
       {{"CUDAGUARD_CHILDREN=x", "CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_ROOT=1"},

@@ -159,9 +159,9 @@ TEST_F(Settings, RuleNarrowsWhatAnOuterRunAllows) {
 }
 
 TEST_F(Settings, WrongRuleIsRefusedInTheWordsOfTheGuard) {
-  settings_.rules = {"OFF", "VALDATE program=x"};
+  settings_.rules = {"OFF", "VALIDATES program=x"};
   EXPECT_EQ(settled({}),
-            "refused: --rule \"VALDATE program=x\": \"VALDATE\" is not accepted (accepted: "
+            "refused: --rule \"VALIDATES program=x\": \"VALIDATES\" is not accepted (accepted: "
             "FORCE_CPU, VALIDATE, CLAMP, OFF)");
   settings_.rules = {"OFF environment=may-widen"};
   EXPECT_EQ(settled({}),
@@ -208,7 +208,7 @@ TEST_F(Settings, ContradictoryOptionsAreRefused) {
       {false, "1", "off", {}, "--gpus and --policy OFF contradict each other; leave one out"},
       {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other; leave one out"},
       {false, {}, {}, "cpu", "--children needs --gpus, --policy VALIDATE or --policy CLAMP"},
-      {false, "1", {}, "CPU", "--children \"CPU\" is not accepted (accepted: cpu)"},
+      {false, "1", {}, "CPU", "--children \"CPU\" is not accepted (accepted: cpu, gpu)"},
       {false, {}, "", {}, "--policy needs a value"},
       {false,
        {},

@@ -96,7 +96,21 @@ TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
   EXPECT_EQ(take(),
             "cudaguard[9]: no CUDA here (--children=cpu, only process 7 may use CUDA; asked by "
             "libfoo.so); to allow CUDA: cudaguard run --policy VALIDATE\n");
+  facts.is_child = false;
+  facts.is_parent = true;
+  facts.because = "CUDAGUARD_CHILDREN=ONLY";
+  write_denied(line(9), facts);
+  EXPECT_EQ(take(),
+            "cudaguard[9]: no CUDA here (--children=gpu; asked by libfoo.so); to allow CUDA: "
+            "cudaguard run --policy VALIDATE\n");
   facts.children_by_option = false;
+  write_denied(line(9), facts);
+  EXPECT_EQ(take(),
+            "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=ONLY; asked by libfoo.so); to allow "
+            "CUDA: CUDAGUARD_CHILDREN=\n");
+  facts.is_child = true;
+  facts.is_parent = false;
+  facts.because = "CUDAGUARD_CHILDREN=FORCE_CPU";
   for (const uint32_t none : {0U, 9U, UINT32_MAX}) {
     facts.root = none;
     write_denied(line(9), facts);

@@ -57,7 +57,9 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
     for (const std::string& doubt : watched.tree.doubts) {
       print_message("--observe: " + printable(doubt));
     }
-    const bool alone = is_root(variables) && variables.has(row_of(Variable::kChildren).name);
+    const char* children = variables.get(row_of(Variable::kChildren).name);
+    const bool alone =
+        is_root(variables) && children != nullptr && children == name_of(Policy::kForceCpu);
     write_stderr(text_of_findings(
         watched.findings, watched.tree.left,
         alone ? idle_root(watched.findings, watched.pid, prepared.arguments[0]) : ""));

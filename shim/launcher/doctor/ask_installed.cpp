@@ -143,13 +143,18 @@ void judge_variables(Variables variables, FindingList& findings) {
   for (size_t i = 0; i < config.complaint_count; ++i) {
     problem(text_of([&](Text& line) { write_complaint(line, config.complaints[i]); }));
   }
+  if (config.rule_mistake.why != RuleMistake::Why::kNone) {
+    const RuleMistakeFacts facts = {config.rule_place, config.rule_mistake};
+    problem(text_of([&](Text& line) { write_rule_mistake(line, facts); }));
+  }
   const auto no_effect = [&](const char* name) {
     if (!variables.has(name)) return;
     problem(std::string(name) + "=" + in_quotes(variables.get(name)) +
             " has no effect under CUDAGUARD_POLICY=" + std::string(name_of(config.policy)));
   };
   if (config.policy == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES");
-  if (!allows_cuda(config.policy) && config.because.empty() && config.children_cpu) {
+  if (!allows_cuda(config.policy) && config.because.empty() &&
+      config.children != Children::kAsRoot) {
     no_effect("CUDAGUARD_CHILDREN");
   }
   for (const std::string& line : unknown_variables(variables)) problem(line);

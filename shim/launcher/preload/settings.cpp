@@ -76,10 +76,11 @@ std::string given(const GuardSettings& settings, Variable variable, std::string_
 }
 
 [[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
-  const std::string other = settings.gpus             ? "--gpus"
-                            : settings.policy         ? "--policy " + policy
-                            : !settings.rules.empty() ? "--rule"
-                                                      : "";
+  const std::string other = settings.gpus                ? "--gpus"
+                            : settings.policy            ? "--policy " + policy
+                            : settings.children == "gpu" ? "--children=gpu"
+                            : !settings.rules.empty()    ? "--rule"
+                                                         : "";
   throw Refusal(kRefused, other.empty()
                               ? "--fence allows no CUDA, and the policy is " + policy +
                                     "; add --cpu, or leave --fence out"
@@ -111,9 +112,9 @@ void check_contradictions(const GuardSettings& settings, Policy policy) {
   const auto contradict = [](const std::string& one, const std::string& other) {
     throw Refusal(kRefused, one + " and " + other + " contradict each other; leave one out");
   };
-  if (settings.children && *settings.children != "cpu") {
+  if (settings.children && *settings.children != "cpu" && *settings.children != "gpu") {
     throw Refusal(kRefused, "--children " + in_quotes(*settings.children) +
-                                " is not accepted (accepted: cpu)");
+                                " is not accepted (accepted: cpu, gpu)");
   }
   if (settings.cpu && settings.gpus) contradict("--cpu", "--gpus");
   if (settings.cpu && settings.children) contradict("--cpu", "--children");
@@ -139,7 +140,8 @@ std::optional<Policy> set_policy(const GuardSettings& settings, Policy wanted,
   }
   const char* word = variables.get(kPolicy);
   const bool named = is_given(word);
-  const bool through = settings.gpus || (settings.observe && !settings.wants_fence());
+  const bool through =
+      settings.gpus || settings.children == "gpu" || (settings.observe && !settings.wants_fence());
   if (settings.cpu) return set(Policy::kForceCpu);
   if (!through && !named) {
     if (variables.has(kVisible)) return {};
@@ -174,7 +176,7 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
 /// Sets CUDAGUARD_RULES. `outer`: what an outer run allows; empty if there is none. A rule narrows
 /// that, unless another option allows CUDA; it then narrows this option.
 void set_rules(const GuardSettings& settings, const std::string& outer, Variables& variables) {
-  const bool asked = settings.cpu || settings.gpus || settings.policy;
+  const bool asked = settings.cpu || settings.gpus || settings.policy || settings.children == "gpu";
   if (settings.rules.empty()) {
     if (asked) variables.unset(kRules);  // the option overrides it
     return;
@@ -250,7 +252,7 @@ void set_given(const GuardSettings& settings, Variables& variables) {
   for (const OptionRow& option : kOptions) {
     if (!option.sets || option.sets == Variable::kPolicy || !value_of(option, settings)) continue;
     std::string value = *value_of(option, settings);
-    if (option.sets == Variable::kChildren) value = name_of(Policy::kForceCpu);
+    if (option.sets == Variable::kChildren) value = value == "gpu" ? "ONLY" : "FORCE_CPU";
     // The guard would resolve a relative path in the directory that is current at that time.
     if (option.sets == Variable::kReport) value = absolute(value);
     variables.set(row_of(*option.sets).name, value);
