@@ -110,6 +110,21 @@ status removed
     assert gone["%s, %s, which the file does not name" % (guarded, GUARD)] == {pids["fresh"]}
 
 
+def test_pipe_in_the_root_of_a_process_does_not_stop_status(case):
+    """A user can make such a root directory in a user namespace."""
+    pids, parts = case.run_there("""
+mkdir -p "$root/jail/etc"
+cp "$root/usr/bin/static" "$root/jail"
+mkfifo "$root/jail/etc/ld.so.preload"
+chroot "$root/jail" /static <&9 >"$root/tmp/ready" &
+read -r line <"$root/tmp/ready"
+echo "jailed=$!"
+status jailed
+""")
+    other = "not guarded: its %s names no guard" % FILE
+    assert groups(parts["jailed"]) == {other: {"1", pids["jailed"]}}
+
+
 def test_status_is_well_if_every_process_is_guarded(case):
     case.done("enable")
     _, parts = case.run_there("""

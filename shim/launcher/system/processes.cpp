@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "policy/text.h"
@@ -37,6 +35,15 @@ double now(clockid_t clock) {
 double start_of(const Stat& stat) {
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
   return now(CLOCK_REALTIME) - now(CLOCK_BOOTTIME) + static_cast<double>(stat.started) / ticks;
+}
+
+/// Returns the text of the file, or nothing. Another user may have put a pipe or an endless file in
+/// its place, in a mount namespace of a process.
+std::string text_of(const std::string& path) {
+  constexpr uint64_t kMost = uint64_t{1} << 20;
+  const FileBytes file(path);
+  std::string text(static_cast<size_t>(std::min(file.size(), kMost)), '\0');
+  return file.read(0, text.data(), text.size()) ? text : "";
 }
 
 class Look {
@@ -74,9 +81,7 @@ class Look {
   /// A clause.
   std::string why_not(pid_t pid, const Stat& stat, bool& due) {
     const std::string root = "/proc/" + std::to_string(pid) + "/root";
-    std::ifstream file(root + kPreloadFile);
-    const std::string text((std::istreambuf_iterator<char>(file)), {});
-    const std::vector<std::string> entries = preloads_of(text);
+    const std::vector<std::string> entries = preloads_of(text_of(root + kPreloadFile));
     const auto is_guard = [](const std::string& entry) {
       return base_name(entry) == "libcudaguard.so";
     };
