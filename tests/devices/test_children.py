@@ -181,7 +181,7 @@ def test_bad_root_is_reported_and_gives_no_process_a_gpu(case, root):
                          value=root), str(result)
 
 
-@pytest.mark.parametrize("value", ["maybe", "OFF", "VALIDATE", "0", "FORCE_CPU ", "ONYL"])
+@pytest.mark.parametrize("value", ["maybe", "OFF", "VALIDATE", "0", "FORCE_CPU ", "ONLYY"])
 def test_bad_value_is_reported_and_gives_no_process_a_gpu(case, value):
     """The user may have meant ONLY, so the root gets none either."""
     result = box.run(ROOT + WORKERS + SEE, allow="1,2",

@@ -224,7 +224,7 @@ TEST(Config, Children_WithoutARootAllAreRestricted) {
 }
 
 TEST(Config, Children_BadValueMeansMoreRestriction) {
-  for (const char* bad : {"yes", "ONYL", "VALIDATE"}) {
+  for (const char* bad : {"yes", "ONLYY", "VALIDATE"}) {
     const Config children = parse_config({.policy = "VALIDATE", .children = bad, .root = "4"});
     EXPECT_EQ(children.policy, Policy::kForceCpu) << bad;
     EXPECT_EQ(children.complaint_count, 1U) << bad;
@@ -403,8 +403,8 @@ TEST(Config, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
   const Config children = parse_config({.children = "FORCE_CPU", .root = "41"}, {}, &list);
   EXPECT_EQ(children.policy, Policy::kValidate);
   EXPECT_EQ(children.allow_list.text, "0,1");
-  EXPECT_TRUE(is_child(children, {.pid = 42, .pid_namespace = {}}));
-  EXPECT_FALSE(is_child(children, {.pid = 41, .pid_namespace = {}}));
+  EXPECT_TRUE(is_narrowed(children, {.pid = 42, .pid_namespace = {}}));
+  EXPECT_FALSE(is_narrowed(children, {.pid = 41, .pid_namespace = {}}));
 }
 
 TEST(Config, Machine_UnusableFileMeansForceCpuAndIsNamed) {
