@@ -53,7 +53,7 @@ def helped(case):
 
 
 class Generated(launcher.Case):
-    FILES = ("scripts/generate-options", "docs/cli.md", "docs/variables.md",
+    FILES = ("scripts/generate-options", "docs/cli.md", "docs/reports.md",
              "shim/launcher/man/cudaguard.1", "shim/launcher/completion/cudaguard.bash",
              "shim/python/cudaguard/records.py", "shim/record/record.schema.json")
 

@@ -29,7 +29,7 @@ SOURCES = ("policy/*.cpp", "policy/*.h", "policy/text/*.cpp", "policy/text/*.h",
            "shim/launcher/preload/*.cpp", "shim/launcher/print/*text.cpp",
            "shim/launcher/print/output.cpp")
 # Their messages have rows, too. The test does not search them for messages, because most of their
-# text is help. The values that replace wrong ones are in docs/variables.md (test_manual).
+# text is help. The values that replace wrong ones are in docs/cli.md (test_manual).
 WITH_HELP = ("shim/launcher/options.cpp", "shim/launcher/format.cpp", "policy/variables.h",
              "policy/variables.inc")
 NOT_PRINTED = {
