@@ -13,7 +13,7 @@ from support import harness
 
 PAGES = ("README.md", "docs/*.md", "docs/*/*.md", "ARCHITECTURE.md", "CONTRIBUTING.md",
          "SECURITY.md", "CHANGELOG.md", "tests/gpu/README.md", "tests/lab/*.md",
-         "tests/lab/results/*.md")
+         "tests/lab/results/*.md", "scripts/packaging/README.md")
 LINK = re.compile(r"\]\(([^)\s]+)[^)]*\)|^\[[^\]]+\]:\s*(\S+)|\b(?:src|srcset|href)=\"([^\"]+)\"",
                   re.MULTILINE)
 HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
