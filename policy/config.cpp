@@ -12,17 +12,10 @@ constexpr uint8_t number(Log log) { return static_cast<uint8_t>(log); }
 constexpr char kNoRoot[] =
     "needs CUDAGUARD_ROOT: sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
 
-constexpr char folded(char c) {
-  if (c >= 'a' && c <= 'z') return static_cast<char>(c - 'a' + 'A');
-  return c == '-' ? '_' : c;
-}
+constexpr char kNotAccepted[] = "CUDAGUARD_RULES is not accepted";
+constexpr char kSplit[] = "two lists of GPUs, of which neither has the other's";
 
-bool is_word(const char* text, std::string_view word) {
-  for (const char c : word) {
-    if (folded(*text++) != folded(c)) return false;
-  }
-  return *text == '\0';
-}
+bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
 Complaint& complain(Config& config, Variable variable, std::string_view value) {
   const VariableRow& row = row_of(variable);
@@ -38,10 +31,8 @@ uint8_t parse_word(Config& config, const Environment& environment, Variable vari
   const VariableRow& row = row_of(variable);
   const char* text = environment.*row.place;
   if (text == nullptr || *text == '\0') return unset;
-  std::string_view words = row.accepted;
-  for (uint8_t place = 0; !words.empty(); ++place) {
-    if (is_word(text, take_word(words))) return place;
-  }
+  const size_t place = place_of_word(row.accepted, text);
+  if (place != std::string_view::npos) return static_cast<uint8_t>(place);
   complain(config, variable, text);
   return bad;
 }
@@ -65,6 +56,14 @@ bool is_given_by_option(const Environment& environment) {
   const std::string_view before = head(presets, presets.size() - list.size());
   return before == kGpusMark ||
          (before.ends_with(kGpusMark) && before.data()[before.size() - sizeof kGpusMark] == ',');
+}
+
+/// Sets an allow-list that has no mistake. It is no longer the one of `run --gpus`, unless it is
+/// the same.
+void set_list(Config& config, std::string_view list) {
+  if (list == config.allow_list.text) return;
+  config.allow_list.text = list;
+  config.allow_list.by_option = false;
 }
 
 void parse_list(const Environment& environment, Config& config) {
@@ -120,13 +119,38 @@ void parse_root(const Environment& environment, Config& config) {
   }
 }
 
-}  // namespace
+/// Lets the rules of the environment choose the policy. A mistake elsewhere has led to FORCE_CPU,
+/// which no rule lifts.
+void apply_rules(const Environment& environment, const RuleFacts& facts, Config& config) {
+  if (!is_given(environment.rules)) return;
+  const std::string_view text = environment.rules;
+  if (text.size() > kMaxRules) {
+    complain(config, Variable::kProcessRules, text);
+    return narrow_to_cpu(config, kNotAccepted);
+  }
+  if (config.complaint_count != 0 || !config.because.empty()) return;
+  Ruling otherwise;
+  otherwise.policy = config.policy;
+  otherwise.gpus = config.allow_list.text;
+  const Ruling ruling = decide_by_rules(text, RuleSource::kVariable, facts, otherwise);
+  if (ruling.mistake.why != RuleMistake::Why::kNone) {
+    config.rule_mistake = ruling.mistake;
+    config.rule_place = row_of(Variable::kProcessRules).name;
+    return narrow_to_cpu(config, kNotAccepted);
+  }
+  config.rule = ruling.rule;
+  config.policy = ruling.policy;
+  if (ruling.policy == Policy::kForceCpu) {
+    if (ruling.split) return narrow_to_cpu(config, kSplit);
+    if (ruling.decided) config.because = kIsRuled;
+  } else if (ruling.policy == Policy::kOff || !ruling.gpus.empty()) {
+    set_list(config, ruling.gpus);
+  }
+  if (ruling.log >= 0) config.log = static_cast<Log>(ruling.log);
+  if (!ruling.report.empty()) config.report = ruling.report;
+}
 
-Config parse_config(const Environment& environment) {
-  Config config;
-  config.log = Log::kDeny;
-  config.privileged = environment.privileged;
-  if (environment.privileged) return config;
+void parse_environment(const Environment& environment, const RuleFacts& facts, Config& config) {
   config.in_run = environment.presets != nullptr;
   config.fenced = config.in_run && *environment.presets == *kFenceMark;
   config.allow_list.by_option = is_given_by_option(environment);
@@ -135,13 +159,14 @@ Config parse_config(const Environment& environment) {
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,
                                                  number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);
+  apply_rules(environment, facts, config);
   constexpr uint8_t kYes = 0;  // the only accepted word
   config.children_cpu = parse_word(config, environment, Variable::kChildren, 1, kYes) == kYes;
   config.forked_child = config.children_cpu && environment.forked;
   parse_root(environment, config);
   config.log = static_cast<Log>(
-      parse_word(config, environment, Variable::kLog, number(Log::kDeny), number(Log::kDeny)));
-  if (environment.report != nullptr) {
+      parse_word(config, environment, Variable::kLog, number(config.log), number(Log::kDeny)));
+  if (environment.report != nullptr && config.report.empty()) {
     const std::string_view path = environment.report;
     if (path.size() > kMaxReportPath) {
       complain(config, Variable::kReport, path);
@@ -149,6 +174,55 @@ Config parse_config(const Environment& environment) {
       config.report = path;
     }
   }
+}
+
+/// Returns what the environment asks for, as a ruling. If it names no policy, it restricts only the
+/// children.
+Ruling asked_by(const Environment& environment, const Config& config) {
+  Ruling asked;
+  const bool named = is_given(environment.policy) || environment.visible_devices != nullptr ||
+                     is_given(environment.rules);
+  asked.policy = named || !config.because.empty() ? config.policy : Policy::kValidate;
+  if (allows_cuda(asked.policy)) asked.gpus = config.allow_list.text;
+  return asked;
+}
+
+/// The environment narrows what the file allows. It widens that only if the file says so.
+void apply_machine(const MachineRuling& machine, const Environment& environment, Config& config) {
+  const Ruling& said = machine.ruling;
+  if (machine.unusable != nullptr) {
+    config.unused_file = machine.file;
+    config.why_unused = machine.unusable;
+    return narrow_to_cpu(config, machine.place);
+  }
+  if (said.log >= 0 && (config.privileged || !is_given(environment.log))) {
+    config.log = static_cast<Log>(said.log);
+  }
+  if (!said.report.empty()) config.report = said.report;
+  if (said.mistake.why != RuleMistake::Why::kNone) {
+    config.rule_mistake = said.mistake;
+    config.rule_place = machine.place;
+  }
+  const bool asks = !config.privileged &&
+                    (is_given(environment.policy) || environment.visible_devices != nullptr ||
+                     is_given(environment.rules) || is_given(environment.children));
+  if (asks && said.may_widen) return;
+  const Ruling result = asks ? narrower(said, asked_by(environment, config)) : said;
+  if (said.policy == Policy::kForceCpu) return narrow_to_cpu(config, machine.place);
+  if (result.split) return narrow_to_cpu(config, kSplit);
+  config.policy = result.policy;
+  if (result.policy != Policy::kForceCpu) set_list(config, result.gpus);
+}
+
+}  // namespace
+
+Config parse_config(const Environment& environment, const RuleFacts& facts,
+                    const MachineRuling* machine) {
+  Config config;
+  config.log = Log::kDeny;
+  config.privileged = environment.privileged;
+  if (!environment.privileged) parse_environment(environment, facts, config);
+  if (machine != nullptr) apply_machine(*machine, environment, config);
   return config;
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "policy/device_list.h"
+#include "policy/process_rules.h"
 #include "policy/rules.h"
 #include "policy/variables.h"
 
@@ -36,6 +37,12 @@ struct Config {
   bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children=cpu`
   /// Why FORCE_CPU applies, as a clause, if the user has not named it; otherwise empty.
   std::string_view because;
+  /// The rule of CUDAGUARD_RULES for this process, if `because` is kIsRuled.
+  std::string_view rule;
+  RuleMistake rule_mistake;      ///< of a rule (FORCE_CPU applies)
+  std::string_view rule_place;   ///< "/etc/cudaguard.conf:7" or "CUDAGUARD_RULES"
+  std::string_view unused_file;  ///< of the machine (FORCE_CPU applies); empty if all are good
+  const char* why_unused = nullptr;
   std::string_view report;  ///< points into the Environment; empty: no report
   GivenList allow_list;
   ListError list_error;       ///< of a given list that is wrong (FORCE_CPU applies)
@@ -59,13 +66,26 @@ struct Place {
 
 /// Config::because of a process that is one of the children.
 inline constexpr char kIsChild[] = "CUDAGUARD_CHILDREN=FORCE_CPU";
+/// Config::because if the rule for this process, in CUDAGUARD_RULES, says FORCE_CPU.
+inline constexpr char kIsRuled[] = "rule";
+
+/// What the machine's file says about this process. Its texts outlive the Config.
+struct MachineRuling {
+  Ruling ruling;
+  std::string_view place;          ///< "/etc/cudaguard.conf:7"; what to print as the cause
+  std::string_view file;           ///< the file that is not used
+  const char* unusable = nullptr;  ///< why: "root does not own it"
+};
 
 /// True if CUDAGUARD_CHILDREN narrows this process to FORCE_CPU.
 bool is_child(const Config& config, const Place& place);
 /// Sets FORCE_CPU and the reason.
 void narrow_to_cpu(Config& config, std::string_view because);
 
-Config parse_config(const Environment& environment);
+/// `facts` are those for which the rules of the environment ask (keys_of). `machine` is null if the
+/// machine has no file.
+Config parse_config(const Environment& environment, const RuleFacts& facts = {},
+                    const MachineRuling* machine = nullptr);
 
 /// True if an attempt of a new kind gets a message. `first`: it is the first of the process.
 bool wants_line(Log log, bool first);

@@ -12,6 +12,19 @@ constexpr bool is_control(uint32_t c) {
          c == 0xfeff;
 }
 
+constexpr char folded(char c) {
+  if (c >= 'a' && c <= 'z') return static_cast<char>(c - 'a' + 'A');
+  return c == '-' ? '_' : c;
+}
+
+bool is_word(std::string_view text, std::string_view word) {
+  if (text.size() != word.size()) return false;
+  for (size_t i = 0; i < word.size(); ++i) {
+    if (folded(text[i]) != folded(word[i])) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 size_t utf8_length(std::string_view text) {
@@ -82,6 +95,13 @@ std::string_view take_entry(std::string_view& list, bool& last) {
 size_t place_of_entry(std::string_view list, std::string_view entry) {
   for (size_t place = 0; !list.empty(); ++place) {
     if (take_entry(list) == entry) return place;
+  }
+  return std::string_view::npos;
+}
+
+size_t place_of_word(std::string_view words, std::string_view word) {
+  for (size_t place = 0; !words.empty(); ++place) {
+    if (is_word(word, take_word(words))) return place;
   }
   return std::string_view::npos;
 }

@@ -51,6 +51,9 @@ inline std::string_view take_word(std::string_view& words) {
 /// Returns the place of an entry in a comma-separated list, compared as written, or npos.
 size_t place_of_entry(std::string_view list, std::string_view entry);
 
+/// Returns the place of a word among "one, two", or npos. Any case is accepted, and "-" for "_".
+size_t place_of_word(std::string_view words, std::string_view word);
+
 /// Returns the length of the UTF-8 sequence at the start of `text`, which must not be empty, or 0
 /// if there is none (RFC 3629).
 size_t utf8_length(std::string_view text);

@@ -34,6 +34,9 @@ inline constexpr size_t kMaxReportPath = 4095;
 /// Longest allow-list, in bytes: 64 full UUIDs and room to spare.
 inline constexpr size_t kMaxVisibleDevices = 6143;
 
+/// Longest CUDAGUARD_RULES, in bytes.
+inline constexpr size_t kMaxRules = 4095;
+
 /// The variables that the guard reads.
 inline constexpr VariableRow kVariables[] = {
 #define VARIABLE(id, member, name, accepted, instead, ...) \

@@ -6,6 +6,7 @@
 
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
+#include "policy/process_rules.h"
 #include "policy/text/user_code.h"
 #include "policy/variables.h"
 
@@ -180,6 +181,53 @@ Text& put_complaint(Text& out, const Complaint& complaint) {
              : out.print("is not accepted (accepted: %s)", complaint.accepted);
 }
 
+Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
+  const char* const key = kRuleKeys[static_cast<size_t>(mistake.key)];
+  const auto quoted = [&]() -> Text& { return out.print("%c=\"%s\" ", key, mistake.word); };
+  using Why = RuleMistake::Why;
+  switch (mistake.why) {
+    case Why::kNone:
+      return out;
+    case Why::kPolicy:
+      return out.print("\"%s\" is not accepted (accepted: %c)", mistake.word,
+                       row_of(Variable::kPolicy).accepted);
+    case Why::kWord:
+      return out.print("\"%s\" is not accepted (accepted: KEY=VALUE)", mistake.word);
+    case Why::kKey: {
+      out.print("\"%s\" is not accepted (accepted:", mistake.word);
+      const char* before = " ";
+      for (const char* one : kRuleKeys) {
+        out.print("%c%c", before, one);
+        before = ", ";
+      }
+      return out.put(")");
+    }
+    case Why::kTwice:
+      return out.print("%c= is given twice", key);
+    case Why::kEmpty:
+      return out.print("%c= needs a value", key);
+    case Why::kQuote:
+      return out.print("%c= has a quote that is not closed, or does not end the value", key);
+    case Why::kGpusInVain:
+      return out.put("gpus= needs VALIDATE or CLAMP");
+    case Why::kNoGpu:
+      return quoted().put("allows no GPU; write FORCE_CPU instead");
+    case Why::kGpus:
+      return put_list_error(out.print("%c=\"%s\": ", key, mistake.word), mistake.list, 0);
+    case Why::kLog:
+      return quoted().print("is not accepted (accepted: %c)", row_of(Variable::kLog).accepted);
+    case Why::kReport:
+      return quoted().put("is not accepted (accepted: an absolute path of at most 4095 bytes)");
+    case Why::kEnvironment:
+      return quoted().print("is not accepted (accepted: %c)", kMayWiden);
+    case Why::kFileOnly:
+      return out.put("environment= works only in /etc/cudaguard.conf");
+    case Why::kNoRule:
+      return out.put("a rule must follow each &");
+  }
+  return out;
+}
+
 Text& put_report_error(Text& out, int error) {
   const auto* row = std::begin(kErrors);
   while (row != std::end(kErrors) && row->error != error) ++row;
@@ -202,6 +250,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   } else {
     out.put(child && facts.children_by_option ? "--children=cpu" : facts.because);
   }
+  if (!facts.rule.empty()) out.print(" \"%s\"", facts.rule);
   if (child && facts.root != 0 && facts.root != UINT32_MAX && facts.root != facts.pid) {
     out.print(", only process %u may use CUDA", facts.root);
   }
@@ -386,6 +435,14 @@ void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
   const char* list = facts.by_option ? "--gpus" : "CUDAGUARD_VISIBLE_DEVICES";
   out.print("NVIDIA's OpenCL is refused: it ignores %c (", list);
   put_caller(out, facts.caller).print("); to allow OpenCL: leave %c out", list);
+}
+
+void write_unused_file(Text& out, const UnusedFileFacts& facts) {
+  out.print("%l is not used: %c", facts.file, facts.why).put(kForceCpu);
+}
+
+void write_rule_mistake(Text& out, const RuleMistakeFacts& facts) {
+  put_rule_mistake(out.print("%l: ", facts.place), facts.mistake).put(kForceCpu);
 }
 
 void write_complaint(Text& out, const Complaint& complaint) {

@@ -14,6 +14,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Complaint;
 struct ListError;
+struct RuleMistake;
 
 // Clauses from which the guard and the launcher make their sentences.
 
@@ -22,6 +23,9 @@ struct ListError;
 Text& put_list_error(Text& out, const ListError& error, size_t count);
 /// Writes "is not accepted (accepted: off, error, deny, all)", without what applies now.
 Text& put_complaint(Text& out, const Complaint& complaint);
+/// Writes `"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)`, for a file and
+/// for `run --rule` alike.
+Text& put_rule_mistake(Text& out, const RuleMistake& mistake);
 /// Writes "Permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.
 Text& put_report_error(Text& out, int error);
 
@@ -38,6 +42,7 @@ Text& begin_line(Text& out, uint32_t pid);
 struct DeniedFacts {
   uint32_t pid = 0;
   std::string_view because;  ///< why FORCE_CPU applies, if the user has not named it
+  std::string_view rule;     ///< if the cause is a rule of CUDAGUARD_RULES
   const Attempt& attempt;
   bool names_call = false;  ///< CUDAGUARD_LOG=all
   bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN
@@ -127,6 +132,20 @@ struct NoOpenClFacts {
   bool by_option = false;
 };
 void write_no_opencl(Text& out, const NoOpenClFacts& facts);
+
+/// A file of the machine's rules, and why it is not used.
+struct UnusedFileFacts {
+  std::string_view file;
+  const char* why;
+};
+void write_unused_file(Text& out, const UnusedFileFacts& facts);
+
+/// A rule that is not accepted, in CUDAGUARD_RULES or at "/etc/cudaguard.conf:7".
+struct RuleMistakeFacts {
+  std::string_view place;
+  const RuleMistake& mistake;
+};
+void write_rule_mistake(Text& out, const RuleMistakeFacts& facts);
 
 void write_complaint(Text& out, const Complaint& complaint);
 

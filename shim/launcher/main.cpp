@@ -23,6 +23,8 @@ int work(int argc, char** argv) {
       return carry_out(plan_of_verify(options), environ);
     case Options::Command::kReport:
       return report(options);
+    case Options::Command::kSystem:
+      return whole_system(options);
     case Options::Command::kHelp:
       print(help_text(options.help_of));
       return argc < 2 ? kRefused : 0;  // a script with an empty command must not succeed

@@ -35,6 +35,7 @@ constexpr Page kPages[] = {
      "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
      "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
      "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
+     "With --fence=devices, mount, bwrap, rootless Podman, and gdb -p of a process outside fail.\n"
      "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
      "127 PROGRAM was not found.\n"},
     {Command::kVerify, "verify", "[OPTION...] [--] PROGRAM [ARGUMENT...]",
@@ -58,9 +59,22 @@ constexpr Page kPages[] = {
      "PROGRAM is not started.\n"
      "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
      "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
+    {Command::kSystem, "system", "enable|disable|status [OPTION...] [LIBRARY]",
+     "guard every program of a machine",
+     "Guards every program of a machine, ends that, or lists which processes are guarded.",
+     "enable adds the guard to /etc/ld.so.preload, and disable removes it. Both keep the lines of\n"
+     "other software. enable first starts programs such as sh, ls and sshd with the guard; with\n"
+     "--root, these are programs of DIR. Programs that run stay as they are: status lists those\n"
+     "that must be restarted.\n"
+     "LIBRARY is the path of another guard than this command's own.\n"
+     "Exit codes: 0 done; 1 (status) not every program is guarded that can be; 125 refused or\n"
+     "failed.\n"},
     {Command::kHelp, "help", "[COMMAND]", "print this list, or the help of a command", "", ""},
     {Command::kVersion, "version", "", "print the version", "", ""},
 };
+
+/// In the order of Options::Action.
+constexpr const char* kActions[] = {"enable", "disable", "status"};
 
 const Page& page_of(Command command) { return kPages[static_cast<size_t>(command)]; }
 
@@ -87,11 +101,23 @@ bool has_optional_value(const OptionRow& option) { return *option.value == '['; 
 
 [[noreturn]] void refuse(const std::string& why) { throw Refusal(kRefused, why); }
 
+constexpr std::pair<std::string_view, FenceWish> kFenceModes[] = {
+    {"auto", FenceWish::kAuto},       {"require", FenceWish::kRequire},
+    {"devices", FenceWish::kDevices}, {"devices,auto", FenceWish::kDevicesAuto},
+    {"off", FenceWish::kOff},
+};
+
+const FenceWish* fence_mode(std::string_view word) {
+  for (const auto& [name, wish] : kFenceModes) {
+    if (word == name) return &wish;
+  }
+  return nullptr;
+}
+
 FenceWish fence_of(std::string_view word) {
-  if (word == "auto") return FenceWish::kAuto;
-  if (word == "require") return FenceWish::kRequire;
-  if (word == "off") return FenceWish::kOff;
-  refuse("--fence " + in_quotes(word) + " is not accepted (accepted: auto, require, off)");
+  if (const FenceWish* wish = fence_mode(word); wish != nullptr) return *wish;
+  refuse("--fence " + in_quotes(word) +
+         " is not accepted (accepted: auto, require, devices, devices,auto, off)");
 }
 
 HealthWish health_of(const char* value) {
@@ -137,7 +163,7 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
     }
     options.if_healthy = health_of(value == nullptr ? "" : value);
   } else {
-    if (value == nullptr && (word == "auto" || word == "require" || word == "off")) {
+    if (value == nullptr && fence_mode(word) != nullptr) {
       refuse("--fence takes its mode after \"=\": --fence=" + word +
              " (to run a program: --fence -- " + word + ")");
     }
@@ -258,6 +284,17 @@ std::string meant(int argc, char** argv) {
          "; did you mean " + printable(command) + "?");
 }
 
+/// Takes the word after "system".
+void take_action(const char* word, Options& options) {
+  const std::string name = word == nullptr ? "" : word;
+  const auto* const found = std::ranges::find(kActions, name);
+  if (found == std::end(kActions)) {
+    refuse((name.empty() ? "no action given" : "unknown action " + in_quotes(name)) +
+           "; see cudaguard system --help");
+  }
+  options.action = static_cast<Options::Action>(found - std::begin(kActions));
+}
+
 /// Checks the words after the options against what the command needs.
 void check_words(const Options& options) {
   char** words = options.program;
@@ -266,6 +303,11 @@ void check_words(const Options& options) {
     if (options.gpu && !none) refuse("doctor --gpu takes no program, not " + in_quotes(*words));
     if (none || words[1] == nullptr) return;
     refuse("doctor takes one program and none of its arguments, not " + in_quotes(words[1]) +
+           (words[1][0] == '-' ? " (options go before it)" : ""));
+  }
+  if (options.command == Command::kSystem) {
+    if (none || words[1] == nullptr) return;
+    refuse("system takes one library, not " + in_quotes(words[1]) +
            (words[1][0] == '-' ? " (options go before it)" : ""));
   }
   if (!none || options.print) return;
@@ -309,7 +351,10 @@ Options parse_options(int argc, char** argv) {
     return options;
   }
   bool help = false;
-  options.program = argv + 1 + take_options(argc - 1, argv + 1, options, help);
+  const bool action = page->command == Command::kSystem && argc > 2 && argv[2][0] != '-';
+  const int first = action ? 2 : 1;  // take_options() passes over this word
+  options.program = argv + first + take_options(argc - first, argv + first, options, help);
+  if (!help && page->command == Command::kSystem) take_action(action ? argv[2] : nullptr, options);
   if (help) {
     options.help_of = std::exchange(options.command, Command::kHelp);
     return options;

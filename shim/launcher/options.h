@@ -15,8 +15,9 @@
 
 namespace cudaguard::launcher {
 
-/// The value of --fence.
-enum class FenceWish { kOff, kAuto, kRequire };
+/// The value of --fence. kDevices requires both fences. kDevicesAuto starts the program without
+/// what cannot be set up.
+enum class FenceWish { kOff, kAuto, kRequire, kDevices, kDevicesAuto };
 
 /// The value of --if-healthy: "10,require,fresh".
 struct HealthWish {
@@ -41,11 +42,14 @@ struct GuardSettings {
   bool observe = false;      ///< allow CUDA, unless another setting forbids it
   bool errors_only = false;  ///< print no more by default, because the launcher lists the attempts
   bool wants_fence() const { return fence.value_or(FenceWish::kOff) != FenceWish::kOff; }
+  bool wants_device_fence() const {
+    return fence == FenceWish::kDevices || fence == FenceWish::kDevicesAuto;
+  }
 };
 
 /// The words of a command line.
 struct Options : GuardSettings {
-  enum class Command { kRun, kVerify, kReport, kDoctor, kHelp, kVersion };
+  enum class Command { kRun, kVerify, kReport, kDoctor, kSystem, kHelp, kVersion };
   Command command = Command::kHelp;
   Command help_of = Command::kHelp;  ///< which page to print; kHelp: the list of the commands
   bool strict = false;               ///< for run
@@ -61,8 +65,14 @@ struct Options : GuardSettings {
   bool gpu = false;                ///< for doctor: ask the driver alone
   // For report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
+  // For system.
+  enum class Action { kEnable, kDisable, kStatus };
+  Action action = Action::kEnable;
+  std::optional<std::string> root;  ///< the directory of the system to change
+  bool dry_run = false;             ///< write nothing
   /// The program and its arguments: a part of argv, null-terminated. May be empty with --print and
-  /// for doctor, which takes no arguments. For report, the files and directories to read.
+  /// for doctor, which takes no arguments. For report, the files and directories to read. For
+  /// system, the guard, or nothing.
   char** program = nullptr;
 };
 
@@ -140,8 +150,8 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "run",
      .value = "[=MODE]",
-     .help = "also block NVIDIA ioctls with seccomp:",
-     .words = "auto, require, off",
+     .help = "refuse NVIDIA ioctls or GPU nodes:",
+     .words = "auto, require, devices, off",
      .by_default = "off",
      .to = &Options::fence},
     {.name = "observe",
@@ -187,8 +197,8 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "verify",
      .value = "[=MODE]",
-     .help = "also block NVIDIA ioctls with seccomp:",
-     .words = "auto, require, off",
+     .help = "refuse NVIDIA ioctls or GPU nodes:",
+     .words = "auto, require, devices, off",
      .by_default = "auto",
      .to = &Options::fence},
     {.name = "by",
@@ -202,6 +212,16 @@ inline constexpr OptionRow kOptions[] = {
      .commands = "doctor",
      .help = "check only the driver; the exit code is 1 if it is not healthy",
      .to = &Options::gpu},
+    {.name = "root",
+     .commands = "system",
+     .value = "DIR",
+     .help = "change the system in this directory: an image, a mounted disk",
+     .by_default = "/",
+     .to = &Options::root},
+    {.name = "dry-run",
+     .commands = "system",
+     .help = "check and try everything, and write nothing",
+     .to = &Options::dry_run},
     {.name = "json",
      .commands = "verify,report,doctor",
      .value = "FILE",

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "shim/null_driver/export.h"
+#include "shim/null_driver/log.h"
 #include "shim/null_driver/proc_address.h"
 #include "shim/null_driver/report_attempt.h"
 #define CG_ERROR_LIST "driver_errors.inc"
@@ -41,6 +42,7 @@ cudaguard::LookupAnswer look_up(const char* symbol, int version, cuuint64_t flag
 CG_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   cudaguard::report_attempt("cuInit", __builtin_return_address(0));
+  cudaguard::log_refusal();
   return CUDA_ERROR_NO_DEVICE;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/output.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -177,13 +178,26 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
 void print_complaints(Process& process) {
   const Config& config = *process.config;
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
-  if ((config.complaint_count == 0 && !bad_list) || config.log == Log::kOff) return;
+  const bool bad_rule = config.rule_mistake.why != RuleMistake::Why::kNone;
+  const bool unused = config.why_unused != nullptr;
+  if (config.complaint_count == 0 && !bad_list && !bad_rule && !unused) return;
+  if (config.log == Log::kOff) return;
   if (!print_once(Message::kComplaints)) return;
   const ScratchPages scratch;
   if (!scratch) return;
   if (bad_list) {
     Line line(scratch);
     write_list_error(line, {config.bad_list, config.list_error});
+    line.write();
+  }
+  if (unused) {
+    Line line(scratch);
+    write_unused_file(line, {config.unused_file, config.why_unused});
+    line.write();
+  }
+  if (bad_rule) {
+    Line line(scratch);
+    write_rule_mistake(line, {config.rule_place, config.rule_mistake});
     line.write();
   }
   for (size_t i = 0; i < process.config->complaint_count; ++i) {
@@ -336,12 +350,16 @@ void write_out(Process& process, const void* caller, Output& output) {
     attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
   attempt.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
-  if (output.line) {
+  const bool for_log = attempt.event == EventKind::kNone && attempt.asked == DriverApi::kCuda &&
+                       inherited.record.refusal.is_empty();
+  if (output.line || for_log) {
     Line line(scratch);
+    const size_t start = line.view().size();
     if (attempt.event == EventKind::kNone) {
       const std::string_view because = process.because();
       write_denied(line, {.pid = pid,
                           .because = because,
+                          .rule = because == kIsRuled ? config.rule : std::string_view{},
                           .attempt = attempt,
                           .names_call = config.log == Log::kAll,
                           .is_child = because == kIsChild,
@@ -353,10 +371,20 @@ void write_out(Process& process, const void* caller, Output& output) {
     } else {
       write_allowed(line, process.policy(), attempt);
     }
-    line.write();
+    if (for_log) inherited.record.refusal.keep(tail(line.view(), start));
+    if (output.line) line.write();
   }
   if (output.heard) send_to_launcher(output.beacon, caller, scratch, pid, attempt);
   if (!config.report.empty()) write_report(process, scratch, pid, attempt);
+}
+
+void KeptMessage::keep(std::string_view message) {
+  State empty = State::kEmpty;
+  if (!state_.compare_exchange_strong(empty, State::kBusy, std::memory_order_relaxed)) return;
+  const size_t size = std::min(message.size(), sizeof text_ - 1);
+  memcpy(text_, message.data(), size);
+  text_[size] = '\0';
+  state_.store(State::kKept, std::memory_order_release);
 }
 
 void print_message(Process& process, Message bit, Writer write, const void* context) {

@@ -16,15 +16,6 @@ constexpr std::string_view kMetadata = ".dist-info";
 
 bool is_main(std::string_view file) { return base_name(file) == kMain; }
 
-/// The kernel's struct linux_dirent64.
-struct DirectoryEntry {
-  uint64_t inode;
-  int64_t next;
-  uint16_t length;
-  uint8_t type;
-  char name[];
-};
-
 }  // namespace
 
 Owners::Found Owners::look(std::string_view directory, std::string_view name) {
@@ -120,7 +111,7 @@ bool Owners::has_metadata(std::string_view directory) {
     const long size = sys::list(file.fd(), room_.bytes, sizeof room_.bytes);
     if (size <= 0) return false;
     for (long at = 0; at < size;) {
-      const auto* entry = reinterpret_cast<const DirectoryEntry*>(room_.bytes + at);
+      const auto* entry = reinterpret_cast<const sys::DirectoryEntry*>(room_.bytes + at);
       if (std::string_view(entry->name).ends_with(kMetadata)) return true;
       at += entry->length;
     }

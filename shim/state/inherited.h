@@ -20,6 +20,7 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct Process;
+struct MachineRuling;
 
 /// Why FORCE_CPU has replaced the configured policy.
 enum class Fallen : uint8_t { kNot, kNoProxy, kNotEnforced, kNotAccepted };
@@ -29,6 +30,7 @@ struct InheritedState {
   Loader loader;                           ///< read by loader()
   StartObjects start_objects;              ///< read by start_objects()
   StartEnvironment start;
+  std::atomic<const MachineRuling*> machine{nullptr};  ///< read by machine_ruling()
   char report[kMaxReportPath + 1] = {};      ///< set by report_to; empty: that of the start
   std::atomic<Fallen> fallen{Fallen::kNot};  ///< in this process, or in one that forked it
 

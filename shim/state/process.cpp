@@ -7,6 +7,7 @@
 
 #include "policy/config.h"
 #include "policy/text.h"
+#include "shim/state/machine_file.h"
 #include "shim/sys/system.h"
 
 // Data instead of getenv(), because bash and others export a getenv of their own. The name is
@@ -89,8 +90,10 @@ Config read_config(bool forked) {
   Environment environment = inherited.start.variables;
   environment.privileged = privileged();
   environment.forked = forked;
-  Config config = parse_config(environment);
-  if (inherited.report[0] != '\0') config.report = inherited.report;
+  Config config = parse_with_rules(environment);
+  const MachineRuling* machine = machine_ruling();
+  const bool report_is_machines = machine != nullptr && !machine->ruling.report.empty();
+  if (inherited.report[0] != '\0' && !report_is_machines) config.report = inherited.report;
   apply_children_rule(config);
   return config;
 }

@@ -20,6 +20,7 @@ const char* value_of(const char* entry, const char* name) {
 /// Returns one more than the number of bytes of a value that count.
 size_t room_for(const VariableRow& row) {
   if (row.place == &Environment::report) return kMaxReportPath + 1;
+  if (row.place == &Environment::rules) return kMaxRules + 1;
   return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : 255;
 }
 

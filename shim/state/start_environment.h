@@ -18,7 +18,8 @@ struct StartEnvironment {
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
   /// Room for one byte more than the longest accepted value, so that a value that is too long stays
   /// too long here.
-  char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + (std::size(kVariables) - 2) * 256] = {};
+  char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + kMaxRules + 2 +
+            (std::size(kVariables) - 3) * 256] = {};
 };
 
 /// Reads `variables`, which end in a null pointer, unless they were read before.

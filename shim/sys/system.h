@@ -56,6 +56,10 @@ inline long word(const void* pointer) { return reinterpret_cast<long>(pointer); 
 [[gnu::noinline]] inline int open(const char* path, int flags, int mode = 0) {
   return static_cast<int>(call(SYS_openat, AT_FDCWD, word(path), flags, mode));
 }
+/// Opens a file of an open directory.
+inline int open_at(int directory, const char* name, int flags) {
+  return static_cast<int>(call(SYS_openat, directory, word(name), flags));
+}
 inline int close(int fd) { return static_cast<int>(call(SYS_close, fd)); }
 inline long read(int fd, void* to, size_t size) {
   return call(SYS_read, fd, word(to), static_cast<long>(size));
@@ -63,7 +67,15 @@ inline long read(int fd, void* to, size_t size) {
 inline long read_at(int fd, void* to, size_t size, long at) {
   return call(SYS_pread64, fd, word(to), static_cast<long>(size), at);
 }
-/// Reads entries of a directory (struct linux_dirent64).
+/// An entry of a directory, as the kernel writes it (struct linux_dirent64).
+struct DirectoryEntry {
+  uint64_t inode;
+  int64_t next;
+  uint16_t length;
+  uint8_t type;
+  char name[];
+};
+/// Reads entries of a directory.
 inline long list(int fd, void* to, size_t size) {
   return call(SYS_getdents64, fd, word(to), static_cast<long>(size));
 }
@@ -76,6 +88,11 @@ inline int fstat(int fd, struct stat* to) {
 inline int fcntl(int fd, int command) { return static_cast<int>(call(SYS_fcntl, fd, command)); }
 inline int stat(const char* path, struct stat* to) {
   return static_cast<int>(call(SYS_newfstatat, AT_FDCWD, word(path), word(to), 0));
+}
+/// Looks at a symbolic link itself.
+inline int lstat(const char* path, struct stat* to) {
+  return static_cast<int>(
+      call(SYS_newfstatat, AT_FDCWD, word(path), word(to), AT_SYMLINK_NOFOLLOW));
 }
 inline long readlink(const char* path, char* to, size_t size) {
   return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));

@@ -79,7 +79,7 @@ MUTANTS = [
     (guard_rules.nodelete, "", [], ["-Wl,-z,nodelete"]),
     (guard_rules.relro, "", ["-Wl,-z,norelro"], []),
     (guard_rules.relro, "void other(void); void f(void) { other(); }", ["-Wl,-z,lazy"], []),
-    (guard_rules.size, "__asm__(\".section .rodata\\n.skip 90000\\n.text\\n\");", [], []),
+    (guard_rules.size, "__asm__(\".section .rodata\\n.skip 150000\\n.text\\n\");", [], []),
     (guard_rules.symbol_table_apart, "", ["-Wl,-z,noseparate-code"], []),
     (guard_rules.stripped, "", [], ["-s"]),
     (guard_rules.stripped, "", ["-g"], ["-s"]),

@@ -20,7 +20,7 @@ GUARD = ["policy", "policy/text", "shim/sys", "shim/elf", "parts of the state", 
 BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
 BELOW["shim/sys"] = set()
 BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/proxy_loader") + 1]) | {"shim/api"}
-BELOW["shim/null_driver"] = {"policy", "shim/elf", "shim/api/generated"}
+BELOW["shim/null_driver"] = {"policy", "shim/elf", "shim/sys", "shim/api/generated"}
 BELOW["shim/launcher"] = {"policy", "policy/text", "shim/api/generated"}
 BELOW["shim/api"] = set()
 # The part of the guard's state that each directory has, from which shim/state is composed.

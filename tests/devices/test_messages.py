@@ -17,8 +17,8 @@ VARIABLE = "CUDAGUARD_VISIBLE_DEVICES"
 CELL = """exec(compile("import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)",
              "/tmp/ipykernel_7/1.py", "exec"), {})"""
 # These are compared with the guard's output in tests/guest/test_unreachable.py (as root),
-# tests/guest/test_bad_input.py and test_other_build.py.
-ELSEWHERE = {"file_unreachable", "proxy_unreachable", "unreadable", "other_version", "other_machine",
+# tests/guest/test_bad_input.py, test_other_build.py and test_machine_file.py.
+ELSEWHERE = {"conf_not_used", "file_unreachable", "proxy_unreachable", "unreadable", "other_version", "other_machine",
              "not_a_library", "not_loadable", "other_build"}
 
 
@@ -61,6 +61,9 @@ class Golden(box.Case):
         for allow, cause in (("", "no_gpu_allowed"), ("x", "list_not_accepted")):
             self.prints(box.run(["cu.init"], allow=allow), "no_cuda", asked_by="open",
                         cause=self.part(cause, list=VARIABLE))
+        rule = self.part("rule", rule="FORCE_CPU program=open")
+        self.prints(box.run(["cu.init"], CUDAGUARD_RULES="OFF; FORCE_CPU program=open"), "no_cuda",
+                    asked_by="open", cause=rule)
         self.prints(run("--fence", ["cu.init"]), "no_cuda",
                     **dict(by, remedy=self.part("remedy_fence")))
         result = run("--policy=VALIDATE", "--children=cpu", ["pid", "spawn=s", "cu.init", "end"])
@@ -149,6 +152,8 @@ class Golden(box.Case):
 
     def settings(self):
         self.prints(box.run(["cu.init"], policy="x"), "bad_policy", ["bad_value"], value="x")
+        self.prints(box.run(["cu.init"], CUDAGUARD_RULES="OFF; OFF user="), "rule_wrong",
+                    place="CUDAGUARD_RULES", mistake="user= needs a value")
         self.prints(box.run(["cu.init"], CUDAGUARD_LOG="x"), "bad_log", value="x")
         long = "/" + "x" * 5000
         self.prints(box.run(["cu.init"], CUDAGUARD_REPORT=long), "bad_report", value=long[:80] + "...")

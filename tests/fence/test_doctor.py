@@ -14,8 +14,20 @@ NOBODY = "65534"
 class Row(doctor.Case):
     def test_doctor_reports_that_a_fence_is_available(self):
         answer = self.doctor()
-        self.assertEqual((answer.code, answer.facts("fence")),
-                         (0, ["available (cudaguard run --fence)"]))
+        self.assertEqual((answer.code, answer.facts("fence")[0]),
+                         (0, "available (cudaguard run --fence)"))
+
+    def test_doctor_reports_whether_there_is_a_fence_of_devices(self):
+        for error, row in (("38", "not of devices: this kernel has no Landlock (Linux 5.13)"),
+                           ("95", "not of devices: Landlock is not among")):
+            done = self.unguarded(*harness.sandbox("none"), fence.program("without"),
+                                  "landlock=" + error, "--", launcher.LAUNCHER, "doctor")
+            self.assertIn("\n                   " + row, done.stdout)
+            self.assertEqual(done.returncode, 0)
+        # The control has what the launcher itself says.
+        can = self.start("run", "--log=off", "--fence=devices", "true").returncode == 0
+        self.assertEqual("also of devices (cudaguard run --fence=devices)"
+                         in self.doctor().facts("fence"), can)
 
     def test_doctor_reports_no_new_privs(self):
         """Bubblewrap sets that itself: without it, for an ordinary user."""
@@ -90,3 +102,14 @@ class Programs(doctor.Case):
                                   launcher.LAUNCHER, "doctor", static)
             self.assertEqual("with --fence" in done.stdout, wanted, done.stdout)
             self.assertEqual(done.returncode, 2)
+
+
+@pytest.mark.parametrize(("name", "warns"), [("bwrap", True), ("podman", True), ("flatpak", True),
+                                             ("chromium", True), ("google-chrome-stable", True),
+                                             ("true", False), ("podcast", False)])
+def test_doctor_warns_of_programs_that_a_fence_of_devices_breaks(name, warns):
+    for case in harness.lent(Programs()):
+        program = case.make(name, "#!/bin/sh\n")
+        facts = case.doctor(program).facts("with --fence=devices")
+        assert len(facts) == warns, facts
+        assert all("use --fence, or start cudaguard inside" in text for text in facts)

@@ -16,7 +16,7 @@ class Words(fence.Case):
 
     def test_mode_without_an_equals_sign_is_refused(self):
         """It would be the program."""
-        for word in ("auto", "require", "off"):
+        for word in ("auto", "require", "devices", "off"):
             for command in ("run", "verify"):
                 self.refused(self.start(command, "--fence", word, "true"), 125,
                              '--fence takes its mode after "=": --fence=%s' % word)
@@ -80,7 +80,7 @@ def make_case():
      (["--observe", "--policy", "VALIDATE"], "--policy VALIDATE contradict"),
      (["--children", "cpu"], "--children needs --gpus")])
 def test_options_that_allow_cuda_contradict_the_fence(case, words, meaning):
-    for how in ("--fence", "--fence=require"):
+    for how in ("--fence", "--fence=require", "--fence=devices", "--fence=devices,auto"):
         case.refused(case.start("run", how, *words, "true"), 125, meaning)
     done = case.start("run", "--fence=off", *words, "--print")
     assert done.returncode == (125 if "--children" in words else 0), done.stderr
@@ -115,7 +115,7 @@ def test_second_mode_is_refused(case, command, words):
 @pytest.mark.parametrize("command", ["run", "verify"])
 def test_unknown_mode_is_refused(case, command, word):
     case.refused(case.start(command, "--fence=" + word, "true"), 125,
-                 '--fence "%s" is not accepted' % word, "auto, require, off")
+                 '--fence "%s" is not accepted' % word, "auto, require, devices, devices,auto, off")
 
 
 class UnguardedPrograms(fence.Case):

@@ -159,4 +159,40 @@ def test_fence_is_set_up_in_another_way(other_ways, name, rules, how):
 def test_doctor_reports_that_a_fence_is_available(other_ways, name, rules):
     rows = other_ways.rows(rules)
     assert rows[0] == "available (cudaguard run --fence)"
-    assert len(rows) > 1, "why no process is reported"
+    assert len(rows) > 2, "why no process is reported"
+
+
+# Answers of landlock_create_ruleset -> what the messages print about them. EINVAL is the answer of
+# Linux 5.13 to 5.18, which does not know LANDLOCK_ACCESS_FS_REFER.
+NO_LANDLOCK = {ENOSYS: "this kernel has no Landlock (Linux 5.13)",
+               "95": "Landlock is not among this kernel's security modules",
+               EINVAL: "this kernel's Landlock is too old (Linux 5.19)",
+               EPERM: "a container's profile, forbids Landlock"}
+
+
+@pytest.mark.parametrize("error", NO_LANDLOCK)
+def test_fence_of_devices_is_refused_without_landlock(never, error):
+    rules = ["landlock=" + error]
+    done = never.run_fenced(rules, "--fence=devices", *REQUESTS)
+    never.refused(done, 125, "--fence=devices: the device nodes cannot be fenced: ",
+                  NO_LANDLOCK[error])
+
+
+@pytest.mark.parametrize("error", NO_LANDLOCK)
+def test_fence_of_devices_falls_back_if_it_may(never, error):
+    """The seccomp fence is there, and a message says that it is alone."""
+    done = never.run_fenced(["landlock=" + error], "--fence=devices,auto", "env", *REQUESTS)
+    answers = never.answers(done)
+    assert {answers[one] for one in fence.NVIDIA} == {"ENODEV"}
+    assert done.stderr.startswith(
+        "cudaguard: --fence=devices,auto: the device nodes cannot be fenced: ")
+    assert NO_LANDLOCK[error] in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", NEVER)
+def test_fence_of_devices_is_refused_without_seccomp(never, name):
+    """Without the right to ioctls (before Linux 6.10), Landlock alone lets the mode 3 through."""
+    rules, reason = NEVER[name]
+    done = never.run_fenced(rules, "--fence=devices", *REQUESTS)
+    never.refused(done, 125, "--fence=devices: the fence cannot be set up: ", reason)

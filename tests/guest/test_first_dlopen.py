@@ -8,10 +8,11 @@ import shutil
 from support import guest, harness, syscalls
 
 NULL_DRIVERS = (harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML)
-# Of the guard itself: the page of this process, a look at each null driver's size, and its symbol
-# table made writable and back. The rest is ld.so's, for two libraries that it is given the path of.
+# Of the guard itself: the page of this process, a look for the machine's file and at each null
+# driver's size, and its symbol table made writable and back. The rest is ld.so's, for two libraries that it is given the path of.
 OWN = {"mmap": 1, "madvise": 1, "newfstatat": 2, "mprotect": 2}
-MOST = 26
+MOST = 27
+MACHINE_FILE = "/etc/cudaguard.conf"
 
 
 class FirstDlopen(guest.Case):
@@ -40,6 +41,11 @@ class FirstDlopen(guest.Case):
     def test_first_dlopen_adds_two_libraries_by_path(self):
         by_hand = self.calls(*NULL_DRIVERS, guest.EMPTY, preload=self.other)
         guarded = self.calls(guest.EMPTY, preload=harness.GUARD)
+        first, *others = guarded
+        while first.name != "openat":
+            first, *others = others
+        self.assertEqual((first.strings[0], first.error), (MACHINE_FILE, "ENOENT"))
+        guarded.remove(first)
         self.assertEqual(self.opened(guarded), [*NULL_DRIVERS, guest.EMPTY])
         self.assertEqual(self.names(guarded) - self.names(by_hand), OWN)
         self.assertEqual(self.names(by_hand) - self.names(guarded), {})

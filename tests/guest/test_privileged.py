@@ -154,6 +154,20 @@ def write_etc(case, name, text, mode=0o644):
     os.chmod(path, mode)
 
 
+@pytest.mark.parametrize(("rule", "answer"), [
+    ("VALIDATE program=*/steps-setuid", "0"), ("VALIDATE user=%d" % NOBODY, "0"),
+    ("VALIDATE user=root", "100"), ("VALIDATE program=*/steps-plain", "100")])
+def test_setuid_program_obeys_the_machines_file(case, rule, answer):
+    """The user is the one who has started the program. Its environment changes nothing."""
+    write_etc(case, "cudaguard.conf", "FORCE_CPU\n" + rule + "\n")
+    for policy in ("FORCE_CPU", "OFF"):
+        done = run_as_nobody(case, case.setuid, "ask", CUDAGUARD_POLICY=policy)
+        assert done.stdout == "cuInit=%s\n" % answer, str(done)
+        assert ("cuInit" in fake_calls(case)) == (answer == "0")
+    refused = messages.find(done.stderr, "no_cuda", cause="/etc/cudaguard.conf:1")
+    assert len(refused) == (answer == "100"), str(done)
+
+
 def test_sudo_with_its_module_and_command_is_guarded(case):
     """sudo is setuid. Its PAM module is linked to the driver and asks, and so does the command
     that sudo starts as root with an environment of its own."""

@@ -55,7 +55,8 @@ ElfFacts examine(const std::string& text, Counts& counts) {
   ElfFacts facts = cudaguard::launcher::read_elf(memory);
   ++(!facts.is_elf ? counts.other : facts.damage.empty() ? counts.sound : counts.damaged);
   counts.exports += cudaguard::launcher::read_exports(memory).names.size();
-  cudaguard::launcher::may_export(memory, {"cuInit", "printf"});
+  cudaguard::launcher::may_export(memory, facts,
+                                  cudaguard::launcher::gnu_hashes({"cuInit", "printf"}));
   counts.references += cudaguard::launcher::read_references(memory).names.size();
   const cudaguard::launcher::ElfFunctions functions(memory);
   for (uint64_t at = 0; at <= text.size(); at += text.size() / 16 + 1) {

@@ -18,6 +18,7 @@ from support import harness, launcher
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
+CONF = os.path.join(HERE, "man", "cudaguard.conf.5")
 COMPLETION = os.path.join(HERE, "completion", "cudaguard.bash")
 TABLES = [os.path.join(harness.SOURCE, "policy", "variables." + end) for end in ("inc", "h")]
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
@@ -38,7 +39,7 @@ def variables():
     return set(re.findall(r'"(CUDAGUARD_[A-Z_]+)"', "".join(map(read, TABLES))))
 
 
-COMMANDS = ("run", "verify", "report", "doctor")
+COMMANDS = ("run", "verify", "report", "doctor", "system")
 
 
 def rows(case, command):
@@ -112,7 +113,7 @@ class Manual(launcher.Case):
         bad = self.make("bad.1", read(MANUAL).replace(".It Fl -cpu", ".Xx Fl -cpu"), 0o644)
         self.assertNotEqual(self.unguarded("mandoc", "-T", "lint", "-W", "warning", bad).returncode,
                             0)
-        done = self.unguarded("mandoc", "-T", "lint", "-W", "style", MANUAL)
+        done = self.unguarded("mandoc", "-T", "lint", "-W", "style", MANUAL, CONF)
         # The last word of a reference to a page that this machine's index does not have.
         complaints = [line for line in done.stdout.splitlines() if "STYLE" in line or
                       "WARNING" in line or "ERROR" in line]
@@ -123,6 +124,14 @@ class Manual(launcher.Case):
         self.assertLessEqual({"--observe", "--allow", "--by"}, wanted)
         others = re.compile(r"--no[-_]python")  # of torchrun and accelerate launch
         self.assertEqual(set(FLAG.findall(others.sub("", self.rendered()))), wanted)
+
+    def test_manual_and_docs_have_the_keys_of_a_rule(self):
+        source = read(os.path.join(harness.SOURCE, "policy", "process_rules.h"))
+        keys = re.findall(r'"(\w+)"', re.search(r"kRuleKeys\[\] = \{(.*?)\}", source, re.S)[1])
+        self.assertIn("program", keys)
+        self.assertEqual(re.findall(r"(?m)^\.It Cm (\w+) Ns =", read(CONF)), keys)
+        page = read(os.path.join(harness.SOURCE, "docs", "rules.md"))
+        self.assertEqual(re.findall(r"(?m)^\| `(\w+)=", page), keys)
 
     def test_manual_has_every_preset(self):
         """The manual has the value of each preset, and --help names it."""
@@ -209,7 +218,7 @@ def make_completion_case():
                           ("cudaguard run --report f", ["file.txt"]),
                           ("cudaguard run --log all --obs", ["--observe"]),
                           ("cudaguard run --fen", ["--fence"]),
-                          ("cudaguard run --fence=", ["auto", "require", "off"]),
+                          ("cudaguard run --fence=", ["auto", "require", "devices", "off"]),
                           ("cudaguard run --cpu --fence=r", ["require"]),
                           ("cudaguard verify --fence=o", ["off"]),
                           ("cudaguard run --fence cg-own", ["cg-own-program"]),
@@ -234,6 +243,11 @@ def make_completion_case():
                           ("cudaguard report --json a f", ["file.txt"]),
                           ("cudaguard doctor --json f", ["file.txt"]),
                           ("cudaguard doctor --json - --force cg-own", ["cg-own-program"]),
+                          ("cudaguard system ", ["enable", "disable", "status"]),
+                          ("cudaguard system d", ["disable"]),
+                          ("cudaguard system enable --dr", ["--dry-run"]),
+                          ("cudaguard system enable --root f", ["file.txt"]),
+                          ("cudaguard system enable f", ["file.txt"]),
                           ("cudaguard walk ", [])])
 def test_completion_offers_commands_values_and_files(completion_case, line, wanted):
     completion_case.make("cg-own-program", "#!/bin/sh\n")

@@ -11,7 +11,7 @@ import pytest
 from support import harness, launcher, messages, transcript
 
 
-COMMANDS = ("run", "verify", "report", "doctor")
+COMMANDS = ("run", "verify", "report", "doctor", "system")
 
 
 @transcript.each("help")

@@ -191,7 +191,7 @@ class Starts(launcher.Case):
         tracer = subprocess.Popen(
             ["strace", "-f", "-qq", "-o", self.path("log"), "-e", "trace=setpgid",
              "-e", "inject=setpgid:delay_enter=2000000", launcher.LAUNCHER, "run", "true"],
-            env=launcher.environment())
+            env=launcher.environment(LD_LIBRARY_PATH="/nowhere"))  # ld.so.cache does not suffice
         self.addCleanup(tracer.wait)
         self.addCleanup(tracer.kill)
         self.until(launchers)

@@ -50,10 +50,10 @@ class Package(packaged.Case):
             listed = {"usr" + line.strip()[1:].replace("/lib/", "/lib/%s/" % packaged.MULTIARCH)
                       for line in stream}
         found = packaged.tree(tree)
-        manual = "usr/share/man/man1/cudaguard.1"
+        manuals = {"usr/share/man/man1/cudaguard.1", "usr/share/man/man5/cudaguard.conf.5"}
         self.assertEqual({name for name in found
                           if not re.match("usr/share/(doc|lintian)/", name)},
-                         listed - {manual} | {manual + ".gz"})
+                         listed - manuals | {name + ".gz" for name in manuals})
         # The copied files name the paths of this package.
         for name in ("systemd/cudaguard-run.conf", "systemd/cudaguard-preload.conf",
                      "slurm/task-prolog"):
@@ -96,28 +96,44 @@ class Installed(packaged.Case):
         self.assertEqual(box.added(), [])
         self.assertEqual(box.sh(ASK, ok=False).stdout, unguarded)
 
-    def test_package_named_in_ld_so_preload_is_not_removed(self):
+    def test_removal_takes_the_guard_out_of_ld_so_preload(self):
+        """An upgrade leaves it there."""
         box = self.box
         box.sh("dpkg -i " + self.deb)
-        box.sh("echo %s >/etc/ld.so.preload" % PLACE)
+        box.sh("cudaguard system enable")
+        self.assertEqual(box.sh("cat /etc/ld.so.preload").stdout, PLACE + "\n")
         self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)
         for deb in (self.other_version("0.1.0"), self.deb):
             self.assertNotIn(LD_SO, box.sh("dpkg -i --force-downgrade " + deb).stdout)
+        self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)
+        removed = box.sh("dpkg -r cudaguard").stdout
+        self.assertIn("/etc/ld.so.preload no longer names " + PLACE, removed)
+        self.assertNotIn(LD_SO, removed + box.sh("true").stdout)
+        self.assertNotEqual(box.sh("cat /etc/ld.so.preload", ok=False).returncode, 0)
+        for line, rest in (("libcudaguard.so", ""), ("/usr/$LIB/libcudaguard.so", ""),
+                           ("/${LIB}/libcudaguard.so", ""), ("libm.so.6:" + PLACE[4:], "libm.so.6"),
+                           # A comment is not a use of it, and another copy is not this package's.
+                           ("# libcudaguard.so was here", "# libcudaguard.so was here"),
+                           ("/opt/libcudaguard.so", "/opt/libcudaguard.so")):
+            box.sh("dpkg -i " + self.deb)
+            box.sh("cp %s /opt; echo '%s' >/etc/ld.so.preload" % (PLACE, line))
+            box.sh("dpkg -P cudaguard")
+            self.assertEqual(box.sh("sed 1q /etc/ld.so.preload 2>/dev/null; rm -f /etc/ld.so.preload"
+                                    ).stdout.strip(), rest)
+
+    def test_package_stays_if_ld_so_preload_cannot_be_changed(self):
+        """No file can be renamed to a mount point."""
+        box = self.box
+        box.sh("dpkg -i " + self.deb)
+        box.sh("echo %s >/tmp/preload; touch /etc/ld.so.preload; "
+               "mount --bind /tmp/preload /etc/ld.so.preload" % PLACE)
         refused = box.sh("dpkg -r cudaguard", ok=False)
         self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("not removed: /etc/ld.so.preload names " + PLACE, refused.stdout)
+        self.assertIn("/etc/ld.so.preload cannot be changed: Device or resource busy",
+                      refused.stdout)
         self.assertNotIn(LD_SO, refused.stdout)
-        self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)  # the answer from before
+        self.assertRegex(box.sh("env -i " + ASK).stdout, DENIED)
         self.assertRegex(box.sh("dpkg -l cudaguard").stdout, "(?m)^.i  cudaguard")
-        for line in ("libcudaguard.so", "/usr/$LIB/libcudaguard.so", "/${LIB}/libcudaguard.so",
-                     "/lib/x.so:" + PLACE[4:]):
-            box.sh("echo '%s' >/etc/ld.so.preload" % line)
-            self.assertNotEqual(box.sh("dpkg -r cudaguard", ok=False).returncode, 0, line)
-        # A comment about the guard is not a use of it, and another copy is not this package's.
-        box.sh("echo '# libcudaguard.so was here' >/etc/ld.so.preload; cp %s /opt; "
-               "echo /opt/libcudaguard.so >>/etc/ld.so.preload" % PLACE)
-        box.sh("dpkg -P cudaguard")
-        self.assertNotIn(LD_SO, box.sh("true").stdout)
 
     def other_version(self, version):
         """Builds the same package with another version and longer libraries. A guard knows the
@@ -250,10 +266,8 @@ class Rpm(packaged.Case):
         for command in ("LD_PRELOAD=/usr/lib64/libcudaguard.so " + ASK, "cudaguard run -- " + ASK):
             self.assertRegex(box.sh(command).stdout, DENIED)
         box.sh("echo /usr/lib64/libcudaguard.so >/etc/ld.so.preload")
-        refused = box.sh(dnf + "remove cudaguard", ok=False)
-        self.assertNotEqual(refused.returncode, 0)
-        self.assertIn("not removed: /etc/ld.so.preload names /usr/lib64/", refused.stdout)
-        printed = box.sh("rm /etc/ld.so.preload; %s remove cudaguard" % dnf).stdout
+        printed = box.sh(dnf + "remove cudaguard").stdout
+        self.assertIn("/etc/ld.so.preload no longer names /usr/lib64/", printed)
         self.assertNotRegex(printed, "(?i)warning|error")
         # Debian's rpm keeps its database there.
         notes = ("root/.rpmdb/", "var/lib/rpm/", "var/lib/dnf/")

@@ -5,19 +5,14 @@ import json
 import os
 import re
 import sys
-import textwrap
-import xml.etree.ElementTree
 
 import pytest
 
-from support import harness, recorded
+from support import harness, pytest_runs, recorded
+from support.pytest_runs import ATTEMPT, PACKAGES, PLUGIN
 
-PYTHON = os.path.join(harness.DEPS, "frameworks", "pytest", "bin", "python")
-PACKAGES = os.path.join(harness.SOURCE, "shim", "python")
-PLUGIN = ("-p", "cudaguard.pytest_plugin", "--cudaguard")
 HOW = ((), ("-n", "1")) if harness.FULL else ((),)
 COMMAND = "cudaguard run -- pytest --cudaguard"
-ATTEMPT = 'ctypes.CDLL("libcuda.so.1").cuInit(0)'
 NVML = 'ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2()'
 
 CHILD = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
@@ -89,42 +84,7 @@ ERRORS = {"setup", "teardown"}
 PASS = {"clean", "between", "nvml", "allowed", "allowed_child"}
 
 
-class Plugin(harness.DirectoryCase):
-    def setUp(self):
-        super().setUp()
-        if not os.path.exists(PYTHON):
-            harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
-
-    def make(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w", encoding="utf-8") as stream:
-            stream.write(textwrap.dedent(text))
-
-    def pytest(self, *arguments, guard=True, plugin=PLUGIN, env=None, trace=False):
-        """Runs pytest and adds .cases: {test's name: (passed, failed, error or skipped, message)}.
-        """
-        junit = self.path("junit.xml")
-        result = harness.run(
-            [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", self.directory, *plugin,
-             "--junit-xml", junit, *arguments], guard=guard, trace=trace, cwd=self.directory,
-            env={"PYTHONPATH": PACKAGES, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200",
-                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None, **(env or {})})
-        result.cases = {}
-        if os.path.exists(junit):
-            for case in xml.etree.ElementTree.parse(junit).iter("testcase"):
-                kinds = [child for child in case if child.tag in ("failure", "error", "skipped")]
-                name = case.get("name").replace("test_", "", 1)
-                result.cases[name] = ((kinds[0].tag, kinds[0].get("message") or "") if kinds
-                                      else ("passed", ""))
-            os.unlink(junit)
-        return result
-
-    def outcomes(self, result):
-        found = {}
-        for name, (outcome, _) in result.cases.items():
-            found.setdefault(outcome, set()).add(name)
-        return found
-
+class Plugin(pytest_runs.Case):
     def test_control_suite_passes_without_the_option(self):
         """Control: unguarded, or without the option, the same tests pass, and the unguarded ones
         reach the driver."""

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """action.yml: the test runs each of its shell steps as GitHub runs it, with the inputs inserted."""
 
+import hashlib
 import os
 import re
 import shutil
@@ -33,7 +34,8 @@ class Action(harness.DirectoryCase):
 
     def value(self, expression, inputs):
         """Returns the value of one of the few expressions that action.yml uses."""
-        known = {"github.action_path": harness.SOURCE}
+        known = {"github.action_path": harness.SOURCE, "github.server_url": "file://" + self.directory,
+                 "github.action_repository": "owner/cudaguard"}
         known.update(("inputs." + name, text) for name, text in inputs.items())
         match = re.fullmatch(r"(\S+) == ''", expression)
         return known[match[1]] == "" if match else known[expression]
@@ -44,6 +46,7 @@ class Action(harness.DirectoryCase):
         inputs.update({"cudaguard": LAUNCHER, **given})
         self.assertNotIn(None, inputs.values())
         out, calls, outputs = "", [], self.path("outputs")
+        os.makedirs(self.path("temp"), exist_ok=True)
         with open(outputs, "w", encoding="utf-8"):
             pass
         for number, step in enumerate(self.steps):
@@ -59,7 +62,8 @@ class Action(harness.DirectoryCase):
             result = harness.run(
                 ["bash", "--noprofile", "--norc", "-eo", "pipefail", script], guard=False,
                 cwd=self.directory, trace=False,
-                env={**env, "GITHUB_OUTPUT": outputs, "RUNNER_TEMP": self.path("temp")})
+                env={**env, "GITHUB_OUTPUT": outputs, "RUNNER_TEMP": self.path("temp"),
+                     "GITHUB_STEP_SUMMARY": self.path("summary"), "GITHUB_WORKSPACE": self.directory})
             out += result.out + result.err
             calls += result.init_calls()
             if result.rc != 0:
@@ -132,6 +136,110 @@ class Action(harness.DirectoryCase):
 @pytest.fixture(name="case")
 def make_case():
     yield from harness.lent(Action())
+
+
+def test_lines_that_ask_are_annotated(case):
+    """An annotation has a path in the checkout. The summary has a table."""
+    os.mkdir(case.path("src"))
+    with open(case.path("src", "a,b%.py"), "w", encoding="utf-8") as stream:
+        stream.write("import ctypes\ndriver = ctypes.CDLL('libcuda.so.1')\ndriver.cuInit(0)\n"
+                     "driver.cuInit(0)\n")
+    code, out, _, _ = case.run_action(command="python3 src/a,b%.py; python3 src/a,b%.py",
+                                      allow="line:a,b%.py:4")
+    assert code == 1, out
+    assert [line for line in out.splitlines() if line.startswith("::")] == [
+        "::error file=src/a%2Cb%25.py,line=3,title=cudaguard::"
+        "a,b%25.py:3 asked for CUDA: cuInit by ctypes/cffi"], out
+    with open(case.path("summary"), encoding="utf-8") as stream:
+        summary = stream.read()
+    assert re.match(r"### cudaguard: FAIL: 1 line asked for CUDA, in 2 of \d+ processes\n", summary)
+    assert summary.endswith("| line of code | asked | processes | allowed |\n|---|---|---|---|\n"
+                            "| `a,b%.py:3` | `cuInit by ctypes/cffi` | 2 | no |\n"
+                            "| `a,b%.py:4` | `cuInit by ctypes/cffi` | 2 | yes |\n\n"), summary
+
+
+def test_line_outside_of_the_checkout_has_no_file(case):
+    code, out, _, _ = case.run_action(command=ATTEMPT)
+    assert code == 1, out
+    assert "\n::error title=cudaguard::<string>:1 asked for CUDA: cuInit by ctypes/cffi\n" in "\n" + out
+
+
+@pytest.mark.parametrize(("command", "annotation"), [
+    ("true", None), ("exit 3", "::error title=cudaguard::FAIL: no CUDA use ")])
+def test_run_without_an_attempt_has_a_summary(case, command, annotation):
+    _, out, _, _ = case.run_action(command=command)
+    found = [line for line in out.splitlines() if line.startswith("::")]
+    assert len(found) == (1 if annotation else 0), out
+    assert not annotation or found[0].startswith(annotation)
+    with open(case.path("summary"), encoding="utf-8") as stream:
+        assert "no CUDA use" in stream.read()
+
+
+def test_verify_that_cannot_run_makes_no_annotation(case):
+    _, out, _, action_outputs = case.run_action(command="true", deny="everything")
+    assert action_outputs == {"result": "error"}, out
+    assert "::" not in out and not os.path.exists(case.path("summary")), out
+
+
+class Release:
+    """A release below `directory`, with the checksums that scripts/github/fetch-release reads."""
+
+    def __init__(self, directory):
+        self.file = "cudaguard-7.8.9-linux-%s.tar.gz" % os.uname().machine
+        self.target = os.path.join(directory, "target")
+        self.sums = os.path.join(directory, "sums")
+        self.releases = os.path.join(directory, "releases")
+        tree = os.path.join(directory, self.file[:-len(".tar.gz")])
+        os.makedirs(os.path.join(tree, "bin"))
+        with open(os.path.join(tree, "bin", "cudaguard"), "w", encoding="utf-8") as stream:
+            stream.write("the command")
+        os.makedirs(os.path.join(self.releases, "v7.8.9"))
+        packed = os.path.join(self.releases, "v7.8.9", self.file)
+        subprocess.run(["tar", "-czf", packed, "-C", directory, os.path.basename(tree)], check=True)
+        with open(packed, "rb") as stream:
+            self.sum = hashlib.sha256(stream.read()).hexdigest()
+
+    def fetch(self, *rows):
+        with open(self.sums, "w", encoding="utf-8") as stream:
+            stream.writelines(row + "\n" for row in ("# the sums", *rows))
+        return subprocess.run(
+            [os.path.join(harness.SOURCE, "scripts", "github", "fetch-release"), self.target, self.sums],
+            env={**os.environ, "RELEASES": "file://" + self.releases}, capture_output=True, text=True,
+            check=False)
+
+    def command(self):
+        path = os.path.join(self.target, "bin", "cudaguard")
+        if not os.path.exists(path):
+            return None
+        with open(path, encoding="utf-8") as stream:
+            return stream.read()
+
+
+@pytest.fixture(name="release")
+def make_release(tmp_path):
+    if not shutil.which("curl"):
+        pytest.skip("curl is not installed")
+    return Release(str(tmp_path))
+
+
+def test_release_with_its_checksum_is_unpacked(release):
+    """The newest row of this machine counts, which is the last one."""
+    done = release.fetch("0" * 64 + "  cudaguard-7.0.0-linux-%s.tar.gz" % os.uname().machine,
+                         release.sum + "  " + release.file, "0" * 64 + "  cudaguard-7.8.9.tar.gz")
+    assert (done.returncode, release.command()) == (0, "the command"), done.stderr
+
+
+@pytest.mark.parametrize(("row", "code", "reason"), [
+    ("", 1, "names no release for "),
+    ("{sum}  cudaguard-7.8.9-linux-other.tar.gz", 1, "names no release for "),
+    ("{sum}  {other}", 1, "cannot fetch cudaguard-1.0.0-linux-"),
+    ("%s  {file}" % ("0" * 64), 2, "is not the file with this checksum")])
+def test_release_is_not_unpacked_otherwise(release, row, code, reason):
+    """Only a wrong checksum is an error of the action. Otherwise it builds cudaguard."""
+    done = release.fetch(row.format(sum=release.sum, file=release.file,
+                                    other=release.file.replace("7.8.9", "1.0.0")))
+    assert (done.returncode, release.command()) == (code, None), done.stderr
+    assert reason in done.stderr
 
 
 @pytest.mark.parametrize(("command", "rc", "word"),

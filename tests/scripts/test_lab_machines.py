@@ -39,7 +39,7 @@ class Machine(unittest.TestCase):
     def test_commands_of_the_page_name_the_library_of_the_package(self):
         commands = [machine.page(number) for number in range(4)]
         self.assertNotIn("/usr/local", "".join(commands))
-        self.assertIn(machine.GUARD, commands[0])
+        self.assertIn(machine.GUARD, commands[1])
 
     def test_rows_have_different_names(self):
         for part in (driver, kernels, machine):

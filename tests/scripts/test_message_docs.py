@@ -23,11 +23,11 @@ SOURCES = ("policy/*.cpp", "policy/*.h", "policy/text/*.cpp", "policy/text/*.h",
            "shim/launcher/message.cpp", "shim/launcher/child/child.cpp",
            "shim/launcher/commands/*.cpp",
            "shim/launcher/elf/elf_file.cpp", "shim/launcher/elf/program.cpp",
-           "shim/launcher/fence/fence.cpp", "shim/launcher/findings/allow.cpp",
+           "shim/launcher/fence/*.cpp", "shim/launcher/findings/allow.cpp",
            "shim/launcher/findings/decide.cpp", "shim/launcher/health/*.cpp",
            "shim/launcher/observe/*.cpp",
            "shim/launcher/preload/*.cpp", "shim/launcher/print/*text.cpp",
-           "shim/launcher/print/output.cpp")
+           "shim/launcher/print/output.cpp", "shim/launcher/system/*.cpp")
 # Their messages have rows, too. The test does not search them for messages, because most of their
 # text is help. The values that replace wrong ones are in docs/cli.md (test_manual).
 WITH_HELP = ("shim/launcher/options.cpp", "shim/launcher/format.cpp", "policy/variables.h",

@@ -15,7 +15,7 @@ from support import elf_facts, harness
 # the name of an export.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
     "dlopen", "dlmopen", "dlclose", "dlvsym", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_watch",
-    "cudaguard_services_v1",
+    "cudaguard_refusal_v1", "cudaguard_services_v1",
 }  # fmt: skip
 # dlsym calls the resolvers of these while it holds ld.so's lock (shim/hook/needed.cpp).
 IFUNCS = {"cudaguard_driver_is_needed", "cudaguard_nvml_is_needed"}
@@ -32,7 +32,7 @@ LIBDL = re.compile(
     r"^_?_?(dlopen|dlmopen|dlclose|dlsym|dlvsym|dlerror|dladdr1?|dlinfo|dl_find_object)$")
 FLOOR = (2, 17)
 # This limit detects accidental growth with any compiler.
-MOST_BYTES = 100 * 1024
+MOST_BYTES = 128 * 1024
 
 
 def version():

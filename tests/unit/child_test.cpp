@@ -24,9 +24,21 @@ TEST(Child, BusyChildMaySleepBetween) {
   const std::vector<std::string> sleeps_between = {
       "/bin/sh", "-c",
       "i=0; while [ $i -lt 600000 ]; do [ $((i%60000)) = 0 ] && sleep 0.02; i=$((i+1)); done"};
-  EXPECT_TRUE(run_child(sleeps_between, Variables(variables),
-                        {milliseconds{200}, milliseconds{60'000}})
-                  .in_time);
+  EXPECT_TRUE(
+      run_child(sleeps_between, Variables(variables), {milliseconds{200}, milliseconds{60'000}})
+          .in_time);
+}
+
+/// /usr/bin/ffprobe has 214 libraries, 14 KB of ld.so's output.
+TEST(Child, AllOutputOfAChildThatHasEndedIsRead) {
+  const char* const no_variables[] = {nullptr};
+  for (int round = 0; round < 20; ++round) {
+    const ChildEnd end = run_child({"/bin/sh", "-c", "printf '%60000d' 1; printf '%60000d' 1 >&2"},
+                                   Variables(no_variables), milliseconds{10'000});
+    ASSERT_TRUE(end.in_time);
+    ASSERT_EQ(end.out.size(), 60000U);
+    ASSERT_EQ(end.err.size(), 60000U);
+  }
 }
 
 TEST(Child, SleepingChildHasNoMoreTime) {

@@ -214,7 +214,8 @@ TEST(Config, EverythingBad_MakesNoMoreComplaintsThanFit) {
                                       .children = "d",
                                       .root = "e",
                                       .log = "b",
-                                      .report = more.c_str()});
+                                      .report = more.c_str(),
+                                      .rules = more.c_str()});
   EXPECT_LE(config.complaint_count, kMostComplaints);
   EXPECT_EQ(config.policy, Policy::kForceCpu);
 }
@@ -250,6 +251,147 @@ TEST(Config, Words_AreInTheOrderOfTheirEnumeration) {
   for (size_t i = 0; i < logs.size(); ++i) {
     EXPECT_EQ(parse_config({.log = logs[i].c_str()}).log, static_cast<Log>(i));
   }
+}
+
+/// A process of this executable.
+RuleFacts program(std::string_view path) { return {.program = {path, true, false}}; }
+
+TEST(Config, Rules_ChooseThePolicyOfAProgram) {
+  const Environment environment = {.policy = "FORCE_CPU",
+                                   .rules = "VALIDATE program=worker*; CLAMP program=c gpus=1"};
+  const Config router = parse_config(environment, program("/opt/router"));
+  EXPECT_EQ(router.policy, Policy::kForceCpu);
+  EXPECT_TRUE(router.because.empty()) << "CUDAGUARD_POLICY lifts it";
+  EXPECT_EQ(parse_config(environment, program("/opt/worker2")).policy, Policy::kValidate);
+  const Config clamp = parse_config(environment, program("/c"));
+  EXPECT_EQ(clamp.policy, Policy::kClamp);
+  EXPECT_EQ(clamp.allow_list.text, "1");
+  EXPECT_EQ(parse_config(environment).policy, Policy::kForceCpu) << "nothing is known";
+  const Config ruled =
+      parse_config({.policy = "OFF", .rules = "FORCE_CPU program=a"}, program("/a"));
+  EXPECT_EQ(ruled.policy, Policy::kForceCpu);
+  EXPECT_EQ(ruled.because, kIsRuled);
+  EXPECT_EQ(ruled.rule, "FORCE_CPU program=a");
+}
+
+TEST(Config, Rules_KeepTheListOfTheEnvironment) {
+  const Config config =
+      parse_config({.visible_devices = "2,5", .rules = "CLAMP", .presets = "gpus=2,5"});
+  EXPECT_EQ(config.policy, Policy::kClamp);
+  EXPECT_EQ(config.allow_list.text, "2,5");
+  EXPECT_TRUE(config.allow_list.by_option);
+  const Config own =
+      parse_config({.visible_devices = "2,5", .rules = "VALIDATE gpus=0", .presets = "gpus=2,5"});
+  EXPECT_EQ(own.allow_list.text, "0");
+  EXPECT_FALSE(own.allow_list.by_option);
+  EXPECT_EQ(parse_config({.visible_devices = "2", .rules = "OFF"}).allow_list.text, "");
+}
+
+TEST(Config, Rules_LiftNoForceCpuThatAMistakeHasCaused) {
+  for (const Environment& wrong :
+       {Environment{.policy = "VALIDATES", .rules = "OFF"},
+        Environment{.visible_devices = "x", .rules = "OFF"},
+        Environment{.visible_devices = "-1", .rules = "OFF"},
+        Environment{.policy = "FORCE_CPU", .visible_devices = "2", .rules = "OFF"},
+        Environment{.policy = "OFF", .rules = "OFF; VALIDATES"},
+        Environment{.policy = "VALIDATE", .rules = "VALIDATE gpus=0 & VALIDATE gpus=1"}}) {
+    const Config config = parse_config(wrong);
+    EXPECT_EQ(config.policy, Policy::kForceCpu) << wrong.rules;
+  }
+  const Config config = parse_config({.policy = "OFF", .rules = "OFF; VALIDATES"});
+  EXPECT_EQ(config.rule_mistake.why, RuleMistake::Why::kPolicy);
+  EXPECT_EQ(config.rule_place, "CUDAGUARD_RULES");
+  const std::string many(kMaxRules + 1, ' ');
+  EXPECT_EQ(parse_config({.policy = "OFF", .rules = many.c_str()}).policy, Policy::kForceCpu);
+  EXPECT_EQ(parse_config({.policy = "OFF", .rules = many.c_str() + 1}).policy, Policy::kOff);
+}
+
+/// What the machine's file says in line 7.
+MachineRuling machine(Policy policy, std::string_view gpus = {}, bool may_widen = false) {
+  MachineRuling machine;
+  machine.place = "/etc/cudaguard.conf:7";
+  machine.ruling.decided = true;
+  machine.ruling.policy = policy;
+  machine.ruling.gpus = gpus;
+  machine.ruling.may_widen = may_widen;
+  return machine;
+}
+
+TEST(Config, Machine_DecidesIfTheEnvironmentIsSilent) {
+  for (const Policy policy : {Policy::kForceCpu, Policy::kValidate, Policy::kClamp, Policy::kOff}) {
+    const MachineRuling file = machine(policy);
+    EXPECT_EQ(parse_config({}, {}, &file).policy, policy);
+    EXPECT_EQ(parse_config({.policy = "OFF", .privileged = true}, {}, &file).policy, policy);
+  }
+  const MachineRuling none = machine(Policy::kForceCpu);
+  EXPECT_EQ(parse_config({}, {}, &none).because, "/etc/cudaguard.conf:7");
+  const MachineRuling list = machine(Policy::kValidate, "0,1");
+  EXPECT_EQ(parse_config({}, {}, &list).allow_list.text, "0,1");
+}
+
+TEST(Config, Machine_EnvironmentNarrows) {
+  const MachineRuling all = machine(Policy::kOff);
+  EXPECT_EQ(parse_config({.policy = "FORCE_CPU"}, {}, &all).policy, Policy::kForceCpu);
+  EXPECT_EQ(parse_config({.policy = "nonsense"}, {}, &all).policy, Policy::kForceCpu);
+  EXPECT_EQ(parse_config({.policy = "CLAMP"}, {}, &all).policy, Policy::kClamp);
+  EXPECT_EQ(parse_config({.visible_devices = "2"}, {}, &all).allow_list.text, "2");
+  EXPECT_EQ(parse_config({.visible_devices = ""}, {}, &all).policy, Policy::kForceCpu);
+  EXPECT_EQ(parse_config({.rules = "FORCE_CPU"}, {}, &all).policy, Policy::kForceCpu);
+  const MachineRuling list = machine(Policy::kValidate, "0,1");
+  EXPECT_EQ(parse_config({.visible_devices = "1"}, {}, &list).allow_list.text, "1");
+  const Config children = parse_config({.children = "FORCE_CPU", .root = "41"}, {}, &all);
+  EXPECT_FALSE(is_child(children, {.pid = 41}));
+  EXPECT_TRUE(is_child(children, {.pid = 42}));
+}
+
+TEST(Config, Machine_EnvironmentDoesNotWiden) {
+  const MachineRuling none = machine(Policy::kForceCpu);
+  for (const Environment& wider :
+       {Environment{.policy = "OFF"}, Environment{.policy = "VALIDATE"},
+        Environment{.visible_devices = "0"}, Environment{.rules = "OFF"}}) {
+    const Config config = parse_config(wider, {}, &none);
+    EXPECT_EQ(config.policy, Policy::kForceCpu);
+    EXPECT_EQ(config.because, "/etc/cudaguard.conf:7");
+  }
+  const MachineRuling list = machine(Policy::kClamp, "0,1");
+  EXPECT_EQ(parse_config({.policy = "OFF"}, {}, &list).policy, Policy::kClamp);
+  EXPECT_EQ(parse_config({.policy = "OFF"}, {}, &list).allow_list.text, "0,1");
+  EXPECT_EQ(parse_config({.policy = "VALIDATE"}, {}, &list).allow_list.text, "0,1");
+  EXPECT_EQ(parse_config({.visible_devices = "2"}, {}, &list).policy, Policy::kForceCpu);
+  EXPECT_EQ(parse_config({.rules = "VALIDATE gpus=2"}, {}, &list).policy, Policy::kForceCpu);
+}
+
+TEST(Config, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
+  const MachineRuling none = machine(Policy::kForceCpu, {}, true);
+  EXPECT_EQ(parse_config({}, {}, &none).policy, Policy::kForceCpu);
+  EXPECT_EQ(parse_config({.policy = "OFF"}, {}, &none).policy, Policy::kOff);
+  EXPECT_EQ(parse_config({.policy = "OFF", .privileged = true}, {}, &none).policy,
+            Policy::kForceCpu);
+}
+
+TEST(Config, Machine_UnusableFileMeansForceCpuAndIsNamed) {
+  MachineRuling file;
+  file.place = file.file = "/etc/cudaguard.conf";
+  file.unusable = "root does not own it";
+  for (const Environment& any : {Environment{}, Environment{.policy = "OFF"},
+                                 Environment{.policy = "OFF", .privileged = true}}) {
+    const Config config = parse_config(any, {}, &file);
+    EXPECT_EQ(config.policy, Policy::kForceCpu);
+    EXPECT_EQ(config.unused_file, "/etc/cudaguard.conf");
+    EXPECT_STREQ(config.why_unused, "root does not own it");
+  }
+}
+
+TEST(Config, Machine_ReportIsKeptAndLogIsADefault) {
+  MachineRuling file = machine(Policy::kValidate);
+  file.ruling.report = "/var/log/gpu";
+  file.ruling.log = 3;
+  const Config config = parse_config({.log = "off", .report = "/tmp/x"}, {}, &file);
+  EXPECT_EQ(config.report, "/var/log/gpu");
+  EXPECT_EQ(config.log, Log::kOff);
+  EXPECT_EQ(parse_config({.log = "off", .privileged = true}, {}, &file).log, Log::kAll);
+  file.ruling.mistake.why = RuleMistake::Why::kPolicy;
+  EXPECT_EQ(parse_config({}, {}, &file).rule_place, "/etc/cudaguard.conf:7");
 }
 
 }  // namespace

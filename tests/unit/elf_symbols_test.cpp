@@ -27,24 +27,28 @@ std::string copy_of(const std::string& path) {
   return all.str();
 }
 
+bool has_any(const Bytes& file, const std::set<std::string>& names) {
+  return may_export(file, read_elf(file), gnu_hashes(names));
+}
+
 TEST(MayExport, FindsEveryExport) {
   const Memory file(copy_of(libc()));
   const std::set<std::string> names = read_exports(file).names;
   ASSERT_TRUE(names.contains("printf"));
   for (const std::string& name : names) {
-    ASSERT_TRUE(may_export(file, {"cg_nobody_has_this", name})) << name;
+    ASSERT_TRUE(has_any(file, {"cg_nobody_has_this", name})) << name;
   }
 }
 
 TEST(MayExport, FindsNothingElse) {
   const FileBytes file(libc());
   EXPECT_NE(read_elf(file).gnu_hash, 0U);
-  EXPECT_FALSE(may_export(file, {}));
-  EXPECT_FALSE(may_export(file, {"cuInit", "cudaSetDevice", "nvmlInit_v2"}));
+  EXPECT_FALSE(has_any(file, {}));
+  EXPECT_FALSE(has_any(file, {"cuInit", "cudaSetDevice", "nvmlInit_v2"}));
 }
 
 TEST(MayExport, DoubtsAFileWithoutATable) {
-  EXPECT_TRUE(may_export(FileBytes("/dev/null"), {"cuInit"}));
+  EXPECT_TRUE(has_any(FileBytes("/dev/null"), {"cuInit"}));
 }
 
 TEST(MayExport, DoubtsADamagedTable) {
@@ -53,7 +57,7 @@ TEST(MayExport, DoubtsADamagedTable) {
     std::string bytes = copy_of(libc());
     memcpy(&bytes[table + static_cast<uint64_t>(field)], &value, sizeof value);
     const Memory file(bytes);
-    EXPECT_TRUE(may_export(file, {"cuInit"})) << field;
+    EXPECT_TRUE(has_any(file, {"cuInit"})) << field;
   }
 }
 

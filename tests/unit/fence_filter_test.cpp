@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <linux/seccomp.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <optional>
 
 #include "policy/nvidia_requests.h"
@@ -31,6 +33,9 @@ std::optional<uint32_t> answer_of(const std::vector<sock_filter>& program, const
         if (blind && one.k != offsetof(seccomp_data, nr) && one.k != offsetof(seccomp_data, arch))
           return std::nullopt;
         memcpy(&value, reinterpret_cast<const char*>(&data) + one.k, sizeof value);
+        break;
+      case BPF_JMP | BPF_JA:
+        at += one.k;
         break;
       case BPF_ALU | BPF_AND | BPF_K:
         value &= one.k;
@@ -174,6 +179,36 @@ TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {
     for (int bit = 0; bit < 64; ++bit) {
       EXPECT_EQ(answer(SECCOMP_RET_USER_NOTIF, kBeaconMagic ^ uint64_t{1} << bit),
                 SECCOMP_RET_ALLOW);
+    }
+  }
+}
+
+TEST(OpenFilter, RefusesMode3OfOpenAndOpenat) {
+  constexpr uint32_t kRefused = SECCOMP_RET_ERRNO | EACCES;
+  constexpr struct {
+    Architecture machine;
+    uint32_t architecture;
+    uint32_t number;
+    int flags;  // which argument has them; -1: this is another call
+  } kCalls[] = {
+      {kX86, 0xc000003e, 2, 1},   {kX86, 0xc000003e, 2 | kX32, 1},   {kX86, 0xc000003e, 257, 2},
+      {kX86, 0xc000003e, 5, -1},  {kX86, 0xc000003e, 257 | kX32, 2}, {kX86, 0xc000003e, 437, -1},
+      {kX86, 0x40000003, 5, 1},   {kX86, 0x40000003, 295, 2},        {kX86, 0x40000003, 2, -1},
+      {kArm, 0xc00000b7, 56, 2},  {kArm, 0xc00000b7, 2, -1},         {kArm, 0x40000028, 5, 1},
+      {kArm, 0x40000028, 322, 2}, {kArm, 0x40000028, 56, -1},        {kX86, 0xc00000b7, 56, -1}};
+  for (const auto& one : kCalls) {
+    SCOPED_TRACE(testing::Message() << std::hex << one.architecture << ' ' << one.number);
+    const std::vector<sock_filter> program = open_filter(one.machine);
+    for (const uint64_t flags : {0ULL, 1ULL, 2ULL, 3ULL, 0x80003ULL, 0x80002ULL, 3ULL << 32}) {
+      seccomp_data data = call(one.architecture, one.number);
+      std::fill(std::begin(data.args), std::end(data.args), one.flags < 0 ? 3 : 0);
+      if (one.flags >= 0) data.args[one.flags] = flags;
+      EXPECT_EQ(answer_of(program, data),
+                one.flags >= 0 && (flags & 3) == 3 ? kRefused : SECCOMP_RET_ALLOW)
+          << flags;
+    }
+    if (one.flags < 0) {
+      EXPECT_EQ(answer_of(program, call(one.architecture, one.number), true), SECCOMP_RET_ALLOW);
     }
   }
 }

@@ -86,12 +86,15 @@ TEST(Options, FenceTakesItsModeAfterAnEqualsSign) {
   EXPECT_EQ(parse({"run", "--fence=require", "prog"}).fence, FenceWish::kRequire);
   EXPECT_EQ(parse({"run", "--fence=off", "prog"}).fence, FenceWish::kOff);
   EXPECT_EQ(parse({"run", "--fence=auto", "prog"}).fence, FenceWish::kAuto);
+  EXPECT_EQ(parse({"run", "--fence=devices", "prog"}).fence, FenceWish::kDevices);
+  EXPECT_EQ(parse({"verify", "--fence=devices,auto", "prog"}).fence, FenceWish::kDevicesAuto);
   EXPECT_EQ(parse({"verify", "prog"}).fence, std::nullopt);
   EXPECT_EQ(
       refusal_of({"run", "--fence", "require", "prog"}),
       "--fence takes its mode after \"=\": --fence=require (to run a program: --fence -- require)");
-  EXPECT_EQ(refusal_of({"run", "--fence=never", "prog"}),
-            "--fence \"never\" is not accepted (accepted: auto, require, off)");
+  EXPECT_EQ(
+      refusal_of({"run", "--fence=never", "prog"}),
+      "--fence \"never\" is not accepted (accepted: auto, require, devices, devices,auto, off)");
 }
 
 TEST(Options, ListsMayBeGivenSeveralTimes) {

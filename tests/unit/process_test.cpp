@@ -37,6 +37,11 @@ class BusyChild {
 };
 
 /// The kernel reports a call to the launcher before the calling thread has gone to sleep.
+TEST(Process, SizeOfTheCodeIsTheSameInBothFiles) {
+  EXPECT_GT(code_pages(getpid()), 0U);
+  EXPECT_EQ(read_stat(getpid()).code, code_pages(getpid()));
+}
+
 TEST(WaitingThread, HasRegistersEvenIfItGoesToSleepOnlyNow) {
   const BusyChild child(milliseconds{5});
   EXPECT_TRUE(waiting_at(child.pid()));

@@ -64,12 +64,15 @@ class Stream {
   int to() const { return to_; }
   std::string& text() { return text_; }
   void close_writing() { close_end(to_); }
-  /// Reads a part of what is available. The launcher's stack may be small (ulimit -s).
+  /// Reads what is available.
   void take() {
-    char buffer[4096];
-    const ssize_t got = read(from_, buffer, sizeof buffer);
+    char buffer[4096];  // the launcher's stack may be small (ulimit -s)
+    ssize_t got = 0;
+    do {
+      got = read(from_, buffer, sizeof buffer);
+      if (got > 0 && text_.size() < kMostText) text_.append(buffer, static_cast<size_t>(got));
+    } while (got > 0 && text_.size() < kMostText);
     if (got == 0) close_end(from_);
-    if (got > 0 && text_.size() < kMostText) text_.append(buffer, static_cast<size_t>(got));
   }
 
  private:

@@ -6,11 +6,13 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "shim/launcher/child/variables.h"
+#include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -58,6 +60,7 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimi
 struct LoadedLibrary {
   std::string name;  ///< the name in the request, "libc.so.6", or the preloaded path
   std::string path;  ///< empty if not found
+  std::shared_ptr<const ElfFile> file = {};  ///< null if it was not opened
 };
 
 struct LoaderAnswer {

@@ -39,6 +39,11 @@ const char* Variables::get(std::string_view name) const {
   return nullptr;
 }
 
+size_t Variables::count_starting(std::string_view text) const {
+  return static_cast<size_t>(std::ranges::count_if(
+      entries_, [&](const std::string& entry) { return entry.starts_with(text); }));
+}
+
 void Variables::note(std::string_view name) {
   if (std::ranges::find(changed_, name) == changed_.end()) changed_.emplace_back(name);
 }

@@ -20,6 +20,8 @@ class Variables {
   /// Null if unset. Valid until this variable is changed.
   const char* get(std::string_view name) const;
   bool has(std::string_view name) const { return get(name) != nullptr; }
+  /// How many have a name that starts so.
+  size_t count_starting(std::string_view text) const;
   void set(std::string_view name, std::string_view value);
   void unset(std::string_view name);
 

@@ -31,6 +31,29 @@ void add_for_linked(const std::vector<std::string>& files, std::vector<std::stri
   }
 }
 
+/// Installs the fence of devices for --fence=devices.
+void fence_devices(const GuardSettings& settings, Fence& fence) {
+  const bool required = settings.fence == FenceWish::kDevices;
+  if (!fence.holds && required) {
+    throw Refusal(kRefused, "--fence=devices: the fence cannot be set up: " + fence.why_not);
+  }
+  put_up_device_fence(fence);
+  if (fence.devices) {
+    warn(
+        "--fence=devices: mount, bwrap, rootless Podman, and gdb -p of a process outside fail, "
+        "too");
+    if (!fence.split.empty()) {
+      warn("--fence=devices: GPU device nodes are mounted below " +
+           printable(joined(fence.split, ", ")) +
+           "; new files directly in these directories cannot be opened");
+    }
+    return;
+  }
+  const std::string why = "the device nodes cannot be fenced: " + fence.why_no_devices;
+  if (required) throw Refusal(kRefused, "--fence=devices: " + why);
+  warn("--fence=devices,auto: " + why);
+}
+
 /// Installs the fence for --fence. Without --fence, warns if a fence already holds.
 Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
   Fence fence;
@@ -39,6 +62,7 @@ Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
     if (!fence.holds && plan.settings.fence == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }
+    if (plan.settings.wants_device_fence()) fence_devices(plan.settings, fence);
     // A verdict has this reason.
     if (!fence.holds && plan.watch != Plan::Watch::kProcesses) {
       warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");

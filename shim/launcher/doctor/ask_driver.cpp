@@ -150,8 +150,10 @@ std::string judge_answer(const DriverAnswer& answer, std::chrono::seconds limit,
 
 std::string ask_driver(const Machine& machine, const Libraries& libraries, FindingList& findings) {
   add_libraries(libraries, findings);
+  const Sandbox sandbox = find_sandbox(machine.limit);
   const auto not_asked = [&](const std::string& why) {
     add(findings, "cuInit", State::kFact, "not tried: " + why);
+    explain_sandbox(sandbox, nullptr, findings);
     return "driver: not asked";
   };
   if (libraries.found.empty()) return not_asked(libraries.trouble);
@@ -166,6 +168,7 @@ std::string ask_driver(const Machine& machine, const Libraries& libraries, Findi
     add(findings, "cuInit", State::kFact,
         "doctor itself is under a fence: cuInit's answer is the fence's");
   }
+  explain_sandbox(sandbox, machine.fence.was_there ? nullptr : &answer, findings);
   return result;
 }
 

@@ -63,6 +63,10 @@ void add_fence(const Fence& fence, FindingList& findings) {
   if (fence.holds && fence.no_new_privs) {
     row("sets no_new_privs: sudo and setuid programs get no more rights");
   }
+  if (fence.holds && !fence.was_there) {
+    row(fence.devices ? "also of devices (cudaguard run --fence=devices)"
+                      : "not of devices: " + fence.why_no_devices);
+  }
 }
 
 /// Returns what preloads a guard into the programs of this environment; empty if nothing does.

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "policy/library.h"
 #include "policy/rules.h"
@@ -28,6 +29,17 @@ namespace {
 constexpr const char* kPreload = "LD_PRELOAD";
 // An installer's script may be followed by gigabytes of data.
 constexpr uint64_t kScriptText = uint64_t{1} << 20;
+
+/// Programs that do not work in a Landlock domain, by the start of their names (docs/fence.md).
+constexpr std::pair<std::string_view, const char*> kNoDeviceFence[] = {
+    {"bwrap", "bubblewrap fails, because it mounts"},
+    {"podman", "rootless Podman fails, because it mounts"},
+    {"buildah", "Buildah fails, because it mounts"},
+    {"flatpak", "Flatpak fails, because it starts bubblewrap"},
+    {"chromium", "Chromium draws without a GPU, and its sandbox may fail"},
+    {"chrome", "Chrome draws without a GPU, and its sandbox may fail"},
+    {"google-chrome", "Chrome draws without a GPU, and its sandbox may fail"},
+};
 
 /// True if a sanitizer is linked statically. Its dlopen calls the next one, the guard's.
 bool has_static_sanitizer(const FileBytes& file) {
@@ -57,6 +69,7 @@ class ProgramCheck {
     scripts();
     broken_files();
     fence();
+    device_fence();
   }
 
  private:
@@ -119,6 +132,16 @@ class ProgramCheck {
         });
     if (!machine_.fence.holds || refused || verdict(findings_) == std::string_view("yes")) return;
     fact("with --fence", "no CUDA either: cudaguard run --fence");
+  }
+
+  /// Warns of programs that do not work under --fence=devices.
+  void device_fence() {
+    const std::string_view name = base_name(program_.path);
+    for (const auto& [start, why] : kNoDeviceFence) {
+      if (!name.starts_with(start)) continue;
+      fact("with --fence=devices", std::string(why) + "; use --fence, or start cudaguard inside");
+      return;
+    }
   }
 
   void look_at(const Executable& executable) {

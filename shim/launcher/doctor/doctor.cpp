@@ -32,14 +32,16 @@ std::chrono::seconds time_limit(const Variables& variables) {
   return std::chrono::seconds{seconds};
 }
 
-/// Returns what put_up_fence(true) would return here. A child process tries it and ends, so this
-/// process stays unchanged. Only the sign of `listener` is meaningful.
+/// Returns what put_up_fence(true) and put_up_device_fence() would return here. A child process
+/// tries it and ends, so this process stays unchanged. Only the sign of `listener` is meaningful.
 Fence try_fence() {
   struct Outcome {
     bool holds;
     bool was_there;
     bool no_new_privs;
     bool listens;
+    bool devices;
+    char why_no_devices[256];
     char clause[512];  // `unseen` if the fence holds, otherwise `why_not`
   };
   Fence fence;
@@ -49,8 +51,12 @@ Fence try_fence() {
   const int error = errno;
   if (child == 0) {
     fence = put_up_fence(true);
-    Outcome outcome = {fence.holds, fence.was_there, fence.no_new_privs, fence.listener >= 0, {}};
+    Outcome outcome = {
+        fence.holds, fence.was_there, fence.no_new_privs, fence.listener >= 0, false, {}, {}};
     (fence.holds ? fence.unseen : fence.why_not).copy(outcome.clause, sizeof outcome.clause - 1);
+    put_up_device_fence(fence);
+    outcome.devices = fence.devices;
+    fence.why_no_devices.copy(outcome.why_no_devices, sizeof outcome.why_no_devices - 1);
     const ssize_t written = write(ends[1], &outcome, sizeof outcome);  // a pipe holds far more
     _exit(written < 0);
   }
@@ -69,6 +75,8 @@ Fence try_fence() {
   fence.was_there = outcome.was_there;
   fence.no_new_privs = outcome.no_new_privs;
   fence.listener = outcome.listens ? 0 : -1;
+  fence.devices = outcome.devices;
+  fence.why_no_devices = outcome.why_no_devices;
   (fence.holds ? fence.unseen : fence.why_not) = outcome.clause;
   return fence;
 }

@@ -105,6 +105,22 @@ std::string ask_installed(const Machine& machine, const Libraries& libraries,
 /// The part of ask_installed() that examines CUDAGUARD_* alone.
 void judge_variables(Variables variables, FindingList& findings);
 
+/// What keeps this process, or programs that it starts, from a GPU.
+struct Sandbox {
+  struct Node {
+    std::string path;
+    std::string hindrance;  ///< a clause: "its mount is nodev"; empty if it can be opened
+  };
+  std::vector<Node> nodes;          ///< the GPU device nodes in /dev
+  std::vector<std::string> lacks;   ///< what the driver needs: "memfd_create is refused (EPERM)"
+  std::vector<std::string> around;  ///< "a seccomp filter", "a user namespace"
+};
+
+/// Looks at nodes without opening them, but for a process in a Landlock domain.
+Sandbox find_sandbox(std::chrono::seconds limit);
+/// Adds what was found, and why cuInit gave this answer. `answer` is null if it was not asked.
+void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, FindingList& findings);
+
 /// Returns "driver: answers".
 std::string ask_driver(const Machine& machine, const Libraries& libraries, FindingList& findings);
 /// The part of ask_driver() that judges the driver's answer.

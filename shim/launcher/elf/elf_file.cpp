@@ -71,6 +71,10 @@ std::string read_dynamic(const Bytes& file, const Elf64_Phdr& dynamic, ElfFacts&
       values[DT_GNU_HASH] != 0 && load != facts.loads.end()) {
     facts.gnu_hash = load->p_offset + (values[DT_GNU_HASH] - load->p_vaddr);
   }
+  for (const int64_t tag : {DT_RPATH, DT_CONFIG, DT_FILTER, DT_AUXILIARY, DT_AUDIT, DT_DEPAUDIT}) {
+    facts.steers_search |= values.contains(tag);
+  }
+  facts.steers_search |= (values[DT_FLAGS_1] & DF_1_NODEFLIB) != 0;
   const uint64_t soname = values[DT_SONAME];
   if (needed.empty() && soname == 0) return {};
   const uint64_t address = values[DT_STRTAB];
@@ -87,6 +91,8 @@ std::string read_dynamic(const Bytes& file, const Elf64_Phdr& dynamic, ElfFacts&
     if (!name_at(at, facts.needed.emplace_back())) return "a name in its string table is damaged";
   }
   if (soname != 0 && !name_at(soname, facts.soname)) return "its own name is damaged";
+  const uint64_t run_path = values[DT_RUNPATH];
+  facts.steers_search |= run_path != 0 && !name_at(run_path, facts.run_path);
   return {};
 }
 
@@ -109,19 +115,23 @@ FileBytes::~FileBytes() {
 }
 
 bool FileBytes::read(uint64_t at, void* to, size_t count) const {
-  constexpr uint64_t kPiece = uint64_t{16} << 10;
-  constexpr uint64_t kPage = 4096;
+  constexpr uint64_t kStart = 4096;
+  constexpr uint64_t kPiece = 1024;
   if (error_ != 0 || !inside(at, count, size_)) return false;
-  if (count > kPage) return read_all(at, static_cast<char*>(to), count);
-  if (at < piece_at_ || !inside(at - piece_at_, count, piece_.size())) {
-    piece_at_ = at - at % kPage;
-    piece_.resize(static_cast<size_t>(std::min(kPiece, size_ - piece_at_)));
-    if (!read_all(piece_at_, piece_.data(), piece_.size())) {
-      piece_.clear();
+  if (count > kPiece) return read_all(at, static_cast<char*>(to), count);
+  const bool at_start = at + count <= kStart;
+  auto& [from, size, bytes] = at_start ? start_ : last_;
+  if (at < from || !inside(at - from, count, size)) {
+    const uint64_t most = at_start ? kStart : kPiece;
+    if (!bytes) bytes = std::make_unique_for_overwrite<char[]>(most);
+    from = at_start ? 0 : at;
+    size = static_cast<size_t>(std::min(most, size_ - from));
+    if (!read_all(from, bytes.get(), size)) {
+      size = 0;
       return read_all(at, static_cast<char*>(to), count);  // the file was truncated meanwhile
     }
   }
-  memcpy(to, piece_.data() + (at - piece_at_), count);
+  memcpy(to, bytes.get() + (at - from), count);
   return true;
 }
 
@@ -140,12 +150,15 @@ bool FileBytes::read_all(uint64_t at, char* to, size_t count) const {
 bool read_string(const Bytes& file, uint64_t at, uint64_t end, std::string& to) {
   end = std::min(end, file.size());
   if (at >= end) return false;
-  std::string text(static_cast<size_t>(std::min<uint64_t>(end - at, kLongestName + 1)), '\0');
-  if (!file.read(at, text.data(), text.size())) return false;
-  const size_t length = text.find('\0');
-  if (length == std::string::npos) return false;
-  to = text.substr(0, length);
-  return true;
+  char part[64];
+  for (to.clear(); at < end && to.size() <= kLongestName; at += sizeof part) {
+    const auto size = static_cast<size_t>(std::min<uint64_t>(end - at, sizeof part));
+    if (!file.read(at, part, size)) return false;
+    const size_t length = strnlen(part, size);
+    to.append(part, length);
+    if (length < size) return to.size() <= kLongestName;
+  }
+  return false;
 }
 
 ElfFacts read_elf(const Bytes& file) {

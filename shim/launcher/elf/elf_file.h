@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +34,8 @@ class Bytes {
 };
 
 /// An open file, read by system calls, because a mapping would fault if the file were truncated.
-/// Small reads use the last piece that was read, because headers and tables are read entry by
-/// entry.
+/// Small reads use the start of the file and the last other piece that was read, because headers
+/// and tables are read entry by entry.
 class FileBytes : public Bytes {
  public:
   explicit FileBytes(const std::string& path);
@@ -46,8 +47,13 @@ class FileBytes : public Bytes {
 
  private:
   bool read_all(uint64_t at, char* to, size_t count) const;
-  mutable std::string piece_;
-  mutable uint64_t piece_at_ = 0;
+  struct Piece {
+    uint64_t at = 0;
+    size_t size = 0;
+    std::unique_ptr<char[]> bytes;
+  };
+  mutable Piece start_;
+  mutable Piece last_;
   int fd_ = -1;
   int error_ = 0;
   uint64_t size_ = 0;
@@ -71,12 +77,21 @@ struct ElfFacts {
   std::string interpreter;        ///< PT_INTERP; empty: static, or ld.so itself
   std::string soname;
   std::vector<std::string> needed;
-  uint64_t loaded_end = 0;  ///< no byte of the file after this offset is loaded
-  uint64_t gnu_hash = 0;    ///< offset in the file of DT_GNU_HASH's table; 0: none
+  std::string run_path;        ///< DT_RUNPATH
+  bool steers_search = false;  ///< by other means than DT_RUNPATH: DT_RPATH, filters, auditors...
+  uint64_t loaded_end = 0;     ///< no byte of the file after this offset is loaded
+  uint64_t gnu_hash = 0;       ///< offset in the file of DT_GNU_HASH's table; 0: none
 };
 
 /// Reads only the header unless the file is for a 64-bit little-endian machine.
 ElfFacts read_elf(const Bytes& file);
+
+/// An open file and what it says of itself.
+struct ElfFile {
+  explicit ElfFile(const std::string& path) : bytes(path), facts(read_elf(bytes)) {}
+  FileBytes bytes;
+  ElfFacts facts;
+};
 
 /// The most bytes to search, because a crafted file may claim any size.
 inline constexpr uint64_t kMostSearched = uint64_t{512} << 20;

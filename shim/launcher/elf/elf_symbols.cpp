@@ -115,10 +115,8 @@ struct GnuHash {
   uint32_t shift;
 };
 
-/// False if the table at `at` does not have the name.
-bool may_have(const Bytes& file, uint64_t at, const GnuHash& table, const std::string& name) {
-  uint32_t hash = 5381;
-  for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
+/// False if the table at `at` does not have a name of that hash.
+bool may_have(const Bytes& file, uint64_t at, const GnuHash& table, uint32_t hash) {
   const uint64_t filter = at + sizeof table;
   uint64_t word = 0;
   if (!file.read(filter + hash / 64 % table.words * sizeof word, &word, sizeof word)) return true;
@@ -164,13 +162,22 @@ Names read_exports(const Bytes& file, Exports which) {
   return found;
 }
 
-bool may_export(const Bytes& file, const std::set<std::string>& names) {
-  const ElfFacts facts = read_elf(file);
+std::vector<uint32_t> gnu_hashes(const std::set<std::string>& names) {
+  std::vector<uint32_t> hashes;
+  for (const std::string& name : names) {
+    uint32_t hash = 5381;
+    for (const char c : name) hash = hash * 33 + static_cast<unsigned char>(c);
+    hashes.push_back(hash);
+  }
+  return hashes;
+}
+
+bool may_export(const Bytes& file, const ElfFacts& facts, const std::vector<uint32_t>& hashes) {
   GnuHash table = {};
   if (facts.gnu_hash == 0 || !file.read(facts.gnu_hash, &table, sizeof table)) return true;
   if (table.buckets == 0 || table.words == 0 || table.shift >= 32) return true;
   return std::ranges::any_of(
-      names, [&](const std::string& name) { return may_have(file, facts.gnu_hash, table, name); });
+      hashes, [&](uint32_t hash) { return may_have(file, facts.gnu_hash, table, hash); });
 }
 
 Names read_references(const Bytes& file, References which) {

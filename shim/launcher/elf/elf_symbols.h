@@ -21,9 +21,12 @@ enum class Exports { kAll, kVariables };
 /// The names that other files can be bound to.
 Names read_exports(const Bytes& file, Exports which = Exports::kAll);
 
-/// False if ld.so would find none of the names in the file: a search of its hash table, which reads
-/// far less than all names. True also if the file has no such table, or a damaged one.
-bool may_export(const Bytes& file, const std::set<std::string>& names);
+/// False if ld.so would find no name of these hashes in the file: a search of its hash table, which
+/// reads far less than all names. True also if the file has no such table, or a damaged one.
+bool may_export(const Bytes& file, const ElfFacts& facts, const std::vector<uint32_t>& hashes);
+
+/// Of the names, as in DT_GNU_HASH.
+std::vector<uint32_t> gnu_hashes(const std::set<std::string>& names);
 
 enum class References {
   kAll,

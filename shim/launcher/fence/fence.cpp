@@ -13,9 +13,12 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <vector>
 
 #include "policy/nvidia_requests.h"
+#include "shim/launcher/fence/devices.h"
 #include "shim/launcher/fence/filter.h"
 
 namespace cudaguard::launcher {
@@ -54,8 +57,7 @@ bool survives(unsigned long flags) {
 
 /// Installs the filter; sets no_new_privs only if the kernel requires it. The kernel answers EFAULT
 /// to an unreadable filter before it checks privileges; an outer filter still answers EACCES.
-int install_here(uint32_t answer, unsigned long flags, bool& no_new_privs) {
-  std::vector<sock_filter> program = fence_filter(answer);
+int install_here(std::vector<sock_filter> program, unsigned long flags, bool& no_new_privs) {
   const sock_fprog filter = {static_cast<uint16_t>(program.size()), program.data()};
   const int made = install(&filter, flags);
   if (made >= 0 || errno != EACCES) return made;
@@ -63,6 +65,18 @@ int install_here(uint32_t answer, unsigned long flags, bool& no_new_privs) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -1;
   no_new_privs = true;
   return install(&filter, flags);
+}
+
+/// Installs the filter in the way that works here. Returns an errno value or 0.
+int refuse_mode_3(bool& no_new_privs) {
+  const bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_FILTER;
+  int error = EPERM;
+  for (const unsigned long flags : {kSpecAllow, 0UL}) {
+    if (filtered && !survives(flags)) continue;
+    if (install_here(open_filter(), flags, no_new_privs) >= 0) return 0;
+    error = errno;
+  }
+  return error;
 }
 
 std::string reason(int error) {
@@ -103,6 +117,18 @@ bool is_fenced() {
   return error == ENODEV || (error == ENOSYS && error_of(kNobodysRequest - 1) != ENOSYS);
 }
 
+void put_up_device_fence(Fence& fence) {
+  std::ifstream mounts("/proc/self/mountinfo");
+  const GpuNodes nodes = find_gpu_nodes({std::istreambuf_iterator<char>(mounts), {}});
+  fence.why_no_devices = enter_device_fence(nodes, fence.no_new_privs);
+  if (!fence.why_no_devices.empty()) return;
+  fence.split.assign(nodes.split.begin() + 2, nodes.split.end());
+  if (const int error = refuse_mode_3(fence.no_new_privs); error != 0) {
+    fence.why_no_devices = reason(error);
+  }
+  fence.devices = fence.why_no_devices.empty();
+}
+
 Fence put_up_fence(bool listens) {
   Fence fence;
   fence.was_there = is_fenced();
@@ -124,7 +150,8 @@ Fence put_up_fence(bool listens) {
     // Under an outer fence a listener still receives the beacons.
     if (way.answer == kUserNotif ? !listens : fence.was_there) continue;
     const bool may = !filtered || survives(way.flags);
-    const int made = may ? install_here(way.answer, way.flags, fence.no_new_privs) : -1;
+    const int made =
+        may ? install_here(fence_filter(way.answer), way.flags, fence.no_new_privs) : -1;
     if (made >= 0) {
       fence.holds = true;
       if (way.answer == kUserNotif) fence.listener = made;

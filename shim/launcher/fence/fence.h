@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace cudaguard::launcher {
 
@@ -20,6 +21,11 @@ struct Fence {
   /// If a listener was wanted: a clause that says why there is none, or why it receives no NVIDIA
   /// ioctls. May be empty.
   std::string unseen;
+  bool devices = false;  ///< no GPU device node can be opened (fence/devices.h)
+  /// If that was wanted: a clause that says why it does not hold; empty if it does.
+  std::string why_no_devices;
+  /// Directories in which a GPU node is mounted, so that new files there cannot be opened.
+  std::vector<std::string> split;
 };
 
 /// Fence::unseen if there is no listener.
@@ -31,5 +37,8 @@ bool is_fenced();
 /// Installs the fence on this process, which must have no other threads. If `listens`, tries to get
 /// a listener. Sets no_new_privs only if the kernel requires it.
 Fence put_up_fence(bool listens);
+
+/// Adds the fence of devices, and reports in `fence` whether it holds.
+void put_up_device_fence(Fence& fence);
 
 }  // namespace cudaguard::launcher

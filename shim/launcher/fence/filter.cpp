@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/fence/filter.h"
 
+#include <fcntl.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
+#include <cerrno>
 #include <cstddef>
+#include <utility>
 
 #include "policy/nvidia_requests.h"
 #include "policy/text/beacon.h"
@@ -14,6 +17,7 @@ namespace cudaguard::launcher {
 namespace {
 
 static_assert(kThisArchitecture.ioctl == __NR_ioctl && kThisArchitecture.getpid == __NR_getpid);
+static_assert(kThisArchitecture.openat == __NR_openat);
 
 // Targets of a jump: the next instruction, or one of the two ends of the filter.
 constexpr uint8_t kNext = 0;
@@ -27,17 +31,29 @@ constexpr uint32_t kFirstArgument = offsetof(seccomp_data, args[0]);
 constexpr uint32_t kNoCall = ~0U;
 constexpr uint32_t kUpperHalf = 0xffff0000;
 
+sock_filter word(uint32_t offset) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset); }
+sock_filter jump(uint16_t comparison, uint32_t value, uint8_t if_true, uint8_t if_false) {
+  return BPF_JUMP(static_cast<uint16_t>(BPF_JMP | BPF_K | comparison), value, if_true, if_false);
+}
+
+/// Adds the two ends, the second of which is `answer`, and sets the jumps to them.
+std::vector<sock_filter> with_ends(std::vector<sock_filter> program, uint32_t answer) {
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, answer));
+  const size_t fence = program.size() - 1;
+  for (size_t i = 0; i < program.size(); ++i) {
+    for (uint8_t* way : {&program[i].jt, &program[i].jf}) {
+      if (*way == kPass) *way = static_cast<uint8_t>(fence - 1 - i - 1);
+      if (*way == kFence) *way = static_cast<uint8_t>(fence - i - 1);
+    }
+  }
+  return program;
+}
+
 }  // namespace
 
 std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machine) {
   const bool listens = answer == SECCOMP_RET_USER_NOTIF;
-  const auto word = [](uint32_t offset) {
-    return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset);
-  };
-  const auto jump = [](uint16_t comparison, uint32_t value, uint8_t if_true, uint8_t if_false) {
-    return sock_filter BPF_JUMP(static_cast<uint16_t>(BPF_JMP | BPF_K | comparison), value, if_true,
-                                if_false);
-  };
   const auto type_and = [](uint32_t number) { return kNvidiaType << 8 | number; };
   // Nothing before the load of the ioctl's number depends on an argument. Linux 5.11 and later
   // therefore skip the filter for system calls that always pass.
@@ -67,17 +83,31 @@ std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machi
       jump(BPF_JGT, type_and(kResourceManager.last), kPass, kNext),
       word(kRequest),
       jump(BPF_JGE, nvidia_request(0, kSmallestOfResourceManager) & kUpperHalf, kFence, kPass),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-      BPF_STMT(BPF_RET | BPF_K, answer),
   };
-  const size_t fence = program.size() - 1;
-  for (size_t i = 0; i < program.size(); ++i) {
-    for (uint8_t* way : {&program[i].jt, &program[i].jf}) {
-      if (*way == kPass) *way = static_cast<uint8_t>(fence - 1 - i - 1);
-      if (*way == kFence) *way = static_cast<uint8_t>(fence - i - 1);
-    }
-  }
-  return program;
+  return with_ends(std::move(program), answer);
+}
+
+std::vector<sock_filter> open_filter(const Architecture& machine) {
+  constexpr uint32_t kThirdArgument = offsetof(seccomp_data, args[2]);
+  return with_ends(
+      {
+          word(offsetof(seccomp_data, arch)),
+          jump(BPF_JEQ, machine.architecture, 4, kNext),
+          jump(BPF_JEQ, machine.older, kNext, kPass),
+          word(kNr),
+          jump(BPF_JEQ, machine.older_openat, 7, kNext),
+          jump(BPF_JEQ, machine.older_open, 4, kPass),
+          word(kNr),
+          BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~machine.x32_bit),
+          jump(BPF_JEQ, machine.openat, 3, kNext),
+          jump(BPF_JEQ, machine.open, kNext, kPass),
+          word(kRequest),
+          BPF_STMT(BPF_JMP | BPF_JA, 1),
+          word(kThirdArgument),
+          BPF_STMT(BPF_ALU | BPF_AND | BPF_K, O_ACCMODE),
+          jump(BPF_JEQ, O_ACCMODE, kFence, kPass),
+      },
+      SECCOMP_RET_ERRNO | EACCES);
 }
 
 }  // namespace cudaguard::launcher

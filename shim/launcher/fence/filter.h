@@ -23,10 +23,15 @@ struct Architecture {
   uint32_t x32_ioctl;
   uint32_t x32_bit;
   uint32_t getpid;
+  uint32_t open;  ///< without an open: openat
+  uint32_t openat;
+  uint32_t older_open;
+  uint32_t older_openat;
 };
-inline constexpr Architecture kX86 = {AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514,
-                                      0x40000000,        39};
-inline constexpr Architecture kArm = {AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172};
+inline constexpr Architecture kX86 = {
+    AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39, 2, 257, 5, 295};
+inline constexpr Architecture kArm = {
+    AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172, 56, 56, 5, 322};
 #if defined(__x86_64__)
 inline constexpr Architecture kThisArchitecture = kX86;
 #elif defined(__aarch64__)
@@ -38,5 +43,9 @@ inline constexpr Architecture kThisArchitecture = kArm;
 /// SECCOMP_RET_USER_NOTIF applies to beacons as well. All other calls pass. Pure.
 std::vector<sock_filter> fence_filter(uint32_t answer,
                                       const Architecture& machine = kThisArchitecture);
+
+/// Refuses open and openat with the access mode 3, which is neither reading nor writing, so that
+/// Landlock lets it through. Pure.
+std::vector<sock_filter> open_filter(const Architecture& machine = kThisArchitecture);
 
 }  // namespace cudaguard::launcher

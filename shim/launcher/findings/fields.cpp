@@ -27,6 +27,12 @@ std::string_view text_of(const Value& value) {
 
 bool is_number(const Value& value) { return value.IsUint64() && value.GetUint64() <= UINT32_MAX; }
 
+bool is_ascii(std::string_view text) {
+  unsigned char all = 0;
+  for (const char c : text) all |= static_cast<unsigned char>(c);
+  return all < 0x80;
+}
+
 /// "/opt/lib/libx.so+0x12". Text of another form gets the offset 0.
 NativeFrame native_frame(std::string_view text) {
   const size_t plus = text.rfind("+0x");
@@ -121,9 +127,13 @@ Whole read_fields(std::string_view text, WriterFields& writer, CallFields& call)
   rapidjson::Document record(&allocator);
   rapidjson::MemoryStream stream(text.data(), text.size());
   // Iterative, because a recursive parser would use up the stack on thousands of nested lists.
-  constexpr unsigned kHow = rapidjson::kParseIterativeFlag | rapidjson::kParseValidateEncodingFlag |
-                            rapidjson::kParseFullPrecisionFlag;
-  record.ParseStream<kHow, rapidjson::UTF8<>>(stream);
+  constexpr unsigned kHow = rapidjson::kParseIterativeFlag | rapidjson::kParseFullPrecisionFlag;
+  constexpr unsigned kHowUtf8 = kHow | rapidjson::kParseValidateEncodingFlag;
+  if (is_ascii(text)) {  // saves a tenth of the time
+    record.ParseStream<kHow, rapidjson::UTF8<>>(stream);
+  } else {
+    record.ParseStream<kHowUtf8, rapidjson::UTF8<>>(stream);
+  }
   // The parser stops at a zero byte in the text.
   if (stream.Tell() < text.size()) return Whole::kNo;
   if (record.HasParseError()) return Whole::kCut;

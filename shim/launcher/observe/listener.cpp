@@ -3,7 +3,6 @@
 
 #include <linux/seccomp.h>
 #include <poll.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -80,16 +79,8 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 }  // namespace
 
 Listener::Listener(int descriptor, Relief& relief, Report report)
-    : descriptor_(above_stderr(descriptor)),
-      either_(above_stderr(epoll_create1(EPOLL_CLOEXEC))),
-      relief_(relief),
-      report_(std::move(report)) {
-  bool all = descriptor_ >= 0 && either_ >= 0;
-  for (const int one : {descriptor_, relief_.descriptor()}) {
-    epoll_event wanted = {.events = EPOLLIN, .data = {}};
-    if (one >= 0) all = all && epoll_ctl(either_, EPOLL_CTL_ADD, one, &wanted) == 0;
-  }
-  if (!all) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
+    : descriptor_(above_stderr(descriptor)), relief_(relief), report_(std::move(report)) {
+  if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
   ioctl(descriptor_, kSetFlags, kSyncWakeUp);
   seccomp_notif_sizes sizes = {};
   syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes);
@@ -97,10 +88,7 @@ Listener::Listener(int descriptor, Relief& relief, Report report)
   answers_ = room_for(std::max(sizeof(seccomp_notif_resp), size_t{sizes.seccomp_notif_resp}));
 }
 
-Listener::~Listener() {
-  close(descriptor_);
-  close(either_);
-}
+Listener::~Listener() { close(descriptor_); }
 
 void Listener::handle(const seccomp_notif& call) noexcept {
   const bool is_beacon = call.data.nr == __NR_getpid && call.data.args[0] == kBeaconMagic;
@@ -135,10 +123,9 @@ void Listener::take_over() noexcept {
   takes_over_ = false;
 }
 
-bool Listener::answer() noexcept {
+void Listener::answer() noexcept {
   pollfd waiting = {descriptor_, POLLIN, 0};
   auto* call = reinterpret_cast<seccomp_notif*>(calls_.data());
-  take_over();
   for (int i = 0; i < kMostAnswers && poll(&waiting, 1, 0) == 1; ++i) {
     std::fill(calls_.begin(), calls_.end(), 0);  // the kernel wants zeros there
     // ENOENT: the thread was killed meanwhile. The call does not block for the next one.
@@ -147,12 +134,11 @@ bool Listener::answer() noexcept {
       close(std::exchange(descriptor_, -1));
       relief_.end();
       failed_ = true;
-      return false;
+      return;
     }
     take_over();  // earlier calls of this thread
     handle(*call);
   }
-  return true;
 }
 
 /// Returns false if the thread was killed meanwhile. Its id may then belong to another thread.

@@ -47,15 +47,13 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// For poll(2): readable while a thread waits for an answer.
-  int descriptor() const { return either_; }
-  /// All descriptors that must stay open.
-  std::vector<int> descriptors() const { return {descriptor_, either_, relief_.descriptor()}; }
+  /// For poll(2): one is readable while a thread waits for an answer. -1: it is closed.
+  std::pair<int, int> descriptors() const { return {descriptor_, relief_.descriptor()}; }
   /// Takes the calls that Relief has received. Does not throw. May be called from a report.
   void take_over() noexcept;
-  /// Answers the threads that wait now, at most 256 of them. Does not block or throw. Returns false
-  /// if the descriptor is unusable from now on; the kernel then answers ENOSYS.
-  bool answer() noexcept;
+  /// Answers the threads that wait now, at most 256 of them. Does not block or throw. If the
+  /// descriptor is unusable from now on, the kernel answers ENOSYS.
+  void answer() noexcept;
   /// Call this at the end of the run: reports the announced attempts whose record never came, and
   /// the processes that ended before they were examined, by their ids alone.
   void finish() noexcept;
@@ -84,7 +82,6 @@ class Listener {
   void report_ended_by(const Identity& who, Announced::iterator from, Announced::iterator to);
 
   int descriptor_;
-  int either_;  ///< epoll(7) of it and of Relief's
   Relief& relief_;
   bool takes_over_ = false;
   Report report_;

@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cinttypes>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -109,11 +111,11 @@ MappedFile mapped_file(std::string_view line, size_t path) {
 }
 
 /// Calls `take` with each mapped file until `take` returns false. Lines of maps look like
-/// "7f00-7f10 r-xp 0 fe:00 12   /lib/x".
+/// "7f00-7f10 r-xp 0 fe:00 12   /lib/x". Returns 0 or errno.
 template <typename Take>
-void each_mapped(pid_t pid, Take take) {
+int each_mapped(pid_t pid, Take take) {
   std::string rest;
-  read_parts(path_of(pid, "maps"), [&](std::string_view part) {
+  return read_parts(path_of(pid, "maps"), [&](std::string_view part) {
     rest.append(part);
     size_t begin = 0;
     for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
@@ -240,11 +242,12 @@ const char* const kHidesMemory = "it does not let others look at its memory";
 
 FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 
-Stat read_stat(pid_t pid) {
+namespace {
+
+Stat read_stat_of(const std::string& path) {
   Stat result;
   std::string text;
-  // Reads the thread's own file, because /proc/PID/stat adds up the values of all threads.
-  read_file(path_of(pid, "task/") + std::to_string(pid) + "/stat", text, kOneRead);
+  read_file(path, text, kOneRead);
   const size_t open = text.find('(');
   const size_t close = text.rfind(')');  // the name in parentheses may contain any character
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
@@ -261,7 +264,16 @@ Stat read_stat(pid_t pid) {
   result.cpu = fields[14] + fields[15];
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};
+  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  if (fields[51] != 0) result.code = (fields[27] + page - 1) / page - fields[26] / page;
   return result;
+}
+
+}  // namespace
+
+Stat read_stat(pid_t pid) {
+  // The thread's own file, because /proc/PID/stat adds up the times of all threads.
+  return read_stat_of(path_of(pid, "task/") + std::to_string(pid) + "/stat");
 }
 
 uint64_t code_pages(pid_t pid) {
@@ -290,7 +302,7 @@ Identity identify(pid_t thread) {
     const std::vector<uint64_t> group = status_of(thread, "Tgid");
     if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
   }
-  who.stat = read_stat(who.pid);
+  who.stat = read_stat_of(path_of(who.pid, "stat"));  // a file less to look up; no times needed
   return who;
 }
 
@@ -407,14 +419,19 @@ pid_t running_thread(pid_t pid) {
   return found;
 }
 
-std::set<pid_t> children_of_this_process() {
+std::set<pid_t> all_processes() {
   std::set<pid_t> found;
   each_entry("/proc", [&](const char* name) {
     pid_t pid = 0;
     const auto [end, error] = std::from_chars(name, name + strlen(name), pid);
-    if (error != std::errc() || *end != '\0') return;
-    if (read_stat(pid).parent == getpid()) found.insert(pid);
+    if (error == std::errc() && *end == '\0') found.insert(pid);
   });
+  return found;
+}
+
+std::set<pid_t> children_of_this_process() {
+  std::set<pid_t> found = all_processes();
+  std::erase_if(found, [](pid_t pid) { return read_stat(pid).parent != getpid(); });
   return found;
 }
 
@@ -446,6 +463,25 @@ std::string command_of(pid_t pid) {
   const size_t end = std::min(words.find(' '), words.size());
   const size_t slash = words.rfind('/', end);
   return slash == std::string::npos || slash + 1 >= words.size() ? words : words.substr(slash + 1);
+}
+
+LoadedGuard loaded_guard(pid_t pid) {
+  LoadedGuard guard;
+  guard.error = each_mapped(pid, [&](const MappedFile& file) {
+    guard.runs_program = true;
+    std::string_view path = file.path;
+    constexpr std::string_view kDeleted = " (deleted)";
+    const bool removed = path.ends_with(kDeleted);
+    if (removed) path.remove_suffix(kDeleted.size());
+    if (!file.executable || base_name(path) != "libcudaguard.so") return true;
+    char range[64];
+    snprintf(range, sizeof range, "map_files/%" PRIx64 "-%" PRIx64, file.from, file.to);
+    guard.path = path;
+    guard.removed = removed;
+    guard.file = path_of(pid, range);
+    return false;
+  });
+  return guard;
 }
 
 Driver driver_of(pid_t pid) {

@@ -35,6 +35,7 @@ struct Stat {
   pid_t parent = 0;
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
   Image image = {};
+  uint64_t code = 0;    ///< as code_pages(); 0 if the process may not be examined
   uint64_t cpu = 0;     ///< CPU time in clock ticks, of the first thread
   bool forked = false;  ///< it has not called execve since the fork
   bool runs() const { return state != 'X' && state != 'Z'; }
@@ -55,8 +56,8 @@ struct Identity {
   Stat stat = {};
   FileId program = {};  ///< its executable; all zero if it was not asked for
 };
-/// If the thread is gone, or without our own /proc, `pid` is the thread's id. The cost does not
-/// depend on the number of threads.
+/// If the thread is gone, or without our own /proc, `pid` is the thread's id. stat.cpu is that of
+/// all threads.
 Identity identify(pid_t thread);
 
 /// True if /proc shows the process ids of this process's PID namespace. /proc may be missing, or
@@ -86,6 +87,9 @@ std::vector<pid_t> children_of(pid_t pid);
 /// A thread of the process that has not ended; 0 if there is none.
 pid_t running_thread(pid_t pid);
 
+/// The processes that /proc lists; empty without /proc.
+std::set<pid_t> all_processes();
+
 /// Unlike children_of(), searches all of /proc, because some kernels do not list children. Empty
 /// without /proc.
 std::set<pid_t> children_of_this_process();
@@ -98,6 +102,16 @@ std::string names_of(const std::set<pid_t>& processes);
 
 /// The words of the process's command line, the first one without its directories.
 std::string command_of(pid_t pid);
+
+/// The guard that a process has loaded.
+struct LoadedGuard {
+  int error = 0;              ///< why the process cannot be examined (errno)
+  bool runs_program = false;  ///< false for kernel threads and zombies
+  std::string path;           ///< of the file when it was loaded; empty: none is loaded
+  bool removed = false;       ///< and another one may have its name now
+  std::string file;           ///< a path in /proc, by which only root can read it
+};
+LoadedGuard loaded_guard(pid_t pid);
 
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda

@@ -168,7 +168,7 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
   if (cause.is == Is::kLauncher && stat.forked) return;
   const bool inside_execve = stat.image.back() == 0;
   if (inside_execve && !is_heard && cause.is != Is::kForeign && cause.is != Is::kClosed) return;
-  begin_program(process, program);
+  begin_program(process, stat, program);
   process.seen.command = command;
   process.seen.guarded = is_heard || cause.is == Is::kLauncher;
   process.seen.heard = process.seen.guarded || is_off;
@@ -213,7 +213,7 @@ void Watch::note_start(const Identity& who, bool off) noexcept {
   try_to([&] {
     Process& process = process_of(who.pid, who.stat, seconds_now());
     const FileId file = who.program == FileId() ? executable_id(who.pid) : who.program;
-    begin_program(process, program_of(who.stat.image, file));
+    begin_program(process, who.stat, program_of(who.stat.image, file));
     (off ? off_ : heard_).insert(process.program);
     process.seen.guarded = !off;
     process.seen.heard = true;
@@ -244,9 +244,9 @@ Watch::ProgramId Watch::program_of(const Image& image, const FileId& file) {
 }
 
 /// Call this before anything of the new program is stored in `process`.
-void Watch::begin_program(Process& process, const ProgramId& program) {
+void Watch::begin_program(Process& process, const Stat& stat, const ProgramId& program) {
   process.hidden = false;
-  process.code = code_pages(static_cast<pid_t>(process.seen.pid));
+  process.code = stat.code != 0 ? stat.code : code_pages(static_cast<pid_t>(process.seen.pid));
   if (process.program == program) return;
   if (process.in_loader && process.may_be_refused) refused_.push_back(short_name(process.seen));
   process.program = program;

@@ -81,7 +81,7 @@ class Watch {
   Cause cause_of(pid_t pid, bool is_known);
   void list(Process& process, const Cause& cause);
   Process& process_of(pid_t pid, const Stat& stat, double now);
-  void begin_program(Process& process, const ProgramId& program);
+  void begin_program(Process& process, const Stat& stat, const ProgramId& program);
   bool has_begun(Process& process, const Stat& stat) const;
   bool may_be_refused(pid_t pid) const;
   bool forked_from_heard(const Stat& stat, const ProgramId& program) const;

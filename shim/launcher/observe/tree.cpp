@@ -81,8 +81,8 @@ Tree::Tree() {
   }
 }
 
-void Tree::serve(int descriptor, std::function<bool()> serve) {
-  served_ = descriptor;
+void Tree::serve(Descriptors descriptors, std::function<void()> serve) {
+  served_ = std::move(descriptors);
   serve_ = std::move(serve);
 }
 
@@ -119,7 +119,7 @@ void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
     *start_error_ = become();
     _exit(kCannotRun);
   }
-  kept.insert(kept.end(), {served_, signals_});
+  kept.push_back(signals_);
   give_up_descriptors(std::move(kept));
 }
 
@@ -251,10 +251,11 @@ void Tree::pause(milliseconds patience) {
   const bool report = program_ == Program::kHasEnded && !reported_;
   if (report && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
   const bool no_limit = patience == milliseconds::zero();
-  pollfd both[] = {{served_, POLLIN, 0}, {signals_, POLLIN, 0}};  // poll ignores a served_ of -1
-  poll(both, std::size(both), no_limit ? -1 : static_cast<int>(patience.count()));
-  if (both[0].revents != 0 && !serve_()) served_ = -1;
-  if (!report || both[1].revents != 0) return;
+  const auto [one, other] = served_ ? served_() : std::pair(-1, -1);
+  pollfd all[] = {{signals_, POLLIN, 0}, {one, POLLIN, 0}, {other, POLLIN, 0}};
+  poll(all, std::size(all), no_limit ? -1 : static_cast<int>(patience.count()));
+  if ((all[1].revents | all[2].revents) != 0) serve_();
+  if (!report || all[0].revents != 0) return;
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (now.tv_sec - ended_at_.tv_sec < kPatience.count() / 1000) return;

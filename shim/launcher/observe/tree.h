@@ -23,12 +23,14 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  /// Call this before start(). While wait() waits, it calls `serve` whenever the descriptor is
-  /// readable, until `serve` returns false.
-  void serve(int descriptor, std::function<bool()> serve);
+  /// Two, of which any may be -1.
+  using Descriptors = std::function<std::pair<int, int>()>;
+  /// Call this before start(). While wait() waits, it calls `serve` whenever one of the descriptors
+  /// is readable.
+  void serve(Descriptors descriptors, std::function<void()> serve);
 
   /// Calls `become` in the child, which replaces the child by the program, or returns errno. Closes
-  /// all descriptors but the standard error, the served one and `kept`. Throws Refusal if the child
+  /// all descriptors but the standard error and `kept`. Throws Refusal if the child
   /// cannot be started.
   void start(const std::function<int()>& become, std::vector<int> kept = {});
 
@@ -64,9 +66,9 @@ class Tree {
   struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before start()
-  int served_ = -1;
+  Descriptors served_;
   int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
-  std::function<bool()> serve_;
+  std::function<void()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

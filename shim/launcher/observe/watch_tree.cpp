@@ -110,9 +110,9 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
                      return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
                             what == Beacon::kRefused || what == Beacon::kExposed;
                    });
-  tree.serve(listener->descriptor(), [&] { return listener->answer(); });
-  std::vector<int> open = listener->descriptors();
-  open.insert(open.end(), kept.begin(), kept.end());
+  tree.serve([&] { return listener->descriptors(); }, [&] { listener->answer(); });
+  std::vector<int> open = kept;
+  open.insert(open.end(), {listener->descriptors().first, listener->descriptors().second});
   start(tree, program, variables, std::move(open));
   tree.wait([&] {
     relief.note_progress();

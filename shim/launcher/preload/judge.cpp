@@ -19,6 +19,7 @@
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/ld_so_cache.h"
 #include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
@@ -107,7 +108,7 @@ std::string reason_for(const LoaderAnswer& answer, const std::string& guard) {
 }
 
 void examine_dynamic(const Executable& executable, const Installation& installation,
-                     const Variables& variables, Examined& examined) {
+                     const Variables& variables, bool all, Examined& examined) {
   // Only glibc's ld.so is started; any other interpreter would be untrusted code.
   const std::string& interpreter = executable.facts.interpreter;
   const FileBytes loader(interpreter);
@@ -119,7 +120,8 @@ void examine_dynamic(const Executable& executable, const Installation& installat
     hinder(examined, "loader", "its interpreter " + why);
     return;
   }
-  examined.answer = ask_loader(executable.facts.interpreter, executable.path, variables);
+  if (!all) examined.answer = answer_from_cache(executable, variables, installation.guard);
+  if (!examined.answer) examined.answer = ask_loader(interpreter, executable.path, variables);
   const LoadedLibrary* guard = examined.answer->find(installation.guard);
   if (guard == nullptr || guard->path.empty()) {
     hinder(examined, "loader", reason_for(*examined.answer, installation.guard));
@@ -195,6 +197,10 @@ bool may_have_variables(const LoadedLibrary& library) {
          kind != Library::kNvml;
 }
 
+std::shared_ptr<const ElfFile> opened(const LoadedLibrary& library) {
+  return library.file ? library.file : std::make_shared<const ElfFile>(library.path);
+}
+
 }  // namespace
 
 std::string machine_name(uint16_t machine) {
@@ -227,7 +233,7 @@ Examined examine(const Executable& executable, const Installation& installation,
   if (!hindered || all) check_privileges(executable.path, examined);
   if (hindered || executable.facts.interpreter.empty()) return examined;
   if (examined.hindrances.empty() || all) {
-    examine_dynamic(executable, installation, variables, examined);
+    examine_dynamic(executable, installation, variables, all, examined);
   }
   return examined;
 }
@@ -299,20 +305,21 @@ Judged judge(const Program& program, const Installation& installation, const Var
 std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
                                                   const LoaderAnswer& answer,
                                                   const std::vector<std::string>& preloaded) {
-  std::vector<std::string> files;
+  std::vector<const LoadedLibrary*> libraries;
   for (const LoadedLibrary& library : answer.libraries) {
     const bool own = std::find(preloaded.begin(), preloaded.end(), library.path) != preloaded.end();
-    if (!own && may_have_variables(library)) files.push_back(library.path);
+    if (!own && may_have_variables(library)) libraries.push_back(&library);
   }
-  if (files.empty()) return {};
+  if (libraries.empty()) return {};
   std::set<std::string> ours;
   for (const std::string& file : preloaded) ours.merge(read_exports(FileBytes(file)).names);
+  const std::vector<uint32_t> hashes = gnu_hashes(ours);
   std::vector<ReplacedVariables> found;
-  for (const std::string& file : files) {
-    ReplacedVariables variables = {file, {}};
-    const FileBytes bytes(file);
-    if (!may_export(bytes, ours)) continue;
-    std::ranges::set_intersection(read_exports(bytes, Exports::kVariables).names, ours,
+  for (const LoadedLibrary* library : libraries) {
+    ReplacedVariables variables = {library->path, {}};
+    const auto file = opened(*library);
+    if (!may_export(file->bytes, file->facts, hashes)) continue;
+    std::ranges::set_intersection(read_exports(file->bytes, Exports::kVariables).names, ours,
                                   std::back_inserter(variables.names));
     if (!variables.names.empty()) found.push_back(std::move(variables));
   }
@@ -321,7 +328,9 @@ std::vector<ReplacedVariables> replaced_variables(const std::string& executable,
   // count: ld.so fills it from the first library with that name, which is the guard.
   const FileBytes program(executable);
   std::set<std::string> looked_up = read_references(program).names;
-  for (const std::string& file : files) looked_up.merge(read_references(FileBytes(file)).names);
+  for (const LoadedLibrary* library : libraries) {
+    looked_up.merge(read_references(opened(*library)->bytes).names);
+  }
   std::set<std::string> defined = read_exports(program).names;
   for (const std::string& name : read_references(program, References::kCopies).names) {
     defined.erase(name);

@@ -30,10 +30,11 @@ struct Examined {
   };
   Kind kind = Kind::kDynamic;
   std::vector<Hindrance> hindrances;   ///< empty if it can be guarded
-  std::optional<LoaderAnswer> answer;  ///< of its own ld.so, if that was asked
+  std::optional<LoaderAnswer> answer;  ///< of its own ld.so, or from its cache
 };
 
-/// `variables` has the guard in LD_PRELOAD. `all`: continue after the first hindrance.
+/// `variables` has the guard in LD_PRELOAD. `all`: continue after the first hindrance, and always
+/// ask ld.so.
 Examined examine(const Executable& executable, const Installation& installation,
                  const Variables& variables, bool all);
 

@@ -84,7 +84,7 @@ std::string preload_list(const char* before, const std::vector<std::string>& fir
   return result;
 }
 
-Installation find_installation() {
+Installation expected_installation() {
   const std::string self = own_path();
   const std::string_view bin = directory_of(self);
   // The packager may choose another name for lib; a build tree always has lib.
@@ -93,12 +93,6 @@ Installation find_installation() {
   if (access((lib + kGuard).c_str(), R_OK) != 0 && access((plain + kGuard).c_str(), R_OK) == 0) {
     lib = plain;
   }
-  if (!can_be_preloaded(lib)) {
-    throw Refusal(kRefused,
-                  in_quotes(directory_of(bin)) +
-                      ": LD_PRELOAD takes no path with a space or a colon; install cudaguard "
-                      "elsewhere");
-  }
   Installation found;
   found.guard = lib + kGuard;
   found.null_driver_cuda = lib + "/cudaguard/libcuda.so.1";
@@ -106,6 +100,17 @@ Installation find_installation() {
   found.proxy_cuda = lib + "/cudaguard/libcudaguard-driver.so";
   found.proxy_nvml = lib + "/cudaguard/libcudaguard-nvml.so";
   found.probe = lib + "/cudaguard/cudaguard-probe";
+  return found;
+}
+
+Installation find_installation() {
+  Installation found = expected_installation();
+  if (!can_be_preloaded(found.guard)) {
+    throw Refusal(kRefused,
+                  in_quotes(directory_of(directory_of(own_path()))) +
+                      ": LD_PRELOAD takes no path with a space or a colon; install cudaguard "
+                      "elsewhere");
+  }
   if (access(found.guard.c_str(), R_OK) != 0) {
     throw Refusal(kRefused, printable(found.guard) +
                                 " is missing or cannot be read; install cudaguard again");

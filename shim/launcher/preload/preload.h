@@ -38,6 +38,9 @@ struct Installation {
   std::string probe;             ///< .../lib/cudaguard/cudaguard-probe
 };
 
+/// Our files as they are or should be, without a look at them.
+Installation expected_installation();
+
 /// Throws Refusal if the guard is missing, or if LD_PRELOAD cannot carry its path.
 Installation find_installation();
 

@@ -6,13 +6,15 @@
 The guard denies the call as usual and records it. The plug-in reads the records after each phase of
 a test and after the collection of each file. An attempt by a process that a test has started counts
 for the test: each test has its own report file, whose path is in the environment. Works in the
-workers of pytest-xdist. The marker @pytest.mark.cudaguard_allow allows a test to initialise CUDA.
+workers of pytest-xdist. The marker @pytest.mark.cudaguard_allow allows a test to initialise CUDA,
+which the guard denies nevertheless. allowed_tests.py gives tests with another marker real CUDA.
 
 The marker no_cuda and the fixture cudaguard_attempts check one test, without --cudaguard.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
@@ -20,8 +22,8 @@ from typing import Any, Dict, Generator, List, Optional, Sequence, overload
 
 import pytest
 
+from cudaguard import allowed_tests, installation, records
 from cudaguard import guard as guards
-from cudaguard import records
 
 _NAME = "cudaguard-watcher"
 _REPORT = "CUDAGUARD_REPORT"
@@ -39,6 +41,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="what makes a test fail, instead of init: a list of init, nvml, opencl")
     group.addoption("--cudaguard-allow", action="append", default=[], metavar="PATTERN",
                     help="code that may: lib:NAME, module:NAME, line:FILE:LINE")
+    group.addoption("--cudaguard-allow-mark", action="append", default=[], metavar="MARK",
+                    help="tests with this mark may use CUDA; they run last, in a process of their own")
+    group.addoption("--cudaguard-report", default="", metavar="FILE",
+                    help="write each attempt to FILE, a line of JSON with its test")
+    allowed_tests.add_option(group)
+    for name, kind in (("cudaguard", "bool"), ("cudaguard_deny", "args"),
+                       ("cudaguard_allow", "linelist"), ("cudaguard_allow_mark", "args"),
+                       ("cudaguard_report", None)):
+        parser.addini(name, "as --%s, which goes before it" % name.replace("_", "-"), kind)
+
+
+def _option(config: pytest.Config, name: str) -> Any:
+    """The value of the command line; without one, that of the ini file."""
+    return config.getoption(name) or config.getini(name)
+
+
+def _marks(config: pytest.Config) -> List[str]:
+    marks: List[str] = _option(config, "cudaguard_allow_mark")
+    for mark in marks:
+        if not mark.isidentifier() or mark == _NO_CUDA:
+            raise pytest.UsageError(
+                '--cudaguard-allow-mark "%s" is not accepted (accepted: the name of a mark)' %
+                records.shown(mark))
+    return marks
 
 
 def _allowed(patterns: List[str]) -> List[str]:
@@ -62,7 +88,9 @@ def _denied(lists: List[str]) -> List[str]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Starts early, because imports by conftest.py count. pytest_configure reports errors."""
-    if getattr(early_config.known_args_namespace, "cudaguard", False):
+    known = early_config.known_args_namespace
+    if known.cudaguard_reports_of_marked is None and (
+            known.cudaguard or early_config.getini("cudaguard")):
         _start(early_config)
 
 
@@ -72,16 +100,40 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", _ALLOW + ": this test may initialise CUDA (pytest --cudaguard)")
     config.addinivalue_line(
         "markers", _NO_CUDA + ": this test fails if it initialises CUDA, also without --cudaguard")
-    _denied(config.getoption("cudaguard_deny"))
-    _allowed(config.getoption("cudaguard_allow"))
-    if not config.getoption("cudaguard"):
+    marks = _marks(config)
+    for mark in marks:
+        config.addinivalue_line(
+            "markers", mark + ": this test may use CUDA (pytest --cudaguard-allow-mark)")
+    _denied(_option(config, "cudaguard_deny"))
+    _allowed(_option(config, "cudaguard_allow"))
+    if not _option(config, "cudaguard"):
+        if config.getoption("cudaguard_allow_mark"):
+            raise pytest.UsageError("--cudaguard-allow-mark needs --cudaguard")
+        return
+    if allowed_tests.is_second(config):
+        config.pluginmanager.register(allowed_tests.SecondPytest(config, _is_marked))
         return
     watcher = _start(config)
     if isinstance(watcher, str):
         raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (watcher, _COMMAND))
     watcher.read_options(config)
     if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
-        watcher.outer = config.workerinput["cudaguard"]
+        watcher.outer, watcher.report = config.workerinput["cudaguard"]
+    else:
+        watcher.open_report(config)
+    if marks:
+        _register_first(config, watcher)
+
+
+def _register_first(config: pytest.Config, watcher: "Watcher") -> None:
+    if "fence" in os.environ.get("CUDAGUARD_PRESETS", "").split(","):
+        raise pytest.UsageError("--cudaguard-allow-mark: the fence of this process allows no CUDA; "
+                                "start the tests with %s, without --fence" % _COMMAND)
+    try:
+        first = allowed_tests.FirstPytest(config, _is_marked, watcher.outer)
+    except installation.NotUsable as error:
+        raise pytest.UsageError("--cudaguard-allow-mark: the command cudaguard: %s" % error) from error
+    config.pluginmanager.register(first)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -120,7 +172,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 def _nearest(node: pytest.Collector | pytest.Item) -> str:
     """The name of the marker that applies: a test's own marker goes before its class's."""
-    return next((mark.name for mark in node.iter_markers() if mark.name in (_ALLOW, _NO_CUDA)), "")
+    names = (_ALLOW, _NO_CUDA, *_marks(node.config))
+    return next((mark.name for mark in node.iter_markers() if mark.name in names), "")
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    """True if the test may use CUDA (--cudaguard-allow-mark)."""
+    return _nearest(item) in _marks(item.config)
 
 
 def _start_for_marked(config: pytest.Config) -> "Watcher | str":
@@ -159,6 +217,8 @@ class Watcher:
         self.own = os.path.join(directory, "own")
         self.denied: List[str] = []
         self.allowed: List[str] = []
+        self.marks: List[str] = []
+        self.report = ""  # --cudaguard-report
         self.whole_suite = whole_suite  # False: judge only the tests that are marked no_cuda
         self.session: List[str] = []  # attempts for which no test is to blame
         self.outer = os.environ.get(_REPORT)  # what another reader expects, e.g. `cudaguard verify`
@@ -178,8 +238,20 @@ class Watcher:
             self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
 
     def read_options(self, config: pytest.Config) -> None:
-        self.denied = _denied(config.getoption("cudaguard_deny"))
-        self.allowed = _allowed(config.getoption("cudaguard_allow"))
+        self.denied = _denied(_option(config, "cudaguard_deny"))
+        self.allowed = _allowed(_option(config, "cudaguard_allow"))
+        self.marks = _marks(config)
+
+    def open_report(self, config: pytest.Config) -> None:
+        name = _option(config, "cudaguard_report")
+        if not name:
+            return
+        self.report = os.path.join(str(config.invocation_params.dir), name)
+        try:
+            open(self.report, "wb").close()
+        except OSError as error:
+            raise pytest.UsageError("--cudaguard-report %s" % records.shown(
+                "%s: %s" % (name, error.strerror))) from error
 
     def stop(self) -> None:
         if os.getpid() != self.pid:
@@ -222,6 +294,7 @@ class Watcher:
             self.read[path] = self.read.get(path, 0) + len(line)
             attempt = records.parse(line)
             self._hand_on(line, attempt)
+            self._report(line, self.names.get(path) or self.names[self.current])
             if attempt is not None:
                 attempts.append(attempt)
         return attempts
@@ -233,14 +306,16 @@ class Watcher:
         path = self.outer.replace("%p", str(attempt.pid if attempt else self.pid))
         path = path.replace("%u", str(os.geteuid())).replace(
             "%h", os.uname().nodename.replace("/", "_"))
-        try:
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError:
+        _append(path, line)
+
+    def _report(self, line: bytes, test: str) -> None:
+        """Appends the record to the file of --cudaguard-report."""
+        if not self.report:
             return
-        try:
-            os.write(file, line)
-        finally:
-            os.close(file)
+        record = records.value_of(line)
+        if isinstance(record, dict):
+            _append(self.report, json.dumps(
+                {**record, "test": test}, separators=(",", ":")).encode() + b"\n")
 
     def stories(self, attempts: List[records.Attempt]) -> List[str]:
         return [records.story(attempt, attempt.pid == os.getpid()) for attempt in attempts]
@@ -266,7 +341,7 @@ class Watcher:
         marker = _nearest(node)
         if not self.whole_suite and marker != _NO_CUDA:
             return ""
-        bad = [] if marker == _ALLOW else self.bad(attempts)
+        bad = [] if marker == _ALLOW or marker in self.marks else self.bad(attempts)
         text = "\n".join(self.stories(bad or attempts))
         if bad and not report.failed:
             return text
@@ -278,7 +353,10 @@ class Watcher:
 
     def pytest_report_header(self) -> str:
         kinds = " or ".join(records.KINDS[word] for word in self.denied)
-        return "cudaguard: a test that asks for %s fails" % kinds
+        text = "cudaguard: a test that asks for %s fails" % kinds
+        if self.marks:
+            text += ", unless it is marked " + " or ".join(self.marks)
+        return text
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, None]:
@@ -337,7 +415,7 @@ class Watcher:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["cudaguard"] = self.outer
+        node.workerinput["cudaguard"] = (self.outer, self.report)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
@@ -349,6 +427,18 @@ class Watcher:
         terminalreporter.section("cudaguard: asked for outside of any test", red=True)
         for text in dict.fromkeys(self.session):  # each worker reports it
             terminalreporter.write_line(text)
+
+
+def _append(path: str, line: bytes) -> None:
+    """Appends the line by one write, because workers of pytest-xdist share the file."""
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return
+    try:
+        os.write(file, line)
+    finally:
+        os.close(file)
 
 
 class Attempts(Sequence[records.Attempt]):

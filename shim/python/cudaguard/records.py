@@ -195,13 +195,19 @@ def lines_of(path: str, start: int) -> Iterator[bytes]:
         return
 
 
-def parse(line: bytes) -> Optional[Attempt]:
-    """The attempt in a line. Skips a partial record before it, whose writer was killed."""
+def value_of(line: bytes) -> Any:
+    """The JSON value in a line, None if there is none. Skips a partial record before it, whose
+    writer was killed."""
     start = max(line.rfind(MARK), 0)
     try:
-        return attempt_of(json.loads(line[start:].decode("utf-8", "replace")))
+        return json.loads(line[start:].decode("utf-8", "replace"))
     except ValueError:
         return None
+
+
+def parse(line: bytes) -> Optional[Attempt]:
+    """The attempt in a line."""
+    return attempt_of(value_of(line))
 
 
 def headline(attempt: Attempt, own: bool) -> str:

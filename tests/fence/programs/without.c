@@ -12,6 +12,8 @@
 //   clone     clone(2), by which fork(3) starts a process
 //   wait4     wait4(2)
 //   readv     process_vm_readv(2)
+//   landlock  landlock_create_ruleset(2)
+//   memfd     memfd_create(2)
 // "busy": another process has the only listener that there can be.
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +29,10 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#ifndef SYS_landlock_create_ruleset
+#define SYS_landlock_create_ruleset 444
+#endif
 
 static struct sock_filter program[64];
 static unsigned short length;
@@ -48,6 +54,10 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
       strncmp(rule, "readv=", 6) == 0) {
     *offset = offsetof(struct seccomp_data, arch);
     return *rule == 'c' ? SYS_clone : *rule == 'w' ? SYS_wait4 : SYS_process_vm_readv;
+  }
+  if (strncmp(rule, "landlock=", 9) == 0 || strncmp(rule, "memfd=", 6) == 0) {
+    *offset = offsetof(struct seccomp_data, arch);
+    return *rule == 'l' ? SYS_landlock_create_ruleset : SYS_memfd_create;
   }
   if (strncmp(rule, "filter=", 7) == 0) {  // the lower half of a pointer
     *offset = first + 2 * sizeof(uint64_t);

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules by program: which policy a process gets, by its executable, command line, user, groups and
+// cgroup. The machine's file, CUDAGUARD_RULES and `run --rule` have the same grammar:
+//
+//   VALIDATE program=/usr/bin/nvidia-smi group=gpu gpus=0,1   # a comment
+//   FORCE_CPU args="*jupyter lab*"
+//
+// The last rule that matches decides. If it is not known whether a rule matches, the narrower of
+// both cases counts, so a fact that cannot be read never widens. Pure; thread-safe,
+// async-signal-safe, allocation-free.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <span>
+#include <string_view>
+
+#include "policy/device_list.h"
+#include "policy/rules.h"
+#include "policy/text.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+enum class RuleKey : uint8_t {
+  kProgram,      ///< a glob: the executable's path, or without a slash its base name
+  kArgs,         ///< a glob: the command line, its words joined by a blank
+  kUser,         ///< a name or number: the real user
+  kGroup,        ///< a name or number: one of the process's groups
+  kCgroup,       ///< a glob: the path in /proc/self/cgroup
+  kGpus,         ///< what follows are actions: an allow-list
+  kLog,          ///< a word of CUDAGUARD_LOG
+  kReport,       ///< an absolute path
+  kEnvironment,  ///< may-widen: the variables may allow more than the rule
+};
+inline constexpr const char* kRuleKeys[] = {"program", "args", "user",   "group",      "cgroup",
+                                            "gpus",    "log",  "report", "environment"};
+/// The one value of environment=.
+inline constexpr char kMayWiden[] = "may-widen";
+constexpr uint32_t bit_of(RuleKey key) { return 1U << static_cast<uint32_t>(key); }
+
+enum class RuleSource : uint8_t {
+  kFile,      ///< may have environment=
+  kOption,    ///< run --rule
+  kVariable,  ///< may have "&", and one mistake means that no rule can be trusted
+};
+
+struct RuleMistake {
+  enum class Why : uint8_t {
+    kNone,
+    kPolicy,       ///< the first word is no policy
+    kWord,         ///< is not key=value
+    kKey,          ///< there is no such key
+    kTwice,        ///< the key is given twice
+    kEmpty,        ///< the key has no value
+    kQuote,        ///< a quote is not closed, or does not end the value
+    kGpusInVain,   ///< gpus= with FORCE_CPU or OFF
+    kNoGpu,        ///< gpus=-1
+    kGpus,         ///< `list` has the mistake
+    kLog,          ///< no such level
+    kReport,       ///< no absolute path, or too long
+    kEnvironment,  ///< not may-widen
+    kFileOnly,     ///< environment= outside of the machine's file
+    kNoRule,       ///< nothing follows "&"
+  };
+  Why why = Why::kNone;
+  RuleKey key = RuleKey::kProgram;
+  std::string_view word;  ///< the policy, the word or the value
+  ListError list;
+};
+
+/// One rule of a text.
+struct ProcessRule {
+  std::string_view text;     ///< the rule as written
+  size_t line = 0;           ///< of the text, from 1
+  bool begins_list = false;  ///< comes after "&"
+  Policy policy = Policy::kForceCpu;
+  uint32_t given = 0;  ///< bits of RuleKey
+  std::string_view values[std::size(kRuleKeys)];
+  RuleMistake mistake;
+
+  bool has(RuleKey key) const { return (given & bit_of(key)) != 0; }
+  std::string_view value(RuleKey key) const { return values[static_cast<size_t>(key)]; }
+};
+
+/// Where the reader is in a text.
+struct RuleText {
+  std::string_view rest;
+  RuleSource source = RuleSource::kFile;
+  size_t line = 1;
+};
+
+/// Takes the next rule. Rules are separated by newlines and semicolons. After a mistake, the text
+/// goes on with the next line. Returns false at the end.
+bool take_rule(RuleText& text, ProcessRule& rule);
+
+/// Returns bits of RuleKey: what the rules of this text ask of a process.
+uint32_t keys_of(std::string_view text, RuleSource source);
+/// True if a rule names a user or group by its name, so that RuleFacts::names_of_… are needed.
+bool names_by_word(std::string_view text, RuleSource source, RuleKey key);
+
+/// Something that a rule may ask.
+struct RuleFact {
+  std::string_view text;
+  bool known = false;
+  bool cut = false;  ///< the text goes on
+};
+
+struct RuleFacts {
+  RuleFact program;     ///< the path of the executable
+  RuleFact args;        ///< words, each ended by a zero byte, as in /proc/self/cmdline
+  RuleFact cgroup;      ///< the path of the cgroup
+  RuleFact user_file;   ///< /etc/passwd
+  RuleFact group_file;  ///< /etc/group
+  bool knows_user = false;
+  uint32_t user = 0;
+  bool knows_groups = false;
+  std::span<const uint32_t> groups;
+};
+
+/// True if the glob matches the whole text: *, ?, [a-z], [!a-z]. The star also matches a slash, and
+/// zero bytes match a blank.
+bool matches_glob(std::string_view pattern, std::string_view text);
+
+/// What the rules say about a process.
+struct Ruling {
+  bool decided = false;  ///< a rule matches, or may match
+  bool unsure = false;   ///< it is not known whether it does
+  Policy policy = Policy::kForceCpu;
+  std::string_view gpus;   ///< an allow-list without a mistake; empty: all GPUs
+  bool may_widen = false;  ///< environment=may-widen
+  int log = -1;            ///< the place among CUDAGUARD_LOG's words; -1: not given
+  std::string_view report;
+  size_t line = 0;  ///< of the deciding rule
+  std::string_view rule;
+  RuleMistake mistake;  ///< of the deciding rule: FORCE_CPU applies
+  bool split = false;   ///< FORCE_CPU applies because of two lists, of which neither has the other
+};
+
+/// Returns the one that allows less; `one` if both allow the same. The result has the entries of
+/// both lists, so it allows nothing that one of the two does not allow.
+Ruling narrower(const Ruling& one, const Ruling& other);
+
+/// Returns what the last rule that matches says, or `otherwise` if none does.
+Ruling decide_by_rules(std::string_view text, RuleSource source, const RuleFacts& facts,
+                       const Ruling& otherwise);
+
+}  // namespace cudaguard

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "policy/text.h"
+#include "shim/launcher/commands/commands.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/observe/process.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/system/guard_file.h"
+#include "shim/launcher/system/preload_file.h"
+#include "shim/launcher/system/processes.h"
+#include "shim/launcher/system/try_programs.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// Makes this directory the root directory. Returns the path without links.
+std::string enter_root(const std::string& directory) {
+  char resolved[PATH_MAX];
+  if (realpath(directory.c_str(), resolved) == nullptr || chroot(resolved) != 0 ||
+      chdir("/") != 0) {
+    throw Refusal(kRefused, "--root " + in_quotes(directory) + ": " + strerror(errno));
+  }
+  return resolved;
+}
+
+/// Enters the root directory and returns the path of the guard in it.
+std::string guard_in_root(const Options& options) {
+  std::string guard =
+      *options.program == nullptr ? expected_installation().guard : *options.program;
+  if (!options.root) return guard;
+  const std::string root = enter_root(*options.root);
+  if (guard.starts_with(root + "/")) guard.erase(0, root.size());
+  return guard;
+}
+
+/// A guard of any installation, of which a program must load only one.
+bool is_guard(const std::string& entry) { return base_name(entry) == "libcudaguard.so"; }
+
+/// Prints the new text if it is not to be written.
+int finish(const PreloadFile& file, const std::string& text, const Options& options,
+           const std::string& done) {
+  if (options.dry_run) {
+    print(std::string(kPreloadFile) + " would be:\n" + text);
+    return 0;
+  }
+  file.replace(text);
+  print(done);
+  return 0;
+}
+
+int enable(const std::string& guard, const Options& options) {
+  if (const std::string why = why_unfit(guard); !why.empty()) {
+    throw Refusal(kRefused, in_quotes(guard) + " " + why);
+  }
+  const PreloadFile file;
+  std::string removed;
+  const auto is_other = [&](const std::string& entry) {
+    return is_guard(entry) || means_file(entry, guard);
+  };
+  const std::string text = file.changed(is_other, guard);
+  std::string shown = "Programs that were tried with " + printable(guard) + ":\n";
+  for (const TriedProgram& program : try_programs(guard)) {
+    const std::string how = program.why_not.empty() ? "guarded" : "not guarded: " + program.why_not;
+    std::string name = "  " + program.path;
+    name.resize(std::max(name.size() + 1, size_t{25}), ' ');
+    add_wrapped(shown, name, how);
+  }
+  print(shown);
+  if (text == file.text()) {
+    print(std::string(kPreloadFile) + " already names it, and is unchanged.\n");
+    return 0;
+  }
+  for (const std::string& entry : file.entries()) {
+    if (is_other(entry) && entry != guard) removed += " instead of " + printable(entry);
+  }
+  return finish(file, text, options,
+                std::string(kPreloadFile) + " now names it" + removed +
+                    ". Every program that starts from now on is guarded.\n");
+}
+
+int disable(const std::string& guard, const Options& options) {
+  const PreloadFile file;
+  const auto is_ours = [&](const std::string& entry) { return means_file(entry, guard); };
+  const std::string text = file.changed(is_ours, "");
+  for (const std::string& entry : preloads_of(text)) {
+    if (is_guard(entry))
+      warn(std::string(kPreloadFile) + " also names " + printable(entry) +
+           ", another guard, which stays");
+  }
+  if (text == file.text()) {
+    print(std::string(kPreloadFile) + " does not name " + printable(guard) + ".\n");
+    return 0;
+  }
+  return finish(file, text, options,
+                std::string(kPreloadFile) + " no longer names " + printable(guard) +
+                    ". Programs that run keep it until they end.\n");
+}
+
+/// Returns the entries of the file that are guards.
+std::vector<std::string> guards_of(const PreloadFile& file) {
+  std::vector<std::string> guards = file.entries();
+  std::erase_if(guards, [](const std::string& entry) { return !is_guard(entry); });
+  return guards;
+}
+
+int status() {
+  const std::vector<std::string> guards = guards_of(PreloadFile());
+  std::string text;
+  bool well = !guards.empty();
+  for (const std::string& guard : guards) {
+    const std::string why = why_unfit(guard);
+    well &= why.empty();
+    text +=
+        std::string(kPreloadFile) + " names " + printable(guard) +
+        (why.empty() ? ", version " + printable(version_of(FileBytes(guard))) : ", which " + why) +
+        ".\n";
+  }
+  if (guards.empty()) text += std::string(kPreloadFile) + " names no guard.\n";
+  if (!has_own_numbers()) {
+    print(text + "Processes are not listed: there is no /proc.\n");
+    return well ? 0 : 1;
+  }
+  size_t due = 0;
+  for (const ProcessGroup& group : look_at_processes(guards)) {
+    text += group.what + ": " + counted(group.processes.size(), "process") + "\n";
+    add_wrapped(text, "  ", joined(group.processes, ", "));
+    if (group.due) due += group.processes.size();
+  }
+  print(text + "restart due: " + (due == 0 ? "no" : counted(due, "process")) + "\n");
+  return well && due == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int whole_system(const Options& options) {
+  const std::string guard = guard_in_root(options);
+  switch (options.action) {
+    case Options::Action::kEnable:
+      return enable(guard, options);
+    case Options::Action::kDisable:
+      return disable(guard, options);
+    case Options::Action::kStatus:
+      return status();
+  }
+  return 0;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// Finds what keeps programs of this process from a GPU: permissions, mounts, cgroups and sandboxes.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "policy/device_nodes.h"
+#include "shim/launcher/doctor/doctor.h"
+#include "shim/launcher/fence/devices.h"
+#include "shim/launcher/format.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr int kNoDevice = 100;
+constexpr int kOperatingSystem = 304;
+
+std::string error_name(int error) {
+  const char* const name = strerrorname_np(error);
+  return name == nullptr ? std::to_string(error) : name;
+}
+
+/// Opens the node in a child process, because the driver's part of an open may hang. Returns 0, an
+/// errno value, or ETIMEDOUT.
+int try_open(const std::string& path, std::chrono::seconds limit) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno;
+  const pid_t child = fork();
+  if (child == 0) {
+    const int file = open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const int error = file < 0 ? errno : 0;
+    const ssize_t written = write(ends[1], &error, sizeof error);
+    _exit(written < 0);
+  }
+  close(ends[1]);
+  int error = child < 0 ? errno : ETIMEDOUT;
+  pollfd ready = {ends[0], POLLIN, 0};
+  if (child > 0 && poll(&ready, 1, static_cast<int>(limit.count()) * 1000) > 0 &&
+      read(ends[0], &error, sizeof error) != sizeof error) {
+    error = ECHILD;
+  }
+  close(ends[0]);
+  if (child < 0) return error;
+  kill(child, SIGKILL);
+  // A process that hangs in the kernel does not end, and is left to init.
+  waitpid(child, nullptr, error == ETIMEDOUT ? WNOHANG : 0);
+  return error;
+}
+
+/// Why this node cannot be opened; empty if it can. The kernel checks in this order: permissions
+/// and the cgroup, which access(2) asks as well, the mount, and then Landlock.
+std::string hindrance_of(const std::string& path, bool landlock, std::chrono::seconds limit) {
+  struct stat status;
+  if (stat(path.c_str(), &status) != 0) return "it cannot be looked at: " + error_name(errno);
+  if (access(path.c_str(), R_OK | W_OK) != 0) {
+    if (errno == EPERM) return "a cgroup's device filter forbids it (EPERM)";
+    char mode[8];
+    snprintf(mode, sizeof mode, "%03o", status.st_mode & 0777);
+    return "its mode is " + std::string(mode) + " and its owner is " +
+           std::to_string(status.st_uid) + ":" + std::to_string(status.st_gid) + " (" +
+           error_name(errno) + ")";
+  }
+  struct statvfs mount;
+  if (statvfs(path.c_str(), &mount) == 0 && (mount.f_flag & ST_NODEV) != 0) {
+    return "its mount is nodev";
+  }
+  if (!landlock) return "";
+  const int error = try_open(path, limit);
+  if (error == EACCES) return "Landlock forbids it";
+  return error == ETIMEDOUT ? "an open hangs" : "";
+}
+
+void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (fs::directory_iterator entry("/dev", error), end; !error && entry != end;
+       entry.increment(error)) {
+    if (device_node(entry->path().filename().string()) == nullptr) continue;
+    std::error_code none;
+    if (!entry->is_directory(none)) {
+      paths.push_back(entry->path());
+      continue;
+    }
+    for (fs::directory_iterator node(entry->path(), none), last; !none && node != last;
+         node.increment(none)) {
+      std::error_code unknown;
+      if (node->is_character_file(unknown)) paths.push_back(node->path());
+    }
+  }
+  std::ranges::sort(paths);
+  for (const std::string& path : paths) {
+    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit)});
+  }
+}
+
+/// The driver needs these two since version 570. Refused, its cuInit answers 304.
+void add_lacks(Sandbox& sandbox) {
+  const int memory = memfd_create("cudaguard", MFD_CLOEXEC);
+  if (memory < 0) sandbox.lacks.push_back("memfd_create is refused (" + error_name(errno) + ")");
+  if (memory >= 0) close(memory);
+  const std::string name = "/proc/self/task/" + std::to_string(gettid()) + "/comm";
+  const int comm = open(name.c_str(), O_WRONLY | O_CLOEXEC);
+  if (comm < 0) {
+    sandbox.lacks.push_back("/proc/self/task/*/comm cannot be written (" + error_name(errno) + ")");
+  }
+  if (comm >= 0) close(comm);
+}
+
+bool has_user_namespace() {
+  uint64_t first = 0;
+  uint64_t outer = 0;
+  uint64_t count = 0;
+  std::ifstream map("/proc/self/uid_map");
+  return map >> first >> outer >> count && (outer != 0 || count != 0xffffffff);
+}
+
+std::string put(const Sandbox::Node& node) {
+  return printable(node.path) +
+         (node.hindrance.empty() ? "" : " cannot be opened: " + node.hindrance);
+}
+
+}  // namespace
+
+Sandbox find_sandbox(std::chrono::seconds limit) {
+  Sandbox sandbox;
+  const int domains = landlock_domains();
+  if (prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == 2) sandbox.around.emplace_back("a seccomp filter");
+  if (domains != 0) {
+    sandbox.around.push_back(counted(static_cast<uint64_t>(domains), "Landlock domain"));
+  }
+  if (has_user_namespace()) sandbox.around.emplace_back("a user namespace");
+  add_nodes(sandbox, domains != 0, limit);
+  add_lacks(sandbox);
+  return sandbox;
+}
+
+void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, FindingList& findings) {
+  const auto add = [&](const char* id, State state, const std::string& text) {
+    findings.push_back({id, Question::kDriver, state, text, ""});
+  };
+  const Sandbox::Node* closed = nullptr;
+  bool has_nvidia = false;
+  for (const Sandbox::Node& node : sandbox.nodes) {
+    const bool nvidia = node.path.starts_with("/dev/nvidia");
+    has_nvidia |= nvidia;
+    add("device nodes", State::kFact, put(node));
+    if (nvidia && !node.hindrance.empty() && closed == nullptr) closed = &node;
+  }
+  if (!sandbox.around.empty()) {
+    add("sandbox", State::kFact, "this process is in " + joined(sandbox.around, ", "));
+  }
+  for (const std::string& lack : sandbox.lacks) add("sandbox", State::kFact, lack);
+  if (answer == nullptr || answer->kind != DriverAnswer::Kind::kAnswered || answer->code == 0) {
+    return;
+  }
+  const int code = answer->code;
+  std::string why;
+  if (code == kNoDevice) {
+    // Without a device the driver goes no further, so it does not meet what it lacks.
+    if (closed != nullptr) {
+      why = ", although " + printable(closed->path) + " is there, because " + closed->hindrance;
+    }
+  } else if (!sandbox.lacks.empty() && (code == kOperatingSystem || closed == nullptr)) {
+    why = " here, because " + sandbox.lacks.front();
+  } else if (closed != nullptr) {
+    why = " here, because " + put(*closed);
+  } else if (!has_nvidia && !sandbox.around.empty()) {
+    why = " here, because this sandbox has no /dev/nvidia*";
+  }
+  if (why.empty()) return;
+  add("sandbox", State::kProblem, "cuInit answers " + std::to_string(code) + why);
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/system/processes.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "policy/text.h"
+#include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/format.h"
+#include "shim/launcher/observe/process.h"
+#include "shim/launcher/system/guard_file.h"
+#include "shim/launcher/system/preload_file.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+double seconds_of(const timespec& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+double now(clockid_t clock) {
+  timespec time = {};
+  clock_gettime(clock, &time);
+  return seconds_of(time);
+}
+
+/// The time of a process's start, which the kernel counts in ticks since the boot.
+double start_of(const Stat& stat) {
+  const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
+  return now(CLOCK_REALTIME) - now(CLOCK_BOOTTIME) + static_cast<double>(stat.started) / ticks;
+}
+
+class Look {
+ public:
+  explicit Look(const std::vector<std::string>& named) : named_(named) {}
+
+  /// Adds the process to its group. Kernel threads and processes that end meanwhile have none.
+  void at(pid_t pid) {
+    const Stat stat = read_stat(pid);
+    const LoadedGuard guard = loaded_guard(pid);
+    const std::string name = printable(stat.name) + " (" + std::to_string(pid) + ")";
+    if (guard.error == EACCES || guard.error == EPERM) {
+      return add(std::string("not known: ") + strerror(guard.error), false, name);
+    }
+    if (guard.error != 0 || !guard.runs_program) return;
+    if (guard.path.empty()) {
+      bool due = false;
+      const std::string why = why_not(pid, stat, due);
+      return add("not guarded: " + why, due, name);
+    }
+    std::string version = version_of(FileBytes(guard.file));
+    if (version.empty() && !guard.removed) version = version_of(FileBytes(guard.path));
+    version = version.empty() ? "an unknown version" : "version " + printable(version);
+    const bool current = std::ranges::any_of(
+        named_, [&](const std::string& entry) { return means_file(entry, guard.path); });
+    add("guarded by " + version +
+            (guard.removed ? ", whose file was replaced or removed"
+             : current     ? ""
+                           : ", " + printable(guard.path) + ", which the file does not name"),
+        guard.removed || !current, name);
+  }
+  std::vector<ProcessGroup> groups() { return std::move(groups_); }
+
+ private:
+  /// A clause.
+  std::string why_not(pid_t pid, const Stat& stat, bool& due) {
+    const std::string root = "/proc/" + std::to_string(pid) + "/root";
+    std::ifstream file(root + kPreloadFile);
+    const std::string text((std::istreambuf_iterator<char>(file)), {});
+    const std::vector<std::string> entries = preloads_of(text);
+    const auto is_guard = [](const std::string& entry) {
+      return base_name(entry) == "libcudaguard.so";
+    };
+    if (std::ranges::none_of(entries, is_guard)) {
+      return std::string("its ") + kPreloadFile + " names no guard";
+    }
+    const Cause cause = causes_.of_file("/proc/" + std::to_string(pid) + "/exe");
+    if (cause.is == Cause::Is::kKnown) return cause.reason;
+    if (cause.is == Cause::Is::kLauncher) return "it is a cudaguard command";
+    struct stat status = {};
+    // A forked process that has called no execve has its parent's program, which is older.
+    due = stat.forked || (::stat((root + kPreloadFile).c_str(), &status) == 0 &&
+                          start_of(stat) <= seconds_of(status.st_ctim));
+    return due ? "it was started before the file named the guard" : "its ld.so has not loaded it";
+  }
+
+  void add(const std::string& what, bool due, const std::string& process) {
+    auto group = std::ranges::find(groups_, what, &ProcessGroup::what);
+    if (group == groups_.end()) {
+      groups_.push_back({what, due, {}});
+      group = groups_.end() - 1;
+    }
+    group->processes.push_back(process);
+  }
+
+  const std::vector<std::string>& named_;
+  Causes causes_;
+  std::vector<ProcessGroup> groups_;
+};
+
+}  // namespace
+
+std::vector<ProcessGroup> look_at_processes(const std::vector<std::string>& named) {
+  Look look(named);
+  for (const pid_t pid : all_processes()) {
+    if (pid != getpid()) look.at(pid);
+  }
+  return look.groups();
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The machine's file, /etc/cudaguard.conf, with the files of /etc/cudaguard.conf.d. It counts only
+// if root alone can write it. A process reads it once, when it is made ready, and what its rules
+// say holds for its forked children, too. No lock, no malloc; thread-safe, async-signal-safe.
+#pragma once
+
+#include "policy/config.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// Returns what the file says about this process; null if there is no file.
+const MachineRuling* machine_ruling();
+
+/// parse_config() with the facts that the rules of the environment ask for, and with the file.
+Config parse_with_rules(const Environment& environment);
+
+}  // namespace cudaguard

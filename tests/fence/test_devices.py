@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--fence=devices: no GPU device node can be opened, in any way. The nodes are fakes in a private
+/dev. Each control runs the same program there without the fence."""
+
+import fnmatch
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from support import fence, harness, launcher, nodes
+
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+FENCED = [launcher.LAUNCHER, "run", "--log=off", "--fence=devices", "--"]
+
+
+class Case(fence.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("unshare", "setpriv")
+        if nodes.missing():
+            harness.skip(self, nodes.missing())
+
+    def private(self, *words, **more):
+        done = self.unguarded(*nodes.in_private_dev(*words, **more))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def answers_of(self, *words, **more):
+        """{answer: the ways that had it} of a program that prints "WAY PATH ANSWER"."""
+        lines = self.private(*words, **more).stdout.splitlines()
+        self.assertGreater(len(lines), 5)
+        found = {}
+        for line in lines:
+            way, answer = line.rsplit(" ", 1)
+            found.setdefault(answer, []).append(way)
+        return found
+
+    def nothing_opens(self, start, program, paths, **more):
+        """`start` fences a command, and `program` opens these paths."""
+        words = [*program, *paths]
+        control = self.answers_of(*words, **more)
+        self.assertEqual(list(control), ["opened"], control)
+        fenced = self.answers_of(*start, *words, **more)
+        self.assertEqual(list(fenced), ["EACCES"], fenced.get("opened"))
+        self.assertEqual(len(control["opened"]), len(fenced["EACCES"]))
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def test_fakes_have_a_node_for_each_row_of_the_table():
+    missing = [row for row in nodes.rows()
+               if not any(fnmatch.fnmatch(name.split("/")[0], row) for name in nodes.GPU)]
+    assert len(nodes.rows()) >= 10
+    assert missing == []
+
+
+@pytest.mark.parametrize("program", ["opens", "opens_static", "opens_musl_static"])
+def test_no_gpu_node_opens_in_any_way(case, program):
+    if "musl" in program:
+        case.need("musl-gcc")
+    case.nothing_opens(FENCED, [fence.program(program)], nodes.PATHS)
+
+
+@pytest.mark.parametrize("start", [["env", "-i"], ["setsid", "-w"], ["sh", "-c", '"$@"', "sh"],
+                                   ["nohup", "env", "-i"], ["nice"]])
+def test_no_gpu_node_opens_after_execve(case, start):
+    case.nothing_opens(FENCED, [*start, fence.program("opens_static")], nodes.PATHS)
+
+
+def test_no_gpu_node_opens_for_an_ordinary_user(case):
+    command = case.installed()
+    opens = shutil.copy(fence.program("opens"), case.path("opens"))
+    start = [command, *FENCED[1:]]
+    control = case.answers_of(*NOBODY, opens, *nodes.PATHS)
+    assert list(control) == ["opened"]
+    fenced = case.answers_of(*NOBODY, *start, opens, *nodes.PATHS)
+    assert list(fenced) == ["EACCES"], fenced.get("opened")
+
+
+def test_no_gpu_node_opens_for_a_setuid_program(case):
+    """The nodes are root's alone. Without the fence, nobody's setuid program opens them. Root has
+    CAP_SYS_ADMIN, so the fence sets no no_new_privs, and the program is setuid inside."""
+    if os.statvfs(case.directory).f_flag & os.ST_NOSUID:
+        harness.skip(case, "needs temporary files that may be setuid")
+    opens = shutil.copy(fence.program("opens_static"), case.path("opens"))
+    os.chmod(opens, 0o4755)
+    roots = "chmod 600 /dev/nvidia0\n"
+    plain = shutil.copy(fence.program("opens_static"), case.path("plain"))
+    assert list(case.answers_of(*NOBODY, plain, "/dev/nvidia0", more=roots)) == ["EACCES"]
+    case.nothing_opens(FENCED, [*NOBODY, opens], ["/dev/nvidia0"], more=roots)
+
+
+def test_other_nodes_open(case):
+    """Mode 3 is refused for each file, because a seccomp filter sees no names."""
+    words = [fence.program("opens_static"), *nodes.OTHERS]
+    control = case.answers_of(*words)
+    assert list(control) == ["opened"]
+    fenced = case.answers_of(*FENCED, *words)
+    assert {way.split()[0] for way in fenced["EACCES"]} <= {"open-3", "openat-3", "reopened-3"}
+    assert set(fenced["opened"]) | set(fenced["EACCES"]) == set(control["opened"])
+
+
+MOUNTED = """
+mkdir /dev/shm/whole /dev/shm/dri "/dev/shm/a blank"
+touch /dev/shm/one /dev/shm/nvidia7
+mount --bind /dev "/dev/shm/a blank"
+mount --bind /dev/dri /dev/shm/dri
+mount --bind /dev/nvidia0 /dev/shm/one
+mount --bind /dev/nvidiactl /dev/shm/nvidia7
+mkdir -p /dev/shm/root/dev
+mount -t tmpfs none /dev/shm/root
+mkdir /dev/shm/root/dev
+mknod -m 666 /dev/shm/root/dev/nvidia0 c 1 3
+"""
+
+
+@pytest.mark.parametrize("path", ["/dev/shm/one", "/dev/shm/nvidia7", "/dev/shm/dri/card0",
+                                  "/dev/shm/a blank/nvidia0", "/dev/shm/a blank/dri/card0",
+                                  "/dev/shm/root/dev/nvidia0", "/proc/self/root/dev/nvidia0"])
+def test_no_gpu_node_opens_by_a_mount(case, path):
+    case.nothing_opens(FENCED, [fence.program("opens_static")], [path], more=MOUNTED)
+
+
+def test_files_beside_a_mounted_node_open_but_new_ones_do_not(case):
+    more = MOUNTED + "echo text >/dev/shm/old\n"
+    words = ["sh", "-c", "cat /dev/shm/old; echo >/dev/shm/new"]
+    done = case.unguarded(*nodes.in_private_dev(launcher.LAUNCHER, *FENCED[1:2], *FENCED[3:], *words,
+                                                more=more))
+    assert done.stdout == "text\n"
+    assert "/dev/shm/new: Permission denied" in done.stderr
+    assert "GPU device nodes are mounted below /dev/shm" in done.stderr
+
+
+AFTER = """
+set -e
+"$@" sh -c 'echo >"$0/started"; read line <"$0/made"; exec %s /dev/nvidia9 /dev/dri/new' %s &
+read line <%s/started
+mknod -m 666 /dev/nvidia9 c 1 3
+mknod -m 666 /dev/dri/new c 1 3
+echo >%s/made
+wait $!
+"""
+
+
+def test_node_made_after_the_start_does_not_open(case):
+    for name in ("started", "made"):
+        os.mkfifo(case.path(name))
+    place = case.directory
+    case.make("after", "#!/bin/sh" + AFTER % (fence.program("opens_static"), place, place, place))
+    assert list(case.answers_of(case.path("after"))) == ["opened"]
+    fenced = case.answers_of(case.path("after"), *FENCED)
+    assert list(fenced) == ["EACCES"], fenced
+
+
+@pytest.mark.parametrize("words", [
+    ["mknod", "%s/node", "c", "1", "3"], ["mknod", "%s/node", "b", "7", "0"],
+    ["mknod", "/dev/nvidia8", "c", "195", "8"], ["cp", "-a", "/dev/nvidia0", "%s/node"],
+    ["ln", "/dev/nvidia0", "/dev/granted/node"],
+    ["mv", "/dev/nvidia0", "/dev/granted/node"], ["mv", "/dev/dri", "/dev/granted/node"]])
+def test_root_cannot_make_or_move_a_node(case, words):
+    words = [word.replace("%s", case.directory) for word in words]
+    more = "mkdir /dev/granted\n"
+    control = case.unguarded(*nodes.in_private_dev(*words, more=more))
+    fenced = case.unguarded(*nodes.in_private_dev(*FENCED, *words, more=more))
+    assert (control.returncode, fenced.returncode) == (0, 1), (control.stderr, fenced)
+
+
+def test_limit_mode_3_of_openat2_opens_but_takes_no_ioctl(case):
+    """A seccomp filter cannot read the flags of openat2. Linux 6.10 and later refuse the ioctls."""
+    words = [fence.program("opens_static"), "--openat2-3", "/dev/nvidia0"]
+    assert case.private(*words).stdout == "openat2-3 /dev/nvidia0 opened\nioctl ENOTTY\n"
+    done = case.private(*FENCED, *words).stdout
+    assert done in ("openat2-3 /dev/nvidia0 opened\nioctl EACCES\n",
+                    "openat2-3 /dev/nvidia0 opened\nioctl ENOTTY\n")
+
+
+def broken(case, *words):
+    """What these words print on stderr under the fence. The control: without it they succeed."""
+    case.private(*words)
+    done = case.unguarded(*nodes.in_private_dev(*FENCED, *words))
+    assert done.returncode != 0, done
+    return done.stderr
+
+
+# What docs/fence.md says that fails, and what it prints.
+FAILS = {
+    "mount": (["mount", "-t", "tmpfs", "none", "/dev/shm"], "permission denied"),
+    "umount": (["umount", "/dev/shm"], "must be superuser to unmount"),
+    "unshare": (["unshare", "--mount", "true"], "Operation not permitted"),
+    "bwrap": (["bwrap", "--dev-bind", "/", "/", "true"],
+              "bwrap: Failed to make / slave: Operation not permitted"),
+    "a new node": (["sh", "-c", "echo >/dev/new"], "/dev/new: Permission denied"),
+    "the process outside": (["sh", "-c", "readlink -v /proc/%d/exe" % os.getpid()],
+                            "Permission denied"),
+    "mknod": (["mknod", "/dev/shm/node", "c", "1", "3"], "Permission denied"),
+}
+
+
+@pytest.mark.parametrize("name", FAILS)
+def test_documented_program_fails(case, name):
+    words, message = FAILS[name]
+    assert message in broken(case, *words)
+
+
+def test_debugger_of_a_process_outside_fails_and_from_outside_works(case):
+    case.need("gdb")
+    ask = ["gdb", "-nx", "-batch", "-ex", "print 40 + 2", "-p"]
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as outside:
+        try:
+            assert "= 42" in case.private(*ask, outside.pid).stdout
+            done = case.unguarded(*nodes.in_private_dev(*FENCED, *ask, outside.pid))
+            assert "ptrace: Operation not permitted." in done.stdout + done.stderr
+        finally:
+            outside.communicate()
+    with subprocess.Popen([*FENCED, "sh", "-c", "echo; exec cat"], stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as inside:
+        try:
+            assert inside.stdout.readline() == b"\n"
+            assert "= 42" in case.private(*ask, inside.pid).stdout
+        finally:
+            inside.communicate()
+
+
+def test_message_of_run_names_what_fails_once(case):
+    done = case.start("run", "--fence=devices", "true")
+    assert (done.returncode, done.stderr) == (
+        0, "cudaguard: --fence=devices: mount, bwrap, rootless Podman, and gdb -p of a process "
+        "outside fail, too\n")
+    assert case.start("run", "--log=off", "--fence=devices", "true").stderr == ""
+
+
+def test_documentation_has_each_row_of_the_table():
+    with open(os.path.join(harness.SOURCE, "docs", "fence.md"), encoding="utf-8") as stream:
+        text = stream.read()
+    for row in nodes.rows():
+        assert "`%s`" % row in text or "`%s/`" % row in text, row
+
+
+def test_files_can_be_moved_and_linked_between_directories(case):
+    """Without LANDLOCK_ACCESS_FS_REFER, the kernel answers EXDEV, and ln fails."""
+    script = """
+        set -e
+        cd "$1" && mkdir one two && echo text >one/file
+        mv one/file two/file && ln two/file one/again && mv one two/ && cat two/one/again
+        cp -a two three && rm -r two three"""
+    done = case.start("run", "--log=off", "--fence=devices", "strace", "-f", "-e", "trace=/rename|link",
+                      "sh", "-c", script, "sh", case.directory)
+    assert (done.returncode, done.stdout) == (0, "text\n"), done.stderr
+    assert "rename" in done.stderr
+    assert "EXDEV" not in done.stderr
+
+
+def test_limit_node_elsewhere_than_in_dev_opens(case):
+    words = [fence.program("opens_static"), case.path("nvidia0")]
+    more = "mknod -m 666 %s c 1 3\n" % case.path("nvidia0")
+    assert "opened" in case.answers_of(*words, more=more)
+    os.unlink(case.path("nvidia0"))
+    assert "opened" in case.answers_of(*FENCED, *words, more=more)

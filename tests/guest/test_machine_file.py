@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""/etc/cudaguard.conf and /etc/cudaguard.conf.d, in a sandbox with an /etc of its own. Only root can
+make files that root owns, so these tests need root."""
+
+import os
+import re
+import shutil
+import stat
+import threading
+
+import pytest
+
+from support import guest, harness, launcher, messages
+
+CONF = "/etc/cudaguard.conf"
+OFF = {"CUDAGUARD_POLICY": "OFF"}
+PASSWD = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nbob:x:1001:1001::/:/bin/sh\n"
+GROUP = "root:x:0:\ngpu:x:44:alice\nalice:x:1000:\nbob:x:1001:\n"
+ALICE = ["setpriv", "--reuid=1000", "--regid=1000", "--groups=44"]
+BOB = ["setpriv", "--reuid=1001", "--regid=1001", "--clear-groups"]
+
+
+class Case(guest.Case):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            harness.skip(self, "needs files that root owns")
+        self.need("setpriv", "unshare")
+        os.mkdir(self.path("etc"))
+        os.chmod(self.path("etc"), 0o755)
+        self.etc("passwd", PASSWD)
+        self.etc("group", GROUP)
+        # Every user can read the copies.
+        self.smi = shutil.copy(guest.STEPS, self.path("smi"))
+        self.guard = harness.copy_install(self.path("lib"))
+
+    def etc(self, name, text, mode=0o644):
+        path = self.path("etc", name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as stream:
+            stream.write(text if isinstance(text, bytes) else text.encode())
+        os.chmod(path, mode)
+        return path
+
+    def ask(self, *words, program=guest.STEPS, steps=("ask",), **env):
+        """Runs the program, after `words`, and returns its result."""
+        return harness.run([*words, program, *steps], guard=False, preload=[self.guard], env=env,
+                           trace=False, bwrap=["--bind", self.path("etc"), "/etc",
+                                               "--dev-bind", "/dev/null", "/dev/null"])
+
+    def allowed(self, *words, **options):
+        result = self.ask(*words, **options)
+        assert (result.answers.get("cuInit"), result.rc) == ("0", 0), str(result)
+        assert "cuInit" in result.fake_calls, str(result)
+        return result
+
+    def refused(self, *words, cause=CONF + ":1", **options):
+        """The one line names the cause."""
+        result = self.ask(*words, **options)
+        assert (result.answers.get("cuInit"), result.rc) == ("100", 0), str(result)
+        assert result.fake_calls == [], str(result)
+        assert len(messages.find(result.err, "no_cuda", cause=cause)) == 1, str(result)
+        return result
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def test_control_without_the_file_the_environment_decides(case):
+    """The directory alone counts for nothing."""
+    case.etc("cudaguard.conf.d/1.conf", "FORCE_CPU\n")
+    case.allowed(**OFF)
+    case.refused(cause="FORCE_CPU")
+
+
+def test_program_is_exempted_by_its_path(case):
+    case.etc("cudaguard.conf", "# Login node.\nFORCE_CPU\nVALIDATE program=%s\n" % case.smi)
+    case.allowed(program=case.smi)
+    result = case.refused(cause=CONF + ":2")
+    # No variable lifts the rule, so the message advises none.
+    assert "to allow" not in result.err, str(result)
+
+
+@pytest.mark.parametrize(("rule", "who"), [
+    ("user=alice", "alice"), ("user=1000", "alice"), ("group=gpu", "alice"), ("group=44", "alice"),
+    ("args=*ask*", "all"), ("args=*nothing*", "none"), ("cgroup=*", "all"),
+    ("cgroup=/no/such/one", "none"), ("program=steps", "all"), ("program=step", "none"),
+    ("user=carol", "none"), ("group=staff", "none")])
+def test_keys_of_a_rule(case, rule, who):
+    case.etc("cudaguard.conf", "FORCE_CPU\nVALIDATE %s\n" % rule)
+    if rule == "cgroup=*" and not os.path.exists("/proc/self/cgroup"):
+        harness.skip(case, "needs a kernel with cgroups")
+    for name, words in (("alice", ALICE), ("bob", BOB)):
+        if who in (name, "all"):
+            case.allowed(*words)
+        else:
+            case.refused(*words)
+
+
+def test_rule_that_needs_an_unknown_name_narrows(case):
+    """Only a directory service may know carol, so each process may be hers."""
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU user=carol\n")
+    case.refused(cause=CONF + ":2")
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU user=bob\n")
+    case.refused(*BOB, cause=CONF + ":2")
+    case.allowed(*ALICE)
+
+
+@pytest.mark.parametrize("env", [OFF, {"CUDAGUARD_POLICY": "VALIDATE"},
+                                 {"CUDAGUARD_VISIBLE_DEVICES": "0"}, {"CUDAGUARD_RULES": "OFF"}])
+def test_environment_widens_only_where_the_file_says_so(case, env):
+    case.etc("cudaguard.conf", "FORCE_CPU\n")
+    case.refused(**env)
+    case.etc("cudaguard.conf", "FORCE_CPU environment=may-widen\n")
+    case.allowed(**env)
+    case.refused()
+
+
+@pytest.mark.parametrize("env", [{"CUDAGUARD_POLICY": "FORCE_CPU"}, {"CUDAGUARD_POLICY": "x"},
+                                 {"CUDAGUARD_VISIBLE_DEVICES": ""},
+                                 {"CUDAGUARD_RULES": "FORCE_CPU"}, {"CUDAGUARD_RULES": "x"}])
+def test_environment_narrows(case, env):
+    case.etc("cudaguard.conf", "OFF\n")
+    case.allowed()
+    case.refused(cause=re.compile(".*"), **env)
+
+
+def test_no_rule_matches(case):
+    case.etc("cudaguard.conf", "OFF program=/other\n")
+    case.refused(cause="no rule of " + CONF, **OFF)
+    case.etc("cudaguard.conf", "")
+    case.refused(cause="no rule of " + CONF, **OFF)
+
+
+def test_files_of_the_directory_follow_in_the_order_of_their_names(case):
+    case.etc("cudaguard.conf", "FORCE_CPU\n")
+    case.etc("cudaguard.conf.d/20-b.conf", "\nFORCE_CPU\n")
+    case.etc("cudaguard.conf.d/10-a.conf", "OFF\n")
+    for ignored in ("30-c.conf.rpmsave", ".40.conf", "50"):
+        case.etc("cudaguard.conf.d/" + ignored, "OFF\n")
+    case.refused(cause=CONF + ".d/20-b.conf:2")
+    case.etc("cudaguard.conf.d/3.conf", "OFF\n")
+    case.allowed()
+
+
+def test_report_and_log_of_a_rule(case):
+    os.mkdir(case.path("spool"))
+    os.chmod(case.path("spool"), 0o1733)
+    case.etc("cudaguard.conf", "FORCE_CPU log=off report=%s\n" % case.path("spool", "%u"))
+    result = case.ask(CUDAGUARD_REPORT=case.path("other"))
+    assert result.err == "", str(result)
+    assert harness.records(case.path("spool", "0"))[-1]["api"] == "cuInit"
+    assert not os.path.exists(case.path("other"))
+    assert len(messages.find(case.ask(CUDAGUARD_LOG="deny").err, "no_cuda")) == 1
+
+
+def test_list_of_a_rule(case):
+    """The fake driver has one GPU."""
+    case.etc("cudaguard.conf", "VALIDATE gpus=0\n")
+    case.allowed()
+    case.allowed(CUDAGUARD_VISIBLE_DEVICES="0")
+    case.refused(cause=re.compile("two lists.*"), CUDAGUARD_VISIBLE_DEVICES="1")
+
+
+UNSAFE = {
+    "another owner": (lambda path: os.chown(path, 1000, 0), "root does not own it"),
+    "group may write": (lambda path: os.chmod(path, 0o664), "others than root can write it"),
+    "others may write": (lambda path: os.chmod(path, 0o646), "others than root can write it"),
+}
+
+
+def refused_with(case, file, reason, *words, **options):
+    """Even under OFF. The message about the file is printed once."""
+    result = case.refused(*words, cause=file, **OFF, **options)
+    assert len(messages.find(result.err, "conf_not_used", file=file, reason=reason)) == 1, result
+
+
+@pytest.mark.parametrize("kind", UNSAFE)
+def test_unsafe_file_is_not_used(case, kind):
+    change, reason = UNSAFE[kind]
+    change(case.etc("cudaguard.conf", "OFF\n"))
+    refused_with(case, CONF, reason)
+    os.remove(case.path("etc", "cudaguard.conf"))
+    case.etc("cudaguard.conf", "OFF\n")
+    case.allowed()
+    change(case.etc("cudaguard.conf.d/1.conf", "OFF\n"))
+    refused_with(case, CONF + ".d/1.conf", reason)
+    os.remove(case.path("etc", "cudaguard.conf.d", "1.conf"))
+    change(case.path("etc", "cudaguard.conf.d"))
+    refused_with(case, CONF + ".d", reason)
+    os.rmdir(case.path("etc", "cudaguard.conf.d"))
+    change(case.path("etc"))
+    refused_with(case, CONF, reason.replace(" it", " its directory"))
+
+
+@pytest.mark.parametrize("name", ["cudaguard.conf", "cudaguard.conf.d/1.conf"])
+@pytest.mark.parametrize(("make", "reason"), [
+    (lambda path: os.symlink("/etc/other", path), "it is a symbolic link"),
+    (lambda path: os.symlink("/nothing", path), "it is a symbolic link"),
+    (os.mkfifo, "it is not a regular file"), (os.mkdir, "it is not a regular file"),
+    (lambda path: os.mknod(path, 0o644 | stat.S_IFSOCK), "it cannot be read")],
+    ids=["link", "dangling", "FIFO", "directory", "socket"])
+def test_other_kinds_of_files_are_not_used(case, name, make, reason):
+    case.etc("other", "OFF\n")
+    case.etc("cudaguard.conf", "OFF\n")
+    case.etc("cudaguard.conf.d/0.conf", "OFF\n")
+    case.allowed()
+    if name == "cudaguard.conf":
+        os.remove(case.path("etc", name))
+    make(case.path("etc", name))
+    refused_with(case, "/etc/" + name, reason)
+
+
+def test_unreadable_file_is_not_used(case):
+    case.etc("cudaguard.conf", "OFF\n", 0o600)
+    case.allowed()
+    refused_with(case, CONF, "it cannot be read", *BOB)
+    case.etc("cudaguard.conf", "OFF\n")
+    case.etc("cudaguard.conf.d/1.conf", "OFF\n", 0o600)
+    case.allowed()
+    refused_with(case, CONF + ".d/1.conf", "it cannot be read", *BOB)
+
+
+def test_garbage_is_not_used(case):
+    """A mebibyte that begins with a good rule."""
+    case.etc("cudaguard.conf", b"OFF\n" + bytes(range(256)) * 4096)
+    refused_with(case, CONF, "all files are longer than 64 KiB")
+    case.etc("cudaguard.conf", b"OFF\n" + bytes(range(256)) * 200)
+    result = case.ask(**OFF)
+    assert result.answers["cuInit"] == "100", str(result)
+    assert len(messages.find(result.err, "rule_wrong")) == 1, str(result)
+    # As many rules as fit.
+    case.etc("cudaguard.conf", "FORCE_CPU\n" * 6500 + "OFF\n")
+    case.allowed()
+
+
+def test_line_with_a_mistake_is_force_cpu_and_is_named(case):
+    case.etc("cudaguard.conf", "OFF\nVALIDATES program=x\n")
+    result = case.refused(cause=CONF + ":2", **OFF)
+    wrong = messages.text(
+        "rule_wrong", place=CONF + ":2",
+        mistake='"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)')
+    assert wrong in guest.lines_of(result.err), str(result)
+    case.etc("cudaguard.conf", "VALIDATES program=x\nOFF\n")
+    case.allowed()
+
+
+def test_process_without_descriptors_knows_whether_there_is_a_file(case):
+    steps = ("ask", "fork", "nofile:0", "ask", "nofile:max", "end")
+    case.etc("cudaguard.conf", "OFF\n")
+    result = case.ask(steps=("nofile:0", "ask", "nofile:max", "ask"), **OFF)
+    assert "cuInit=0" not in result.out, str(result)
+    assert case.ask(steps=steps, **OFF).rc == 0
+
+
+def test_file_in_a_user_namespace_is_not_used(case):
+    """Its owner is another user there. A sandbox of a user therefore never gets more."""
+    case.etc("cudaguard.conf", "OFF\n")
+    case.allowed("unshare", "--mount")
+    refused_with(case, CONF, "root does not own it", *BOB, "unshare", "--user")
+
+
+def test_chroot_of_a_child_changes_nothing(case):
+    """The file is read once, so the child needs none."""
+    case.etc("cudaguard.conf", "FORCE_CPU\n")
+    child = ("import ctypes, os, sys; ask = lambda: ctypes.CDLL('libcuda.so.1').cuInit(0); "
+             "print('cuInit=%d' % ask(), flush=True); pid = os.fork(); "
+             "(pid or (os.chroot(sys.argv[1]), print('child=%d' % ask(), flush=True), os._exit(0))); "
+             "os.waitpid(pid, 0)")
+    os.mkdir(case.path("empty"))
+    result = case.ask(program=guest.PYTHON, steps=("-c", child, case.path("empty")), **OFF)
+    assert result.answers == {"cuInit": "100", "child": "100"}, str(result)
+
+
+def test_file_is_looked_for_once_and_not_before_the_first_hook(case):
+    case.need("strace")
+    log = case.path("log")
+
+    def opened(*steps):
+        result = case.ask("strace", "-f", "-qq", "-o", log, "-e", "trace=openat,newfstatat",
+                          "-E", "LD_PRELOAD=" + case.guard, steps=steps)
+        assert result.rc == 0, str(result)
+        with open(log, encoding="utf-8") as stream:
+            return [line for line in stream if "cudaguard.conf" in line]
+
+    assert opened("print:x") == []
+    (line,) = opened("load:libm.so.6", "ask", "fork", "ask", "end")
+    assert "openat" in line
+    assert "ENOENT" in line
+
+
+def test_file_that_changes_while_programs_start_never_allows_more(case):
+    """Both files refuse this program."""
+    texts = ["OFF\nFORCE_CPU program=steps\n",
+             "# x\n" * 8000 + "OFF\nFORCE_CPU program=/*/steps\n"]
+    path = case.etc("cudaguard.conf", texts[0])
+    done = threading.Event()
+
+    def change():
+        for number in range(10**9):
+            if done.is_set():
+                return
+            new = case.etc("new", texts[number % 2])
+            os.rename(new, path)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(40 if harness.FULL else 8):
+            result = case.ask(**OFF)
+            assert (result.answers["cuInit"], result.rc) == ("100", 0), str(result)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_launcher_narrows_what_the_file_allows(case):
+    case.etc("cudaguard.conf", "VALIDATE\n")
+    run = [launcher.LAUNCHER, "run"]
+    case.allowed(*run, "--policy", "OFF", "--")
+    case.refused(*run, "--", cause="FORCE_CPU")
+    case.etc("cudaguard.conf", "FORCE_CPU\n")
+    case.refused(*run, "--policy", "OFF", "--")

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides the cases of test_process_rules.py. A case is a line of 10 words, in hexadecimal after an
+// "x", or "-" for what is not known:
+//   SOURCE TEXT PROGRAM ARGS CGROUP PASSWD GROUP USER GROUPS OTHERWISE
+// The answer is a line: POLICY LINE UNSURE MISTAKE GPUS.
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "policy/process_rules.h"
+
+namespace {
+
+using namespace cudaguard;  // NOLINT(google-build-using-namespace)
+
+std::string bytes_of(const std::string& word) {
+  std::string bytes;
+  for (size_t i = 1; i + 1 < word.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(word.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+RuleFact fact_of(const std::string& word, const std::string& bytes) {
+  return {bytes, word != "-", false};
+}
+
+void decide(const std::string& line) {
+  std::istringstream in(line);
+  std::vector<std::string> words(10);
+  for (std::string& word : words) in >> word;
+  std::vector<std::string> bytes;
+  bytes.reserve(words.size());
+  for (const std::string& word : words) bytes.push_back(bytes_of(word));
+  std::vector<uint32_t> groups;
+  std::istringstream numbers(bytes[8]);
+  for (uint32_t number = 0; numbers >> number;) groups.push_back(number);
+  RuleFacts facts;
+  facts.program = fact_of(words[2], bytes[2]);
+  facts.args = fact_of(words[3], bytes[3]);
+  facts.cgroup = fact_of(words[4], bytes[4]);
+  facts.user_file = fact_of(words[5], bytes[5]);
+  facts.group_file = fact_of(words[6], bytes[6]);
+  facts.knows_user = words[7] != "-";
+  facts.user = facts.knows_user ? static_cast<uint32_t>(std::stoul(bytes[7])) : 0;
+  facts.knows_groups = words[8] != "-";
+  facts.groups = groups;
+  Ruling otherwise;
+  otherwise.policy =
+      static_cast<Policy>(place_of_word("FORCE_CPU, VALIDATE, CLAMP, OFF", bytes[9]));
+  const Ruling ruling = decide_by_rules(
+      bytes[1], bytes[0] == "file" ? RuleSource::kFile : RuleSource::kVariable, facts, otherwise);
+  std::cout << name_of(ruling.policy) << ' ' << ruling.line << ' ' << ruling.unsure << ' '
+            << (ruling.mistake.why != RuleMistake::Why::kNone) << " x" << ruling.gpus << '\n';
+}
+
+}  // namespace
+
+int main() {
+  for (std::string line; std::getline(std::cin, line);) decide(line);
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`doctor` says what keeps a program from a GPU: with fake device nodes in a private /dev, the fake
+driver, and a real sandbox of each kind."""
+
+import json
+import os
+
+import pytest
+
+from support import doctor, fence, harness, launcher, manager, nodes
+
+GPU = "mknod -m 666 nvidia0 c 1 3\nmknod -m 666 nvidiactl c 1 3\n"
+NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+
+
+class Case(doctor.Case):
+    def setUp(self):
+        super().setUp()
+        if nodes.missing():
+            harness.skip(self, nodes.missing())
+        root = manager.cgroup_root()
+        self.cgroup = root and os.path.join(root, "cudaguard-test-%d" % os.getpid())
+
+    def asked(self, answer, *sandbox, fakes=GPU, more="", command=launcher.LAUNCHER):
+        """doctor's answer in this sandbox, with a driver whose cuInit gives `answer`."""
+        env = launcher.environment(LD_LIBRARY_PATH=self.sick(), CG_ANSWER=str(answer))
+        words = [*sandbox, command, "doctor", "--json", "-"]
+        done = self.unguarded(*nodes.in_private_dev(*words, fakes=fakes, more=more), env=env)
+        self.assertEqual(done.stderr, "", done.stdout)
+        return doctor.Answer(done.returncode, json.loads(done.stdout))
+
+    def says(self, answer, why, nodes_say=None):
+        """The one sentence, besides that the driver fails."""
+        sentences = [text for text in answer.problems if text.startswith("cuInit answers")]
+        self.assertEqual(sentences, [why] if why else [], answer.document)
+        if nodes_say is not None:
+            self.assertEqual(answer.facts("device nodes"), nodes_say)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def test_control_without_a_sandbox_nothing_is_explained(case):
+    for answer in (0, 100, 304):
+        case.says(case.asked(answer), "", ["/dev/nvidia0", "/dev/nvidiactl"])
+
+
+def test_nodes_of_each_kind_are_listed(case):
+    assert case.asked(0, fakes=nodes.FAKE).facts("device nodes") == sorted(
+        path for path in nodes.PATHS if path.count("/") == 3 or "/nvgpu/" not in path)
+
+
+def test_control_without_nodes_no_row_is_printed(case):
+    answer = case.asked(100, fakes="")
+    case.says(answer, "", [])
+    assert answer.facts("sandbox") == []
+
+
+def test_mode_of_a_node(case):
+    answer = case.asked(100, *NOBODY, more="chmod 600 /dev/nvidia0\n", command=case.installed())
+    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mode is 600 "
+              "and its owner is 0:0 (EACCES)",
+              ["/dev/nvidia0 cannot be opened: its mode is 600 and its owner is 0:0 (EACCES)",
+               "/dev/nvidiactl"])
+
+
+def test_nodev(case):
+    answer = case.asked(100, more="mount -o remount,nodev /dev\n")
+    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mount is nodev",
+              ["/dev/nvidia0 cannot be opened: its mount is nodev",
+               "/dev/nvidiactl cannot be opened: its mount is nodev"])
+
+
+def test_device_filter_of_a_cgroup(case):
+    if not case.cgroup:
+        harness.skip(case, "no cgroup2 file system")
+    try:
+        os.mkdir(case.cgroup)
+    except OSError as error:
+        harness.skip(case, "no cgroup can be made: %s" % error)
+    try:
+        answer = case.asked(999, fence.program("no_devices"), case.cgroup)
+        case.says(answer, "cuInit answers 999 here, because /dev/nvidia0 cannot be opened: a cgroup's "
+                  "device filter forbids it (EPERM)")
+    finally:
+        os.rmdir(case.cgroup)
+
+
+def test_landlock(case):
+    """The domain grants all of /dev but the nodes, as --fence=devices does, and has no filter."""
+    granted = ["/usr", "/etc", "/proc", "/tmp", "/dev/urandom", os.path.dirname(harness.BUILD),
+               case.directory]
+    answer = case.asked(100, fence.program("landlock"), *granted, "--")
+    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because Landlock forbids it",
+              ["/dev/nvidia0 cannot be opened: Landlock forbids it",
+               "/dev/nvidiactl cannot be opened: Landlock forbids it"])
+    assert answer.facts("sandbox") == ["this process is in 1 Landlock domain"]
+    # Control: in a domain that grants them, nothing is wrong with them.
+    answer = case.asked(100, fence.program("landlock"), *granted, "/dev", "--",
+                        fence.program("landlock"), "/", "--")
+    case.says(answer, "", ["/dev/nvidia0", "/dev/nvidiactl"])
+    assert answer.facts("sandbox") == ["this process is in 2 Landlock domains"]
+
+
+def test_memfd_create_that_a_filter_refuses(case):
+    answer = case.asked(304, fence.program("without"), "memfd=1", "--")
+    case.says(answer, "cuInit answers 304 here, because memfd_create is refused (EPERM)")
+    assert answer.facts("sandbox") == ["this process is in a seccomp filter",
+                                       "memfd_create is refused (EPERM)"]
+    # If the driver finds no device, it does not come so far.
+    case.says(case.asked(100, fence.program("without"), "memfd=1", "--"), "")
+    # Control: another filter.
+    case.says(case.asked(304, fence.program("without"), "readv=1", "--"), "")
+
+
+def test_comm_that_cannot_be_written(case):
+    answer = case.asked(304, more="mount --bind /proc /proc\nmount -o remount,bind,ro /proc\n")
+    case.says(answer,
+              "cuInit answers 304 here, because /proc/self/task/*/comm cannot be written (EROFS)")
+
+
+def test_sandbox_without_nodes(case):
+    case.need("bwrap")
+    answer = case.asked(304, "bwrap", "--unshare-user", "--dev-bind", "/", "/", "--dev", "/dev", "--")
+    case.says(answer, "cuInit answers 304 here, because this sandbox has no /dev/nvidia*", [])
+    assert "this process is in a user namespace" in answer.facts("sandbox")
+
+
+def test_under_cudaguards_own_fence_the_answer_is_not_explained(case):
+    case.says(case.asked(304, launcher.LAUNCHER, "run", "--log=off", "--fence=devices", "--",
+                         "env", "-u", "LD_PRELOAD"), "")

@@ -1,0 +1,262 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run` finds a program's libraries in ld.so.cache, without a process, or it asks ld.so. The names
+and paths are the same for every program of the machine, and for what can lead ld.so elsewhere."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from support import harness, launcher
+
+ANSWERS = os.path.join(harness.BUILD, "tests", "launcher", "loader_answers")
+CACHE = "/etc/ld.so.cache"
+LIBC = "/lib/%s-linux-gnu/libc.so.6" % os.uname().machine
+DIRECTORIES = ("/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/lib")
+SAME, ASKS, DIFFERENT = "same", "asks ld.so", "DIFFERENT"
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.need("bwrap", "gcc", "ldconfig")
+        self.box = []
+
+    def library(self, path, *options, soname="libcg_x.so.1"):
+        """Makes a library of no functions."""
+        os.makedirs(os.path.dirname(self.path(path)), exist_ok=True)
+        naming = ["-Wl,-soname," + soname] if soname else []
+        self.compile(path, os.devnull, "-shared", "-fPIC", "-Wl,--no-as-needed", "-x", "c", *naming,
+                     "-x", "none", *options)
+        return self.path(path)
+
+    def user(self, *options, library="cached/libcg_x.so.1"):
+        """Makes a program that is linked to the library."""
+        text = self.make("main.c", "int main(void) { return 0; }\n")
+        return self.compile("user", text, "-Wl,--no-as-needed", *options, self.path(library),
+                            "-Wl,--unresolved-symbols=ignore-all", "-Wl,--allow-shlib-undefined")
+
+    def ldconfig(self, *options):
+        words = [*harness.sandbox("real", ["--tmpfs", "/var/cache/ldconfig"]), "ldconfig", "-X",
+                 *options]
+        done = subprocess.run(words, capture_output=True, text=True, check=False,
+                              env={"PATH": "/usr/sbin:/sbin:/usr/bin:/bin"})
+        self.assertEqual(done.returncode, 0, done)
+
+    def cache_of(self, *options):
+        """Makes the cache of the default directories and of cached/. Returns its path."""
+        conf = self.make("ld.so.conf", self.path("cached") + "\n")
+        self.ldconfig("-C", self.path("cache"), "-f", conf, *options)
+        return self.path("cache")
+
+    def verdict(self, program, cache=None, own=None, **variables):
+        """cache: ld.so's; own: the launcher's, if that is another one."""
+        box = self.box + (["--ro-bind", cache, CACHE] if cache else [])
+        words = [*harness.sandbox("real", box), ANSWERS, harness.GUARD, own or CACHE, program]
+        done = subprocess.run(words, capture_output=True, text=True, check=False, env={
+            key: value for key, value in {**os.environ, **variables}.items()
+            if key in variables or not key.startswith(("LD_", "GLIBC_"))})
+        self.assertEqual(done.returncode, 0, done)
+        return done.stdout.split(":")[0], done.stdout
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def plain(case):
+    case.library("cached/libcg_x.so.1")
+    return case.user(), case.cache_of()
+
+
+def made(*options, soname="libcg_x.so.1"):
+    """A program that is linked with these options; RUN is a directory with another such library."""
+    def make(case):
+        case.library("run/libcg_x.so.1")
+        case.library("cached/libcg_x.so.1", soname=soname)
+        words = [option.replace("RUN", case.path("run")) for option in options]
+        return case.user(*words), case.cache_of()
+    return make
+
+
+def of_processors(directory, *options):
+    def make(case):
+        case.library("run/libcg_x.so.1")
+        case.library("cached/libcg_x.so.1")
+        case.library(directory + "/glibc-hwcaps/x86-64-v2/libcg_x.so.1")
+        return case.user(*(option.replace("RUN", case.path("run")) for option in options)), \
+            case.cache_of()
+    return make
+
+
+def of_a_filter(case):
+    case.library("cached/libcg_x.so.1", "-Wl,--filter,libm.so.6")
+    return case.user(), case.cache_of()
+
+
+def stale(case):
+    program, cache = plain(case)
+    os.unlink(case.path("cached", "libcg_x.so.1"))
+    return program, cache
+
+
+def of_two_names(case):
+    """One needs libcg_x.so.1, another libcg_x.so: a link to that library."""
+    library = case.library("cached/libcg_x.so.1")
+    os.symlink(library, case.path("cached", "libcg_x.so"))
+    case.library("bare/libcg_x.so", soname="libcg_x.so")
+    case.library("cached/libcg_y.so.1", case.path("bare", "libcg_x.so"), soname="libcg_y.so.1")
+    return case.user(case.path("cached", "libcg_y.so.1")), case.cache_of()
+
+
+def in_a_default_directory(case):
+    """The cache has glibc alone."""
+    directory = case.path("root" + os.path.dirname(LIBC))
+    os.makedirs(directory)
+    for name in (LIBC, *(os.path.join(os.path.dirname(LIBC), name) for name in
+                         ("ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"))):
+        if os.path.exists(name):
+            shutil.copy(name, directory)
+    text = case.make("main.c", "int main(void) { return 0; }\n")
+    program = case.compile("user", text, "-Wl,--no-as-needed", "-lm", "-lstdc++")
+    case.make("root/conf", os.path.dirname(LIBC) + "\n")
+    case.ldconfig("-r", case.path("root"), "-C", "/cache", "-f", "/conf")
+    return program, case.path("root", "cache")
+
+
+def of_the_old_form(case):
+    program, _ = plain(case)
+    return program, case.cache_of("-c", "compat")
+
+
+def damaged(case):
+    program, cache = plain(case)
+    with open(cache, "r+b") as stream:
+        stream.truncate(100)
+    return program, cache
+
+
+SHAPES = {
+    "in the cache": (plain, SAME),
+    "run path": (made("-Wl,-rpath,RUN"), SAME),
+    "run path that has nothing": (made("-Wl,-rpath,/nowhere:RUN/.."), ASKS),
+    "run path of a missing directory": (made("-Wl,-rpath,/nowhere"), SAME),
+    "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), ASKS),
+    "relative run path": (made("-Wl,-rpath,run"), ASKS),
+    "old run path": (made("-Wl,--disable-new-dtags,-rpath,RUN"), ASKS),
+    "run path with processors": (of_processors("run", "-Wl,-rpath,RUN"), ASKS),
+    "cache with processors": (of_processors("cached"), ASKS),
+    "filter": (of_a_filter, ASKS),
+    "auditor": (made("-Wl,--audit,/nowhere.so"), ASKS),
+    "auditor of the libraries": (made("-Wl,--depaudit,/nowhere.so"), ASKS),
+    "no default directories": (made("-Wl,-z,nodefaultlib"), ASKS),
+    "no SONAME": (made(soname=None), ASKS),
+    "stale": (stale, ASKS),
+    "two names": (of_two_names, ASKS),
+    "default directory": (in_a_default_directory, SAME),
+    "old form": (of_the_old_form, ASKS),
+    "damaged": (damaged, ASKS),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_shape_is_found_like_by_ld_so_or_asked(case, shape):
+    make, expected = SHAPES[shape]
+    program, cache = make(case)
+    verdict, text = case.verdict(program, cache)
+    assert verdict == expected, text
+
+
+@pytest.mark.parametrize("name, value", [
+    ("LD_LIBRARY_PATH", "/nowhere"), ("LD_AUDIT", "/nowhere.so"), ("LD_BIND_NOW", "1"),
+    ("GLIBC_TUNABLES", "glibc.malloc.check=0"),
+])
+def test_variable_of_ld_so_is_left_to_it(case, name, value):
+    program, cache = plain(case)
+    assert case.verdict(program, cache)[0] == SAME
+    assert case.verdict(program, cache, **{name: value})[0] == ASKS
+
+
+def test_preload_file_is_left_to_ld_so(case):
+    program, cache = plain(case)
+    case.box = ["--tmpfs", "/etc", "--ro-bind", cache, CACHE]
+    assert case.verdict(program)[0] == SAME
+    case.box += ["--ro-bind", case.make("empty", ""), "/etc/ld.so.preload"]
+    assert case.verdict(program)[0] == ASKS
+
+
+def test_guard_that_cannot_be_executed_is_left_to_ld_so(case):
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount without execution")
+    words = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o noexec none "$1" && cp "$2" "$1" && '
+             'exec "$3" "$1/libcudaguard.so" %s /bin/true' % CACHE, "sh", case.path("tmp"),
+             harness.GUARD, ANSWERS]
+    os.mkdir(case.path("tmp"))
+    done = subprocess.run(words, capture_output=True, text=True, check=False,
+                          env={"PATH": os.environ["PATH"]})
+    assert done.stdout == "asks ld.so: /bin/true\n", done
+
+
+def test_control_another_answer_is_noticed(case):
+    """The launcher reads a cache that ld.so does not have."""
+    program, cache = plain(case)
+    other = case.make("other", "")
+    with open(cache, "rb") as stream:
+        text = stream.read()
+    place = case.path("cached").encode()
+    elsewhere = place[:-1] + b"D"
+    assert text.count(place) > 0
+    with open(other, "wb") as stream:
+        stream.write(text.replace(place, elsewhere))
+    shutil.copytree(place, elsewhere)
+    verdict, out = case.verdict(program, cache, own=other)
+    assert verdict == DIFFERENT, out
+
+
+def test_every_program_of_this_machine_has_the_libraries_that_ld_so_says(case):
+    programs = []
+    for top in DIRECTORIES:
+        for directory, _, names in os.walk(top):
+            paths = (os.path.join(directory, name) for name in names)
+            programs += [path for path in paths if os.path.isfile(path) and
+                         not os.path.islink(path) and os.access(path, os.R_OK | os.X_OK)]
+    out = ""
+    for at in range(0, len(programs), 500):
+        done = subprocess.run([ANSWERS, harness.GUARD, CACHE, *programs[at:at + 500]],
+                              capture_output=True, text=True, check=False,
+                              env={"PATH": os.environ["PATH"]})
+        assert (done.returncode, done.stderr) == (0, "")
+        out += done.stdout
+    lines = out.splitlines(keepends=True)
+    verdicts = [line.split(":")[0] for line in lines if not line.startswith(" ")]
+    different = [at for at, line in enumerate(lines) if line.startswith(DIFFERENT)]
+    assert not different, "".join(lines[different[0]:different[0] + 400])
+    assert verdicts.count(SAME) > verdicts.count(ASKS)
+
+
+def test_damaged_caches_are_read_without_a_fault(case):
+    done = subprocess.run([ANSWERS, "--fuzz", "20000" if harness.FULL else "1000", harness.GUARD,
+                           case.path("copy"), "/bin/true"], capture_output=True, text=True,
+                          check=False, env={"PATH": os.environ["PATH"]})
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("words, answer", [
+    ([], 0),
+    ([launcher.LAUNCHER, "run", "--"], 100),
+    ([launcher.LAUNCHER, "run", "--policy=OFF", "--"], 0),
+], ids=["control", "FORCE_CPU", "OFF"])
+def test_program_whose_driver_is_in_the_cache_is_guarded(case, words, answer):
+    """No run path, and no LD_LIBRARY_PATH: ld.so finds the fake driver by its cache."""
+    shutil.copytree(harness.FAKE_DRIVER, case.path("cached"))
+    program = case.compile("linked", "linked.c", "-L" + harness.FAKE_DRIVER, "-l:libcuda.so.1")
+    box = harness.sandbox("fake", ["--ro-bind", case.cache_of(), CACHE])
+    done = subprocess.run(
+        [*box, "strace", "-f", "-qq", "-e", "trace=execve", "-e", "signal=none", "-o",
+         case.path("log"), *words, program], capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"], "HOME": launcher.HOME})
+    assert (done.returncode, done.stdout) == (0, "cuInit=%d\n" % answer), done
+    with open(case.path("log"), encoding="utf-8") as stream:
+        assert len(stream.readlines()) == (2 if words else 1)  # ld.so is not started

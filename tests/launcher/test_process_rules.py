@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules by program (policy/process_rules.h) against a model in Python, which knows each case
+that an unknown fact leaves open.
+
+    python3 tests/launcher/test_process_rules.py BUILD COUNT [SEED]    COUNT random sets
+"""
+
+import fnmatch
+import itertools
+import os
+import random
+import re
+import subprocess
+import sys
+
+WIDTH = {"FORCE_CPU": 0, "VALIDATE": 1, "CLAMP": 1, "OFF": 2}
+KEYS = ("program", "args", "user", "group", "cgroup", "gpus", "log", "report", "environment")
+PAIR = re.compile(r'([^=\s;]*)=(?:"([^"\n]*)"(?=[\s;]|\Z)|(?!")([^\s;]*))')
+GAP = re.compile(r"(?:[^\S\n]|;|#.*|\n)*")
+
+
+class Process:
+    """None stands for a fact that is not known."""
+
+    def __init__(self, program, args, cgroup, passwd, group, user, groups):
+        self.program, self.args, self.cgroup, self.passwd = program, args, cgroup, passwd
+        self.group, self.user, self.groups = group, user, groups
+
+
+class Rule:
+    def __init__(self, policy=None, pairs=None, line=0):
+        self.policy, self.pairs, self.line = policy, pairs or {}, line
+
+    @property
+    def wrong(self):
+        return self.policy is None
+
+
+def value_is_wrong(policy, key, value, source):
+    if value == "":
+        return True
+    if key == "gpus":
+        entries = [entry.strip() for entry in value.split(",")]
+        return (WIDTH[policy] != 1 or value == "-1" or
+                not all(re.fullmatch(r"\d{1,3}|(GPU|MIG)-[0-9a-f-]+", entry) for entry in entries))
+    if key == "log":
+        return value.lower() not in ("off", "error", "deny", "all")
+    if key == "report":
+        return value[0] != "/"
+    return key == "environment" and (source != "file" or value != "may-widen")
+
+
+def rule_at(text, at, source):
+    """Returns the rule that begins here, and where it ends. A wrong one is the rest of its line."""
+    end_of_line = (text + "\n").index("\n", at)
+    word = re.compile(r"[^\s;]*").match(text, at)
+    policy = word[0].upper().replace("-", "_")
+    if policy not in WIDTH:
+        return Rule(), end_of_line
+    pairs, at = {}, word.end()
+    while True:
+        at = re.compile(r"[^\S\n]*").match(text, at).end()
+        if at == len(text) or text[at] in "\n;#" or (source == "variable" and text[at] == "&"):
+            return Rule(policy, pairs), at
+        pair = PAIR.match(text, at)
+        if pair is None or pair[1] not in KEYS or pair[1] in pairs:
+            return Rule(), end_of_line
+        pairs[pair[1]] = pair[2] if pair[2] is not None else pair[3]
+        if value_is_wrong(policy, pair[1], pairs[pair[1]], source):
+            return Rule(), end_of_line
+        at = pair.end()
+
+
+def parse(text, source):
+    """Returns lists of rules."""
+    lists, at = [[]], 0
+    while True:
+        at = GAP.match(text, at).end()
+        if at == len(text):
+            return lists
+        if source == "variable" and text[at] == "&":
+            lists.append([])
+            at += 1
+            continue
+        rule, end = rule_at(text, at, source)
+        rule.line = 1 + text.count("\n", 0, at)
+        lists[-1].append(rule)
+        at = end
+
+
+def number(file, name):
+    for line in (file or "").split("\n"):
+        fields = line.split(":")
+        if len(fields) > 2 and fields[0] == name:
+            return int(fields[2])
+    return None
+
+
+def glob(pattern, text):
+    return None if text is None else fnmatch.fnmatchcase(text, pattern)
+
+
+def identity(value, file, numbers):
+    wanted = int(value) if value.isdigit() else number(file, value)
+    if wanted is not None and wanted >= 1 << 32:
+        return False
+    return None if wanted is None or numbers is None else wanted in numbers
+
+
+def matches(rule, process):
+    """True, False, or None if it is not known."""
+    answers = []
+    for key, value in rule.pairs.items():
+        if key == "program":
+            path = process.program
+            if path is not None and "/" not in value:
+                path = os.path.basename(path)
+            answers.append(glob(value, path))
+        elif key == "args":
+            args = process.args
+            answers.append(glob(value, None if args is None else args[:-1].replace("\0", " ")))
+        elif key == "cgroup":
+            answers.append(glob(value, process.cgroup))
+        elif key == "user":
+            user = None if process.user is None else [process.user]
+            answers.append(identity(value, process.passwd, user))
+        elif key == "group":
+            answers.append(identity(value, process.group, process.groups))
+    if False in answers:
+        return False
+    return None if None in answers else True
+
+
+def possible(rules, process, otherwise):
+    """Returns the rules of which each may decide."""
+    found = []
+    for rule in reversed(rules):
+        match = True if rule.wrong else matches(rule, process)
+        if match is not False:
+            found.append(rule)
+        if match:
+            return found
+    return [*found, Rule(otherwise)]
+
+
+def check(text, source, process, otherwise, answer):
+    """Asserts that the answer allows what the model allows."""
+    policy, line, unsure, mistake, gpus = answer.split(" ")
+    gpus = gpus[1:]
+    lists = parse(text, source)
+    what = (text, source, vars(process), otherwise, answer)
+    if source == "variable":
+        wrong = any(rule.wrong for rules in lists for rule in rules)
+        # A rule follows each "&".
+        if wrong or not all(lists[1:]):
+            assert (policy, mistake) == ("FORCE_CPU", "1"), what
+            return
+    per_list = [possible(rules, process, otherwise) for rules in lists]
+    candidates = [rule for rules in per_list for rule in rules]
+    least = min(WIDTH[rule.policy or "FORCE_CPU"] for rule in candidates)
+    given = [rule.pairs["gpus"] for rule in candidates if "gpus" in rule.pairs]
+    # It is never wider: of no list and of no case.
+    assert WIDTH[policy] <= least, what
+    if policy != "FORCE_CPU":
+        assert bool(gpus) == bool(given), what
+        for one in given:
+            assert set(gpus.split(",")) <= set(one.split(",")), what
+    # And it is no narrower than these cases need.
+    whole = any(all(set(one.split(",")) <= set(other.split(",")) for other in given) for one in given)
+    if whole or not given:
+        assert WIDTH[policy] == least, what
+    if len(candidates) == 1:
+        (rule,) = candidates
+        assert (policy, int(line), unsure, mistake, gpus) == (
+            rule.policy or "FORCE_CPU", rule.line, "0", str(int(rule.wrong)),
+            rule.pairs.get("gpus", "")), what
+
+
+def hexadecimal(value):
+    return "-" if value is None else "x" + str(value).encode("latin-1").hex()
+
+
+def words(text, source, process, otherwise):
+    groups = None if process.groups is None else " ".join(map(str, process.groups))
+    return " ".join(map(hexadecimal, (
+        source, text, process.program, process.args, process.cgroup, process.passwd, process.group,
+        process.user, groups, otherwise)))
+
+
+def compare(program, cases):
+    """Returns how often the answer was each policy."""
+    lines = "".join(words(*case) + "\n" for case in cases)
+    done = subprocess.run([program], input=lines, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answers = done.stdout.splitlines()
+    assert len(answers) == len(cases)
+    for case, answer in zip(cases, answers):
+        check(*case, answer)
+    return {policy: sum(answer.startswith(policy) for answer in answers) for policy in WIDTH}
+
+
+PROGRAMS = ("/usr/bin/nvidia-smi", "/usr/bin/python3.11", "/home/a/[x]", "/opt/vllm worker")
+ARGS = ("python3\0-m\0jupyter lab\0", "nvidia-smi\0", "a\0\0b\0")
+CGROUPS = ("/", "/user.slice/user-1000.slice", "/system.slice/slurmd.service/job_7")
+PASSWD = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nbroken\nbob:x:1001:44:::\n"
+GROUP = "root:x:0:\ngpu:x:44:alice\nal:x:5:\n"
+CONDITIONS = [
+    *("program=" + glob for glob in ("nvidia-smi", "/usr/bin/*", "*", "python3*", "python3.[0-9]?",
+                                     "[[]x]", "[!n]*", '"vllm worker"', "[x", "*]")),
+    *("args=" + glob for glob in ("*jupyter*", '"python3 -m *"', "nvidia-smi", "a??b", '"a  b"')),
+    *("user=" + name for name in ("alice", "root", "carol", "1000", "01000", "99999999999")),
+    *("group=" + name for name in ("gpu", "44", "a", "al", "staff", "0")),
+    *("cgroup=" + glob for glob in ("/", "/user.slice/*", "*/job_[0-9]", "*slurm*"))]
+ACTIONS = ["gpus=0,1", "gpus=1", "gpus=1,0,2", "gpus=GPU-8932f937", "log=all", "log=DENY",
+           "report=/var/log/x", "environment=may-widen"]
+MISTAKES = ["gpus=-1", "gpus=", "gpus=x", "log=loud", "report=x", "usr=a", "user", 'args="a', "=",
+            'args="a"b', "user=a user=a", "environment=x", "&", "\0", "\xff"]
+
+
+def some_process(rnd):
+    def perhaps(value):
+        return None if rnd.random() < 0.15 else value
+
+    return Process(perhaps(rnd.choice(PROGRAMS)), perhaps(rnd.choice(ARGS)),
+                   perhaps(rnd.choice(CGROUPS)), perhaps(PASSWD), perhaps(GROUP),
+                   perhaps(rnd.choice((0, 1000, 1001))),
+                   perhaps(rnd.sample((0, 5, 44, 100), rnd.randrange(4))))
+
+
+def some_case(rnd):
+    source = rnd.choice(("file", "file", "variable"))
+    text = ""
+    for _ in range(rnd.randrange(7)):
+        parts = [rnd.choice(("FORCE_CPU", "force-cpu", "VALIDATE", "Clamp", "OFF"))]
+        parts += rnd.sample(CONDITIONS, rnd.choice((0, 1, 1, 1, 2)))
+        if rnd.random() < 0.3:
+            parts.append(rnd.choice(ACTIONS))
+        if rnd.random() < 0.03:
+            parts.insert(rnd.randrange(len(parts) + 1), rnd.choice(MISTAKES))
+        blank = rnd.choice((" ", " ", "\t ", "\r "))
+        text += blank.join(parts) + rnd.choice(("\n", "\n", "\n", ";", " ; ", " # x\n", "\n\n"))
+        if source == "variable" and rnd.random() < 0.25:
+            text += rnd.choice(("& ", " &\n", "&"))
+    return text, source, some_process(rnd), rnd.choice(list(WIDTH))
+
+
+def compare_random(program, count, seed):
+    rnd = random.Random(seed)
+    found = dict.fromkeys(WIDTH, 0)
+    for begin in range(0, count, 20000):
+        cases = [some_case(rnd) for _ in range(min(20000, count - begin))]
+        for policy, times in compare(program, cases).items():
+            found[policy] += times
+    return found
+
+
+def program_of(build):
+    return os.path.join(build, "tests", "launcher", "decide_rules")
+
+
+def test_each_rule_and_pair_of_rules():
+    """Each policy with each condition, and after each other one, for processes of which each fact
+    is known, and for one of which nothing is known."""
+    from support import harness
+    rules = [" ".join(filter(None, rule)) for rule in itertools.product(
+        ("FORCE_CPU", "VALIDATE", "VALIDATE gpus=0,1", "CLAMP gpus=1", "OFF"), ("", *CONDITIONS))]
+    if not harness.FULL:
+        rules = rules[::5]
+    processes = [
+        Process("/usr/bin/nvidia-smi", "nvidia-smi\0", "/user.slice/user-1000.slice", PASSWD, GROUP,
+                1000, [44]),
+        Process("/usr/bin/python3.11", ARGS[0], "/", PASSWD, GROUP, 0, [0, 5]),
+        Process(*[None] * 7)]
+    texts = rules + ["\n".join(pair) for pair in itertools.product(rules, repeat=2)]
+    cases = [(text, "file", process, "FORCE_CPU") for text in texts for process in processes]
+    found = compare(program_of(harness.BUILD), cases)
+    assert min(found.values()) > 0, found
+
+
+def test_random_rules():
+    from support import harness
+    found = compare_random(program_of(harness.BUILD), 1000000 if harness.FULL else 5000, 41)
+    assert min(found.values()) > 50, found
+
+
+if __name__ == "__main__":
+    print(compare_random(program_of(sys.argv[1]), int(sys.argv[2]),
+                         int(sys.argv[3]) if len(sys.argv) > 3 else 41))

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cudaguard system` in a small root directory: what it refuses, tries, writes and removes. Faults
+are in test_system_faults.py."""
+
+import os
+import shutil
+
+import pytest
+
+from support import harness, system_root
+from support.system_root import FILE, GUARD
+
+NOTHING = "nothing was changed"
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(system_root.Case())
+
+
+def test_enable_guards_every_program_and_disable_ends_that(case):
+    assert not case.guarded()  # the control
+    printed = case.done("enable")
+    assert case.text() == GUARD + "\n"
+    assert os.stat(case.inside(FILE)).st_mode & 0o777 == 0o644
+    for name in ("/bin/sh", "/bin/ls", "/bin/su"):
+        assert "  %-23sguarded\n" % name in printed
+    assert "now names it" in printed
+    assert case.guarded()
+    case.programs_work()
+    assert "no longer names " + GUARD in case.done("disable")
+    assert case.text() is None
+    assert not case.guarded()
+    assert os.listdir(case.inside("etc")).count("ld.so.preload") == 0
+    assert "does not name " + GUARD in case.done("disable")
+
+
+def test_enable_twice_changes_nothing(case):
+    case.done("enable")
+    os.chmod(case.inside(FILE), 0o640)  # a new file would have another mode
+    assert "already names it" in case.done("enable")
+    assert os.stat(case.inside(FILE)).st_mode & 0o777 == 0o640
+
+
+def test_other_lines_stay(case):
+    """The guard comes before other libraries, but after the comments at the start."""
+    for name in ("/opt/a.so", "/opt/b.so"):
+        case.add(system_root.libraries_of("/bin/sh")[0], name)
+    old = "# one\n# two\n/opt/a.so /opt/b.so # three\n"
+    case.write(FILE, old)
+    case.done("enable")
+    assert case.text() == old.replace("/opt/a.so ", GUARD + "\n/opt/a.so ")
+    case.done("disable")
+    assert case.text() == old
+
+
+def test_programs_that_cannot_be_guarded_are_named(case):
+    loader = "/lib/ld-linux.so.2"
+    libc = os.path.join(os.path.dirname(os.path.realpath(loader)), "libc.so.6")
+    if not os.path.exists(libc):
+        harness.skip(case, "no 32-bit libc is installed")
+    shutil.copy(loader, case.inside(loader))
+    shutil.copy(libc, case.inside("/lib/libc.so.6"))
+    os.symlink("usr/bin", case.inside("/sbin"))
+    shutil.copy(case.command, case.inside("/sbin/ldconfig"))
+    printed = case.done("enable")
+    for name, why in (("/lib/libc.so.6", "it is a 32-bit program (i386)"),
+                      ("/sbin/ldconfig", "it is a static executable")):
+        assert "  %-23snot guarded: %s" % (name, why) in printed
+
+
+def test_dry_run_writes_nothing(case):
+    assert case.done("enable", "--dry-run").endswith(FILE + " would be:\n" + GUARD + "\n")
+    assert case.text() is None
+    case.write(FILE, GUARD + "\nlibc.so.6\n")
+    assert case.done("disable", "--dry-run") == FILE + " would be:\nlibc.so.6\n"
+    assert case.text() == GUARD + "\nlibc.so.6\n"
+
+
+def test_another_guard_is_replaced_by_enable_and_kept_by_disable(case):
+    shutil.copytree(case.inside("/opt/cudaguard"), case.inside("/opt/other"), symlinks=True)
+    other = GUARD.replace("cudaguard/", "other/")
+    case.write(FILE, other + "\n")
+    done = case.system("disable")
+    assert done.returncode == 0
+    assert "also names %s, another guard" % other in done.stderr
+    assert case.text() == other + "\n"
+    assert "instead of " + other in case.done("enable")
+    assert case.text() == GUARD + "\n"
+
+
+@pytest.mark.parametrize("entry", [
+    "libcudaguard.so", "/opt//cudaguard/lib/libcudaguard.so", "/opt/cudaguard/$LIB/libcudaguard.so",
+    "/opt/cudaguard/${LIB}/libcudaguard.so", "/opt/link/lib/libcudaguard.so"])
+def test_disable_removes_each_spelling(case, entry):
+    os.symlink("cudaguard", case.inside("/opt/link"))
+    case.write(FILE, "%s:libc.so.6\n" % entry)
+    case.done("disable")
+    assert case.text() == "libc.so.6\n"
+
+
+def test_disable_works_after_the_guard_was_lost(case):
+    case.done("enable")
+    shutil.rmtree(case.inside("/opt/cudaguard/lib"))
+    case.done("disable")
+    assert case.text() is None
+    case.programs_work()
+
+
+def copied(case, path):
+    os.makedirs(os.path.dirname(case.inside(path)), exist_ok=True)
+    shutil.copy(case.inside(GUARD), case.inside(path))
+
+
+def test_unfit_guard_is_refused(case):
+    def refused(path, *meaning):
+        before = case.text()
+        case.refused(case.system("enable", path), 125, *meaning)
+        assert case.text() == before
+
+    refused("libcudaguard.so", "name without a directory", "whole path")
+    refused("opt/cudaguard/lib/libcudaguard.so", "relative path")
+    refused("/opt/none.so", "No such file or directory")
+    for path in ("/home/alice/guard.so", "/tmp/guard.so", "/var/tmp/guard.so"):
+        copied(case, path)
+        refused(path, "is below " + os.path.dirname(path).replace("/alice", ""))
+    os.symlink("/home/alice", case.inside("/opt/alice"))
+    refused("/opt/alice/guard.so", "is below /home")
+    copied(case, "/opt/a b.so")
+    refused("/opt/a b.so", "has a character")
+    copied(case, "/opt/x.so")
+    for change, meaning in (
+            (lambda path: os.chmod(path, 0o666), "every user can write to"),
+            (lambda path: os.chmod(path, 0o600), "cannot be read by every user"),
+            (lambda path: os.chown(path, 1000, 0), "belongs to user 1000"),
+            (lambda path: (os.chown(path, 0, 50), os.chmod(path, 0o664)), "group 50 can write to")):
+        change(case.inside("/opt/x.so"))
+        refused("/opt/x.so", meaning)
+        os.chown(case.inside("/opt/x.so"), 0, 0)
+        os.chmod(case.inside("/opt/x.so"), 0o644)
+    os.chmod(case.inside("/opt"), 0o777)
+    refused("/opt/x.so", "is in /opt, which every user can write to")
+    os.chmod(case.inside("/opt"), 0o700)
+    refused("/opt/x.so", "is in /opt, which not every user can enter")
+    os.chmod(case.inside("/opt"), 0o755)
+    os.truncate(case.inside("/opt/x.so"), 4096)
+    refused("/opt/x.so", "is damaged")
+    refused("/etc/passwd", "is not a library")
+    refused(system_root.libraries_of("/bin/sh")[0], "is not cudaguard's guard")
+    copied(case, "/opt/x.so")  # the control
+    case.done("enable", "/opt/x.so")
+
+
+def test_guard_of_another_architecture_is_refused(case):
+    path = case.inside("/opt/arm.so")
+    shutil.copy(case.inside(GUARD), path)
+    with open(path, "r+b") as stream:
+        stream.seek(18)  # e_machine
+        stream.write(b"\xb7\0" if os.uname().machine == "x86_64" else b"\x3e\0")
+    case.refused(case.system("enable", "/opt/arm.so"), 125, "is for another architecture")
+    with open(path, "r+b") as stream:
+        stream.seek(4)  # EI_CLASS
+        stream.write(b"\1")
+    case.refused(case.system("enable", "/opt/arm.so"), 125, "is for another architecture")
+
+
+# A library with the guard's note that ends every program.
+ENDS = r"""#include <unistd.h>
+__asm__(".pushsection .note.cudaguard,\"a\"\n.long 10,16,1\n.asciz \"cudaguard\"\n.balign 4\n"
+        ".asciz \"cudaguard 9.9.9\"\n.popsection");
+__attribute__((constructor)) static void end(void) { _exit(3); }
+"""
+
+
+def test_guard_that_changes_a_program_is_refused(case):
+    source = case.make("ends.c", ENDS, 0o644)
+    shutil.copy(case.compile("ends.so", source, "-shared", "-fPIC"), case.inside("/opt/ends.so"))
+    case.refused(case.system("enable", "/opt/ends.so"), 125, "/bin/sh -c : ends with exit code 3 "
+                 "with the guard, and without it, it ends with exit code 0; " + NOTHING)
+    assert case.text() is None
+    case.programs_work()
+
+
+def test_root_without_programs_is_refused(case):
+    os.remove(case.inside("/bin"))
+    case.refused(case.system("enable"), 125, "no program could be guarded", NOTHING)
+
+
+def test_file_that_is_no_plain_text_is_refused(case):
+    for make, meaning in (
+            (lambda path: os.symlink("/opt/x", path), "it is not a regular file"),
+            (os.mkfifo, "it is not a regular file"), (os.mkdir, "it is not a regular file"),
+            (lambda path: case.write(FILE, "a\0b"), "it is not a text file")):
+        path = case.inside(FILE)
+        make(path)
+        for action in ("enable", "disable"):
+            case.refused(case.system(action), 125, "cannot be read: " + meaning)
+        (os.rmdir if os.path.isdir(path) else os.remove)(path)
+
+
+def test_comment_that_ld_so_would_take_for_libraries_is_refused(case):
+    """ld.so finds the second comment only where it is now (tests/unit/preload_file_test.cpp)."""
+    old = "/opt/a.so # 1\n/opt/b.so # 2\n/opt/c.so /opt/d.so\n"
+    case.write(FILE, old)
+    case.refused(case.system("enable"), 125, "words of a comment")
+    assert case.text() == old
+
+
+def test_another_user_can_only_try(case):
+    os.chmod(case.inside("/usr/bin/su"), 0o4755)  # ld.so ignores LD_PRELOAD in it
+    command = [shutil.which("chroot"), "--userspec=1000:1000", case.root,
+               "/opt/cudaguard/bin/cudaguard", "system", "enable"]
+    done = case.unguarded(*command, "--dry-run")
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert "/bin/ls" in done.stdout
+    assert "/bin/su" not in done.stdout
+    done = case.unguarded(*command)
+    assert done.returncode == 125
+    assert done.stderr == "cudaguard: %s cannot be changed: Permission denied\n" % FILE
+    assert case.text() is None
+
+
+def test_action_is_required(case):
+    case.refused(case.start("system"), 125, "no action given; see cudaguard system --help")
+    case.refused(case.start("system", "on"), 125, 'unknown action "on"')
+    case.refused(case.start("system", "enable", "/a", "/b"), 125, "takes one library")

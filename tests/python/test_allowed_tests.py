@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest --cudaguard-allow-mark: marked tests may use CUDA, the other tests of the session may not.
+
+The fake driver answers 0 to cuInit, the null driver 100.
+"""
+
+import os
+
+import pytest
+
+from support import harness, pytest_runs
+from support.pytest_runs import ATTEMPT, PLUGIN
+
+HOW = ((), ("-n", "2"))
+ALLOW = "--cudaguard-allow-mark=gpu"
+ENV = {"PATH": os.path.join(harness.BUILD, "bin") + ":" + os.environ["PATH"]}
+
+SUITE = """
+import ctypes, pytest
+
+def ask(): return ATTEMPT
+
+@pytest.mark.gpu
+def test_gpu(): assert ask() == 0
+def test_cpu(): assert ask() == 100
+def test_clean(): pass
+@pytest.mark.gpu
+def test_gpu_fails(): assert ask() == 7, "its own reason"
+@pytest.mark.gpu
+@pytest.mark.skip
+def test_gpu_skips(): pass
+@pytest.mark.gpu
+class TestClass:
+    def test_in_class(self): assert ask() == 0
+    @pytest.mark.no_cuda
+    def test_not_here(self): ask()
+    @pytest.mark.cudaguard_allow
+    def test_may_ask(self): assert ask() == 100
+""".replace("ATTEMPT", ATTEMPT)
+GPU = {"gpu", "gpu_fails", "gpu_skips", "in_class"}
+OUTCOMES = {"passed": {"gpu", "clean", "in_class", "may_ask"},
+            "failure": {"cpu", "gpu_fails", "not_here"}, "skipped": {"gpu_skips"}}
+
+# It is pytest-forked in short: each test runs in a child of its own.
+FORKED = """
+import os, pickle
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    if hasattr(item.config, "workeroutput") or not hasattr(item.config, "workerinput"):
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            reports = runtestprotocol(item, log=False, nextitem=None)
+            os.write(writing, pickle.dumps([item.config.hook.pytest_report_to_serializable(
+                config=item.config, report=report) for report in reports]))
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as stream:
+            data = pickle.loads(stream.read())
+        os.waitpid(child, 0)
+        for one in data:
+            item.ihook.pytest_runtest_logreport(
+                report=item.config.hook.pytest_report_from_serializable(
+                    config=item.config, data=one))
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+"""
+
+
+@pytest.fixture(name="case")
+def fixture_case():
+    yield from harness.lent(pytest_runs.Case())
+
+
+def run(case, *arguments, env=None, **options):
+    return case.pytest(ALLOW, *arguments, env={**ENV, **(env or {})}, **options)
+
+
+def order_of(text):
+    """The tests in the order in which pytest -v has reported them, each once."""
+    names = [line.partition("::")[2].split()[0] for line in text.splitlines()
+             if line.startswith("test_all.py::")]
+    return list(dict.fromkeys(name.rpartition("::")[2] for name in names))
+
+
+def test_control_all_tests_reach_the_driver_without_the_guard(case):
+    case.make("test_all.py", SUITE)
+    result = case.pytest("-o", "markers=gpu no_cuda cudaguard_allow", guard=False, plugin=())
+    result.assert_reached(case)
+    assert "assert 0 == 100" in result.cases["cpu"][1], str(result)
+    assert "assert 0 == 100" in result.cases["may_ask"][1], str(result)
+
+
+@pytest.mark.parametrize("arguments", [*HOW, ("-p", "forked"), ("-p", "forked", "-n", "2")])
+def test_only_marked_tests_reach_the_driver(case, arguments):
+    """There is one summary of all tests. The nearest mark counts."""
+    case.make("test_all.py", SUITE)
+    case.make("forked.py", FORKED)
+    result = run(case, "--strict-markers", *arguments,
+                 env={"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory})
+    assert (result.rc, case.outcomes(result)) == (1, OUTCOMES), str(result)
+    assert "3 failed, 4 passed, 1 skipped" in result.out
+    assert "CUDA was asked for by test_all.py:4 through" in result.cases["cpu"][1]
+    assert "its own reason" in result.cases["gpu_fails"][1]
+    result.assert_reached(case)
+
+
+def test_marked_tests_run_last(case):
+    case.make("test_all.py", SUITE)
+    result = run(case, "-v")
+    order = order_of(result.out)
+    assert order == ["test_cpu", "test_clean", "test_not_here", "test_may_ask", "test_gpu",
+                     "test_gpu_fails", "test_gpu_skips", "test_in_class"], str(result)
+    assert "[100%]" in result.out
+
+
+def test_collect_only_shows_all_tests(case):
+    case.make("test_all.py", SUITE)
+    result = run(case, "--collect-only", "-q")
+    assert "test_all.py::test_gpu\n" in result.out, str(result)
+    assert result.init_calls() == [], str(result)
+
+
+@pytest.mark.parametrize("arguments", HOW)
+@pytest.mark.parametrize(("chosen", "passed"), [
+    ("in_class or test_gpu and not test_gpu_", {"gpu", "in_class"}), ("clean", {"clean"})])
+def test_one_kind_of_tests_is_enough(case, chosen, passed, arguments):
+    """Without a marked test, there is no second pytest."""
+    case.make("test_all.py", SUITE)
+    case.make("conftest.py", "open('started', 'a').write('x')\n")
+    result = run(case, "-k", chosen, *arguments)
+    assert (result.rc, case.outcomes(result)) == (0, {"passed": passed}), str(result)
+    with open(case.path("started"), encoding="utf-8") as stream:
+        starts = len(stream.read())
+    one_pytest = 1 + (2 if arguments else 0)
+    assert starts == one_pytest * (1 if chosen == "clean" else 2), str(result)
+
+
+@pytest.mark.parametrize("arguments", HOW)
+def test_unittest_suite_is_divided_by_marks(case, arguments):
+    case.make("test_all.py", """
+        import ctypes, pytest, unittest
+        def ask(): return %s
+        class TestOne(unittest.TestCase):
+            def test_cpu(self): self.assertEqual(ask(), 100)
+            @pytest.mark.gpu
+            def test_gpu(self): self.assertEqual(ask(), 0)
+        @pytest.mark.gpu
+        class TestTwo(unittest.TestCase):
+            @classmethod
+            def setUpClass(cls): cls.answer = ask()
+            def test_class(self): self.assertEqual(self.answer, 0)
+            def test_subtests(self):
+                with self.subTest("one"): self.assertEqual(ask(), 0)
+        """ % ATTEMPT)
+    result = run(case, *arguments)
+    assert case.outcomes(result) == {"failure": {"cpu"}, "passed": {"gpu", "class", "subtests"}}, (
+        str(result))
+
+
+def test_module_with_the_mark_may_ask_when_it_is_imported(case):
+    """The first pytest imports it, too, and gets "no device" there."""
+    case.make("test_all.py", """
+        import ctypes, pytest
+        pytestmark = pytest.mark.gpu
+        answer = %s
+        def test_gpu(): assert answer == 0
+        """ % ATTEMPT)
+    result = run(case)
+    assert (result.rc, case.outcomes(result)) == (0, {"passed": {"gpu"}}), str(result)
+
+
+def test_fixtures_of_the_session_are_made_once_for_the_marked_tests(case):
+    case.make("test_all.py", """
+        import pytest
+        @pytest.fixture(scope="session")
+        def made():
+            with open("made", "a") as stream: stream.write("x")
+        @pytest.mark.gpu
+        def test_1(made): pass
+        def test_2(): pass
+        @pytest.mark.gpu
+        def test_3(made): pass
+        """)
+    result = run(case)
+    assert result.rc == 0, str(result)
+    assert os.path.getsize(case.path("made")) == 1
+
+
+def test_marked_tests_have_the_users_environment(case):
+    """`cudaguard run` has set a preset, which a marked test must not have. It must have the
+    module path of the first pytest, too."""
+    case.make("test_all.py", """
+        import os, sys, pytest
+        def test_cpu(): assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+        @pytest.mark.gpu
+        def test_gpu():
+            assert "CUDA_VISIBLE_DEVICES" not in os.environ
+            assert os.environ["OWN"] == "set by conftest.py"
+            assert os.environ["CUDAGUARD_REPORT"] == %r
+            assert "/added" in sys.path
+        """ % case.path("report"))
+    case.make("conftest.py", "import os, sys\nos.environ['OWN'] = 'set by conftest.py'\n"
+              "if 'CUDA_VISIBLE_DEVICES' in os.environ: sys.path.append('/added')\n")
+    result = run(case, env={"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu",
+                            "CUDAGUARD_PRESETS": "CUDA_VISIBLE_DEVICES,JAX_PLATFORMS",
+                            "CUDAGUARD_REPORT": case.path("report")})
+    assert (result.rc, case.outcomes(result)) == (0, {"passed": {"cpu", "gpu"}}), str(result)
+
+
+@pytest.mark.parametrize(("first", "second", "ran"), [
+    ("assert False", "pass", {"cpu"}),
+    ("pass", "assert False", {"cpu", "gpu"}),
+    ("pass", "pass", {"cpu", "gpu", "last"})])
+def test_first_failure_stops_the_session(case, first, second, ran):
+    case.make("test_all.py", """
+        import pytest
+        def test_cpu(): %s
+        @pytest.mark.gpu
+        def test_gpu(): %s
+        @pytest.mark.gpu
+        def test_last(): pass
+        """ % (first, second))
+    result = run(case, "-x")
+    assert set(result.cases) == ran, str(result)
+    assert ("stopping after 1 failures" in result.out) == (len(ran) < 3), str(result)
+    assert "did not run" not in result.out
+
+
+def test_failures_of_both_kinds_are_counted_together(case):
+    """Of two failures that --maxfail allows, one is in each pytest."""
+    case.make("test_all.py", """
+        import pytest
+        def test_cpu(): assert False
+        @pytest.mark.gpu
+        def test_gpu(): assert False
+        @pytest.mark.gpu
+        def test_last(): assert False
+        """)
+    result = run(case, "--maxfail=2")
+    assert set(result.cases) == {"cpu", "gpu"}, str(result)
+
+
+@pytest.mark.parametrize(("way", "end"), [("os._exit(0)", "exit code 0"),
+                                           ("os.abort()", "SIGABRT")])
+def test_tests_that_did_not_run_fail_the_session(case, way, end):
+    """One test ends the process of the marked tests."""
+    case.make("test_all.py", """
+        import os, pytest
+        def test_cpu(): pass
+        @pytest.mark.gpu
+        def test_gpu(): pass
+        @pytest.mark.gpu
+        def test_ends():
+            print("its last words", flush=True)
+            %s
+        @pytest.mark.gpu
+        def test_last(): pass
+        """ % way)
+    result = run(case)
+    assert (result.rc, case.outcomes(result)) == (
+        1, {"passed": {"cpu", "gpu"}, "failure": {"ends"}}), str(result)
+    assert "their pytest ended with %s in this test" % end in result.cases["ends"][1]
+    assert "1 of 3 tests did not run" in result.out
+
+
+def test_error_of_the_second_pytest_is_shown(case):
+    case.make("test_all.py", "import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\n"
+              "def test_cpu(): pass\n")
+    case.make("conftest.py", "import os\nif os.environ['CUDAGUARD_POLICY'] == 'OFF': 1 / 0\n")
+    result = run(case, env={"CUDAGUARD_POLICY": "FORCE_CPU"})
+    assert (result.rc, case.outcomes(result)) == (1, {"passed": {"cpu"}}), str(result)
+    assert "1 of 1 tests did not run: their pytest ended with exit code 4" in result.out, str(result)
+    assert "ZeroDivisionError" in result.out
+
+
+def test_interrupt_ends_both_pytests(case):
+    """The signal goes to the first pytest only, which is the parent of the second."""
+    case.make("test_all.py", """
+        import os, pytest, signal
+        @pytest.mark.gpu
+        def test_gpu():
+            os.kill(os.getppid(), signal.SIGINT)
+            while True: signal.pause()
+        """)
+    result = run(case)
+    assert result.rc == 2, str(result)
+    assert "KeyboardInterrupt" in result.out
+
+
+def test_output_is_shown_if_pytest_does_not_capture_it(case):
+    case.make("test_all.py", "import pytest\n@pytest.mark.gpu\ndef test_gpu(): print('its words')\n")
+    assert "its words" not in run(case).out
+    assert "its words" in run(case, "-s").out
+
+
+@pytest.mark.parametrize(("arguments", "env", "reason"), [
+    ((PLUGIN[0], PLUGIN[1]), {}, "--cudaguard-allow-mark needs --cudaguard"),
+    ((*PLUGIN, "--cudaguard-allow-mark=g p"), {}, '--cudaguard-allow-mark "g p" is not accepted'),
+    ((*PLUGIN, "--cudaguard-allow-mark=no_cuda"), {}, '"no_cuda" is not accepted'),
+    (PLUGIN, {"CUDAGUARD_PRESETS": "fence,JAX_PLATFORMS"},
+     "--cudaguard-allow-mark: the fence of this process allows no CUDA; start the tests with"),
+    (PLUGIN, {"PATH": "/nowhere"}, "--cudaguard-allow-mark: the command cudaguard: there is no")])
+def test_wrong_use_is_an_error_before_any_test_runs(case, arguments, env, reason):
+    case.make("test_all.py", SUITE)
+    result = run(case, plugin=arguments, env=env)
+    assert (result.rc, result.cases, result.init_calls()) == (4, {}, []), str(result)
+    assert reason in result.err, str(result)
+
+
+def test_ini_file_sets_the_options(case):
+    case.make("pytest.ini", """
+        [pytest]
+        cudaguard = true
+        cudaguard_allow_mark = gpu
+        cudaguard_deny = nvml
+        cudaguard_allow = line:test_all.py:4
+        cudaguard_report = report
+        """)
+    case.make("test_all.py", """
+        import ctypes, pytest
+        def ask(): return ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2()
+        def test_allowed(): ctypes.CDLL("libnvidia-ml.so.1").nvmlInit_v2()
+        def test_nvml(): ask()
+        @pytest.mark.gpu
+        def test_gpu(): assert %s == 0
+        def test_cpu(): assert %s == 100
+        """ % (ATTEMPT, ATTEMPT))
+    result = case.pytest(plugin=PLUGIN[:2], env=ENV)
+    assert case.outcomes(result) == {"failure": {"nvml"}, "passed": {"allowed", "gpu", "cpu"}}, (
+        str(result))
+    assert len(harness.records(case.path("report"))) == 3
+    # An option of the command line goes before the file's.
+    result = case.pytest("--cudaguard-deny=init", plugin=PLUGIN[:2], env=ENV)
+    assert case.outcomes(result)["failure"] == {"cpu"}, str(result)
+    result = case.pytest("-o", "cudaguard=false", plugin=PLUGIN[:2], env=ENV)
+    assert case.outcomes(result)["failure"] == {"gpu"}, str(result)
+
+
+@pytest.mark.parametrize("arguments", HOW)
+def test_report_has_each_attempt_and_its_test(case, arguments):
+    """It begins anew in each session. `cudaguard report` reads it."""
+    case.make("test_all.py", SUITE)
+    case.make("test_import.py", "import ctypes\n%s\n" % ATTEMPT)
+    case.make("sub/conftest.py", "")
+    for _ in range(2):
+        result = run(case, "--cudaguard-report=sub/report", *arguments)
+        found = {(record["test"], record["code"])
+                 for record in harness.records(case.path("sub", "report"))}
+        assert found == {("the collection of test_import.py", "test_import.py:2"),
+                         ("test_all.py::test_cpu", "test_all.py:4"),
+                         ("test_all.py::TestClass::test_not_here", "test_all.py:4"),
+                         ("test_all.py::TestClass::test_may_ask", "test_all.py:4")}, str(result)
+    shown = harness.run([os.path.join(harness.BUILD, "bin", "cudaguard"), "report",
+                         case.path("sub", "report")], guard=False, trace=False)
+    assert "asked by test_all.py:4 through ctypes/cffi: cuInit" in shown.out, str(shown)
+
+
+def test_report_that_cannot_be_written_is_an_error(case):
+    case.make("test_all.py", SUITE)
+    result = run(case, "--cudaguard-report=none/report")
+    assert (result.rc, result.cases) == (4, {}), str(result)
+    assert "--cudaguard-report none/report: No such file or directory" in result.err

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A private /dev with fake GPU nodes of each maker. Each leads to /dev/null's driver."""
+
+import os
+import re
+
+from support import harness
+
+# At least one for each row of policy/device_nodes.h.
+GPU = ["nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidia-caps/nvidia-cap1",
+       "nvidia-caps-imex-channels/channel0", "dri/card0", "dri/renderD128", "kfd", "dxg",
+       "nvhost-gpu", "nvhost-ctrl-gpu", "nvmap", "nvgpu/igpu0/as", "accel/accel0", "accel0",
+       "mali0", "vfio/vfio", "vfio/12"]
+PATHS = ["/dev/" + name for name in GPU]
+# Nodes whose names only look alike.
+OTHERS = ["/dev/null", "/dev/zero", "/dev/drill", "/dev/kfd2", "/dev/xnvidia0", "/dev/video0"]
+
+ORDINARY = """
+set -e
+mount -t tmpfs -o mode=755 none /dev
+cd /dev
+mkdir pts shm
+mount -t devpts -o newinstance,ptmxmode=0666 none pts
+mount -t tmpfs none shm
+chmod 1777 shm
+ln -s pts/ptmx ptmx
+ln -s /proc/self/fd fd
+mknod -m 666 null c 1 3
+mknod -m 666 zero c 1 5
+mknod -m 666 full c 1 7
+mknod -m 666 random c 1 8
+mknod -m 666 urandom c 1 9
+mknod -m 666 tty c 5 0
+"""
+FAKE = "".join("mkdir -p $(dirname %s)\nmknod -m 666 %s c 1 3\n" % (path, path)
+               for path in [*PATHS, *OTHERS] if path not in OTHERS[:2])
+
+
+def in_private_dev(*words, more="", fakes=FAKE):
+    """The command line that runs these words where /dev is private and has the fakes. `more`: more
+    shell commands before it."""
+    script = ORDINARY + fakes + more + "cd / && exec \"$@\"\n"
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *words]
+
+
+def missing():
+    """Returns why there can be no private /dev here, or an empty text."""
+    return "" if os.geteuid() == 0 else "only root can make device nodes"
+
+
+def rows():
+    """The names of policy/device_nodes.h."""
+    with open(os.path.join(harness.SOURCE, "policy", "device_nodes.h"), encoding="utf-8") as stream:
+        return re.findall(r'^    \{"([^"]+)", "', stream.read(), re.MULTILINE)

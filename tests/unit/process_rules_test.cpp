@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/process_rules.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "policy/text/message.h"
+
+namespace cudaguard {
+namespace {
+
+using Why = RuleMistake::Why;
+constexpr RuleSource kFile = RuleSource::kFile;
+constexpr RuleSource kOption = RuleSource::kOption;
+constexpr RuleSource kVariable = RuleSource::kVariable;
+
+RuleFact known(std::string_view text) { return {text, true, false}; }
+
+constexpr uint32_t kGroups[] = {1000, 44};
+
+/// A process of alice, who is in the group "gpu".
+RuleFacts facts_of(std::string_view program = "/usr/bin/python3.11") {
+  using namespace std::string_view_literals;
+  RuleFacts facts;
+  facts.program = known(program);
+  facts.args = known("python3\0-m\0jupyter lab\0"sv);
+  facts.cgroup = known("/user.slice/user-1000.slice/session-2.scope");
+  facts.user_file =
+      known("root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n");
+  facts.group_file = known("root:x:0:\nalicia:x:7:\nalice:x:1000:\ngpu:x:44:bob\ndisk:x:6:alice\n");
+  facts.knows_user = true;
+  facts.user = 1000;
+  facts.knows_groups = true;
+  facts.groups = kGroups;
+  return facts;
+}
+
+Ruling decided(std::string_view text, const RuleFacts& facts = facts_of(),
+               RuleSource source = kFile) {
+  return decide_by_rules(text, source, facts, {});
+}
+
+std::vector<ProcessRule> rules_in(std::string_view text, RuleSource source = kFile) {
+  std::vector<ProcessRule> rules;
+  ProcessRule rule;
+  for (RuleText rest = {text, source}; take_rule(rest, rule);) rules.push_back(rule);
+  return rules;
+}
+
+std::string mistake_of(const std::string& text, RuleSource source = kFile) {
+  const std::vector<ProcessRule> rules = rules_in(text, source);
+  char buffer[kMaxLine];
+  Text out(buffer, sizeof buffer);
+  if (!rules.empty()) put_rule_mistake(out, rules[0].mistake);
+  return std::string(out.view());
+}
+
+TEST(ProcessRules, RuleHasItsLineTextAndValues) {
+  const auto rules = rules_in(
+      "# login node\n\n force-cpu\r\n"
+      "VALIDATE program=/usr/bin/nvidia-smi gpus=0,1 # all users\n"
+      "CLAMP args=\"a b;#c\"; OFF user=root");
+  ASSERT_EQ(rules.size(), 4U);
+  EXPECT_EQ(rules[0].line, 3U);
+  EXPECT_EQ(rules[0].text, "force-cpu");
+  EXPECT_EQ(rules[0].policy, Policy::kForceCpu);
+  EXPECT_EQ(rules[1].line, 4U);
+  EXPECT_EQ(rules[1].text, "VALIDATE program=/usr/bin/nvidia-smi gpus=0,1");
+  EXPECT_EQ(rules[1].value(RuleKey::kProgram), "/usr/bin/nvidia-smi");
+  EXPECT_EQ(rules[1].value(RuleKey::kGpus), "0,1");
+  EXPECT_EQ(rules[2].value(RuleKey::kArgs), "a b;#c");
+  EXPECT_EQ(rules[3].line, 5U);
+  EXPECT_EQ(rules[3].policy, Policy::kOff);
+  for (const ProcessRule& rule : rules) EXPECT_EQ(rule.mistake.why, Why::kNone) << rule.text;
+}
+
+TEST(ProcessRules, MistakesSayWhatIsAccepted) {
+  const struct {
+    const char* rule;
+    const char* sentence;
+    RuleSource source = kFile;
+  } cases[] = {
+      {"VALIDATES", "\"VALIDATES\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
+      {"program=x", "\"program=x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
+      {"OFF bash", "\"bash\" is not accepted (accepted: KEY=VALUE)"},
+      {"OFF usr=bob",
+       "\"usr\" is not accepted (accepted: program, args, user, group, cgroup, gpus, log, report, "
+       "environment)"},
+      {"OFF user=", "user= needs a value"},
+      {"OFF args=\"\"", "args= needs a value"},
+      {"OFF user=a user=b", "user= is given twice"},
+      {"OFF args=\"a b", "args= has a quote that is not closed, or does not end the value"},
+      {"OFF args=\"a\"b", "args= has a quote that is not closed, or does not end the value"},
+      {"OFF args=\"a\nb\"", "args= has a quote that is not closed, or does not end the value"},
+      {"OFF gpus=0", "gpus= needs VALIDATE or CLAMP"},
+      {"FORCE_CPU gpus=0", "gpus= needs VALIDATE or CLAMP"},
+      {"CLAMP gpus=-1", "gpus=\"-1\" allows no GPU; write FORCE_CPU instead"},
+      {"CLAMP gpus=0,x",
+       "gpus=\"0,x\": entry 2 \"x\" is not accepted (accepted: index, GPU-..., MIG-...)"},
+      {"OFF log=loud", "log=\"loud\" is not accepted (accepted: off, error, deny, all)"},
+      {"OFF report=a.jsonl",
+       "report=\"a.jsonl\" is not accepted (accepted: an absolute path of at most 4095 bytes)"},
+      {"OFF environment=free", "environment=\"free\" is not accepted (accepted: may-widen)"},
+      {"OFF environment=may-widen", "environment= works only in /etc/cudaguard.conf", kOption},
+      {"OFF environment=may-widen", "environment= works only in /etc/cudaguard.conf", kVariable},
+      {"OFF & OFF", "\"&\" is not accepted (accepted: KEY=VALUE)"},
+      {"OFF & OFF", "\"&\" is not accepted (accepted: KEY=VALUE)", kOption},
+  };
+  for (const auto& one : cases) {
+    EXPECT_EQ(mistake_of(one.rule, one.source), one.sentence) << one.rule;
+    EXPECT_EQ(decided(one.rule, facts_of(), one.source).policy, Policy::kForceCpu) << one.rule;
+  }
+  EXPECT_EQ(mistake_of("OFF environment=may-widen"), "");
+}
+
+TEST(ProcessRules, LastRuleThatMatchesDecides) {
+  const char* text =
+      "FORCE_CPU\n"
+      "VALIDATE program=/usr/bin/nvidia-smi\n"
+      "OFF user=root\n";
+  EXPECT_EQ(decided(text).line, 1U);
+  const Ruling smi = decided(text, facts_of("/usr/bin/nvidia-smi"));
+  EXPECT_EQ(smi.policy, Policy::kValidate);
+  EXPECT_EQ(smi.line, 2U);
+  EXPECT_EQ(smi.rule, "VALIDATE program=/usr/bin/nvidia-smi");
+  EXPECT_FALSE(smi.unsure);
+  EXPECT_FALSE(decided("OFF user=root").decided);
+  EXPECT_FALSE(decided("").decided);
+}
+
+TEST(ProcessRules, KeysMatch) {
+  for (const char* yes :
+       {"program=python3*", "program=/usr/bin/python3.11", "program=*", "program=/usr/*",
+        "args=\"python3 -m jupyter lab\"", "args=*jupyter*", "user=alice", "user=1000", "group=gpu",
+        "group=44", "group=alice", "cgroup=/user.slice/*", "cgroup=*session-?.scope",
+        "program=python[0-9]*", "program=[!a]*", "program=* user=alice group=gpu"}) {
+    EXPECT_TRUE(decided("OFF " + std::string(yes)).decided) << yes;
+    EXPECT_FALSE(decided("OFF " + std::string(yes)).unsure) << yes;
+  }
+  for (const char* no :
+       {"program=python3", "program=bin/python3.11", "program=/usr/bin/python3.1", "args=jupyter",
+        "user=root", "user=100", "user=4294967296", "group=disk", "group=7", "cgroup=/user.slice",
+        "program=* user=root", "user=alice group=disk"}) {
+    EXPECT_FALSE(decided("OFF " + std::string(no)).decided) << no;
+  }
+}
+
+TEST(ProcessRules, UnknownFactCountsAsTheNarrowerCase) {
+  // What LDAP alone knows, and a process without /proc.
+  for (const char* unknown : {"user=carol", "group=staff"}) {
+    const std::string rule = unknown;
+    EXPECT_EQ(decided("OFF\nFORCE_CPU " + rule).policy, Policy::kForceCpu) << rule;
+    EXPECT_TRUE(decided("OFF\nFORCE_CPU " + rule).unsure) << rule;
+    EXPECT_EQ(decided("FORCE_CPU\nOFF " + rule).policy, Policy::kForceCpu) << rule;
+    EXPECT_EQ(decided("OFF\nFORCE_CPU " + rule + "\nVALIDATE user=alice").policy,
+              Policy::kValidate);
+  }
+  for (const char* rule : {"program=x", "args=x", "user=1", "group=1", "cgroup=x"}) {
+    EXPECT_EQ(decided("OFF\nFORCE_CPU " + std::string(rule), {}).policy, Policy::kForceCpu);
+    EXPECT_EQ(decided("FORCE_CPU\nOFF " + std::string(rule), {}).policy, Policy::kForceCpu);
+  }
+}
+
+TEST(ProcessRules, CutFactMatchesOnlyWhatIsCertain) {
+  RuleFacts facts = facts_of();
+  facts.args.cut = true;
+  EXPECT_FALSE(decided("OFF args=python3*", facts).unsure);
+  EXPECT_TRUE(decided("OFF args=*lab", facts).unsure);
+  EXPECT_TRUE(decided("OFF args=nothing", facts).unsure);
+  facts.program.cut = true;
+  EXPECT_TRUE(decided("OFF program=python*", facts).unsure);
+  facts.group_file = {"a:x:1:\ngpu:x:4", true, true};
+  EXPECT_TRUE(decided("OFF group=gpu", facts).unsure);
+}
+
+TEST(ProcessRules, UnknownRuleWithAListGivesTheEntriesOfBoth) {
+  const Ruling part = decided("VALIDATE gpus=0,1,2\nVALIDATE user=carol gpus=2,1");
+  EXPECT_EQ(part.gpus, "2,1");
+  const Ruling whole = decided("VALIDATE\nVALIDATE user=carol gpus=3");
+  EXPECT_EQ(whole.gpus, "3");
+  const Ruling split = decided("VALIDATE gpus=0\nVALIDATE user=carol gpus=1");
+  EXPECT_EQ(split.policy, Policy::kForceCpu);
+  EXPECT_TRUE(split.split);
+  EXPECT_EQ(decided("OFF\nCLAMP user=carol gpus=1").gpus, "1");
+}
+
+TEST(ProcessRules, LineWithAMistakeIsForceCpuForEachProcess) {
+  const Ruling wrong = decided("OFF\nOFF usr=bob");
+  EXPECT_EQ(wrong.policy, Policy::kForceCpu);
+  EXPECT_EQ(wrong.line, 2U);
+  EXPECT_EQ(wrong.mistake.why, Why::kKey);
+  // A later line decides as if the mistake were not there.
+  EXPECT_EQ(decided("OFF usr=bob\nVALIDATE user=alice").policy, Policy::kValidate);
+  // In the variable, a later rule may belong to another list.
+  EXPECT_EQ(decided("OFF usr=bob\nVALIDATE", facts_of(), kVariable).policy, Policy::kForceCpu);
+}
+
+TEST(ProcessRules, EachListOfTheVariableNarrows) {
+  const auto policy = [](const char* text) { return decided(text, facts_of(), kVariable).policy; };
+  EXPECT_EQ(policy("OFF & VALIDATE"), Policy::kValidate);
+  EXPECT_EQ(policy("FORCE_CPU; OFF program=python* & VALIDATE"), Policy::kValidate);
+  EXPECT_EQ(policy("FORCE_CPU & OFF"), Policy::kForceCpu);
+  EXPECT_EQ(policy("OFF & FORCE_CPU"), Policy::kForceCpu);
+  EXPECT_EQ(policy("OFF & FORCE_CPU user=root"), Policy::kForceCpu) << "no rule matches";
+  EXPECT_EQ(policy("OFF &"), Policy::kForceCpu);
+  EXPECT_EQ(policy("OFF & ; & OFF"), Policy::kForceCpu);
+  EXPECT_EQ(policy("OFF\n&\nOFF"), Policy::kOff);
+  EXPECT_EQ(decided("VALIDATE gpus=0,1 & CLAMP gpus=1", facts_of(), kVariable).gpus, "1");
+}
+
+TEST(ProcessRules, KeysOfATextAreThoseOfItsRules) {
+  EXPECT_EQ(keys_of("OFF user=a # group=b\nOFF cgroup=x gpus", kFile),
+            bit_of(RuleKey::kUser) | bit_of(RuleKey::kCgroup));
+  EXPECT_EQ(keys_of("OFF", kFile), 0U);
+  EXPECT_TRUE(names_by_word("OFF user=1\nOFF user=alice", kFile, RuleKey::kUser));
+  EXPECT_FALSE(names_by_word("OFF user=1 group=a", kFile, RuleKey::kUser));
+}
+
+TEST(ProcessRules, ActionsAreThoseOfTheDecidingRule) {
+  const Ruling ruling =
+      decided("OFF log=off report=/a\nVALIDATE gpus=0 log=all report=/b environment=may-widen");
+  EXPECT_EQ(ruling.gpus, "0");
+  EXPECT_EQ(ruling.log, 3);
+  EXPECT_EQ(ruling.report, "/b");
+  EXPECT_TRUE(ruling.may_widen);
+  EXPECT_EQ(decided("OFF log=off\nVALIDATE").log, -1);
+}
+
+TEST(ProcessRules, GlobOfManyStarsEndsSoon) {
+  std::string pattern;
+  for (int i = 0; i < 100; ++i) pattern += "*a";
+  EXPECT_FALSE(matches_glob(pattern + "b", std::string(10000, 'a')));
+  EXPECT_TRUE(matches_glob(pattern, std::string(10000, 'a')));
+}
+
+}  // namespace
+}  // namespace cudaguard
