@@ -37,6 +37,7 @@ struct GuardSettings {
   std::optional<std::string> report;
   std::optional<FenceWish> fence;
   std::optional<HealthWish> if_healthy;
+  std::vector<std::string> rules;  ///< policies by program
   bool no_presets = false;
   bool print = false;
   bool observe = false;      ///< allow CUDA, unless another setting forbids it
@@ -132,6 +133,12 @@ inline constexpr OptionRow kOptions[] = {
      .by_default = "as for PROGRAM",
      .sets = Variable::kChildren,
      .to = &Options::children},
+    {.name = "rule",
+     .commands = "run",
+     .value = "RULE",
+     .help = "choose the policy of a program, such as VALIDATE program=worker*",
+     .by_default = "none",
+     .to = &Options::rules},
     {.name = "log",
      .commands = "run",
      .value = "LEVEL",

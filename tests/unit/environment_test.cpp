@@ -120,6 +120,67 @@ TEST_F(Settings, OptionForChildrenLeavesAMark) {
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "children,gpus=1");
 }
 
+TEST_F(Settings, RulesOfTheOptionReplaceTheVariable) {
+  settings_.rules = {"VALIDATE program=worker*", "FORCE_CPU user=root # none"};
+  EXPECT_EQ(settled({"CUDAGUARD_RULES=OFF"}), "VALIDATE") << "for what is preloaded";
+  EXPECT_EQ(value("CUDAGUARD_POLICY"), "FORCE_CPU");
+  EXPECT_EQ(value("CUDAGUARD_RULES"), "VALIDATE program=worker*\nFORCE_CPU user=root # none");
+  // Its empty CUDA_VISIBLE_DEVICES would hide the GPUs from the workers.
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "(unset)");
+  settings_.rules = {"FORCE_CPU user=root"};
+  EXPECT_EQ(settled({}), "FORCE_CPU");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "");
+}
+
+TEST_F(Settings, OptionThatNamesAPolicyOverridesTheVariableWithRules) {
+  EXPECT_EQ(settled({"CUDAGUARD_RULES=VALIDATE program=x"}), "VALIDATE");
+  EXPECT_EQ(value("CUDAGUARD_RULES"), "VALIDATE program=x");
+  settings_.cpu = true;
+  EXPECT_EQ(settled({"CUDAGUARD_RULES=VALIDATE program=x"}), "FORCE_CPU");
+  EXPECT_EQ(value("CUDAGUARD_RULES"), "(unset)");
+}
+
+TEST_F(Settings, RuleNarrowsWhatAnOuterRunAllows) {
+  settings_.rules = {"OFF"};
+  EXPECT_EQ(settled({"CUDAGUARD_PRESETS=", "CUDAGUARD_POLICY=FORCE_CPU"}), "FORCE_CPU");
+  EXPECT_EQ(value("CUDAGUARD_RULES"), "FORCE_CPU & OFF");
+  settled({"CUDAGUARD_PRESETS=gpus=2,5", "CUDAGUARD_POLICY=VALIDATE",
+           "CUDAGUARD_VISIBLE_DEVICES=2,5", "CUDAGUARD_RULES=CLAMP user=a; OFF user=b & CLAMP"});
+  EXPECT_EQ(value("CUDAGUARD_RULES"),
+            "VALIDATE gpus=\"2,5\"; CLAMP user=a gpus=\"2,5\"; OFF user=b & "
+            "VALIDATE gpus=\"2,5\"; CLAMP gpus=\"2,5\" & OFF");
+  settled({"CUDAGUARD_PRESETS=", "CUDAGUARD_POLICY=OFF", "CUDAGUARD_RULES=CLAMP user="});
+  EXPECT_EQ(value("CUDAGUARD_RULES"), "FORCE_CPU & OFF");
+  // An option lifts the outer run, and the rule narrows the option.
+  settings_.gpus = "1";
+  EXPECT_EQ(settled({"CUDAGUARD_PRESETS=", "CUDAGUARD_POLICY=FORCE_CPU"}), "VALIDATE");
+  EXPECT_EQ(value("CUDAGUARD_RULES"), "VALIDATE gpus=\"1\" & OFF");
+}
+
+TEST_F(Settings, WrongRuleIsRefusedInTheWordsOfTheGuard) {
+  settings_.rules = {"OFF", "VALDATE program=x"};
+  EXPECT_EQ(settled({}),
+            "refused: --rule \"VALDATE program=x\": \"VALDATE\" is not accepted (accepted: "
+            "FORCE_CPU, VALIDATE, CLAMP, OFF)");
+  settings_.rules = {"OFF environment=may-widen"};
+  EXPECT_EQ(settled({}),
+            "refused: --rule \"OFF environment=may-widen\": environment= works only in "
+            "/etc/cudaguard.conf");
+  for (const char* none : {"", " ", "# x"}) {
+    settings_.rules = {none};
+    EXPECT_EQ(settled({}), "refused: --rule needs a value");
+  }
+  settings_.rules = {std::string(4000, '#') + "\nOFF", "OFF args=" + std::string(200, 'x')};
+  EXPECT_EQ(settled({}), "refused: all rules together are longer than 4095 bytes");
+  settings_.rules = {};
+  EXPECT_EQ(settled({"CUDAGUARD_RULES=OFF user="}),
+            "refused: CUDAGUARD_RULES: user= needs a value");
+  settings_.rules = {"CLAMP user=a"};
+  settings_.fence = FenceWish::kAuto;
+  EXPECT_EQ(settled({}), "refused: --fence and --rule contradict each other; leave one out");
+}
+
 TEST_F(Settings, VariableOfTheUserIsNoPreset) {
   EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}), "FORCE_CPU");
   EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "3");

@@ -31,26 +31,25 @@ _cudaguard_files() {
 }
 
 # generated: commands, options and values
-_cudaguard_commands() { echo run verify report doctor system help version --help --version; }
-_cudaguard_pages() { echo run verify report doctor system; }
+_cudaguard_commands() { echo run verify report doctor help version --help --version; }
+_cudaguard_pages() { echo run verify report doctor; }
 
 _cudaguard_options() {
   case $1 in
-    run) echo "--cpu --gpus --policy --if-healthy --children --log --report --fence --observe
+    run) echo "--cpu --gpus --policy --if-healthy --children --rule --log --report --fence --observe
       --no-presets --print --strict --help" ;;
     verify) echo "--allow --allow-incomplete --deny --report --fence --json --junit --html --force
       --help" ;;
     report) echo "--by --json --html --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
-    system) echo "--root --dry-run --help" ;;
   esac
 }
 
 # Where the value of an option is: the next word, or only after a "=".
 _cudaguard_place() {
   case $1 in
-    --gpus | --policy | --children | --log | --report | --allow | --deny | --json | --junit | \
-      --html | --by | --root) echo next ;;
+    --gpus | --policy | --children | --rule | --log | --report | --allow | --deny | --json | \
+      --junit | --html | --by) echo next ;;
     --if-healthy | --fence) echo equals ;;
   esac
 }
@@ -61,14 +60,13 @@ _cudaguard_value() {
     --children) _cudaguard_words -W "cpu" ;;
     --log) _cudaguard_words -W "off error deny all" ;;
     --report) _cudaguard_files ;;
-    --fence) _cudaguard_words -W "auto require devices off" ;;
+    --fence) _cudaguard_words -W "auto require off" ;;
     --allow) compopt -o nospace; _cudaguard_words -W "lib: module: line:" ;;
     --deny) _cudaguard_words -W "init nvml opencl" ;;
     --json) _cudaguard_files ;;
     --junit) _cudaguard_files ;;
     --html) _cudaguard_files ;;
     --by) _cudaguard_words -W "exe user host job line" ;;
-    --root) _cudaguard_files ;;
   esac
 }
 # end
@@ -83,13 +81,6 @@ _cudaguard() {
   if [[ $command == help ]]; then
     ((COMP_CWORD > 2)) || _cudaguard_words -W "$(_cudaguard_pages)"
     return
-  fi
-  if [[ $command == system ]]; then
-    ((at = 3))
-    if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then
-      _cudaguard_words -W "enable disable status"
-      return
-    fi
   fi
   options=$(_cudaguard_options "$command")
   [[ -n $options ]] || return
@@ -122,7 +113,7 @@ _cudaguard() {
     [[ $command == doctor ]] || _cudaguard_arguments "$at"
   elif [[ $cur == -* && -n $options ]]; then
     _cudaguard_words -W "$options"
-  elif [[ $command == report || $command == system ]]; then
+  elif [[ $command == report ]]; then
     _cudaguard_files
   else
     _cudaguard_program

@@ -414,6 +414,7 @@ GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSe
   settings.cpu = true;
   settings.gpus.reset();
   settings.children.reset();
+  settings.rules.clear();
   return settings;
 }
 

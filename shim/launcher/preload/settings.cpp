@@ -14,6 +14,7 @@
 #include "policy/text.h"
 #include "policy/text/message.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/rules.h"
 
 namespace cudaguard::launcher {
 
@@ -29,6 +30,7 @@ constexpr const char* kPolicy = row_of(Variable::kPolicy).name;
 constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
 constexpr const char* kChildren = row_of(Variable::kChildren).name;
 constexpr const char* kRoot = row_of(Variable::kRoot).name;
+constexpr const char* kRules = row_of(Variable::kProcessRules).name;
 constexpr const char* kLog = row_of(Variable::kLog).name;
 constexpr const char* kPreset = row_of(Variable::kPresets).name;
 
@@ -74,7 +76,10 @@ std::string given(const GuardSettings& settings, Variable variable, std::string_
 }
 
 [[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
-  const std::string other = settings.gpus ? "--gpus" : settings.policy ? "--policy " + policy : "";
+  const std::string other = settings.gpus             ? "--gpus"
+                            : settings.policy         ? "--policy " + policy
+                            : !settings.rules.empty() ? "--rule"
+                                                      : "";
   throw Refusal(kRefused, other.empty()
                               ? "--fence allows no CUDA, and the policy is " + policy +
                                     "; add --cpu, or leave --fence out"
@@ -164,6 +169,26 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
   if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kRoot))) {
     variables.set(kRoot, settings.print ? "$$" : root_name());
   }
+}
+
+/// Sets CUDAGUARD_RULES. `outer`: what an outer run allows; empty if there is none. A rule narrows
+/// that, unless another option allows CUDA; it then narrows this option.
+void set_rules(const GuardSettings& settings, const std::string& outer, Variables& variables) {
+  const bool asked = settings.cpu || settings.gpus || settings.policy;
+  if (settings.rules.empty()) {
+    if (asked) variables.unset(kRules);  // the option overrides it
+    return;
+  }
+  std::string text;
+  if (!outer.empty()) {
+    const std::string own = rule_for_all(variables);
+    const bool lifts = asked && own != name_of(Policy::kForceCpu);
+    text = (lifts ? own : outer) + " & ";
+  }
+  for (const std::string& rule : settings.rules) {
+    text.append(&rule == &settings.rules.front() ? "" : "\n").append(rule);
+  }
+  variables.set(kRules, text);
 }
 
 /// $XDG_CACHE_HOME or $HOME/.cache, which must be absolute; otherwise empty.
@@ -270,16 +295,32 @@ bool is_root(const Variables& variables) {
 
 GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   refuse_empty(settings);
+  check_rules(settings.rules);
+  const std::string outer = variables.has(kPreset) ? rules_of_outer_run(variables) : "";
   set_devices(settings, variables);
   set_given(settings, variables);
+  set_rules(settings, outer, variables);
   if (settings.errors_only && !is_given(variables.get(kLog))) variables.set(kLog, "error");
   take_back_presets(variables);
 
   Environment environment = read_environment([&](const char* name) { return variables.get(name); });
   if (settings.print) environment.root = "1";  // the variable holds a shell's "$$"
+  const RuleMistake mistake = parse_config(environment).rule_mistake;
+  if (mistake.why != RuleMistake::Why::kNone) {
+    throw Refusal(kRefused, std::string(kRules) + ": " +
+                                text_of([&](Text& out) { put_rule_mistake(out, mistake); }));
+  }
+  const std::string_view rules = environment.rules == nullptr ? "" : environment.rules;
+  if (rules.size() > kMaxRules) {
+    throw Refusal(kRefused, "all rules together are longer than 4095 bytes");
+  }
+  environment.rules = nullptr;
   const Config config = parse_config(environment);
-  if (settings.wants_fence() && config.policy != Policy::kForceCpu) {
-    refuse_fence(settings, std::string(name_of(config.policy)));
+  // What the program itself gets depends on its rules, and it may start others that get more.
+  const bool more = config.policy == Policy::kForceCpu && may_allow_cuda(rules);
+  const Policy policy = more ? Policy::kValidate : config.policy;
+  if (settings.wants_fence() && policy != Policy::kForceCpu) {
+    refuse_fence(settings, std::string(name_of(policy)));
   }
   if (config.list_error.why != ListError::Why::kNone) {
     refuse_list(settings, config.bad_list, config.list_error);
@@ -293,11 +334,11 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
       refuse_list(settings, config.allow_list.text, error);
     }
   }
-  if (config.policy != Policy::kOff) {
-    const bool without = config.policy == Policy::kForceCpu;
+  if (policy != Policy::kOff) {
+    const bool without = policy == Policy::kForceCpu;
     set_presets(without && !settings.no_presets, settings, variables);
   }
-  return {config.policy, std::string(config.report), config.log == Log::kOff};
+  return {policy, std::string(config.report), config.log == Log::kOff};
 }
 
 }  // namespace cudaguard::launcher

@@ -14,9 +14,9 @@ namespace cudaguard::launcher {
 
 /// What the launcher itself needs of the guard's configuration.
 struct GuardConfig {
-  Policy policy = Policy::kForceCpu;
-  std::string report;   ///< empty: no report
-  bool silent = false;  ///< CUDAGUARD_LOG=off
+  Policy policy = Policy::kForceCpu;  ///< VALIDATE if only a rule allows CUDA
+  std::string report;                 ///< empty: no report
+  bool silent = false;                ///< CUDAGUARD_LOG=off
 };
 
 /// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Throws Refusal for values that

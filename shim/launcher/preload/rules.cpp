@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/preload/rules.h"
+
+#include "policy/config.h"
+#include "policy/process_rules.h"
+#include "policy/text/message.h"
+#include "shim/launcher/message.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// The configuration without rules.
+Config without_rules(const Variables& variables) {
+  Environment environment = read_environment([&](const char* name) { return variables.get(name); });
+  environment.rules = nullptr;
+  return parse_config(environment);
+}
+
+std::string with_list(std::string rule, std::string_view list) {
+  return list.empty() ? rule : rule.append(" gpus=\"").append(list).append("\"");
+}
+
+}  // namespace
+
+void check_rules(const std::vector<std::string>& rules) {
+  for (const std::string& text : rules) {
+    const auto refuse = [&](const std::string& why) {
+      throw Refusal(kRefused, "--rule " + in_quotes(text) + ": " + why);
+    };
+    ProcessRule rule;
+    bool some = false;
+    for (RuleText rest = {text, RuleSource::kOption}; take_rule(rest, rule); some = true) {
+      if (rule.mistake.why == RuleMistake::Why::kNone) continue;
+      refuse(text_of([&](Text& out) { put_rule_mistake(out, rule.mistake); }));
+    }
+    if (!some) throw Refusal(kRefused, "--rule needs a value");
+  }
+}
+
+std::string rule_for_all(const Variables& variables) {
+  const Config config = without_rules(variables);
+  return with_list(std::string(name_of(config.policy)), config.allow_list.text);
+}
+
+std::string rules_of_outer_run(const Variables& variables) {
+  const std::string first = rule_for_all(variables);
+  const std::string_view list = without_rules(variables).allow_list.text;
+  const char* outer = variables.get(row_of(Variable::kProcessRules).name);
+  std::string text = first;
+  ProcessRule rule;
+  for (RuleText rest = {outer == nullptr ? "" : outer, RuleSource::kVariable};
+       take_rule(rest, rule);) {
+    if (rule.mistake.why != RuleMistake::Why::kNone) return std::string(name_of(Policy::kForceCpu));
+    if (rule.begins_list) text.append(" & ").append(first);
+    // A rule without a list keeps that of the variables, which an option may replace.
+    const bool own_list = rule.has(RuleKey::kGpus) || !allows_cuda(rule.policy);
+    text.append("; ").append(with_list(std::string(rule.text), own_list ? "" : list));
+  }
+  return text;
+}
+
+bool may_allow_cuda(std::string_view rules) {
+  bool some = false;  // in this list
+  ProcessRule rule;
+  for (RuleText rest = {rules, RuleSource::kVariable}; take_rule(rest, rule);) {
+    if (rule.begins_list && !some) return false;
+    some = (some && !rule.begins_list) || rule.policy != Policy::kForceCpu;
+  }
+  return some;
+}
+
+}  // namespace cudaguard::launcher

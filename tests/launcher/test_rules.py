@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`run --rule` with a router and its workers, and with runs inside runs."""
+
+import os
+import shutil
+
+import pytest
+
+from support import harness, launcher, messages
+
+RUN = [launcher.LAUNCHER, "run"]
+# The router asks, and then starts the worker that its arguments name.
+ROUTER = """import ctypes, subprocess, sys
+print("router=%d" % ctypes.CDLL("libcuda.so.1").cuInit(0), flush=True)
+sys.exit(subprocess.call(sys.argv[1:]))
+"""
+PYTHON = "/usr/bin/python3"
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        self.router = self.make("router.py", ROUTER)
+        # A program with this name; it is not the interpreter of a script.
+        steps = os.path.join(harness.BUILD, "tests", "guest", "steps")
+        self.worker = shutil.copy(steps, self.path("worker-7"))
+
+    def launch(self, *options, words=(), **run):
+        return harness.run([*RUN, *options, "--", *words, PYTHON, self.router, self.worker, "ask"],
+                           guard=False, trace=False, **run)
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def test_control_without_a_rule_both_or_none_reach_the_driver(case):
+    assert case.launch("--policy", "OFF").answers == {"router": "0", "cuInit": "0"}
+    assert case.launch().answers == {"router": "100", "cuInit": "100"}
+
+
+@pytest.mark.parametrize("rule", ["VALIDATE program=worker-*", "VALIDATE program=*/worker-7",
+                                  'CLAMP program=worker* args="*-7 ask"', "OFF program=worker-?"])
+def test_only_the_worker_reaches_the_driver(case, rule):
+    result = case.launch("--rule", rule)
+    assert result.answers == {"router": "100", "cuInit": "0"}, str(result)
+    assert result.init_calls().count("cuInit") == 1, str(result)
+    # The message advises what lifts it.
+    assert len(messages.find(result.err, "no_cuda", remedy="cudaguard run --policy OFF")) == 1
+
+
+def test_only_the_router_is_refused(case):
+    rule = 'FORCE_CPU args="*router*"'
+    result = case.launch("--policy", "VALIDATE", "--rule", rule)
+    # The worker's command line has no "router".
+    assert result.answers == {"router": "100", "cuInit": "0"}, str(result)
+    cause = messages.text("rule", rule=rule)
+    assert len(messages.find(result.err, "no_cuda", cause=cause)) == 1, str(result)
+
+
+def test_last_rule_that_matches_decides(case):
+    result = case.launch("--rule", "VALIDATE", "--rule", "FORCE_CPU program=worker*")
+    assert result.answers == {"router": "0", "cuInit": "100"}, str(result)
+    result = case.launch("--rule", "FORCE_CPU program=worker* # a comment", "--rule", "VALIDATE")
+    assert result.answers == {"router": "0", "cuInit": "0"}, str(result)
+
+
+def test_rule_keeps_the_list_of_the_run(case):
+    """The fake driver has one GPU, whose index is 0."""
+    assert case.launch("--gpus", "0", "--rule", "CLAMP").answers["cuInit"] == "0"
+    assert case.launch("--gpus", "1", "--rule", "CLAMP").answers["cuInit"] == "100"
+    assert case.launch("--gpus", "1", "--rule", "CLAMP gpus=0").answers["cuInit"] == "0"
+
+
+@pytest.mark.parametrize("outer", [["--cpu"], [], ["--rule", "VALIDATE program=other"],
+                                   ["--gpus", "1"]])
+def test_rule_never_widens_an_outer_run(case, outer):
+    inner = [*RUN, "--rule", "OFF", "--rule", "VALIDATE gpus=0 program=worker*", "--"]
+    control = case.launch("--policy", "VALIDATE", words=inner)
+    assert control.answers["cuInit"] == "0", str(control)
+    result = case.launch(*outer, words=inner)
+    assert result.answers == {"router": "100", "cuInit": "100"}, str(result)
+    # NVML is asked for the UUIDs of a list.
+    assert "cuInit" not in result.fake_calls, str(result)
+
+
+def test_option_widens_an_outer_run_with_rules_as_without(case):
+    inner = [*RUN, "--policy", "VALIDATE", "--"]
+    for outer in ([], ["--rule", "FORCE_CPU"]):
+        result = case.launch(*outer, words=inner)
+        assert result.answers == {"router": "0", "cuInit": "0"}, str(result)
+
+
+def test_linked_program_obeys_its_rule(case):
+    """ld.so maps the driver before the guard can act, and run preloads what answers in its place."""
+    program = harness.program("linked_cuda")
+    for rule, wanted in (("VALIDATE program=linked_cuda", "0"), ("VALIDATE program=other", "100")):
+        words = [*RUN, "--rule", rule, "--", program]
+        result = harness.run(words, guard=False, trace=False)
+        assert result.answers["cuInit"] == wanted, str(result)
+        assert bool(result.init_calls()) == (wanted == "0"), str(result)
+
+
+def test_verify_knows_no_rule(case):
+    env = {"CUDAGUARD_RULES": "VALIDATE"}
+    result = harness.run([launcher.LAUNCHER, "verify", "--fence=off", "--", case.worker, "ask"],
+                         guard=False, trace=False, env=env)
+    assert result.answers["cuInit"] == "100", str(result)
+    assert result.init_calls() == [], str(result)
+
+
+def test_wrong_rule_starts_nothing(case):
+    result = case.launch("--rule", "VALIDATE usr=alice")
+    assert (result.rc, result.out) == (125, ""), str(result)
+    assert result.err.startswith('cudaguard: --rule "VALIDATE usr=alice": "usr" is not accepted')
