@@ -261,3 +261,27 @@ def test_limit_node_elsewhere_than_in_dev_opens(case):
     assert "opened" in case.answers_of(*words, more=more)
     os.unlink(case.path("nvidia0"))
     assert "opened" in case.answers_of(*FENCED, *words, more=more)
+
+
+NOTE = ("no GPU device node could be opened (--fence=devices); processes that tried are not known")
+
+
+def test_verify_says_what_it_cannot_see(case):
+    """A static program that opens a node is not in the result."""
+    words = [fence.program("opens_static"), "/dev/nvidia0", "/dev/dri/card0"]
+    for how, opened in (("--fence=devices", False), ("--fence=require", True)):
+        done = case.unguarded(*nodes.in_private_dev(launcher.LAUNCHER, "verify", how, "--", *words))
+        text = " ".join(done.stderr.split())
+        assert done.returncode == 0, done.stderr
+        assert "PASS: no CUDA use (1 process checked)" in text
+        assert (NOTE in text) != opened
+        assert (" opened\n" in done.stdout) == opened
+
+
+def test_verify_still_lists_ioctls(case):
+    """On /dev/null, which can be opened."""
+    words = [fence.program("requests_static"), "/dev/null", fence.NVIDIA[0]]
+    done = case.start("verify", "--fence=devices", "--", *words)
+    assert done.returncode == 1, done.stderr
+    assert "ioctl 0xc020462a RM_CONTROL to NVIDIA's driver" in done.stderr
+    assert NOTE in " ".join(done.stderr.split())

@@ -74,6 +74,7 @@ int verify(const Plan& plan, Prepared& prepared, Variables& variables) {
   Result result(plan, std::move(taken));
   Verdict verdict;
   verdict.no_new_privs = prepared.fence.no_new_privs;
+  verdict.devices_fenced = prepared.fence.devices;
   watch_tree(prepared, variables, result.descriptors(), verdict);
   return result.give(verdict, variables);
 }

@@ -31,8 +31,8 @@ _cudaguard_files() {
 }
 
 # generated: commands, options and values
-_cudaguard_commands() { echo run verify report doctor help version --help --version; }
-_cudaguard_pages() { echo run verify report doctor; }
+_cudaguard_commands() { echo run verify report doctor system help version --help --version; }
+_cudaguard_pages() { echo run verify report doctor system; }
 
 _cudaguard_options() {
   case $1 in
@@ -42,6 +42,7 @@ _cudaguard_options() {
       --help" ;;
     report) echo "--by --json --html --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
+    system) echo "--root --dry-run --help" ;;
   esac
 }
 
@@ -49,7 +50,7 @@ _cudaguard_options() {
 _cudaguard_place() {
   case $1 in
     --gpus | --policy | --children | --rule | --log | --report | --allow | --deny | --json | \
-      --junit | --html | --by) echo next ;;
+      --junit | --html | --by | --root) echo next ;;
     --if-healthy | --fence) echo equals ;;
   esac
 }
@@ -60,13 +61,14 @@ _cudaguard_value() {
     --children) _cudaguard_words -W "cpu" ;;
     --log) _cudaguard_words -W "off error deny all" ;;
     --report) _cudaguard_files ;;
-    --fence) _cudaguard_words -W "auto require off" ;;
+    --fence) _cudaguard_words -W "auto require devices off" ;;
     --allow) compopt -o nospace; _cudaguard_words -W "lib: module: line:" ;;
     --deny) _cudaguard_words -W "init nvml opencl" ;;
     --json) _cudaguard_files ;;
     --junit) _cudaguard_files ;;
     --html) _cudaguard_files ;;
     --by) _cudaguard_words -W "exe user host job line" ;;
+    --root) _cudaguard_files ;;
   esac
 }
 # end
@@ -81,6 +83,13 @@ _cudaguard() {
   if [[ $command == help ]]; then
     ((COMP_CWORD > 2)) || _cudaguard_words -W "$(_cudaguard_pages)"
     return
+  fi
+  if [[ $command == system ]]; then
+    ((at = 3))
+    if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then
+      _cudaguard_words -W "enable disable status"
+      return
+    fi
   fi
   options=$(_cudaguard_options "$command")
   [[ -n $options ]] || return
@@ -113,7 +122,7 @@ _cudaguard() {
     [[ $command == doctor ]] || _cudaguard_arguments "$at"
   elif [[ $cur == -* && -n $options ]]; then
     _cudaguard_words -W "$options"
-  elif [[ $command == report ]]; then
+  elif [[ $command == report || $command == system ]]; then
     _cudaguard_files
   else
     _cudaguard_program

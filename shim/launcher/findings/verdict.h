@@ -68,6 +68,7 @@ struct Verdict : WatchedTree {
   std::vector<std::string> allow;    ///< --allow's patterns
   std::set<DriverApi> deny;          ///< --deny: forbidden unless `allow` matches
   bool no_new_privs = false;         ///< the fence needed it: sudo and the like gain nothing
+  bool devices_fenced = false;       ///< no GPU device node could be opened
   bool allow_incomplete = false;     ///< --allow-incomplete
   // By decide().
   enum class Result : uint8_t { kPass, kFail, kIncomplete };

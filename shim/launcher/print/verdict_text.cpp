@@ -354,6 +354,12 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
         "sudo and setuid programs got no more rights under the fence (no_new_privs); --fence=off "
         "avoids this");
   }
+  if (verdict.devices_fenced) {
+    // The kernel reports Landlock's refusals to root's audit log alone. A listener of openat would
+    // stop every open of the tree, and could be deceived.
+    notes.emplace_back(
+        "no GPU device node could be opened (--fence=devices); processes that tried are not known");
+  }
   if (verdict.tree.value == TreeTruth::Value::kNotWatched) return notes;
   const std::string& unheard = verdict.tree.why_unheard;
   notes.push_back("heard from " + grouped(verdict.heard) + " of " +
