@@ -176,13 +176,17 @@ void parse_environment(const Environment& environment, const RuleFacts& facts, C
   }
 }
 
+bool names_policy(const Environment& environment) {
+  return is_given(environment.policy) || environment.visible_devices != nullptr ||
+         is_given(environment.rules);
+}
+
 /// Returns what the environment asks for, as a ruling. If it names no policy, it restricts only the
 /// children.
 Ruling asked_by(const Environment& environment, const Config& config) {
   Ruling asked;
-  const bool named = is_given(environment.policy) || environment.visible_devices != nullptr ||
-                     is_given(environment.rules);
-  asked.policy = named || !config.because.empty() ? config.policy : Policy::kValidate;
+  const bool named = names_policy(environment) || !config.because.empty();
+  asked.policy = named ? config.policy : Policy::kValidate;
   if (allows_cuda(asked.policy)) asked.gpus = config.allow_list.text;
   return asked;
 }
@@ -203,10 +207,9 @@ void apply_machine(const MachineRuling& machine, const Environment& environment,
     config.rule_mistake = said.mistake;
     config.rule_place = machine.place;
   }
-  const bool asks = !config.privileged &&
-                    (is_given(environment.policy) || environment.visible_devices != nullptr ||
-                     is_given(environment.rules) || is_given(environment.children));
-  if (asks && said.may_widen) return;
+  if (said.may_widen && !config.privileged && names_policy(environment)) return;
+  const bool asks =
+      !config.privileged && (names_policy(environment) || is_given(environment.children));
   const Ruling result = asks ? narrower(said, asked_by(environment, config)) : said;
   if (said.policy == Policy::kForceCpu) return narrow_to_cpu(config, machine.place);
   if (result.split) return narrow_to_cpu(config, kSplit);

@@ -377,10 +377,9 @@ bool names_by_word(std::string_view text, RuleSource source, RuleKey key) {
 }
 
 Ruling narrower(const Ruling& one, const Ruling& other) {
-  if (width(one.policy) == 0) return one;
-  if (width(other.policy) == 0) return other;
   Ruling result = width(other.policy) < width(one.policy) ? other : one;
   result.may_widen = one.may_widen && other.may_widen;
+  if (width(result.policy) == 0) return result;
   if (one.gpus.empty() || other.gpus.empty()) {
     result.gpus = one.gpus.empty() ? other.gpus : one.gpus;
   } else if (is_part(other.gpus, one.gpus)) {

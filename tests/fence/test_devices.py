@@ -19,6 +19,7 @@ class Case(fence.Case):
     def setUp(self):
         super().setUp()
         self.need("unshare", "setpriv")
+        self.need_fence_of_devices()
         if nodes.missing():
             harness.skip(self, nodes.missing())
 

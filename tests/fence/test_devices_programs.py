@@ -114,6 +114,10 @@ print(ctypes.string_at(egl.eglQueryString(display, 0x3053)))
 
 
 class Case(fence.Case):
+    def setUp(self):
+        super().setUp()
+        self.need_fence_of_devices()
+
     def outcome(self, start, script, name):
         place = self.path(name)
         os.mkdir(place)

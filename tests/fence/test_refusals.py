@@ -191,3 +191,10 @@ class UnguardedPrograms(fence.Case):
     def test_fenced_program_has_the_guard_as_well(self):
         done = self.start("run", "--fence", "printenv", "LD_PRELOAD")
         self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))
+
+
+def test_fence_of_devices_holds_or_is_refused_with_the_reason(case):
+    """Whatever this kernel has."""
+    done = case.start("run", "--fence=devices", "cat", "/dev/null")
+    if done.returncode != 0:
+        case.refused(done, 125, "--fence=devices: the device nodes cannot be fenced: ")

@@ -2,6 +2,7 @@
 """A real systemd starts a service that begins with the fence, and services of systemd-run, which
 are not children of the process that asks for them."""
 
+import os
 import shlex
 
 import pytest
@@ -62,3 +63,38 @@ def make_case():
 def test_run_in_a_service_fences_the_program(case, properties):
     assert case.service(*ASK, properties=properties) == UNGUARDED
     assert case.service(*FENCE, *ASK, properties=properties) == FENCED
+
+
+NODE = "/dev/autofs"  # which each user may read, and which does nothing when it is opened
+OPENS = "head -c0 /dev/nvidia0 && echo opened"
+
+
+def answer_of_unit(case, user, *properties):
+    """What a unit of this user's manager prints that opens /dev/nvidia0, which is NODE."""
+    if not os.path.exists(NODE):
+        pytest.skip("no " + NODE)
+    os.chmod(case.directory, 0o777)
+    case.systemd = manager.Manager(case.directory, ["--dev-bind", NODE, "/dev/nvidia0"], user)
+    output = case.make("output", "", 0o666)
+    settings = ["StandardOutput=truncate:" + output, "StandardError=truncate:" + output, *properties]
+    words = ["systemd-run", "--user", "--quiet", "--wait", "--unit=one",
+             *("--property=" + one for one in settings), "sh", "-c", OPENS]
+    done = case.systemd.run(shlex.join(words) + " || true\n"
+                            "systemd-run --user --quiet --unit=two -p DevicePolicy=closed sleep 60\n"
+                            "systemctl --user show --property=DevicePolicy two\n")
+    assert done.stdout == "DevicePolicy=closed\n", done
+    with open(output, encoding="utf-8") as stream:
+        return stream.read()
+
+
+def test_limit_device_policy_has_no_effect_in_a_users_unit(case):
+    """systemd shows it, and cannot set it up. Root's manager can, which is the control."""
+    assert answer_of_unit(case, 65534) == "opened\n"
+    assert answer_of_unit(case, 65534, "DevicePolicy=closed") == "opened\n"
+    assert "Operation not permitted" in answer_of_unit(case, None, "DevicePolicy=closed")
+
+
+def test_private_devices_hide_the_node_or_the_unit_does_not_start(case):
+    """An ordinary user's manager needs a user namespace for it."""
+    assert "opened" not in answer_of_unit(case, 65534, "PrivateDevices=yes")
+    assert "No such file or directory" in answer_of_unit(case, None, "PrivateDevices=yes")

@@ -22,8 +22,10 @@ SANDBOXES = {
 }
 
 
-class Case(launcher.Case):
+class Case(fence.Case):
     def inside(self, sandbox, *words):
+        if sandbox == "Landlock":
+            self.need_fence_of_devices()
         env = launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER)
         return self.unguarded(*SANDBOXES[sandbox], *words, env=env)
 
@@ -48,6 +50,8 @@ def test_guard_works_in_a_sandbox(case, sandbox):
 @pytest.mark.parametrize("how", ["--fence=require", "--fence=devices"])
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_fence_works_in_a_sandbox(case, sandbox, how):
+    if "devices" in how:
+        case.need_fence_of_devices()
     case.prints("c020462a ENOTTY\n", sandbox, *IOCTL)
     case.prints("c020462a ENODEV\n", sandbox, launcher.LAUNCHER, "run", how, "--", *IOCTL)
 
@@ -73,6 +77,8 @@ def test_verify_is_incomplete_under_a_supervisor(case):
 @pytest.mark.parametrize("sandbox", SANDBOXES)
 def test_sandbox_under_the_fence_is_fenced(case, sandbox):
     """The agent itself is started under the fence."""
+    if sandbox == "Landlock":
+        case.need_fence_of_devices()
     env = launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER)
     done = case.start("run", "--fence=require", "--", *SANDBOXES[sandbox], *IOCTL, env=env)
     assert (done.returncode, done.stdout) == (0, "c020462a ENODEV\n"), done.stderr

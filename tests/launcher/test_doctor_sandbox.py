@@ -90,6 +90,7 @@ def test_device_filter_of_a_cgroup(case):
 
 def test_landlock(case):
     """The domain grants all of /dev but the nodes, as --fence=devices does, and has no filter."""
+    fence.Case.need_fence_of_devices(case)
     granted = ["/usr", "/etc", "/proc", "/tmp", "/dev/urandom", os.path.dirname(harness.BUILD),
                case.directory]
     answer = case.asked(100, fence.program("landlock"), *granted, "--")
@@ -129,5 +130,6 @@ def test_sandbox_without_nodes(case):
 
 
 def test_under_cudaguards_own_fence_the_answer_is_not_explained(case):
+    fence.Case.need_fence_of_devices(case)
     case.says(case.asked(304, launcher.LAUNCHER, "run", "--log=off", "--fence=devices", "--",
                          "env", "-u", "LD_PRELOAD"), "")

@@ -26,6 +26,11 @@ FENCED = "c020462a ENODEV\n5401 ENOTTY\n"
 
 
 class Case(launcher.Case):
+    def need_fence_of_devices(self):
+        done = self.start("run", "--log=off", "--fence=devices", "true")
+        if done.returncode != 0:
+            harness.skip(self, done.stderr.strip())
+
     def answers(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
         return dict(line.split() for line in done.stdout.splitlines())

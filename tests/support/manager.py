@@ -31,9 +31,11 @@ def cgroup_root():
 
 
 class Manager:
-    def __init__(self, directory, mounts):
+    def __init__(self, directory, mounts, user=None):
+        """user: an ordinary user's id, whose manager it is."""
         self.directory = directory
         self.mounts = mounts
+        self.user = user
         self.binary = next((path for path in PLACES if os.path.exists(path)), None)
         root = cgroup_root()
         self.cgroup = root and os.path.join(root, "cudaguard-test-%d" % os.getpid())
@@ -56,13 +58,19 @@ class Manager:
     def run(self, script):
         """Runs a shell script together with a fresh manager that finds its units in
         `directory`/units."""
-        os.makedirs(os.path.join(self.directory, "home"), exist_ok=True)
+        home = os.path.join(self.directory, "home")
+        os.makedirs(home, exist_ok=True)
+        become = []
+        if self.user:
+            os.chown(home, self.user, self.user)
+            become = ["setpriv", "--reuid=%d" % self.user, "--regid=%d" % self.user,
+                      "--clear-groups"]
         path = os.path.join(self.directory, "script")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(script)
         box = harness.sandbox("fake", [
-            "--tmpfs", "/run", "--dir", "/run/systemd/system", "--dir", "/run/user/0",
-            "--unshare-pid", "--proc", "/proc", "--clearenv", "--setenv", "PATH",
+            "--tmpfs", "/run", "--dir", "/run/systemd/system", "--perms", "0777", "--tmpfs",
+            "/run/user/0", "--unshare-pid", "--proc", "/proc", "--clearenv", "--setenv", "PATH",
             "/usr/bin:/bin:/usr/sbin:/sbin", "--setenv", "XDG_RUNTIME_DIR", "/run/user/0",
             "--setenv", "HOME", self.directory + "/home", "--setenv", "SYSTEMD_UNIT_PATH",
             self.directory + "/units:", *self.mounts])
@@ -71,13 +79,16 @@ class Manager:
         os.mkdir(self.cgroup)
         try:
             return subprocess.run(
-                ["unshare", "--mount", "--cgroup", "sh", "-c", own_view, "sh", *box, "sh", "-c",
+                ["unshare", "--mount", "--cgroup", "sh", "-c", own_view, "sh", *box, *become, "sh", "-c",
                  INSIDE % self.binary, "sh", path], stdin=subprocess.DEVNULL, capture_output=True,
                 text=True, timeout=PATIENCE, check=False, preexec_fn=self.enter)
         finally:
             self.remove()
 
     def enter(self):
+        for name in ("", "cgroup.procs", "cgroup.subtree_control", "cgroup.threads"):
+            if self.user:
+                os.chown(os.path.join(self.cgroup, name), self.user, self.user)
         with open(os.path.join(self.cgroup, "cgroup.procs"), "w", encoding="utf-8") as stream:
             stream.write(str(os.getpid()))
 

@@ -367,6 +367,13 @@ TEST(Config, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
   EXPECT_EQ(parse_config({.policy = "OFF"}, {}, &none).policy, Policy::kOff);
   EXPECT_EQ(parse_config({.policy = "OFF", .privileged = true}, {}, &none).policy,
             Policy::kForceCpu);
+  // CUDAGUARD_CHILDREN names no policy, so the rule's applies, to the root alone.
+  const MachineRuling list = machine(Policy::kValidate, "0,1", true);
+  const Config children = parse_config({.children = "FORCE_CPU", .root = "41"}, {}, &list);
+  EXPECT_EQ(children.policy, Policy::kValidate);
+  EXPECT_EQ(children.allow_list.text, "0,1");
+  EXPECT_TRUE(is_child(children, {.pid = 42, .pid_namespace = {}}));
+  EXPECT_FALSE(is_child(children, {.pid = 41, .pid_namespace = {}}));
 }
 
 TEST(Config, Machine_UnusableFileMeansForceCpuAndIsNamed) {

@@ -186,6 +186,14 @@ TEST(ProcessRules, UnknownRuleWithAListGivesTheEntriesOfBoth) {
   EXPECT_EQ(decided("OFF\nCLAMP user=carol gpus=1").gpus, "1");
 }
 
+TEST(ProcessRules, UnknownRuleLeavesTheEnvironmentNoMoreThanBothCases) {
+  const std::string may = " environment=may-widen";
+  EXPECT_FALSE(decided("FORCE_CPU" + may + "\nFORCE_CPU user=carol").may_widen);
+  EXPECT_FALSE(decided("FORCE_CPU\nFORCE_CPU user=carol" + may).may_widen);
+  EXPECT_FALSE(decided("VALIDATE gpus=0\nFORCE_CPU user=carol" + may).may_widen);
+  EXPECT_TRUE(decided("FORCE_CPU" + may + "\nFORCE_CPU user=carol" + may).may_widen);
+}
+
 TEST(ProcessRules, LineWithAMistakeIsForceCpuForEachProcess) {
   const Ruling wrong = decided("OFF\nOFF usr=bob");
   EXPECT_EQ(wrong.policy, Policy::kForceCpu);

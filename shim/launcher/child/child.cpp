@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -322,8 +323,11 @@ LoaderAnswer ask_loader(const std::string& loader, const std::string& executable
   // variable would start the program, so it gets --list, which stops at a missing library.
   std::vector<std::string> words = {loader};
   if (!contains(FileBytes(loader), "TRACE_LOADED_OBJECTS")) words.emplace_back("--list");
-  // Without a slash, ld.so would search for the executable like for a library.
-  words.push_back(executable.find('/') == std::string::npos ? "./" + executable : executable);
+  // Without a slash, ld.so would search for the executable like for a library. Before glibc 2.42,
+  // it takes $ORIGIN from the path as given. In the program, $ORIGIN is where the links lead.
+  std::error_code error;
+  const std::filesystem::path real = std::filesystem::canonical(executable, error);
+  words.push_back(error ? executable : real.string());
   ChildEnd end = run_child(words, own, {patience, kBusyFactor * patience});
   if (end.not_started != 0) {
     const bool missing = end.not_started == ENOENT;

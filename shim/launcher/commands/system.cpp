@@ -84,7 +84,7 @@ int enable(const std::string& guard, const Options& options) {
   }
   return finish(file, text, options,
                 std::string(kPreloadFile) + " now names it" + removed +
-                    ". Every program that starts from now on is guarded.\n");
+                    ". Programs that start from now on load it.\n");
 }
 
 int disable(const std::string& guard, const Options& options) {
