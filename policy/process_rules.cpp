@@ -179,6 +179,7 @@ bool number_from(std::string_view digits, uint32_t& number) {
 /// Finds a name's number in a text like /etc/passwd: "name:x:1000:…". Returns false if it is not
 /// there: another service, such as LDAP, may know it.
 bool find_number(const RuleFact& file, std::string_view name, uint32_t& number) {
+  if (name.find(':') != std::string_view::npos) return false;  // is no name, but several fields
   for (std::string_view rest = file.text; !rest.empty();) {
     std::string_view line = head(rest, length_of_line(rest));
     const bool whole = line.size() < rest.size();

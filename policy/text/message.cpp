@@ -247,8 +247,10 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   out.put(what_is_missing(attempt.asked)).put(" (");
   if (facts.because.empty()) {
     out.put("FORCE_CPU");
+  } else if (child && facts.children_by_option) {
+    out.put("--children=cpu");
   } else {
-    out.put(child && facts.children_by_option ? "--children=cpu" : facts.because);
+    out.print("%l", facts.because);  // may have the name of a file
   }
   if (!facts.rule.empty()) out.print(" \"%s\"", facts.rule);
   if (child && facts.root != 0 && facts.root != UINT32_MAX && facts.root != facts.pid) {

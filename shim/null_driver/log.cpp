@@ -99,6 +99,8 @@ struct Place {
 };
 constexpr uintptr_t kPlaces = 16;
 [[gnu::section(".data")]] constinit Place places[kPlaces];
+// Almost no program has a callback, and some call cuInit very often.
+[[gnu::section(".data")]] constinit std::atomic<bool> has_had_callback{false};
 
 CUlogsCallbackHandle handle_of(uintptr_t used, uintptr_t place) {
   return reinterpret_cast<CUlogsCallbackHandle>(used * kPlaces + place);
@@ -115,6 +117,7 @@ bool add(CUlogsCallback function, void* data, CUlogsCallbackHandle* handle) {
     place.data.store(data, std::memory_order_relaxed);
     // Before another thread or a handler can call the function.
     if (handle != nullptr) *handle = handle_of(state + Place::kUsed, i);
+    has_had_callback.store(true, std::memory_order_relaxed);
     place.state.store(state + Place::kUsed, std::memory_order_release);
     return true;
   }
@@ -157,7 +160,7 @@ bool append(const char* path, std::string_view text) {
 
 /// Writes the entry once, also if forked children are refused CUDA, too.
 void write_to_log_file() {
-  if (is_in_file.load(std::memory_order_relaxed) || is_in_file.exchange(true)) return;
+  if (is_in_file.exchange(true)) return;
   const char* path = secure_getenv("CUDA_LOG_FILE");
   if (path == nullptr || *path == '\0') return;
   const Entry entry;
@@ -173,8 +176,8 @@ void write_to_log_file() {
 
 void log_refusal() {
   refused.fetch_add(1, std::memory_order_relaxed);
-  call_back();
-  write_to_log_file();
+  if (has_had_callback.load(std::memory_order_relaxed)) call_back();
+  if (!is_in_file.load(std::memory_order_relaxed)) write_to_log_file();
 }
 
 }  // namespace cudaguard

@@ -17,7 +17,8 @@ constexpr char kEtc[] = "/etc";
 constexpr char kFile[] = "/etc/cudaguard.conf";
 constexpr char kDirectory[] = "/etc/cudaguard.conf.d";
 constexpr size_t kMostBytes = 65536;  // of all files together
-constexpr int kOpen = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY;
+constexpr int kOpenFact = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
+constexpr int kOpen = kOpenFact | O_NOFOLLOW;
 
 // Why a file is not used.
 constexpr char kNotRead[] = "it cannot be read";
@@ -33,7 +34,7 @@ constexpr char kTooMany[] = "it has too many files";
 
 /// Reads what fits. The text is known if the file can be read.
 RuleFact read_fact(const char* path, char* to, size_t size) {
-  const sys::File file(path, O_RDONLY | O_CLOEXEC);
+  const sys::File file(path, kOpenFact);
   size_t used = 0;
   while (file.ok()) {
     char more = 0;
@@ -69,8 +70,10 @@ struct FactsRoom {
 void FactsRoom::add_program() {
   const long length = sys::readlink("/proc/self/exe", program, sizeof program);
   if (length <= 0) return;
-  const auto size = static_cast<size_t>(length);
-  facts.program = {{program, size}, true, size == sizeof program};
+  const std::string_view path(program, static_cast<size_t>(length));
+  // The kernel adds this if the file was removed, for example by an upgrade.
+  const bool known = !path.ends_with(" (deleted)");
+  facts.program = {path, known, path.size() == sizeof program};
 }
 
 void FactsRoom::add_groups() {
@@ -121,7 +124,7 @@ struct MachineFile {
   size_t used;
   char path[sizeof kDirectory + 256];
   char place[sizeof path + 24];
-  char text[kMostBytes];
+  char text[kMostBytes + 1];
 };
 
 /// Returns why a file or directory cannot be trusted, or null.
@@ -145,12 +148,12 @@ const char* append(MachineFile& to, int fd) {
   for (int i = 0; i < kAttempts; ++i) {
     size_t used = to.used;
     for (;;) {
-      if (used == kMostBytes) return kTooLong;
-      const long got =
-          sys::read_at(fd, to.text + used, kMostBytes - used, static_cast<long>(used - to.used));
+      const long got = sys::read_at(fd, to.text + used, sizeof to.text - used,
+                                    static_cast<long>(used - to.used));
       if (got < 0) return kNotRead;
       if (got == 0) break;
       used += static_cast<size_t>(got);
+      if (used > kMostBytes) return kTooLong;
     }
     struct stat now = {};
     if (sys::fstat(fd, &now) != 0) return kNotRead;

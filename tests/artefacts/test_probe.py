@@ -25,7 +25,7 @@ class Probe(unittest.TestCase):
     def test_probe_needs_the_driver_and_libc(self):
         self.assertEqual(self.file.tags("NEEDED"), ["libcuda.so.1", "libc.so.6"])
         imports = {symbol.name: symbol for symbol in self.file.undefined}
-        driver = {name for name in imports if name.startswith("cu")}
+        driver = {name for name in imports if name.startswith(("cu", "nvml"))}
         self.assertIn("cuInit", driver)
         # The names are weak, so ld.so accepts a driver that lacks one, and doctor reports it.
         self.assertEqual({imports[name].binding for name in driver}, {"WEAK"})

@@ -108,6 +108,32 @@ def test_rule_that_needs_an_unknown_name_narrows(case):
     case.allowed(*ALICE)
 
 
+@pytest.mark.parametrize(("file", "key"), [("passwd", "user"), ("group", "group")])
+def test_pipe_in_the_place_of_a_file_of_names_stops_no_program(case, file, key):
+    """Its writer never comes. The names are then not known."""
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU %s=alice\n" % key)
+    case.allowed()
+    os.remove(case.path("etc", file))
+    os.mkfifo(case.path("etc", file))
+    case.refused("timeout", "60", cause=CONF + ":2")
+
+
+def test_path_of_a_program_that_was_replaced_is_not_known(case):
+    """An upgrade replaces the file, and /proc then shows another name."""
+    start = ("import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.remove(sys.argv[1]); "
+             "os.execve(file, ['x', 'ask'], os.environ)")
+
+    def replaced(ask, **options):
+        copy = shutil.copy(case.smi, case.path("copy"))
+        return ask(program=guest.PYTHON, steps=("-c", start, copy), **options)
+
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU program=/other\n")
+    case.allowed()
+    replaced(case.refused, cause=CONF + ":2")
+    case.etc("cudaguard.conf", "OFF\n")
+    replaced(case.allowed)
+
+
 @pytest.mark.parametrize("env", [OFF, {"CUDAGUARD_POLICY": "VALIDATE"},
                                  {"CUDAGUARD_VISIBLE_DEVICES": "0"}, {"CUDAGUARD_RULES": "OFF"}])
 def test_environment_widens_only_where_the_file_says_so(case, env):
@@ -232,8 +258,13 @@ def test_garbage_is_not_used(case):
     assert result.answers["cuInit"] == "100", str(result)
     assert len(messages.find(result.err, "rule_wrong")) == 1, str(result)
     # As many rules as fit.
-    case.etc("cudaguard.conf", "FORCE_CPU\n" * 6500 + "OFF\n")
+    rules = "FORCE_CPU\n" * 6553 + "OFF\n"
+    case.etc("cudaguard.conf", "#\n" + rules)
     case.allowed()
+    case.etc("cudaguard.conf.d/1.conf", "")
+    case.allowed()
+    case.etc("cudaguard.conf.d/1.conf", "\n")
+    refused_with(case, CONF + ".d/1.conf", "all files are longer than 64 KiB")
 
 
 def test_line_with_a_mistake_is_force_cpu_and_is_named(case):

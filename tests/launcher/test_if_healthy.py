@@ -219,6 +219,23 @@ def test_hanging_and_crashing_drivers_leave_nothing(case, illness, reason):
     case.forget()
 
 
+@pytest.mark.parametrize(("fault", "reason"), [
+    ("hangs", "the driver did not answer in 1 s (nvmlInit)"),
+    ("crashes", "the driver crashed (SIGSEGV in nvmlInit)")])
+def test_nvml_that_hangs_or_crashes_is_not_healthy(case, fault, reason):
+    both = os.path.join(harness.FAKES, "sick_nvml") + ":" + case.driver
+    case.on_cpu(reason, LD_LIBRARY_PATH=both, CG_SICK_NVML=fault)
+    assert case.launch("doctor", "--gpu", LD_LIBRARY_PATH=both, CG_SICK_NVML=fault,
+                       **doctor.WAIT)[:2] == (1, "driver: not healthy: %s\n" % reason)
+
+
+@pytest.mark.parametrize("fault", [None, "fails"])
+def test_control_nvml_that_answers_is_healthy(case, fault):
+    """Its error does not count, because a container may have CUDA alone."""
+    both = os.path.join(harness.FAKES, "sick_nvml") + ":" + case.driver
+    case.on_gpu(LD_LIBRARY_PATH=both, CG_SICK_NVML=fault)
+
+
 @unittest.skipUnless(os.geteuid() == 0, "only root mounts file systems and freezes processes")
 class Uninterruptible(Case):
     """The child that asks the driver sleeps in the kernel (state D) and survives SIGKILL."""

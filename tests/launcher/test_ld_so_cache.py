@@ -4,6 +4,7 @@ and paths are the same for every program of the machine, and for what can lead l
 
 import os
 import shutil
+import struct
 import subprocess
 
 import pytest
@@ -52,7 +53,9 @@ class Case(launcher.Case):
 
     def verdict(self, program, cache=None, own=None, **variables):
         """cache: ld.so's; own: the launcher's, if that is another one."""
-        box = self.box + (["--ro-bind", cache, CACHE] if cache else [])
+        os.makedirs(self.path("here"), exist_ok=True)
+        box = self.box + ["--chdir", self.path("here")] + (
+            ["--ro-bind", cache, CACHE] if cache else [])
         words = [*harness.sandbox("real", box), ANSWERS, harness.GUARD, own or CACHE, program]
         done = subprocess.run(words, capture_output=True, text=True, check=False, env={
             key: value for key, value in {**os.environ, **variables}.items()
@@ -79,6 +82,95 @@ def made(*options, soname="libcg_x.so.1"):
         words = [option.replace("RUN", case.path("run")) for option in options]
         return case.user(*words), case.cache_of()
     return make
+
+
+def with_directory(name):
+    """The directory of the run path has this subdirectory."""
+    def make(case):
+        os.makedirs(case.path("run", name))
+        return made("-Wl,-rpath,RUN")(case)
+    return make
+
+
+def of_a_pipe(case):
+    program, cache = made("-Wl,-rpath,RUN")(case)
+    os.unlink(case.path("run/libcg_x.so.1"))
+    os.mkfifo(case.path("run/libcg_x.so.1"))
+    return program, cache
+
+
+def here(*options):
+    """The current directory has such a library, too."""
+    def make(case):
+        case.library("here/libcg_x.so.1")
+        return made(*options)(case)
+    return make
+
+
+def patched(at, byte):
+    """The library has another byte in its ELF header, so ld.so refuses it."""
+    def make(case):
+        program, cache = plain(case)
+        with open(case.path("cached", "libcg_x.so.1"), "r+b") as stream:
+            stream.seek(at)
+            stream.write(bytes([byte]))
+        return program, cache
+    return make
+
+
+def of_the_guard(case):
+    """The program is linked to the guard, and the cache has a copy of it."""
+    case.library("cached/libcg_x.so.1")
+    guard = shutil.copy(harness.GUARD, case.path("cached"))
+    return case.user(guard), case.cache_of()
+
+
+def circle(case):
+    case.library("cached/libcg_y.so.1", soname="libcg_y.so.1")
+    case.library("cached/libcg_x.so.1", case.path("cached/libcg_y.so.1"))
+    case.library("cached/libcg_y.so.1", case.path("cached/libcg_x.so.1"), soname="libcg_y.so.1")
+    return case.user(), case.cache_of()
+
+
+def named(*names):
+    """The cache has libraries of these names. The program is linked to the first."""
+    def make(case):
+        for name in names:
+            case.library("cached/" + name, soname=name)
+        return case.user(library="cached/" + names[0]), case.cache_of()
+    return make
+
+
+def by_a_link(case):
+    """The kernel follows the link, so $ORIGIN is not the link's directory."""
+    program, cache = made("-Wl,-rpath,$ORIGIN/run")(case)
+    os.makedirs(case.path("other"))
+    os.symlink(program, case.path("other/user"))
+    return case.path("other/user"), cache
+
+
+def of_a_library_by_origin(case):
+    case.library("run/libcg_y.so.1", soname="libcg_y.so.1")
+    case.library("cached/libcg_x.so.1", case.path("run/libcg_y.so.1"), "-Wl,-rpath,$ORIGIN/../run")
+    return case.user(), case.cache_of()
+
+
+def of_many_libraries(case):
+    """The program names its first library again, more often than the launcher reads."""
+    program, cache = plain(case)
+    with open(program, "r+b") as stream:
+        elf = stream.read()
+        start, = struct.unpack_from("<Q", elf, 32)  # e_phoff
+        headers = range(start, start + 56 * elf[56], 56)  # e_phnum
+        header = next(at for at in headers if elf[at] == 2)  # PT_DYNAMIC
+        at, = struct.unpack_from("<Q", elf, header + 8)  # p_offset
+        table = elf[at:at + 16] * 5000 + elf[at:at + 16 * 40]
+        stream.write(table)
+        stream.seek(header + 8)
+        stream.write(struct.pack("<Q", len(elf)))
+        stream.seek(header + 32)  # p_filesz
+        stream.write(struct.pack("<Q", len(table)))
+    return program, cache
 
 
 def of_processors(directory, *options):
@@ -141,12 +233,25 @@ def damaged(case):
 SHAPES = {
     "in the cache": (plain, SAME),
     "run path": (made("-Wl,-rpath,RUN"), SAME),
-    "run path that has nothing": (made("-Wl,-rpath,/nowhere:RUN/.."), ASKS),
+    "run path that has nothing": (made("-Wl,-rpath,/nowhere:RUN/.."), SAME),
     "run path of a missing directory": (made("-Wl,-rpath,/nowhere"), SAME),
-    "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), ASKS),
+    "run path of the root": (made("-Wl,-rpath,/"), SAME),
+    "run path of a file": (made("-Wl,-rpath,/etc/passwd"), ASKS),
+    "run path of a pipe": (of_a_pipe, ASKS),
+    "run path with a slash at its end": (made("-Wl,-rpath,RUN/"), SAME),
+    "run path with slashes at its end": (made("-Wl,-rpath,RUN//"), ASKS),
+    "run path with slashes": (made("-Wl,-rpath,RUN//../run"), SAME),
+    "run path with a colon at its end": (here("-Wl,-rpath,/nowhere:"), ASKS),
+    "run path with two colons": (here("-Wl,-rpath,/nowhere::RUN"), ASKS),
+    "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), SAME),
+    "run path by origin, program by a link": (by_a_link, SAME),
+    "run path by origin, of a library": (of_a_library_by_origin, SAME),
+    "run path by another token": (made("-Wl,-rpath,$LIB/run"), ASKS),
     "relative run path": (made("-Wl,-rpath,run"), ASKS),
     "old run path": (made("-Wl,--disable-new-dtags,-rpath,RUN"), ASKS),
     "run path with processors": (of_processors("run", "-Wl,-rpath,RUN"), ASKS),
+    "run path with old processors": (with_directory("tls"), ASKS),
+    "run path with a directory": (with_directory("other"), SAME),
     "cache with processors": (of_processors("cached"), ASKS),
     "filter": (of_a_filter, ASKS),
     "auditor": (made("-Wl,--audit,/nowhere.so"), ASKS),
@@ -155,6 +260,17 @@ SHAPES = {
     "no SONAME": (made(soname=None), ASKS),
     "stale": (stale, ASKS),
     "two names": (of_two_names, ASKS),
+    "equal names": (named("libcg_x.so.01", "libcg_x.so.1"), ASKS),
+    "names beyond ASCII": (named("libcg_x.so", "libcg_x.so\u00e9", "libcg_x.soz"), SAME),
+    "circle": (circle, SAME),
+    "too many libraries": (of_many_libraries, ASKS),
+    "the guard": (of_the_guard, SAME),
+    "32-bit library": (patched(4, 1), ASKS),  # the byte's place in the header, as in elf.h
+    "library of GNU": (patched(7, 3), SAME),
+    "library of another system": (patched(7, 9), ASKS),
+    "library of another ABI": (patched(8, 9), ASKS),
+    "library of another version": (patched(20, 9), ASKS),
+    "library that is no library": (patched(16, 2), ASKS),
     "default directory": (in_a_default_directory, SAME),
     "old form": (of_the_old_form, ASKS),
     "damaged": (damaged, ASKS),

@@ -296,8 +296,15 @@ def test_output_is_shown_if_pytest_does_not_capture_it(case):
     assert "its words" in run(case, "-s").out
 
 
+def test_command_line_may_be_long(case):
+    """One word of a command line has at most 128 KiB."""
+    case.make("test_all.py", SUITE)
+    result = run(case, *["--deselect=" + letter * 100000 for letter in "xy"])
+    assert case.outcomes(result) == OUTCOMES, str(result)
+
+
 @pytest.mark.parametrize(("arguments", "env", "reason"), [
-    ((PLUGIN[0], PLUGIN[1]), {}, "--cudaguard-allow-mark needs --cudaguard"),
+    (PLUGIN[:2], {}, "--cudaguard-allow-mark needs --cudaguard"),
     ((*PLUGIN, "--cudaguard-allow-mark=g p"), {}, '--cudaguard-allow-mark "g p" is not accepted'),
     ((*PLUGIN, "--cudaguard-allow-mark=no_cuda"), {}, '"no_cuda" is not accepted'),
     (PLUGIN, {"CUDAGUARD_PRESETS": "fence,JAX_PLATFORMS"},
@@ -356,6 +363,13 @@ def test_report_has_each_attempt_and_its_test(case, arguments):
     shown = harness.run([os.path.join(harness.BUILD, "bin", "cudaguard"), "report",
                          case.path("sub", "report")], guard=False, trace=False)
     assert "asked by test_all.py:4 through ctypes/cffi: cuInit" in shown.out, str(shown)
+
+
+def test_report_without_the_option_is_an_error(case):
+    case.make("test_all.py", SUITE)
+    result = case.pytest("--cudaguard-report=report", plugin=PLUGIN[:2])
+    assert (result.rc, result.cases) == (4, {}), str(result)
+    assert "--cudaguard-report needs --cudaguard" in result.err
 
 
 def test_report_that_cannot_be_written_is_an_error(case):

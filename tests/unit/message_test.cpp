@@ -77,6 +77,9 @@ TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
   EXPECT_EQ(take(),
             "cudaguard[1]: no CUDA here (CUDAGUARD_VISIBLE_DEVICES is not accepted; asked by "
             "libfoo.so)\n");
+  // The name of a file in /etc/cudaguard.conf.d.
+  write_denied(line(1), {.pid = 1, .because = "/etc/\n\x1b[31m.conf:1", .attempt = attempt});
+  EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (/etc/??[31m.conf:1; asked by libfoo.so)\n");
   DeniedFacts facts = {.pid = 9,
                        .because = "CUDAGUARD_CHILDREN=FORCE_CPU",
                        .attempt = attempt,

@@ -148,8 +148,8 @@ TEST(ProcessRules, KeysMatch) {
 }
 
 TEST(ProcessRules, UnknownFactCountsAsTheNarrowerCase) {
-  // What LDAP alone knows, and a process without /proc.
-  for (const char* unknown : {"user=carol", "group=staff"}) {
+  // What LDAP alone knows, more than a name, and a process without /proc.
+  for (const char* unknown : {"user=carol", "group=staff", "user=alice:x"}) {
     const std::string rule = unknown;
     EXPECT_EQ(decided("OFF\nFORCE_CPU " + rule).policy, Policy::kForceCpu) << rule;
     EXPECT_TRUE(decided("OFF\nFORCE_CPU " + rule).unsure) << rule;

@@ -75,6 +75,7 @@ std::string read_dynamic(const Bytes& file, const Elf64_Phdr& dynamic, ElfFacts&
     facts.steers_search |= values.contains(tag);
   }
   facts.steers_search |= (values[DT_FLAGS_1] & DF_1_NODEFLIB) != 0;
+  facts.steers_search |= needed.size() == kMostNeeded || count > kMostDynamic;  // not all were read
   const uint64_t soname = values[DT_SONAME];
   if (needed.empty() && soname == 0) return {};
   const uint64_t address = values[DT_STRTAB];

@@ -55,7 +55,10 @@ std::vector<Line> lines_of(std::string_view out) {
 
 /// The text of ld.so, without its "PROBE: ".
 std::string words_of_loader(const std::string& err, const std::string& probe) {
-  std::string words = err.substr(0, err.find('\n'));
+  std::istringstream lines(err);
+  std::string words;
+  // NVML, which is preloaded, may be missing.
+  while (std::getline(lines, words) && words.starts_with("ERROR: ld.so: object")) words.clear();
   if (words.empty()) return "the probe ended without an answer";
   if (words.starts_with(probe + ": ")) words.erase(0, probe.size() + 2);
   std::replace(words.begin(), words.end(), '"', '\'');
@@ -155,6 +158,10 @@ DriverAnswer read_answer(const ChildEnd& end, const std::string& probe) {
       answer.call.clear();
       ++answer.device;
     }
+    if (line.key == "asks-nvml") {
+      answer.call = "nvmlInit";
+      answer.device = -1;
+    }
     if (line.key == "done") has_answer = true;
   }
   if (!end.in_time) {
@@ -178,7 +185,10 @@ DriverAnswer ask_cuda(const std::string& probe, Variables variables,
   // Without the module nothing can be gained by device nodes.
   const bool loaded = what == Ask::kGpus && access("/proc/driver/nvidia/version", F_OK) == 0;
   std::vector<std::string> words = {probe};
-  if (what == Ask::kGpus) words.emplace_back("gpus");
+  if (what == Ask::kGpus) {
+    words.emplace_back("gpus");
+    variables.set("LD_PRELOAD", "libnvidia-ml.so.1");
+  }
   const ChildEnd end = run_child(std::move(words), std::move(variables), limit,
                                  loaded ? become_probe : become_probe_without_nodes);
   DriverAnswer answer;

@@ -34,7 +34,9 @@ struct DriverAnswer {
 
 enum class Ask : uint8_t {
   kInit,  ///< cuInit alone
-  kGpus,  ///< also the number of GPUs, and each one's name and UUID; no context is created
+  /// Also the number of GPUs, and each one's name and UUID, and nvmlInit if there is NVML. No
+  /// context is created.
+  kGpus,
 };
 
 /// `probe` is cudaguard-probe, `variables` the environment of the programs that the answer is for.

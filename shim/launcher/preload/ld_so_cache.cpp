@@ -51,30 +51,32 @@ using Place = std::optional<std::string>;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
+char first_of(std::string_view text) { return text.empty() ? '\0' : text[0]; }
+
 /// The number at the start of `text`, which is removed. ldconfig's wraps around, too.
 uint32_t take_number(std::string_view& text) {
   uint32_t number = 0;
-  for (; !text.empty() && is_digit(text[0]); text.remove_prefix(1)) {
+  for (; is_digit(first_of(text)); text.remove_prefix(1)) {
     number = number * 10 + static_cast<uint32_t>(text[0] - '0');
   }
   return number;
 }
 
-/// The cache's order, the greatest name first: numbers by value, and after all other characters.
+/// The cache's order (_dl_cache_libcmp), the greatest name first: numbers by value, and after all
+/// other characters.
 bool is_before(std::string_view one, std::string_view other) {
-  while (!one.empty() && !other.empty()) {
-    const bool digits[] = {is_digit(one[0]), is_digit(other[0])};
-    if (digits[0] != digits[1]) return digits[0];
-    if (digits[0]) {
+  for (;;) {
+    const char first[] = {first_of(one), first_of(other)};
+    if (is_digit(first[0]) != is_digit(first[1])) return is_digit(first[0]);
+    if (is_digit(first[0])) {
       const uint32_t numbers[] = {take_number(one), take_number(other)};
       if (numbers[0] != numbers[1]) return numbers[0] > numbers[1];
     } else {
-      if (one[0] != other[0]) return one[0] > other[0];
+      if (first[0] != first[1] || first[0] == '\0') return first[0] > first[1];
       one.remove_prefix(1);
       other.remove_prefix(1);
     }
   }
-  return !one.empty();
 }
 
 /// A mapped file; empty if it cannot be mapped.
@@ -133,28 +135,45 @@ class Cache {
   std::span<const Entry> entries_;
 };
 
-/// Below a directory, ld.so prefers a subdirectory for this processor.
-Place in_directory(const std::string& directory, const std::string& name) {
-  if (!directory.starts_with("/") || directory.find('$') != std::string::npos) return {};
-  std::error_code error;
-  Place found = "";
-  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
-    std::error_code unknown;
-    if (entry.is_directory(unknown) || unknown) return {};
-    if (entry.path().filename() == name) found = directory + "/" + name;
-  }
-  if (error && error != std::errc::no_such_file_or_directory) return {};
-  return found;
+/// The subdirectories that ld.so prefers on some processors; all but the first until glibc 2.36.
+constexpr const char* kForProcessors[] = {"/glibc-hwcaps", "/tls",      "/haswell", "/xeon_phi",
+                                          "/x86_64",       "/avx512_1", "/aarch64", "/atomics"};
+
+bool is_missing(const std::string& path) {
+  return access(path.c_str(), F_OK) != 0 && errno == ENOENT;
 }
 
-Place in_run_path(std::string_view directories, const std::string& name) {
-  while (!directories.empty()) {
+bool is_for_processors(const std::string& directory) {
+  return !std::ranges::all_of(kForProcessors,
+                              [&](auto name) { return is_missing(directory + name); });
+}
+
+/// `origin` is the directory of the object that has the run path.
+Place in_directory(std::string_view directory, const std::string& origin, const std::string& name) {
+  constexpr std::string_view kOrigin = "$ORIGIN";
+  std::string path;
+  if (directory == kOrigin || directory.starts_with("$ORIGIN/")) {
+    path = origin;
+    directory = tail(directory, kOrigin.size());
+  }
+  path += directory;
+  if (!path.starts_with('/') || path.ends_with("//")) return {};
+  if (directory.find('$') != std::string_view::npos) return {};
+  if (path.ends_with('/')) path.pop_back();
+  if (is_for_processors(path)) return {};
+  path += "/" + name;
+  return is_missing(path) ? "" : path;
+}
+
+Place in_run_path(std::string_view directories, const std::string& origin,
+                  const std::string& name) {
+  if (directories.empty()) return "";
+  for (;;) {
     const size_t colon = std::min(directories.find(':'), directories.size());
-    Place found = in_directory(std::string(head(directories, colon)), name);
-    if (!found || !found->empty()) return found;
+    Place found = in_directory(head(directories, colon), origin, name);
+    if (!found || !found->empty() || colon == directories.size()) return found;
     directories = tail(directories, colon + 1);
   }
-  return "";
 }
 
 bool same_file(const std::string& one, const std::string& other) {
@@ -170,22 +189,24 @@ Place in_default_directory(const std::string& libc, const std::string& name) {
   std::string found = own + "/" + name;
   for (const std::string prefix : {"", "/usr"}) {
     for (const std::string directory : {"/lib", "/lib64", kMultiarch}) {
-      const std::string start = prefix + directory + "/";
-      for (const char* choice : {"glibc-hwcaps", "tls", "haswell", "x86_64", "avx512_1"}) {
-        if (access((start + choice).c_str(), F_OK) == 0) return {};
-      }
-      const std::string path = start + name;
-      if ((access(path.c_str(), F_OK) == 0 || errno != ENOENT) && !same_file(path, found)) {
-        return {};
-      }
+      const std::string path = prefix + directory + "/" + name;
+      if (is_for_processors(prefix + directory)) return {};
+      if (!is_missing(path) && !same_file(path, found)) return {};
     }
   }
   return found;
 }
 
+/// ld.so refuses some of the others.
 bool is_plain(const ElfFile& file) {
   const ElfFacts& facts = file.facts;
-  return facts.is_elf && facts.damage.empty() && facts.is_64 && facts.machine == kMachine &&
+  Elf64_Ehdr header = {};
+  if (!file.bytes.read(0, &header, sizeof header)) return false;
+  if (header.e_ident[EI_OSABI] == ELFOSABI_GNU) header.e_ident[EI_OSABI] = ELFOSABI_SYSV;
+  constexpr unsigned char kUsual[EI_NIDENT] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
+                                               ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
+  return std::ranges::equal(header.e_ident, kUsual) && header.e_version == EV_CURRENT &&
+         facts.type == ET_DYN && facts.damage.empty() && facts.machine == kMachine &&
          !facts.steers_search;
 }
 
@@ -193,16 +214,20 @@ bool is_usual(const Variables& variables, const std::string& guard) {
   const char* preload = variables.get("LD_PRELOAD");
   return preload != nullptr && preload == guard && guard.starts_with("/") &&
          variables.count_starting("LD_") == 1 && !variables.has("GLIBC_TUNABLES") &&
-         access("/etc/ld.so.preload", F_OK) != 0 && errno == ENOENT;
+         is_missing("/etc/ld.so.preload");
 }
 
 struct Wanted {
   std::string name;
   std::string run_path;  ///< of the object that is linked to it
+  std::string origin;    ///< that object's directory
 };
 
-void add_needed(const ElfFacts& facts, std::vector<Wanted>& wanted) {
-  for (const std::string& name : facts.needed) wanted.push_back({name, facts.run_path});
+void add_needed(const ElfFacts& facts, const std::filesystem::path& file,
+                std::vector<Wanted>& wanted) {
+  for (const std::string& name : facts.needed) {
+    wanted.push_back({name, facts.run_path, file.parent_path()});
+  }
 }
 
 }  // namespace
@@ -223,15 +248,20 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
   if (!same_file(libc->substr(0, libc->rfind('/') + 1).append(loader), kInterpreter)) return {};
   LoaderAnswer answer;
   answer.libraries.push_back({guard, guard});
-  std::set<std::string> loaded = {std::string(loader), executable.facts.soname};
+  std::set<std::string> loaded = {std::string(loader), executable.facts.soname,
+                                  guard_file.facts.soname};
   std::vector<Wanted> wanted;
-  add_needed(executable.facts, wanted);
-  add_needed(guard_file.facts, wanted);
+  // The kernel follows the executable's links; ld.so follows no library's.
+  std::error_code error;
+  const auto started = std::filesystem::canonical(executable.path, error);
+  if (error) return {};
+  add_needed(executable.facts, started, wanted);
+  add_needed(guard_file.facts, guard, wanted);
   for (size_t i = 0; i < wanted.size(); ++i) {
     const Wanted next = wanted[i];
     if (loaded.contains(next.name)) continue;
     if (next.name.find_first_of("/$") != std::string::npos) return {};
-    Place path = in_run_path(next.run_path, next.name);
+    Place path = in_run_path(next.run_path, next.origin, next.name);
     if (path && path->empty()) path = cache.find(next.name);
     if (path && path->empty()) path = in_default_directory(*libc, next.name);
     if (!path) return {};
@@ -241,7 +271,7 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
     if (!is_plain(*file) || soname.empty() || loaded.contains(soname)) return {};
     loaded.insert({next.name, soname});
     answer.libraries.push_back({next.name, *path, file});
-    add_needed(file->facts, wanted);
+    add_needed(file->facts, *path, wanted);
   }
   return answer;
 }

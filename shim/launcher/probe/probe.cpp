@@ -14,6 +14,7 @@ extern "C" {
 [[gnu::weak]] int cuDeviceGet(int* device, int ordinal);
 [[gnu::weak]] int cuDeviceGetName(char* name, int length, int device);
 [[gnu::weak]] int cuDeviceGetUuid(void* uuid, int device);
+[[gnu::weak]] int nvmlInit_v2();
 }
 
 namespace {
@@ -65,6 +66,12 @@ int probe(bool gpus) {
   const int code = cuInit(0);
   report("init", code, microseconds() - start);
   if (code == 0 && gpus && ask_about_gpus() != 0) return 0;
+  // NVML is there if doctor has preloaded it. It can hang although CUDA answers. Its errors do not
+  // count, because a container may have CUDA alone.
+  if (code == 0 && gpus && nvmlInit_v2 != nullptr) {
+    report("asks-nvml", 0, 0);
+    nvmlInit_v2();
+  }
   if (code == 0) report("done", 0, 0);
   return 0;
 }

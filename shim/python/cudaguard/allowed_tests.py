@@ -30,7 +30,7 @@ from cudaguard import installation
 OPTION = "--cudaguard-reports-of-marked"  # only the second pytest has it
 _OUTPUT = "cudaguard_marked"  # a worker of pytest-xdist names its marked tests
 # `python -m pytest` would add the current directory to sys.path.
-_START = ("import json, sys; sys.path[:], arguments = json.loads(sys.argv[1]); import pytest; "
+_START = ("import json, sys; sys.path[:], arguments = json.load(open(sys.argv[1])); import pytest; "
           "sys.exit(pytest.main(arguments))")
 _PERIOD = 0.05  # seconds between two looks at the file
 _ENDS = (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
@@ -147,17 +147,19 @@ class FirstPytest:
             shutil.rmtree(directory, ignore_errors=True)
 
     def _run_in(self, session: pytest.Session, directory: str) -> None:
-        reports, output = os.path.join(directory, "reports"), os.path.join(directory, "output")
+        reports, output, start = (os.path.join(directory, name)
+                                  for name in ("reports", "output", "start"))
         open(reports, "wb").close()
         params = self.config.invocation_params
-        arguments = [OPTION + "=" + reports, *map(str, params.args)]
+        with open(start, "w", encoding="utf-8") as stream:
+            json.dump([sys.path, [OPTION + "=" + reports, *map(str, params.args)]], stream)
         environment = self._environment()
         # With -s and --pdb, the second pytest writes to the terminal itself.
         shown = self.config.getoption("capture") == "no" or self.config.getoption("usepdb")
         with open(output, "wb") as stream, open(reports, "rb") as lines:
             process = subprocess.Popen(
                 [self.command, "run", "--policy=OFF", "--", sys.executable, "-c", _START,
-                 json.dumps([sys.path, arguments])], cwd=str(params.dir), env=environment,
+                 start], cwd=str(params.dir), env=environment,
                 stdin=None if shown else subprocess.DEVNULL, stdout=None if shown else stream,
                 stderr=None if shown else subprocess.STDOUT)
             try:

@@ -107,8 +107,9 @@ def pytest_configure(config: pytest.Config) -> None:
     _denied(_option(config, "cudaguard_deny"))
     _allowed(_option(config, "cudaguard_allow"))
     if not _option(config, "cudaguard"):
-        if config.getoption("cudaguard_allow_mark"):
-            raise pytest.UsageError("--cudaguard-allow-mark needs --cudaguard")
+        for name in ("cudaguard_allow_mark", "cudaguard_report"):
+            if config.getoption(name):
+                raise pytest.UsageError("--%s needs --cudaguard" % name.replace("_", "-"))
         return
     if allowed_tests.is_second(config):
         config.pluginmanager.register(allowed_tests.SecondPytest(config, _is_marked))
