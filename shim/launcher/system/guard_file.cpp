@@ -119,7 +119,7 @@ std::string why_unfit(const std::string& path) {
       return std::string("is below ") + directory + "; install cudaguard for the whole machine";
     }
   }
-  if (const std::string why = why_not_a_guard(resolved); !why.empty()) return why;
+  if (std::string why = why_not_a_guard(resolved); !why.empty()) return why;
   struct statfs system = {};
   if (statfs(resolved, &system) != 0) return cannot_be_checked(errno);
   struct stat file = {};
@@ -131,7 +131,7 @@ std::string why_unfit(const std::string& path) {
     return "is on a network file system, without which no program would start; install cudaguard "
            "on a local disk";
   }
-  const std::string why = why_not_roots(fs::path(path).lexically_normal());
+  std::string why = why_not_roots(fs::path(path).lexically_normal());
   return why.empty() ? why_not_roots(resolved) : why;
 }
 

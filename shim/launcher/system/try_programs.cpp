@@ -8,6 +8,7 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"
@@ -25,7 +26,7 @@ constexpr TimeLimit kLimit(std::chrono::seconds{30}, std::chrono::seconds{120});
 constexpr const char* kEnvironment[] = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", nullptr};
 
 /// What a machine needs to boot, to be logged in to and to be repaired. They change nothing.
-const Words kPrograms[] = {
+constexpr const char* kPrograms[][4] = {
     {"/bin/sh", "-c", ":"},         {"/bin/ls", "/"},
     {"/bin/su", "--version"},       {"/lib/systemd/systemd", "--version"},
     {"/usr/sbin/sshd", "-t"},       {"/usr/bin/sudo", "--version"},
@@ -79,7 +80,9 @@ std::vector<TriedProgram> try_programs(const std::string& guard) {
   Installation installation;
   installation.guard = guard;
   std::vector<TriedProgram> tried;
-  for (const Words& words : kPrograms) {
+  for (const auto& program : kPrograms) {
+    const Words words(std::begin(program),
+                      std::find(std::begin(program), std::end(program), nullptr));
     const std::string& path = words.front();
     const FileBytes file(path);
     if (file.error() != 0) continue;
