@@ -71,7 +71,7 @@ struct Complaint {
   std::string_view instead;   ///< what applies now
 };
 
-/// A variable's line in docs/variables.md and in the manual. These texts are not in the guard's
+/// A variable's line in docs/cli.md and in the manual. These texts are not in the guard's
 /// file.
 struct VariableText {
   const char* name;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of docs/devices.md has every call that takes a device index, and the call's outcome."""
+"""The table of tests/lab/device_indices.md has every call that takes a device index, and the call's
+outcome."""
 
 import os
 import re
@@ -28,9 +29,9 @@ def rows():
 
 def documented():
     """Returns {name: outcome of a bad index}."""
-    text = read("docs", "devices.md").split("### Every call that is given a device index")[1]
+    text = read("tests", "lab", "device_indices.md")
     found = {}
-    for names, outcome in re.findall(r"^\| (.*?`.*?) \| (.*) \|$", text.split("\n## ")[0], re.M):
+    for names, outcome in re.findall(r"^\| (.*?`.*?) \| (.*) \|$", text, re.M):
         for name in re.findall(r"`(\w+)`", names):
             if name in found:
                 raise ValueError(name + " is there twice")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/programs.md: each row is a program of programs.py in the tested version, and a new
+"""tests/lab/results/programs.md: each row is a program of programs.py in the tested version, and a new
 measurement gives the same row. The tests that the rows name check the other programs."""
 
 import os

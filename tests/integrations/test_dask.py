@@ -39,7 +39,7 @@ class Dask(places.Case):
         self.need_platforms()
         os.mkdir(self.path("home"))
         self.tree = places.usr_local(self.directory)
-        (self.python,), (self.file,) = (places.blocks(language, "python-schedulers", "Dask")
+        (self.python,), (self.file,) = (places.blocks(language, "python", "Dask")
                                         for language in ("python", "yaml"))
 
     def worker(self, settings="", **env):

@@ -60,7 +60,7 @@ class Schema(Case):
             self.assertNotIn("env", container)
 
     def test_docs_quote_the_pod(self):
-        (block,) = places.blocks("yaml", "kubernetes")
+        (block,) = places.blocks("yaml", "containers", "Kubernetes")
         self.assertIn(block, TEXT)
 
 

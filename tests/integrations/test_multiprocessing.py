@@ -59,7 +59,7 @@ def make_pool_case():
 @pytest.mark.parametrize(("method", "answer"), [("spawn", "100"), ("forkserver", "100"),
                                                 ("fork", "0")])
 def test_only_workers_are_guarded(pool_case, method, answer):
-    (settings,) = places.blocks("python", "python-schedulers", "joblib and multiprocessing")
+    (settings,) = places.blocks("python", "python", "joblib and multiprocessing")
     assert 'get_context("spawn")' in settings
     assert pool_case.answers(settings.replace("spawn", method)) == {"worker": answer, "parent": "0"}
 

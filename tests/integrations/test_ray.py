@@ -39,7 +39,7 @@ class Ray(places.Case):
     def test_documented_settings_guard_workers(self):
         if not os.path.exists(RAY + "/ray"):
             harness.skip(self, "run scripts/fetch-frameworks %s ray" % harness.DEPS)
-        by_launcher, by_variable = places.blocks("python", "python-schedulers", "Ray")
+        by_launcher, by_variable = places.blocks("python", "python", "Ray")
         self.assertIn("py_executable", by_launcher)
         self.assertIn("LD_PRELOAD", by_variable)
         jobs = (("unguarded", "ray.init()", "{}"), ("by_launcher", by_launcher, "{}"),

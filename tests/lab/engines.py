@@ -27,9 +27,8 @@ PIP_CACHE = "/var/tmp/lab-pip-cache"
 KEPT = 4000  # characters of a step's output in the results
 
 CONTAINERS = "docs/integrations/containers.md"
-KUBERNETES = "docs/integrations/kubernetes.md"
 SLURM = "docs/integrations/slurm-and-systemd.md"
-SCHEDULERS = "docs/integrations/python-schedulers.md"
+PYTHON_PAGE = "docs/integrations/python.md"
 FENCE = "docs/fence.md"
 
 
@@ -162,12 +161,12 @@ def engines():
         Step("the image's entrypoint", f"ch-run $images/guarded -- {ENTRYPOINT} python3 /ask.py",
              **GUARDED)), {"user": "alice"})
     yield ("kubernetes-pod", (*PODMAN, "runc", "catatonit", "busybox-static"), {
-        "dockerfile": Block(KUBERNETES, "The image of the init container", language="dockerfile"),
-        "build": Block(KUBERNETES, "The image of the init container", "docker build",
+        "dockerfile": Block(CONTAINERS, "The image of the init container", language="dockerfile"),
+        "build": Block(CONTAINERS, "The image of the init container", "docker build",
                        words=(("docker push registry.example.com/cudaguard:0.2.0", ":"),)),
-        "check": Block(KUBERNETES, "Check that it works", words=(
+        "check": Block(CONTAINERS, "Check a pod", words=(
             ("POD", "cpu-only"), ("PROGRAM", "python3"))),
-        "exec": Block(KUBERNETES, having="kubectl exec POD -c program --", code=True,
+        "exec": Block(CONTAINERS, having="kubectl exec POD -c program --", code=True,
                       words=(("POD", "cpu-only"), PROGRAM)),
     }, (
         Step("unguarded", "podman run --rm registry.example.com/program:1.0 python3 /ask.py",
@@ -230,12 +229,12 @@ def slurm():
 
 def schedulers():
     """The schedulers in Python: (name, packages, blocks, steps, more members of the row)."""
-    by_launcher = {"train": Block(SCHEDULERS, "Ray, Dask, joblib and multiprocessing", "ray start")}
-    allow = Block(SCHEDULERS, having=".options(runtime_env=", code=True)
+    by_launcher = {"train": Block(PYTHON_PAGE, "Workers", "ray start")}
+    allow = Block(PYTHON_PAGE, having=".options(runtime_env=", code=True)
     yield ("ray", ("ray==2.49.2",), {
         **by_launcher, "options": allow,
-        "py_executable": Block(SCHEDULERS, "Ray", "py_executable"),
-        "env_vars": Block(SCHEDULERS, "Ray", "env_vars")}, (
+        "py_executable": Block(PYTHON_PAGE, "Ray", "py_executable"),
+        "env_vars": Block(PYTHON_PAGE, "Ray", "env_vars")}, (
         Step("unguarded", "cluster ray start --head; python ray_job.py plain", **REACHED),
         Step("py_executable", "python ray_job.py py_executable", **GUARDED),
         Step("env_vars", "python ray_job.py env_vars", **GUARDED),
@@ -244,8 +243,8 @@ def schedulers():
              'ray stop --force; cluster "$(line "ray start")"; python ray_job.py plain',
              **GUARDED)), {})
     yield ("dask", ("dask[distributed]==2025.9.1",), {
-        **by_launcher, "python": Block(SCHEDULERS, "Dask", language="python"),
-        "yaml": Block(SCHEDULERS, "Dask", language="yaml")}, (
+        **by_launcher, "python": Block(PYTHON_PAGE, "Dask", language="python"),
+        "yaml": Block(PYTHON_PAGE, "Dask", language="yaml")}, (
         Step("unguarded", "python dask_job.py plain", **REACHED),
         Step("the setting in the program", "python dask_job.py python", **GUARDED),
         Step("a worker, unguarded",
@@ -256,7 +255,7 @@ def schedulers():
         Step("the setting in a file",
              "mkdir -p ~/.config/dask; cp yaml ~/.config/dask/cudaguard.yaml; "
              "worker dask worker tcp://127.0.0.1:8786; python dask_client.py", **GUARDED)), {})
-    variable = Block(SCHEDULERS, "joblib and multiprocessing", "LD_PRELOAD")
+    variable = Block(PYTHON_PAGE, "joblib and multiprocessing", "LD_PRELOAD")
     yield ("joblib", ("joblib==1.5.2",), {**by_launcher, "python": variable}, (
         Step("unguarded", "cp joblib_job.py train.py; python train.py", **REACHED),
         Step("by the launcher", 'eval "$(line train.py)"', **GUARDED),

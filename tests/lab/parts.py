@@ -25,7 +25,7 @@ import shutil
 import subprocess
 import time
 
-from lab import support_page
+from lab import results_page
 
 NAMES = ("programs", "suites", "machine", "driver", "engines", "kernels")
 
@@ -135,7 +135,7 @@ class Part:
               f"{older} ran with another build")
         if hasattr(self.module, "report"):
             self.module.report(self.lab, self.ordered())
-        support_page.write(self.lab.checkout)
+        results_page.write(self.lab.checkout)
         return 1 if counts["failed"] or missing or older else 0
 
 

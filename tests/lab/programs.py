@@ -564,8 +564,9 @@ def first_difference(expected, seen):
 
 
 def report(lab, results):
-    """Writes the lab's part of docs/programs.md. tests/support/programs.py writes the part above."""
-    page = lab.checkout / "docs/programs.md"
+    """Writes the lab's part of tests/lab/results/programs.md. tests/support/programs.py writes the
+    part above."""
+    page = lab.checkout / "tests/lab/results/programs.md"
     above = page.read_text().split(PAGE_HEADING)[0].rstrip()
     page.write_text(f"{above}\n\n{section(results)}")
 

@@ -19,7 +19,7 @@ import types
 import unittest
 import unittest.mock
 
-from lab import parts, programs, support_page
+from lab import parts, programs, results_page
 
 from support import harness, messages, settings
 
@@ -45,8 +45,6 @@ class FrameCase(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.checkout = pathlib.Path(directory.name)
         (self.checkout / "tests/lab").mkdir(parents=True)
-        (self.checkout / "docs").mkdir()
-        (self.checkout / "docs/support.md").write_text("# Above\n")
         for file in ("build/lib/libcudaguard.so", "build/bin/cudaguard"):
             (self.checkout / file).parent.mkdir(parents=True, exist_ok=True)
             (self.checkout / file).write_text("first")
@@ -368,7 +366,8 @@ def test_program_that_asks_for_nothing_fails_with_each_fault():
 
 class Page(FrameCase):
     def test_report_writes_its_section_alone(self):
-        page = self.checkout / "docs/programs.md"
+        page = self.checkout / "tests/lab/results/programs.md"
+        page.parent.mkdir()
         page.write_text("# Above\n\n| a | b |\n")
         lab = types.SimpleNamespace(checkout=self.checkout)
         results = [
@@ -388,7 +387,7 @@ class Page(FrameCase):
         self.assertIn("| y |  | the build ends with 1 |\n| z | 2 | no wheel |\n", once)
         self.assertIn("from 2026-11-23 to 2026-11-24", once)
 
-    def test_support_page_has_the_results_of_the_other_parts(self):
+    def test_page_has_the_results_of_the_other_parts(self):
         driver = {"name": "a", "driver": "535.1", "date": "2026-11-23", "outcome": "passed"}
         self.write_results("driver", driver, {**driver, "date": "2026-11-24"}, {
             "name": "b-open", "outcome": "failed", "reason": "a | b\n" + 99 * "long ",
@@ -397,9 +396,9 @@ class Page(FrameCase):
             "name": "zsh", "part": "all", "version": "5.9", "outcome": "passed", "tests": 64,
             "flaky_count": 1, "date": "2026-11-22"})
         for _ in range(2):  # the second call replaces the first one's table
-            support_page.write(self.checkout)
-            page = (self.checkout / "docs/support.md").read_text()
-        self.assertTrue(page.startswith(f"# Above\n\n{support_page.ABOVE}"))
+            results_page.write(self.checkout)
+            page = (self.checkout / "tests/lab/results/README.md").read_text()
+        self.assertTrue(page.startswith(results_page.ABOVE))
         self.assertEqual(page.splitlines()[-3:], [
             "| driver | NVIDIA's kernel module | 535.1 | 2 passed | 2026-11-24 |",
             f"| driver | NVIDIA's open kernel module |  | failed; a \\| b {37 * 'long '}[...] "
@@ -411,13 +410,14 @@ class Page(FrameCase):
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join(json.dumps(one) + "\n" for one in facts))
 
-    def test_support_page_is_made_from_the_results(self):
+    def test_page_is_made_from_the_results(self):
         """Fails if results are committed without the page."""
         shutil.copytree(CHECKOUT / "tests/lab/results", self.checkout / "tests/lab/results")
-        shutil.copy(CHECKOUT / "docs/support.md", self.checkout / "docs")
-        support_page.write(self.checkout)
-        self.assertEqual((self.checkout / "docs/support.md").read_text(),
-                         (CHECKOUT / "docs/support.md").read_text())
+        page = self.checkout / "tests/lab/results/README.md"
+        page.unlink()
+        results_page.write(self.checkout)
+        self.assertEqual(page.read_text(),
+                         (CHECKOUT / "tests/lab/results/README.md").read_text())
 
 
 class Output(unittest.TestCase):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/limits.md: each row names the tests that show it, and every limit of the entry-point matrix
-has a row. If you rename such a test, change the page."""
+"""docs/limits.md: each limit has a row in tests/lab/limits.md, which names the tests that show it.
+Every limit of the entry-point matrix is there. If you rename such a test, change that file."""
 
 import os
 import re
@@ -20,16 +20,17 @@ def cells(line):
     return [cell.strip() for cell in line.strip()[1:-1].split("|")]
 
 
-def last_cells(page):
-    """Returns the last cells of the rows of all tables whose last column is "test"."""
-    found, has_tests = [], False
+def rows(page):
+    """Returns the rows of all tables whose first column is "limit". Links are text."""
+    found, is_limit = [], False
+    page = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", page)
     for before, line in zip([""] + page.splitlines(), page.splitlines()):
         if not line.startswith("|"):
-            has_tests = False
+            is_limit = False
         elif not before.startswith("|"):
-            has_tests = cells(line)[-1] == "test"
-        elif has_tests and not line.startswith("|---"):
-            found.append(cells(line)[-1])
+            is_limit = cells(line)[0] == "limit"
+        elif is_limit and not line.startswith("|---"):
+            found.append(cells(line))
     return found
 
 
@@ -41,10 +42,13 @@ def is_test(name, limits):
     return os.path.isfile(path) and (not test or "def %s(" % test in read(path))
 
 
-def complaints(page, limits):
-    """Returns the mistakes of the page."""
-    found, named = [], set()
-    for cell in last_cells(page):
+def complaints(page, tests, limits):
+    """Returns the mistakes of the page of limits and of the list of their tests."""
+    listed, shown = [row[0] for row in rows(page)], [row[0] for row in rows(tests)]
+    found = ["no row: " + limit for limit in listed if limit not in shown]
+    found += ["no such limit: " + limit for limit in shown if limit not in listed]
+    named = set()
+    for *_, cell in rows(tests):
         # Without remarks in parentheses.
         names = re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", cell))
         named.update(names)
@@ -55,18 +59,21 @@ def complaints(page, limits):
 
 
 class LimitsPage(unittest.TestCase):
-    def test_each_row_names_its_tests(self):
+    def test_each_limit_names_its_tests(self):
         limits = {row.id for row in matrix.load_rows() if row.limit}
         self.assertGreater(len(limits), 15)
         page = read(harness.SOURCE, "docs", "limits.md")
-        self.assertGreater(len(last_cells(page)), 40)
-        self.assertEqual(complaints(page, limits), [])
+        self.assertGreater(len(rows(page)), 40)
+        tests = read(settings.TESTS, "lab", "limits.md")
+        self.assertEqual(complaints(page, tests, limits), [])
 
     def test_control_a_wrong_row_is_found(self):
-        page = ("| situation | test |\n|---|---|\n| a | `limit.a`, `limit.b` |\n| b | |\n"
-                "| c | `scripts/test_limits_page.py::test_none` |\n| d | not tested |\n"
-                "| e | `scripts/test_limits_page.py::test_each_row_names_its_tests` |\n\n"
-                "| when | what |\n|---|---|\n| f | `none` |\n")
-        self.assertEqual(complaints(page, {"limit.a", "limit.c"}),
-                         ["limit.b", "no test: ", "scripts/test_limits_page.py::test_none",
-                          "limit.c"])
+        page = ("| limit | what |\n|---|---|\n| [a](x.md) | |\n| b | |\n| c | |\n| d | |\n"
+                "| e | |\n| g | |\n\n| when | what |\n|---|---|\n| f | `none` |\n")
+        tests = ("| limit | tests |\n|---|---|\n| a | `limit.a`, `limit.b` |\n| b | |\n"
+                 "| c | `scripts/test_limits_page.py::test_none` |\n| d | not tested |\n"
+                 "| e | `scripts/test_limits_page.py::test_each_limit_names_its_tests` |\n"
+                 "| h | not tested |\n")
+        self.assertEqual(complaints(page, tests, {"limit.a", "limit.c"}),
+                         ["no row: g", "no such limit: h", "limit.b", "no test: ",
+                          "scripts/test_limits_page.py::test_none", "limit.c"])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the test programs unguarded and guarded, with NVIDIA's driver libraries installed, and
-writes the table of docs/programs.md."""
+writes the table of tests/lab/results/programs.md."""
 
 import glob
 import os
@@ -12,7 +12,7 @@ from support import harness, messages
 
 SOURCE = harness.SOURCE
 HERE = os.path.join(SOURCE, "tests", "frameworks")
-PAGE = os.path.join(SOURCE, "docs", "programs.md")
+PAGE = os.path.join(SOURCE, "tests", "lab", "results", "programs.md")
 HEAD = ("| program | version | unguarded: tries at `/dev/nvidia*` | guarded: tries | guarded: asked by "
         "| run by |\n|---|---|---|---|---|---|\n")
 RUNTIME = "nvidia-cuda-runtime-cu12"  # of scripts/fetch-cuda
@@ -183,8 +183,8 @@ def measure(program, build):
 
 
 def write_table():
-    """Measures all programs and writes docs/programs.md. If a program is not on this machine, its
-    row stays as it is. Returns the reasons."""
+    """Measures all programs and writes the page. If a program is not on this machine, its row stays
+    as it is. Returns the reasons."""
     with open(PAGE, encoding="utf-8") as stream:
         page = stream.read()
     before, rows, missing = rows_of(page), [], []

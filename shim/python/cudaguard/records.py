@@ -26,7 +26,7 @@ _bytes_locale = _libc.newlocale(_ALL_CATEGORIES, b"C", None)
 
 # generated: fields of a record
 class Record(NamedTuple):
-    """The fields of a record (docs/variables.md). One that is missing has its default."""
+    """The fields of a record (record.schema.json). One that is missing has its default."""
 
     v: int = -1
     ts: float = 0.0

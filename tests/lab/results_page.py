@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the lab's table at the end of docs/support.md from tests/lab/results. The results of
-`programs` have a page of their own."""
+"""Writes tests/lab/results/README.md from the results beside it. Those of `programs` have a page of
+their own."""
 
 import collections
 import json
 import textwrap
 
 REASON = 200  # characters of a reason that the table shows; the results have all of it
-HEADING = "## Results of the lab"
-ABOVE = f"""{HEADING}
+ABOVE = """<!-- SPDX-License-Identifier: Apache-2.0 -->
+# Results of the lab
 
-The command `scripts/lab` writes this table. [programs.md](programs.md) lists the results of
-`scripts/lab programs`.
+The command `scripts/lab` writes this page. [programs.md](programs.md) lists the results of
+`scripts/lab programs`. Each `.jsonl` file here has all facts of a part, with the commit.
 
 | `scripts/lab` | row | version | result | date |
 |---|---|---|---|---|
@@ -30,11 +30,11 @@ TESTED = {
 
 
 def write(checkout):
-    """Replaces the table. Rows of one name and version become one line."""
-    page = checkout / "docs/support.md"
-    above = page.read_text().split(HEADING)[0].rstrip()
+    """Writes the page. Rows of one name and version become one line."""
     lines = [line for part in TESTED for line in lines_of(checkout, part)]
-    page.write_text(f"{above}\n\n{ABOVE}" + "".join(line + "\n" for line in lines))
+    page = checkout / "tests/lab/results/README.md"
+    page.parent.mkdir(exist_ok=True)
+    page.write_text(ABOVE + "".join(line + "\n" for line in lines))
 
 
 def lines_of(checkout, part):
