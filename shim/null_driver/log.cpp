@@ -152,7 +152,8 @@ void call_back() {
 
 /// Returns false if the file cannot be written.
 bool append(const char* path, std::string_view text) {
-  const sys::File file(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+  const sys::File file(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
+                       0644);
   if (!file.ok()) return false;
   return text.empty() ||
          sys::quiet_write(file.fd(), text.data(), text.size()) == static_cast<long>(text.size());

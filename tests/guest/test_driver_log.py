@@ -152,6 +152,11 @@ def test_log_file_that_cannot_be_written_changes_nothing(value):
     assert lines("init", CUDA_LOG_FILE=value) == ["init=100,77"]
 
 
+def test_log_file_without_a_reader_stops_nobody(case):
+    os.mkfifo(case.path("fifo"))
+    assert lines("init", CUDA_LOG_FILE=case.path("fifo")) == ["init=100,77"]
+
+
 def test_entry_of_another_namespace(case):
     """A copy of the null driver in a dlmopen namespace finds the guard's message, too."""
     program = """
