@@ -14,7 +14,7 @@ from support import harness, launcher
 ANSWERS = os.path.join(harness.BUILD, "tests", "launcher", "loader_answers")
 CACHE = "/etc/ld.so.cache"
 LIBC = "/lib/%s-linux-gnu/libc.so.6" % os.uname().machine
-DIRECTORIES = ("/usr/bin", "/usr/sbin", "/usr/libexec", "/usr/lib")
+DIRECTORIES = ("/usr/bin", "/usr/sbin", "/usr/libexec", *(["/usr/lib"] if harness.FULL else []))
 SAME, ASKS, DIFFERENT = "same", "asks ld.so", "DIFFERENT"
 
 

@@ -23,6 +23,9 @@ SCENARIOS = {
     "last": ("disable", GUARD + "\n", None),
     "others stay": ("disable", "# a\n%s:%s\n" % (GUARD, OTHER), "# a\n" + OTHER + "\n"),
 }
+# Without --full, one scenario of each action is enough.
+EACH = [pytest.param(name, marks=[] if name in ("beside others", "last") else pytest.mark.full)
+        for name in SCENARIOS]
 Point = collections.namedtuple("Point", "name number")  # the number of the call of this name
 
 
@@ -115,7 +118,7 @@ def test_new_file_is_on_the_disk_before_it_gets_its_name(case, scenario):
     assert case.text() == new
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", EACH)
 def test_command_that_is_killed_leaves_a_file_that_works(case, scenario):
     action, old, new = SCENARIOS[scenario]
     points = [point for point, _ in case.calls(action, old)]
@@ -139,7 +142,7 @@ def test_command_that_is_killed_leaves_a_file_that_works(case, scenario):
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("scenario", EACH)
 def test_call_that_fails_leaves_a_file_that_works(case, scenario, error):
     action, old, new = SCENARIOS[scenario]
     refusals = set()
