@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "policy/text.h"
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/process.h"
@@ -41,9 +40,6 @@ std::string guard_in_root(const Options& options) {
   if (guard.starts_with(root + "/")) guard.erase(0, root.size());
   return guard;
 }
-
-/// A guard of any installation, of which a program must load only one.
-bool is_guard(const std::string& entry) { return base_name(entry) == "libcudaguard.so"; }
 
 /// Prints the new text if it is not to be written.
 int finish(const PreloadFile& file, const std::string& text, const Options& options,

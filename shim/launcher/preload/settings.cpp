@@ -314,7 +314,8 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   }
   const std::string_view rules = environment.rules == nullptr ? "" : environment.rules;
   if (rules.size() > kMaxRules) {
-    throw Refusal(kRefused, "all rules together are longer than 4095 bytes");
+    throw Refusal(kRefused,
+                  "all rules together are longer than " + std::to_string(kMaxRules) + " bytes");
   }
   environment.rules = nullptr;
   const Config config = parse_config(environment);

@@ -135,6 +135,8 @@ std::string why_unfit(const std::string& path) {
   return why.empty() ? why_not_roots(resolved) : why;
 }
 
+bool is_guard(const std::string& entry) { return base_name(entry) == "libcudaguard.so"; }
+
 bool means_file(const std::string& entry, const std::string& path) {
   if (entry == path) return true;
   if (base_name(entry) != base_name(path)) return false;

@@ -19,6 +19,9 @@ std::string version_of(const Bytes& file);
 /// programs load it, too, so only root may be able to change it.
 std::string why_unfit(const std::string& path);
 
+/// True if an entry names a guard, of whatever installation. A program must load only one.
+bool is_guard(const std::string& entry);
+
 /// True if the entry of /etc/ld.so.preload means this file: the same path, a path with $LIB or
 /// links that leads to it, or the bare name.
 bool means_file(const std::string& entry, const std::string& path);

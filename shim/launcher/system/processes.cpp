@@ -10,7 +10,6 @@
 #include <ctime>
 #include <utility>
 
-#include "policy/text.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/observe/process.h"
@@ -82,9 +81,6 @@ class Look {
   std::string why_not(pid_t pid, const Stat& stat, bool& due) {
     const std::string root = "/proc/" + std::to_string(pid) + "/root";
     const std::vector<std::string> entries = preloads_of(text_of(root + kPreloadFile));
-    const auto is_guard = [](const std::string& entry) {
-      return base_name(entry) == "libcudaguard.so";
-    };
     if (std::ranges::none_of(entries, is_guard)) {
       return std::string("its ") + kPreloadFile + " names no guard";
     }
