@@ -7,6 +7,7 @@ answers 103 (it found the driver modified), it is traced, unguarded and guarded.
 
 import os
 
+NO_DRIVER = "9"  # NVML_ERROR_DRIVER_NOT_LOADED
 WHAT = "allow-list %s: %s"
 
 
@@ -94,18 +95,29 @@ def judge(run, kind, uuids, view, seen):
     words = run.words
     if run.rc != 0:
         found.append("exit code %s" % run.rc)
-    if kind == "nvml":
+    if kind == "nvml" and view is None:  # refused: NVML is as without a driver
+        if answer_of(run, kind) != NO_DRIVER:
+            found.append("nvmlInit answers %s" % answer_of(run, kind))
+    elif kind == "nvml":
         judge_nvml(run, "", view, found)
         for i in range(len(view or [])):
             if words.get("index%d" % i) != str(i):
                 found.append("nvmlDeviceGetIndex of %d is %s" % (i, words.get("index%d" % i)))
-        if view is not None and words.get("beyond") != "2":
+        if words.get("beyond") != "2":
             found.append("handle by index beyond the count: %s" % words.get("beyond"))
         for i, uuid in enumerate(uuids):
             wanted = "0" if uuid in (view or []) else "6"
             if words.get("byUuid%d" % i) != wanted:
                 found.append("handle by UUID of GPU %d: %s" % (i, words.get("byUuid%d" % i)))
-        return found
+    else:
+        judge_cuda(run, kind, view, seen, found)
+    if view is None and not run.lines():
+        found.append("no line says why")
+    return found
+
+
+def judge_cuda(run, kind, view, seen, found):
+    words = run.words
     wanted = "0" if seen else "100"
     if answer_of(run, kind) != wanted:
         found.append("answers %s, not %s" % (answer_of(run, kind), wanted))
@@ -120,9 +132,6 @@ def judge(run, kind, uuids, view, seen):
         for i in range(len(seen)):
             if words.get("copy%d" % i, "right") != "right":
                 found.append("copy to device %d: %s" % (i, words["copy%d" % i]))
-    if view is None and not run.lines():
-        found.append("no line says why")
-    return found
 
 
 def trace(box, argv, env, guard):

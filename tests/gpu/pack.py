@@ -14,9 +14,8 @@ LIMIT = 64 * 2**20
 BUILT = ("bin", "lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
 LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_entry_point",
                                   "renamed")
-SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/settings.py",
-           "tests/support/harness.py", "tests/support/matrix.py", "tests/support/rows_*.py",
-           "tests/entry_points/languages/*")
+SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/*.py", "tests/golden/messages.txt",
+           "tests/entry_points/languages/*", "shim/api/guarded.inc")
 
 
 def commit_of(source):
