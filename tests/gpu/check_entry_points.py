@@ -238,7 +238,9 @@ def judge_group(box, report, group, members, guarded, unguarded, skipped):
               "watched by": box.watch}
     name, what = "entry_points." + group, TITLES.get(group, members[0].about) + ": " + WHAT
     # Without that control, the guarded programs may have opened files unseen.
-    if missed and box.watch == "libc" and not complaints:
+    if controls and missed == controls and not opens:
+        report.not_filled(name, what, "unguarded, none of them reaches it; " + value, detail)
+    elif missed and box.watch == "libc" and not complaints:
         report.not_filled(name, what, "a preloaded library cannot see %d of these; %s" % (
             len(missed), value), detail)
     else:

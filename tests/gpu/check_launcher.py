@@ -5,8 +5,33 @@ The fences are tried with `env -i`, which removes the guard from the program: on
 """
 
 import os
+import sys
 
 import box as machine
+
+# Prints how many GPUs Vulkan has, and how many of them are NVIDIA's.
+VULKAN = """
+import ctypes
+vk = ctypes.CDLL("libvulkan.so.1")
+class Info(ctypes.Structure):
+    _fields_ = [("type", ctypes.c_int), ("next", ctypes.c_void_p), ("flags", ctypes.c_uint),
+                ("application", ctypes.c_void_p), ("layers", ctypes.c_uint),
+                ("layer", ctypes.c_void_p), ("extensions", ctypes.c_uint),
+                ("extension", ctypes.c_void_p)]
+instance, count = ctypes.c_void_p(), ctypes.c_uint()
+made = vk.vkCreateInstance(ctypes.byref(Info(type=1)), None, ctypes.byref(instance))
+if made == 0:
+    vk.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), None)
+devices = (ctypes.c_void_p * count.value)()
+if count.value:
+    vk.vkEnumeratePhysicalDevices(instance, ctypes.byref(count), devices)
+makers = []
+for device in devices:
+    properties = (ctypes.c_uint * 1024)()
+    vk.vkGetPhysicalDeviceProperties(ctypes.c_void_p(device), properties)
+    makers.append(properties[2])
+print("instance=%d vulkan=%d nvidia=%d" % (made, count.value, makers.count(0x10DE)))
+"""
 
 
 def launch(box, *words, **more):
@@ -49,13 +74,30 @@ def fences(box, report):
                      control.words.get("cuInit") == "0" and run.words.get("cuInit") not in (None, "0"),
                      run.short())
     for node in ["/dev/nvidiactl", *box.nodes]:
-        script = "if : < %s; then echo opened=1; else echo opened=0; fi" % node
-        control = box.run(["sh", "-c", "( %s ) 2>/dev/null" % script])
-        run = launch(box, "run", "--fence=devices", "--", *without_guard(
-            box, "sh", "-c", "( %s ) 2>/dev/null" % script))
+        script = "if ( : < %s ) 2>/dev/null; then echo opened=1; else echo opened=0; fi" % node
+        control = box.run(["sh", "-c", script])
+        run = launch(box, "run", "--fence=devices", "--", *without_guard(box, "sh", "-c", script))
         report.check("fence.open-" + os.path.basename(node), "run --fence=devices: an open of " + node,
                      "opened %s (unfenced %s)" % (run.words.get("opened"), control.words.get("opened")),
                      run.words.get("opened") == "0" and control.words.get("opened") == "1", run.short())
+
+
+def vulkan(box, report):
+    """Vulkan enters NVIDIA's driver beside CUDA. The guard alone does not stop it, a fence does."""
+    what = "Vulkan's GPUs of NVIDIA, "
+    program = [sys.executable, "-c", VULKAN]
+    control = box.run(program)
+    if box.fake or not control.number("nvidia"):
+        report.not_filled("vulkan", what + "unfenced", "Vulkan shows none: " + (
+            control.out.strip() or control.err.strip()[-200:]))
+        return
+    for name, option in (("ioctls", "--fence=require"), ("devices", "--fence=devices")):
+        run = launch(box, "run", option, "--", *program)
+        report.check("vulkan." + name, what + option, "%s (unfenced %s); exit code %s" % (
+            run.words.get("nvidia"), control.words.get("nvidia"), run.rc),
+            run.words.get("nvidia") == "0", run.short())
+    run = launch(box, "run", "--", *program)
+    report.info("vulkan.run", what + "run without a fence", run.words.get("nvidia"), run.short())
 
 
 def rules(box, report):
@@ -96,4 +138,5 @@ def rows(box, report):
                 "exit code %s, %d lines" % (doctor.rc, len(doctor.out.splitlines())), doctor.short())
     run_and_verify(box, report)
     fences(box, report)
+    vulkan(box, report)
     rules(box, report)
