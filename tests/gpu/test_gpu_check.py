@@ -15,7 +15,7 @@ import unittest
 
 import pytest
 
-from support import harness
+from support import harness, pytest_runs
 
 BOX = os.path.join(harness.FAKES, "lazy")
 FAKES = BOX + ":" + os.path.join(harness.FAKES, "runtime")
@@ -73,6 +73,19 @@ class GpuCheck(unittest.TestCase):
         shutil.copy(IDLE_GUARD, directory)
         os.symlink(os.path.join(harness.LIB, "cudaguard"), os.path.join(directory, "cudaguard"))
         return directory
+
+    def idle_launcher(self):
+        """Returns a build directory whose launcher only starts the program."""
+        build = os.path.join(self.scratch, "build")
+        os.makedirs(os.path.join(build, "bin"))
+        for name in ("lib", "tests"):
+            os.symlink(os.path.join(harness.BUILD, name), os.path.join(build, name))
+        launcher = os.path.join(build, "bin", "cudaguard")
+        with open(launcher, "w", encoding="utf-8") as stream:
+            stream.write('#!/bin/sh\nwhile [ $# != 0 ] && [ "$1" != -- ]; do shift; done\n'
+                         '[ $# = 0 ] || { shift; exec "$@"; }\n')
+        os.chmod(launcher, 0o755)
+        return build
 
     @pytest.mark.full
     def test_every_row_passes_with_fake_gpus(self):
@@ -157,21 +170,31 @@ class GpuCheck(unittest.TestCase):
         _, out, rows = self.one_gpu("--only", "entry_points")
         self.assertEqual(rows["entry_points.memory"]["verdict"], "pass", out)
 
+    @pytest.mark.full
+    def test_python_programs_hold_no_memory_if_guarded(self):
+        stand_in = os.path.join(harness.SOURCE, "tests", "gpu", "stand_in")
+        more = {"GPU_CHECK_PYTHON": pytest_runs.PYTHON, "PYTHONPATH": stand_in}
+        code, out, rows = self.one_gpu("--only", "memory", env=more)
+        self.assertEqual(code, 0, out)
+        for name, text in (("pytest", "unguarded 4000 MiB"), ("spawn", "unguarded 4000 MiB"),
+                           ("children", "unguarded 4500 MiB"), ("verify", "exit code 1; test_")):
+            self.assertTrue(rows["memory." + name]["value"].startswith(text), out)
+        self.assertIn("guarded 0 MiB", rows["memory.pytest"]["value"])
+        self.assertIn("--children=cpu 500 MiB", rows["memory.children"]["value"])
+        code, out, rows = self.one_gpu("--build", self.idle_launcher(), "--only", "memory", env=more)
+        for name in ("pytest", "spawn", "children", "verify"):
+            self.assertEqual(rows["memory." + name]["verdict"], "FAIL", out)
+
+    def test_launcher_rows_pass_with_fake_gpus(self):
+        code, out, rows = self.check(*self.build("--only", "launcher"))
+        self.assertEqual((code, rows["rules.children-fork"]["verdict"]), (0, "pass"), out)
+
     def test_health_rows_pass_with_fake_gpus(self):
         code, out, rows = self.check(*self.build("--only", "health"))
         self.assertEqual((code, len(rows)), (0, 7), out)
 
     def test_health_rows_fail_with_a_launcher_that_only_starts_the_program(self):
-        build = os.path.join(self.scratch, "build")
-        os.makedirs(os.path.join(build, "bin"))
-        for name in ("lib", "tests"):
-            os.symlink(os.path.join(harness.BUILD, name), os.path.join(build, name))
-        launcher = os.path.join(build, "bin", "cudaguard")
-        with open(launcher, "w", encoding="utf-8") as stream:
-            stream.write('#!/bin/sh\nwhile [ $# != 0 ] && [ "$1" != -- ]; do shift; done\n'
-                         '[ $# = 0 ] || { shift; exec "$@"; }\n')
-        os.chmod(launcher, 0o755)
-        code, out, rows = self.check("--build", build, "--library-path", FAKES, "--only", "health")
+        code, out, rows = self.check("--build", self.idle_launcher(), "--library-path", FAKES, "--only", "health")
         self.assertEqual(code, 1, out)
         for name in ("health.doctor", "health.list", "health.missing"):
             self.assertEqual(rows[name]["verdict"], "FAIL", out)
