@@ -41,17 +41,36 @@ NOT_PRINTED = {
     "musl libc",  # text that is searched in a file
     "no CPython",  # part of a record
 }
-# These parts of a result say what was done or seen. They ask for nothing, so they need no row.
+# These texts only say what was done or seen, and need no row.
 ONLY_REPORT = {
     "--json has all", "more (--json has all", "hosts (--json has all", "standard input",
+    # cudaguard run --fence --print
+    "# --fence is not among these: only cudaguard run sets it up", "and sets no_new_privs",
+    "# sudo and setuid programs inside gain no rights",
     # cudaguard system
     "Programs that were tried with", "already names it, and is unchanged", "would be",
     "now names it", "Programs that start from now on load it", "no longer names",
-    "Programs that run keep it until they end",
-    # verify, run --observe and report: the processes and their calls
+    "Programs that run keep it until they end", "no program could be guarded",
+    "Processes are not listed: there is no /proc", "an unknown version", "guarded by",
+    "it is a cudaguard command", "it was started before the file named the guard",
+    "its ld.so has not loaded it", "names no guard",
+    # verify: the verdict
+    "allowed process", "and in", "except in", "but the program", "ended with exit code",
+    "was killed by signal", "not denied", "was asked by", "its own policy allowed it",
+    "if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this",
+    "PyTorch keeps the first answer, so later attempts in the same process are not reported",
+    "sudo and setuid programs got no more rights under the fence (no_new_privs); "
+    "--fence=off avoids this",
+    # verify, run --observe and report: the processes, their calls and their records
     "heard from", "no unguarded process was seen", "lines that asked", "lists of devices",
-    "processes asked", "initialised CUDA", "initialised CUDA by", "held a context", "used NVML",
-    "found no GPU",
+    "process asked", "processes asked", "initialised CUDA", "initialised CUDA by",
+    "held a context", "used NVML", "found no GPU", "not waited for",
+    "no process was seen to ask for CUDA or NVML", "records are missing in the report",
+    "the program has ended; waiting for the processes that it left running",
+    "Ctrl-C or SIGTERM ends the wait", "are no cudaguard records", "no records in",
+    "compressed file", "zcat FILE | cudaguard report - reads them",
+    "--if-healthy started programs without CUDA on",
+    "this process is under a fence (cudaguard run --fence",
     # a call, a caller or a stack that is not known
     "cuInit or the like", "nvmlInit or the like", "its callers", "not available",
     "its process ended before it sent the details", "its process had no memory for the details",
