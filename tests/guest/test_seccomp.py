@@ -12,7 +12,7 @@ import pytest
 from support import guest, harness
 
 STRICT = guest.binary("strict")
-# What the guard adds to the system calls of a program that dlopens and asks the driver; docs/limits.md.
+# What the guard adds to the system calls of a program that dlopens and asks the driver; tests/lab/limits.md.
 # Always: madvise (its page), newfstatat (are the null drivers there and whole).
 # For a line or a report: getpid, fcntl (may descriptor 2 be written to), write; for a report file
 # also getppid, gettid, clock_gettime, readlinkat, rt_sigprocmask.
@@ -71,7 +71,7 @@ def needed(case):
 
 
 def test_guard_adds_only_documented_system_calls(case):
-    """docs/limits.md has the list."""
+    """tests/lab/limits.md has the list."""
     unguarded = calls_after_lock(case, False)
     assert {"openat", "mmap", "write", "exit_group"} <= unguarded
     unguarded_early = calls_after_lock(case, False, action="none-early")
