@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/messages.md: each message of the source has a row, unless it asks for nothing
-(ONLY_REPORT) or says itself what to do (REMEDY), and each row has a source.
+"""docs/messages.md: each message of the source has a row there, or is on the pages of troubleshooting
+or verify, unless it asks for nothing (ONLY_REPORT) or says itself what to do (REMEDY). Each row has
+a source.
 
 The texts are the string literals of SOURCES that look like prose: two words in a row. Adjacent
 literals are one, as in C++. The page has "…" for a placeholder (%s) and for whatever the code puts
@@ -51,24 +52,22 @@ ONLY_REPORT = {
     "Programs that were tried with", "already names it, and is unchanged", "would be",
     "now names it", "Programs that start from now on load it", "no longer names",
     "Programs that run keep it until they end", "no program could be guarded",
-    "Processes are not listed: there is no /proc", "an unknown version", "guarded by",
+    "Processes are not listed: there is no /proc", "an unknown version",
     "it is a cudaguard command", "it was started before the file named the guard",
     "its ld.so has not loaded it", "names no guard",
     # verify: the verdict
-    "allowed process", "and in", "except in", "but the program", "ended with exit code",
-    "was killed by signal", "not denied", "was asked by", "its own policy allowed it",
+    "allowed process", "except in", "but the program", "ended with exit code",
+    "was killed by signal", "not denied", "its own policy allowed it",
     "if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this",
-    "PyTorch keeps the first answer, so later attempts in the same process are not reported",
     "sudo and setuid programs got no more rights under the fence (no_new_privs); "
     "--fence=off avoids this",
     # verify, run --observe and report: the processes, their calls and their records
-    "heard from", "no unguarded process was seen", "lines that asked", "lists of devices",
-    "process asked", "processes asked", "initialised CUDA", "initialised CUDA by",
-    "held a context", "used NVML", "found no GPU", "not waited for",
+    "lines that asked", "lists of devices", "processes asked", "initialised CUDA",
+    "initialised CUDA by", "held a context", "used NVML", "found no GPU",
     "no process was seen to ask for CUDA or NVML", "records are missing in the report",
     "the program has ended; waiting for the processes that it left running",
-    "Ctrl-C or SIGTERM ends the wait", "are no cudaguard records", "no records in",
-    "compressed file", "zcat FILE | cudaguard report - reads them",
+    "are no cudaguard records", "no records in", "compressed file",
+    "zcat FILE | cudaguard report - reads them",
     "--if-healthy started programs without CUDA on",
     "this process is under a fence (cudaguard run --fence",
     # a call, a caller or a stack that is not known
@@ -137,10 +136,11 @@ def is_made_of(part, known):
                                 is_made_of(part[len(start) + 1:], known) for start in known)
 
 
-def page():
-    """Returns docs/messages.md as one line."""
-    text = read(os.path.join(harness.SOURCE, "docs", "messages.md")).replace("\\|", "|")
-    return " ".join(text.split())
+def pages():
+    """Returns the pages that explain messages as one line."""
+    text = "".join(read(os.path.join(harness.SOURCE, "docs", name + ".md"))
+                   for name in ("messages", "troubleshooting", "verify"))
+    return " ".join(text.replace("\\|", "|").split())
 
 
 def rows():
@@ -202,7 +202,7 @@ class Messages(unittest.TestCase):
     def test_each_message_has_a_row(self):
         pieces = pieces_of(printed())
         self.assertGreater(len(pieces), 150)
-        text = page()
+        text = pages()
         self.assertEqual(ONLY_REPORT - pieces, set(), "no source has these")
         self.assertEqual([piece for piece in sorted(pieces - ONLY_REPORT)
                           if piece not in text and not REMEDY.search(piece)], [],
@@ -222,7 +222,7 @@ class Messages(unittest.TestCase):
         self.assertEqual(made, ["it is purple, and ", " has no colour"])
         self.assertEqual(pieces_of(made), {"it is purple, and", "has no colour"})
         self.assertEqual(pieces_of(["%s: device %u of … is gone"]), {"is gone"})
-        self.assertNotIn("it is purple, and", page())
+        self.assertNotIn("it is purple, and", pages())
         self.assertIsNone(REMEDY.search("it is purple, and"))
         self.assertTrue(REMEDY.search("is purple (accepted: green"))
         self.assertTrue(is_made_of("it is purple and red", {"it is", "purple and", "red"}))
