@@ -70,6 +70,16 @@ ONLY_REPORT = {
     "zcat FILE | cudaguard report - reads them",
     "--if-healthy started programs without CUDA on",
     "this process is under a fence (cudaguard run --fence",
+    # the reasons of a refusal: strerror's words, and the fence's
+    "Disk quota exceeded", "File name too long", "Is a directory", "No space left on device",
+    "No such file or directory", "Not a directory", "Operation not permitted",
+    "Read-only file system", "this kernel has no seccomp filters",
+    "another seccomp filter, or a container's profile, forbids it", "the kernel says",
+    "this system accepts a seccomp filter and ignores it",
+    "Landlock is not among this kernel's security modules (lsm= on its command line",
+    "a seccomp filter, or a container's profile, forbids Landlock",
+    "this kernel has no Landlock (Linux 5.13", "this kernel's Landlock is too old (Linux 5.19",
+    "this process is in too many Landlock domains already",
     # a call, a caller or a stack that is not known
     "cuInit or the like", "nvmlInit or the like", "its callers", "not available",
     "its process ended before it sent the details", "its process had no memory for the details",
