@@ -64,7 +64,7 @@ ONLY_REPORT = {
     # verify, run --observe and report: the processes, their calls and their records
     "lines that asked", "lists of devices", "processes asked", "initialised CUDA",
     "initialised CUDA by", "held a context", "used NVML", "found no GPU",
-    "no process was seen to ask for CUDA or NVML", "records are missing in the report",
+    "no process was seen to ask for CUDA or NVML", "records are missing in the report", "the report",
     "the program has ended; waiting for the processes that it left running",
     "are no cudaguard records", "no records in", "compressed file",
     "zcat FILE | cudaguard report - reads them",
