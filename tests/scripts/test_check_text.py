@@ -2,6 +2,7 @@
 """scripts/check-text: each rule finds its fault, and other text passes."""
 
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -55,11 +56,25 @@ def test_fault_in_a_manual_page_is_reported(tmp_path, text, part):
     assert part in output
 
 
+def test_without_arguments_both_sections_of_the_manual_are_read(tmp_path):
+    (tmp_path / "scripts").mkdir()
+    manual = tmp_path / "shim" / "launcher" / "man"
+    manual.mkdir(parents=True)
+    shutil.copy(SCRIPT, tmp_path / "scripts")
+    for section in "15":
+        (manual / ("page." + section)).write_text(MANUAL + "It is a folder.\n")
+    result = subprocess.run([tmp_path / "scripts" / "check-text"], capture_output=True, text=True,
+                            check=False)
+    assert [line.partition(":")[0] for line in result.stdout.splitlines()] == [
+        "shim/launcher/man/page.1", "shim/launcher/man/page.5"]
+
+
 @pytest.mark.parametrize("text", [
     "The option\n.Fl -cpu\nhides all devices.\nThis is the default.\n",
     "The test\n.Dq no process touches CUDA\nand the file\n.Pa folder/door\nare quoted.\n",
     ".Bd -literal\na folder\n.Ed\n",
     ".Dl a folder\n",
 ])
-def test_plain_manual_page_passes(tmp_path, text):
-    assert check(tmp_path, MANUAL + text, "page.1") == (0, "")
+@pytest.mark.parametrize("section", "15")
+def test_plain_manual_page_passes(tmp_path, text, section):
+    assert check(tmp_path, MANUAL + text, "page." + section) == (0, "")
