@@ -79,7 +79,7 @@ macro(cg_runtime id)
       # The wheels of the older major versions lack crt/host_defines.h, so the newest one's is used.
       list(GET ${kind} 0 ${kind})
       set(${kind} LINK "${${kind}}" HEADERS "${root}/include"
-                  $<TARGET_PROPERTY:cuda_headers,INTERFACE_INCLUDE_DIRECTORIES>)
+                  "${CG_DEPS}/cuda-13/include")
     else()
       set(${kind} "")
     endif()

@@ -3,26 +3,11 @@
 // before the guard can act. Under FORCE_CPU the real driver must stay uninitialised. Before cuInit,
 // its other exports open nothing (measured with 535: each one was called). Under VALIDATE and CLAMP
 // these exports lead to the proxies.
-#include <cuda.h>
-#include <nvml.h>
-
 #include "policy/driver_api.h"
+#include "shim/api/cuda.h"
 #include "shim/exports/denied.h"
 #include "shim/exports/next_definition.h"
 #include "shim/hook/null_drivers.h"
-
-// cuda.h and nvml.h rename the old entry points to the newest ones; here each name means itself.
-#undef cuGetProcAddress
-#undef nvmlInit
-#undef nvmlDeviceGetCount
-#undef nvmlDeviceGetHandleByIndex
-#undef nvmlDeviceGetHandleByPciBusId
-
-#if CUDA_VERSION < 12000  // the headers of CUDA 11 know the four-argument form only
-enum CUdriverProcAddressQueryResult : int {};
-extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint64_t,
-                                                CUdriverProcAddressQueryResult*);
-#endif
 
 namespace cudaguard {
 namespace {
@@ -62,7 +47,6 @@ nvmlReturn_t none(unsigned int* count) {
 }  // namespace cudaguard
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // by serial number
 
 /// Calls the next definition, if there is one. This is a tail call, so the proxy sees our caller.
 #define CG_CALL(it, name, ...)                     \
@@ -75,7 +59,7 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 #pragma GCC visibility push(default)
 extern "C" {
 
-CUresult CUDAAPI cuInit(unsigned int flags) {
+CUresult cuInit(unsigned int flags) {
   Process& here = process();
   // FORCE_CPU comes first, because programs call cuInit in loops.
   if (here.policy() != Policy::kForceCpu) [[unlikely]] {
@@ -88,28 +72,27 @@ CUresult CUDAAPI cuInit(unsigned int flags) {
   return static_cast<CUresult>(denied(here, "cuInit", CG_CALLER, CUDA_ERROR_NO_DEVICE));
 }
 
-CUresult CUDAAPI cuDeviceGet(CUdevice* device, int ordinal) {
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   CG_FORWARD(cuDeviceGet, device, ordinal);
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-CUresult CUDAAPI cuDeviceGetCount(int* count) {
+CUresult cuDeviceGetCount(int* count) {
   CG_FORWARD(cuDeviceGetCount, count);
   if (count != nullptr) *count = 0;  // as in the null driver: some callers ignore the result
   return CUDA_ERROR_NOT_INITIALIZED;
 }
 
-// The 4-argument form of CUDA 11.3; newer headers declare only the other form.
-CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** function, int version,
-                                  cuuint64_t flags) {
+// The form of CUDA 11.3.
+CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
   CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress), Library::kDriver, "cuGetProcAddress"),
           cuGetProcAddress, symbol, function, version, flags);
   if (function != nullptr) *function = nullptr;
   return CUDA_ERROR_NO_DEVICE;
 }
 
-CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int version,
-                                     cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
+CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags,
+                             CUdriverProcAddressQueryResult* status) {
   CG_CALL(or_null_driver(CG_NEXT(cuGetProcAddress_v2), Library::kDriver, "cuGetProcAddress_v2"),
           cuGetProcAddress_v2, symbol, function, version, flags, status);
   if (function != nullptr) *function = nullptr;
@@ -118,7 +101,7 @@ CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** function, int ve
 
 /// Calls the next definition or the null driver, or answers as on a machine without a GPU.
 #define CG_NVML(name, answer, parameters, ...)                                        \
-  nvmlReturn_t DECLDIR name parameters {                                              \
+  nvmlReturn_t name parameters {                                                      \
     CG_CALL(or_null_driver(CG_NEXT(name), Library::kNvml, #name), name, __VA_ARGS__); \
     return answer;                                                                    \
   }

@@ -2,17 +2,12 @@
 // The runtime calls that a program makes through a *shared* cudart. Under FORCE_CPU the null driver
 // would give the same answer through the runtime. With these exports we also see the caller: the
 // program's library, not cudart. Under VALIDATE and CLAMP these exports check the device index.
-#include <cuda_runtime_api.h>
-
+#include "shim/api/cuda.h"
 #include "shim/elf/caller_scope.h"
 #include "shim/explain/explain.h"
 #include "shim/exports/denied.h"
 #include "shim/exports/next_definition.h"
 #include "shim/record/record.h"
-
-// The headers of some versions define one of these names as a macro for the other.
-#undef cudaGetDeviceProperties
-#undef cudaGetDeviceProperties_v2
 
 namespace cudaguard {
 namespace {
@@ -123,9 +118,7 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 #pragma GCC visibility push(default)
 extern "C" {
 
-cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device);
-
-cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
+cudaError_t cudaGetDeviceCount(int* count) {
   const NextDefinition it = CG_NEXT(cudaGetDeviceCount);
   if (it.function == nullptr) {
     // The real runtime does not change `count`. 0 helps callers that ignore the error: llama.cpp
@@ -142,33 +135,33 @@ cudaError_t CUDARTAPI cudaGetDeviceCount(int* count) {
   return result;
 }
 
-cudaError_t CUDARTAPI cudaSetDevice(int device) {
+cudaError_t cudaSetDevice(int device) {
   constexpr bool kSelects = true;
   CG_INDEXED(
       cudaSetDevice, device, [](auto* real, int index) { return real(index); }, kSelects);
 }
 
-cudaError_t CUDARTAPI cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
+cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {
   CG_INDEXED(cudaInitDevice, device,
              [=](auto* real, int index) { return real(index, device_flags, flags); });
 }
 
-cudaError_t CUDARTAPI cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   CG_INDEXED(cudaGetDeviceProperties, device,
              [=](auto* real, int index) { return real(properties, index); });
 }
 
-cudaError_t CUDARTAPI cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device) {
+cudaError_t cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device) {
   CG_INDEXED(cudaGetDeviceProperties_v2, device,
              [=](auto* real, int index) { return real(properties, index); });
 }
 
-cudaError_t CUDARTAPI cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
   CG_INDEXED(cudaDeviceGetAttribute, device,
              [=](auto* real, int index) { return real(value, attribute, index); });
 }
 
-cudaError_t CUDARTAPI cudaDeviceSynchronize(void) {
+cudaError_t cudaDeviceSynchronize(void) {
   const NextDefinition it = CG_NEXT(cudaDeviceSynchronize);
   if (it.function == nullptr) return denied("cudaDeviceSynchronize", CG_CALLER);
   if (looks_at_indices(*it.process)) check_fork(*it.process, "cudaDeviceSynchronize");

@@ -2,27 +2,15 @@
 //
 // The driver functions that do more than return an error. They answer like NVIDIA's driver on a
 // machine without a GPU. The other names of the API are in entries.S.
-#define __CUDA_API_VERSION_INTERNAL  // also declare what newer versions of a name hide
-#include <cuda.h>
-
 #include <cstdint>
 
+#include "shim/api/cuda.h"
 #include "shim/null_driver/export.h"
 #include "shim/null_driver/log.h"
 #include "shim/null_driver/proc_address.h"
 #include "shim/null_driver/report_attempt.h"
 #define CG_ERROR_LIST "driver_errors.inc"
 #include "shim/null_driver/error_table.inc"
-
-#if CUDA_VERSION < 12000  // the headers of CUDA 11 know the four-argument form only
-enum CUdriverProcAddressQueryResult {
-  CU_GET_PROC_ADDRESS_SUCCESS = 0,
-  CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
-  CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2
-};
-extern "C" CUresult CUDAAPI cuGetProcAddress_v2(const char*, void**, int, cuuint64_t,
-                                                CUdriverProcAddressQueryResult*);
-#endif
 
 namespace {
 
@@ -39,32 +27,32 @@ cudaguard::LookupAnswer look_up(const char* symbol, int version, cuuint64_t flag
 
 }  // namespace
 
-CG_EXPORT CUresult CUDAAPI cuInit(unsigned int flags) {
+CG_EXPORT CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   cudaguard::report_attempt("cuInit", __builtin_return_address(0));
   cudaguard::log_refusal();
   return CUDA_ERROR_NO_DEVICE;
 }
 
-CG_EXPORT CUresult CUDAAPI cuDriverGetVersion(int* version) {
+CG_EXPORT CUresult cuDriverGetVersion(int* version) {
   if (version == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *version = kDriverVersion;
   return cudaguard::roomy(CUDA_SUCCESS);
 }
 
 // The real driver does not write the count. We write 0, because Open MPI ignores the result.
-CG_EXPORT CUresult CUDAAPI cuDeviceGetCount(int* count) {
+CG_EXPORT CUresult cuDeviceGetCount(int* count) {
   if (count != nullptr) *count = 0;
   return cudaguard::roomy(CUDA_ERROR_NOT_INITIALIZED);
 }
 
-CG_EXPORT CUresult CUDAAPI cuGetErrorName(CUresult error, const char** name) {
+CG_EXPORT CUresult cuGetErrorName(CUresult error, const char** name) {
   if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *name = cudaguard::find_error(static_cast<int>(error)).name;
   return *name != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CG_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {
+CG_EXPORT CUresult cuGetErrorString(CUresult error, const char** text) {
   if (text == nullptr) return CUDA_ERROR_INVALID_VALUE;
   *text = cudaguard::find_error(static_cast<int>(error)).text;
   return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
@@ -72,14 +60,14 @@ CG_EXPORT CUresult CUDAAPI cuGetErrorString(CUresult error, const char** text) {
 
 // CUPTI and JAX take only 500 as "no driver". After 3, CUPTI reports an error that it cannot name.
 // Success without a table leads to a crash.
-CG_EXPORT CUresult CUDAAPI cuGetExportTable(const void** table, const CUuuid*) {
+CG_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
   if (table != nullptr) *table = nullptr;
   return cudaguard::roomy(CUDA_ERROR_NOT_FOUND);
 }
 
 // The variant of CUDA 11.3 has no status. For a missing name it returns 500 and writes no output.
-CG_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** entry, int version,
-                                            cuuint64_t flags) {
+CG_EXPORT CUresult cuGetProcAddress(const char* symbol, void** entry, int version,
+                                    cuuint64_t flags) {
   if (flags > kKnownFlags || symbol == nullptr || entry == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const cudaguard::LookupAnswer answer = look_up(symbol, version, flags);
   if (answer.status != cudaguard::Lookup::kFound) return CUDA_ERROR_NOT_FOUND;
@@ -87,9 +75,8 @@ CG_EXPORT CUresult CUDAAPI cuGetProcAddress(const char* symbol, void** entry, in
   return CUDA_SUCCESS;
 }
 
-CG_EXPORT CUresult CUDAAPI cuGetProcAddress_v2(const char* symbol, void** entry, int version,
-                                               cuuint64_t flags,
-                                               CUdriverProcAddressQueryResult* status) {
+CG_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** entry, int version,
+                                       cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
   if (flags > kKnownFlags || symbol == nullptr || entry == nullptr) return CUDA_ERROR_INVALID_VALUE;
   const cudaguard::LookupAnswer answer = look_up(symbol, version, flags);
   *entry = answer.entry;

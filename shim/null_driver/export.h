@@ -18,8 +18,7 @@ template <typename T>
 
 }  // namespace cudaguard
 
-// Begins a definition whose name a CUDA header declares, so that a signature that differs from the
-// header's does not compile.
+// Begins a definition. tests/artefacts/test_declarations.py compares it with NVIDIA's headers.
 #define CG_EXPORT extern "C" [[gnu::visibility("default")]]
 
 // Defines the hidden alias by which cuGetProcAddress's table reaches a body written in C++.

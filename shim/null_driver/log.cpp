@@ -6,7 +6,6 @@
 // async-signal-safe. A forked child has its parent's log and callbacks.
 #include "shim/null_driver/log.h"
 
-#include <cuda.h>
 #include <fcntl.h>
 #include <stdlib.h>
 
@@ -15,23 +14,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "shim/api/cuda.h"
 #include "shim/null_driver/export.h"
 #include "shim/null_driver/guard_function.h"
 #include "shim/sys/system.h"
-
-#if CUDA_VERSION < 12090
-enum CUlogLevel { CU_LOG_LEVEL_ERROR = 0 };
-using CUlogsCallbackHandle = struct CUlogsCallbackEntry_st*;
-using CUlogsCallback = void (*)(void* data, CUlogLevel level, char* message, size_t length);
-using CUlogIterator = unsigned int;
-extern "C" {
-CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback, void*, CUlogsCallbackHandle*);
-CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle);
-CUresult CUDAAPI cuLogsCurrent(CUlogIterator*, unsigned int);
-CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator*, const char*, unsigned int);
-CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator*, char*, size_t*, unsigned int);
-}
-#endif
 
 extern "C" [[gnu::weak, gnu::visibility("default")]] const char* cudaguard_refusal_v1(
     unsigned* count);
@@ -185,26 +171,25 @@ void log_refusal() {
 
 // The contract is that of cuda.h, which names no other errors than CUDA_ERROR_INVALID_VALUE.
 
-CG_EXPORT CUresult CUDAAPI cuLogsRegisterCallback(CUlogsCallback function, void* data,
-                                                  CUlogsCallbackHandle* handle) {
+CG_EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback function, void* data,
+                                          CUlogsCallbackHandle* handle) {
   return function != nullptr && cudaguard::add(function, data, handle) ? CUDA_SUCCESS
                                                                        : CUDA_ERROR_INVALID_VALUE;
 }
 
 // Another thread may still be in the callback, or about to call it.
-CG_EXPORT CUresult CUDAAPI cuLogsUnregisterCallback(CUlogsCallbackHandle handle) {
+CG_EXPORT CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle handle) {
   return cudaguard::remove(handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CG_EXPORT CUresult CUDAAPI cuLogsCurrent(CUlogIterator* iterator, unsigned int flags) {
+CG_EXPORT CUresult cuLogsCurrent(CUlogIterator* iterator, unsigned int flags) {
   if (iterator == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   *iterator = cudaguard::Entry().number();
   return CUDA_SUCCESS;
 }
 
 // Appends, because the header does not allow to remove what is in the file.
-CG_EXPORT CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator* iterator, const char* path,
-                                            unsigned int flags) {
+CG_EXPORT CUresult cuLogsDumpToFile(CUlogIterator* iterator, const char* path, unsigned int flags) {
   if (path == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const cudaguard::Entry entry;
   const bool is_new = entry.is_after(iterator);
@@ -213,8 +198,8 @@ CG_EXPORT CUresult CUDAAPI cuLogsDumpToFile(CUlogIterator* iterator, const char*
   return CUDA_SUCCESS;
 }
 
-CG_EXPORT CUresult CUDAAPI cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
-                                              unsigned int flags) {
+CG_EXPORT CUresult cuLogsDumpToMemory(CUlogIterator* iterator, char* buffer, size_t* size,
+                                      unsigned int flags) {
   if (buffer == nullptr || size == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
   const cudaguard::Entry entry;
   const std::string_view text = entry.is_after(iterator) ? entry.line() : "";

@@ -3,8 +3,6 @@
 // The NVML functions that do more than return an error. They answer like NVML on a machine whose
 // driver is not loaded, or like NVML without a GPU after an nvmlInit that succeeds (nvml_refusal).
 // The other names of the API are in entries.S.
-#define NVML_NO_UNVERSIONED_FUNC_DEFS  // nvmlInit means nvmlInit, not nvmlInit_v2
-#include <nvml.h>
 #include <poll.h>
 
 #include <atomic>
@@ -12,20 +10,11 @@
 #include <string_view>
 
 #include "policy/driver_api.h"
+#include "shim/api/cuda.h"
 #include "shim/null_driver/export.h"
 #include "shim/null_driver/report_attempt.h"
 #define CG_ERROR_LIST "nvml_errors.inc"
 #include "shim/null_driver/error_table.inc"
-
-// The real library exports these, but its header has dropped them, or no header declares them.
-extern "C" {
-nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int* count);
-nvmlReturn_t nvmlInternalGetExportTable(const void** table, const void* id);
-#ifndef nvmlUUID_v1  // before CUDA 12.9
-nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const void* uuid, nvmlDevice_t* device);
-using nvmlUUID_t = void;
-#endif
-}
 
 namespace {
 

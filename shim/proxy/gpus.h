@@ -3,9 +3,8 @@
 // does this once per process. Thread-safe, because all objects belong to the caller.
 #pragma once
 
-#include <nvml.h>
-
 #include "policy/device_list.h"
+#include "shim/api/cuda.h"
 #include "shim/proxy/guard.h"
 #include "shim/proxy/real_library.h"
 

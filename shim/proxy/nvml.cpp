@@ -3,17 +3,9 @@
 // The NVML proxy, libcudaguard-nvml.so, whose DT_NEEDED is the real libnvidia-ml.so.1. NVML does
 // not know CUDA_VISIBLE_DEVICES. Under an allow-list the proxy shows only the allowed GPUs, as in a
 // container that has no others, so that NVML and CUDA agree (PyTorch compares the two).
-#include <nvml.h>
-
 #include "policy/driver_api.h"
+#include "shim/api/cuda.h"
 #include "shim/proxy/nvml_state.h"
-
-// nvml.h renames the old functions to the newest versions. Here each name must stay itself.
-#undef nvmlInit
-#undef nvmlDeviceGetCount
-#undef nvmlDeviceGetHandleByIndex
-#undef nvmlDeviceGetHandleByPciBusId
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // nvmlDeviceGetHandleBySerial
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 
@@ -141,88 +133,86 @@ nvmlReturn_t listed(unsigned* count, nvmlDevice_t* devices, const void* caller, 
 #pragma GCC visibility push(default)
 extern "C" {
 
-nvmlReturn_t DECLDIR nvmlInit(void) {
+nvmlReturn_t nvmlInit(void) {
   CG_NEED(nvmlInit);
   const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInit", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInit)(), "nvmlInit", CG_CALLER);
 }
 
-nvmlReturn_t DECLDIR nvmlInit_v2(void) {
+nvmlReturn_t nvmlInit_v2(void) {
   CG_NEED(nvmlInit_v2);
   const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInit_v2", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInit_v2)(), "nvmlInit_v2", CG_CALLER);
 }
 
-nvmlReturn_t DECLDIR nvmlInitWithFlags(unsigned int flags) {
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
   CG_NEED(nvmlInitWithFlags);
   const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return denied_init(now, "nvmlInitWithFlags", CG_CALLER);
   return initialised(now, CG_REAL(nvmlInitWithFlags)(flags), "nvmlInitWithFlags", CG_CALLER);
 }
 
-nvmlReturn_t DECLDIR nvmlShutdown(void) {
+nvmlReturn_t nvmlShutdown(void) {
   CG_NEED(nvmlShutdown);
   return access(CG_CALLER).way == Way::kDeny ? NVML_SUCCESS : CG_REAL(nvmlShutdown)();
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetCount(unsigned int* count) {
+nvmlReturn_t nvmlDeviceGetCount(unsigned int* count) {
   CG_NEED(nvmlDeviceGetCount);
   return counted(CG_REAL(nvmlDeviceGetCount), count, "nvmlDeviceGetCount", CG_CALLER);
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetCount_v2(unsigned int* count) {
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int* count) {
   CG_NEED(nvmlDeviceGetCount_v2);
   return counted(CG_REAL(nvmlDeviceGetCount_v2), count, "nvmlDeviceGetCount_v2", CG_CALLER);
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByIndex);
   return by_index(CG_REAL(nvmlDeviceGetHandleByIndex), index, device, CG_CALLER);
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByIndex_v2);
   return by_index(CG_REAL(nvmlDeviceGetHandleByIndex_v2), index, device, CG_CALLER);
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char* uuid, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByUUID);
   return by_name(device, CG_CALLER,
                  [uuid](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByUUID)(uuid, to); });
 }
 
-#ifdef nvmlUUID_v1
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvmlDevice_t* device) {
+nvmlReturn_t nvmlDeviceGetHandleByUUIDV(const nvmlUUID_t* uuid, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByUUIDV);
   return by_name(device, CG_CALLER, [uuid](nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetHandleByUUIDV)(uuid, to);
   });
 }
-#endif
 
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
+nvmlReturn_t nvmlDeviceGetHandleBySerial(const char* serial, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleBySerial);
   return by_name(device, CG_CALLER, [serial](nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetHandleBySerial)(serial, to);
   });
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) {
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char* id, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByPciBusId);
   return by_name(device, CG_CALLER,
                  [id](nvmlDevice_t* to) { return CG_REAL(nvmlDeviceGetHandleByPciBusId)(id, to); });
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char* id, nvmlDevice_t* device) {
   CG_NEED(nvmlDeviceGetHandleByPciBusId_v2);
   return by_name(device, CG_CALLER, [id](nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetHandleByPciBusId_v2)(id, to);
   });
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
+nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
   CG_NEED(nvmlDeviceGetIndex);
   const Access now = access(CG_CALLER);
   if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
@@ -236,17 +226,16 @@ nvmlReturn_t DECLDIR nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index
   return result;
 }
 
-nvmlReturn_t DECLDIR nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device,
-                                                      nvmlGpuTopologyLevel_t level,
-                                                      unsigned int* count, nvmlDevice_t* devices) {
+nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level,
+                                              unsigned int* count, nvmlDevice_t* devices) {
   CG_NEED(nvmlDeviceGetTopologyNearestGpus);
   return listed(count, devices, CG_CALLER, [device, level](unsigned* number, nvmlDevice_t* to) {
     return CG_REAL(nvmlDeviceGetTopologyNearestGpus)(device, level, number, to);
   });
 }
 
-nvmlReturn_t DECLDIR nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int* count,
-                                                 nvmlDevice_t* devices) {
+nvmlReturn_t nvmlSystemGetTopologyGpuSet(unsigned int cpu, unsigned int* count,
+                                         nvmlDevice_t* devices) {
   CG_NEED(nvmlSystemGetTopologyGpuSet);
   return listed(count, devices, CG_CALLER, [cpu](unsigned* number, nvmlDevice_t* to) {
     return CG_REAL(nvmlSystemGetTopologyGpuSet)(cpu, number, to);
