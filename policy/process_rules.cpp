@@ -277,15 +277,6 @@ bool is_part(std::string_view list, std::string_view whole) {
   return true;
 }
 
-/// Returns where a set that begins at `at` ends, or 0 if "[" stands for itself.
-size_t end_of_set(std::string_view pattern, size_t at) {
-  size_t end = at + 1;
-  if (end < pattern.size() && pattern[end] == '!') ++end;
-  if (end < pattern.size() && pattern[end] == ']') ++end;
-  while (end < pattern.size() && pattern[end] != ']') ++end;
-  return end < pattern.size() ? end : 0;
-}
-
 /// `set` is the inside of the brackets.
 bool is_in_set(std::string_view set, char c) {
   const bool no = set.starts_with('!');
@@ -302,32 +293,58 @@ bool is_in_set(std::string_view set, char c) {
   return found != no;
 }
 
+class Glob {
+ public:
+  explicit Glob(std::string_view pattern)
+      : pattern_(pattern), brackets_end_(pattern.rfind(']') + 1) {}
+
+  bool matches(std::string_view text);
+  size_t steps() const { return steps_; }
+
+ private:
+  size_t end_of_set(size_t at);
+  size_t match_one(size_t at, char c);
+  bool has_star(size_t at) const { return at < pattern_.size() && pattern_[at] == '*'; }
+
+  std::string_view pattern_;
+  size_t brackets_end_;  ///< No set ends after it, so many "[" without an end cost nothing.
+  size_t steps_ = 0;
+};
+
+/// Returns where a set that begins at `at` ends, or 0 if "[" stands for itself.
+size_t Glob::end_of_set(size_t at) {
+  size_t end = at + 1;
+  if (end < brackets_end_ && pattern_[end] == '!') ++end;
+  if (end < brackets_end_ && pattern_[end] == ']') ++end;
+  for (; end < brackets_end_ && pattern_[end] != ']'; ++end) ++steps_;
+  return end < brackets_end_ ? end : 0;
+}
+
 /// Returns the length of the pattern at `at` that matches this character, or 0.
-size_t matches_one(std::string_view pattern, size_t at, char c) {
-  if (at >= pattern.size()) return 0;
+size_t Glob::match_one(size_t at, char c) {
+  ++steps_;
+  if (at >= pattern_.size()) return 0;
   if (c == '\0') c = ' ';
-  if (pattern[at] == '?') return 1;
-  if (pattern[at] == '[') {
-    if (const size_t end = end_of_set(pattern, at); end != 0) {
-      const std::string_view set = head(tail(pattern, at + 1), end - at - 1);
+  if (pattern_[at] == '?') return 1;
+  if (pattern_[at] == '[') {
+    if (const size_t end = end_of_set(at); end != 0) {
+      const std::string_view set = head(tail(pattern_, at + 1), end - at - 1);
       return is_in_set(set, c) ? end + 1 - at : 0;
     }
   }
-  return pattern[at] == c ? 1 : 0;
+  return pattern_[at] == c ? 1 : 0;
 }
 
-}  // namespace
-
-bool matches_glob(std::string_view pattern, std::string_view text) {
+bool Glob::matches(std::string_view text) {
   constexpr size_t kNone = std::string_view::npos;
   size_t at = 0;        // in the pattern
   size_t star = kNone;  // the last star, and where the text went on after it
   size_t retry = 0;
   for (size_t i = 0; i < text.size();) {
-    if (at < pattern.size() && pattern[at] == '*') {
+    if (has_star(at)) {
       star = at++;
       retry = i;
-    } else if (const size_t length = matches_one(pattern, at, text[i]); length != 0) {
+    } else if (const size_t length = match_one(at, text[i]); length != 0) {
       at += length;
       ++i;
     } else if (star != kNone) {
@@ -337,8 +354,17 @@ bool matches_glob(std::string_view pattern, std::string_view text) {
       return false;
     }
   }
-  while (at < pattern.size() && pattern[at] == '*') ++at;
-  return at == pattern.size();
+  while (has_star(at)) ++at;
+  return at == pattern_.size();
+}
+
+}  // namespace
+
+bool matches_glob(std::string_view pattern, std::string_view text, size_t* steps) {
+  Glob glob(pattern);
+  const bool yes = glob.matches(text);
+  if (steps != nullptr) *steps = glob.steps();
+  return yes;
 }
 
 bool take_rule(RuleText& text, ProcessRule& rule) {

@@ -119,8 +119,9 @@ struct RuleFacts {
 };
 
 /// True if the glob matches the whole text: *, ?, [a-z], [!a-z]. The star also matches a slash, and
-/// zero bytes match a blank.
-bool matches_glob(std::string_view pattern, std::string_view text);
+/// zero bytes match a blank. `steps` is how many bytes of the pattern were read: at most about the
+/// product of both lengths.
+bool matches_glob(std::string_view pattern, std::string_view text, size_t* steps = nullptr);
 
 /// What the rules say about a process.
 struct Ruling {

@@ -236,11 +236,32 @@ TEST(ProcessRules, ActionsAreThoseOfTheDecidingRule) {
   EXPECT_EQ(decided("OFF log=off\nVALIDATE").log, -1);
 }
 
-TEST(ProcessRules, GlobOfManyStarsEndsSoon) {
-  std::string pattern;
-  for (int i = 0; i < 100; ++i) pattern += "*a";
-  EXPECT_FALSE(matches_glob(pattern + "b", std::string(10000, 'a')));
-  EXPECT_TRUE(matches_glob(pattern, std::string(10000, 'a')));
+TEST(ProcessRules, GlobTakesAtMostTheProductOfBothLengths) {
+  const auto many = [](size_t count, const std::string& part) {
+    std::string all;
+    for (size_t i = 0; i < count; ++i) all += part;
+    return all;
+  };
+  const struct {
+    std::string pattern;
+    std::string text;
+    bool matches;
+  } cases[] = {
+      {many(100, "*a") + "b", many(10000, "a"), false},
+      {many(100, "*a"), many(10000, "a"), true},
+      {"*" + many(500, "[") + "b", many(1000, "["), false},
+      {"*" + many(500, "["), many(1000, "["), true},
+      {"*" + many(500, "[!"), many(1000, "[!"), true},
+      {"*" + many(200, "[!]") + "[", many(1000, "["), false},
+      {"*" + many(500, "[") + "]", many(1000, "["), true},
+      {many(200, "*[]") + "b", many(1000, "["), false},
+  };
+  for (const auto& one : cases) {
+    size_t steps = 0;
+    EXPECT_EQ(matches_glob(one.pattern, one.text, &steps), one.matches) << one.pattern;
+    EXPECT_LE(steps, one.pattern.size() * one.text.size()) << one.pattern;
+    EXPECT_GE(steps, one.text.size()) << one.pattern;
+  }
 }
 
 }  // namespace
