@@ -354,3 +354,17 @@ def test_launcher_narrows_what_the_file_allows(case):
     case.refused(*run, "--", cause="FORCE_CPU")
     case.etc("cudaguard.conf", "FORCE_CPU\n")
     case.refused(*run, "--policy", "OFF", "--")
+    case.refused(*run, "--rule", "OFF", "--")
+
+
+@pytest.mark.parametrize(("rule", "child"), [
+    ("VALIDATE", "0"), ("FORCE_CPU", "100"), ("VALIDATE user=bob", "100")])
+def test_children_gpu_narrows_what_the_file_allows(case, rule, child):
+    """The program gets nothing, and its forked and started children get what the file allows."""
+    case.etc("cudaguard.conf", rule + "\n")
+    run = [launcher.LAUNCHER, "run", "--children=gpu", "--"]
+    result = case.ask(*run, steps=("ask", "fork", "ask", "end"))
+    assert result.out.split()[:2] == ["cuInit=100", "cuInit=" + child], str(result)
+    assert result.fake_calls.count("cuInit") == (child == "0"), str(result)
+    result = case.ask(*run, "sh", "-c", '"$@"; exit $?', "sh")
+    assert result.answers == {"cuInit": child}, str(result)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import harness, launcher, places
+from support import harness, places
 
 pytestmark = pytest.mark.full  # needs a download
 
@@ -27,10 +27,6 @@ if __name__ == "__main__":
         with Client(cluster) as client:
             print("cuInit=%d" % client.submit(ask).result())
 """
-
-# The parent asks before it starts the workers, too.
-ALL_ASK = ASK.replace("    exec(sys.argv[1])\n", "    print('before=%d' % ask())\n") + (
-    "    print('parent=%d' % ask())\n")
 
 
 class Dask(places.Case):
@@ -66,13 +62,3 @@ class Dask(places.Case):
         """Dask's own variable does not work, because Dask writes the name in small letters."""
         name = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON__LD_PRELOAD"
         self.reached(*self.worker(**{name: "/usr/local/lib/libcudaguard.so"}))
-
-    def test_only_workers_get_cuda_under_children_gpu(self):
-        path = self.make("all_ask.py", ALL_ASK, 0o644)
-        for options, parent in (("--policy=VALIDATE", "0"), ("--children=gpu", "100")):
-            result = harness.run([launcher.LAUNCHER, "run", options, "--",
-                                  places.PLATFORMS + "/python", path], guard=False, trace=False,
-                                 bwrap=["--unshare-net"], cwd=self.directory,
-                                 env={"HOME": self.path("home"), "TMPDIR": self.directory})
-            self.assertEqual(result.answers, {"before": parent, "cuInit": "0", "parent": parent},
-                             result)

@@ -85,6 +85,30 @@ def test_rule_never_widens_an_outer_run(case, outer):
     assert "cuInit" not in result.fake_calls, str(result)
 
 
+@pytest.mark.parametrize(("outer", "router", "worker"), [
+    (["--policy=VALIDATE", "--children=cpu"], "0", "100"), (["--children=gpu"], "100", "0")])
+def test_rule_keeps_the_roles_of_an_outer_run(case, outer, router, worker):
+    """The inner run becomes the router, which is the outer one's program. OFF knows no roles."""
+    for rule in ("VALIDATE", "OFF"):
+        result = case.launch(*outer, words=[*RUN, "--rule", rule, "--"])
+        assert result.answers == {"router": router, "cuInit": worker}, str(result)
+        assert result.fake_calls.count("cuInit") == 1, str(result)
+    # A run of the child is no program of the outer run, either.
+    inner = [*RUN, "--rule", "OFF", "--", PYTHON, case.router, case.worker, "ask"]
+    result = harness.run([*RUN, *outer, "--", PYTHON, case.router, *inner], guard=False, trace=False)
+    assert result.answers == {"router": worker, "cuInit": worker}, str(result)
+    assert result.out.startswith("router=%s\n" % router), str(result)
+
+
+@pytest.mark.parametrize("outer", [["--cpu"], ["--policy=VALIDATE", "--children=cpu"]])
+def test_children_gpu_is_an_option_that_widens(case, outer):
+    """As --gpus does, --children=gpu allows CUDA inside an outer run that does not."""
+    start = [PYTHON, case.router, *RUN, "--children=gpu", "--", PYTHON, case.router, case.worker,
+             "ask"]
+    result = harness.run([*RUN, *outer, "--", *start], guard=False, trace=False)
+    assert result.answers == {"router": "100", "cuInit": "0"}, str(result)
+
+
 def test_option_widens_an_outer_run_with_rules_as_without(case):
     inner = [*RUN, "--policy", "VALIDATE", "--"]
     for outer in ([], ["--rule", "FORCE_CPU"]):
