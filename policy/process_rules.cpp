@@ -211,6 +211,47 @@ Match match_identity(std::string_view wanted, const RuleFact& names, bool known,
   return Match::kNo;
 }
 
+/// Removes a line of /proc/self/cgroup, and returns its path: "4:cpu,cpuacct:/user.slice".
+std::string_view take_cgroup(std::string_view& lines) {
+  std::string_view path = head(lines, length_of_line(lines));
+  lines = tail(lines, path.size() + 1);
+  for (int colons = 0; colons < 2; ++colons) {
+    const size_t colon = path.find(':');
+    path = colon == std::string_view::npos ? std::string_view{} : tail(path, colon + 1);
+  }
+  return path;
+}
+
+/// True if one of the process's other cgroups is below this one, and so says more.
+bool is_above_another(std::string_view path, std::string_view lines) {
+  if (path == "/") path = {};
+  while (!lines.empty()) {
+    const std::string_view other = take_cgroup(lines);
+    if (other.size() > path.size() + 1 && other.starts_with(path) && other[path.size()] == '/') {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// Version 1 has a cgroup for each controller. If the glob matches some of them only, the process
+/// may be meant or not.
+Match match_cgroups(std::string_view pattern, const RuleFact& lines) {
+  if (!lines.known || lines.cut) return Match::kUnknown;
+  bool some = false;
+  bool all = true;
+  size_t count = 0;
+  for (std::string_view rest = lines.text; !rest.empty();) {
+    const std::string_view path = take_cgroup(rest);
+    if (path.empty() || is_above_another(path, lines.text)) continue;
+    const bool yes = matches_glob(pattern, path);
+    some = some || yes;
+    all = all && yes;
+    ++count;
+  }
+  return count == 0 || some != all ? Match::kUnknown : match_of(all);
+}
+
 Match match_key(RuleKey key, std::string_view value, const RuleFacts& facts) {
   switch (key) {
     case RuleKey::kProgram: {
@@ -232,7 +273,7 @@ Match match_key(RuleKey key, std::string_view value, const RuleFacts& facts) {
     case RuleKey::kGroup:
       return match_identity(value, facts.group_file, facts.knows_groups, facts.groups);
     case RuleKey::kCgroup:
-      return match_glob(value, facts.cgroup);
+      return match_cgroups(value, facts.cgroup);
     default:
       return Match::kYes;
   }

@@ -27,7 +27,7 @@ enum class RuleKey : uint8_t {
   kArgs,         ///< a glob: the command line, its words joined by a blank
   kUser,         ///< a name or number: the real user
   kGroup,        ///< a name or number: one of the process's groups
-  kCgroup,       ///< a glob: the path in /proc/self/cgroup
+  kCgroup,       ///< a glob: the paths in /proc/self/cgroup
   kGpus,         ///< what follows are actions: an allow-list
   kLog,          ///< a word of CUDAGUARD_LOG
   kReport,       ///< an absolute path
@@ -109,7 +109,7 @@ struct RuleFact {
 struct RuleFacts {
   RuleFact program;     ///< the path of the executable
   RuleFact args;        ///< words, each ended by a zero byte, as in /proc/self/cmdline
-  RuleFact cgroup;      ///< the path of the cgroup
+  RuleFact cgroup;      ///< /proc/self/cgroup
   RuleFact user_file;   ///< /etc/passwd
   RuleFact group_file;  ///< /etc/group
   bool knows_user = false;

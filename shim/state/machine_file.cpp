@@ -91,9 +91,7 @@ void FactsRoom::add(std::string_view rules, RuleSource source) {
   if (is_new(RuleKey::kProgram)) add_program();
   if (is_new(RuleKey::kArgs)) facts.args = read_fact("/proc/self/cmdline", args, sizeof args);
   if (is_new(RuleKey::kCgroup)) {
-    const RuleFact lines = read_fact("/proc/self/cgroup", cgroup, sizeof cgroup);
-    facts.cgroup.text = cgroup_of(lines.text);
-    facts.cgroup.known = lines.known && !lines.cut && !facts.cgroup.text.empty();
+    facts.cgroup = read_fact("/proc/self/cgroup", cgroup, sizeof cgroup);
   }
   if (is_new(RuleKey::kUser)) {
     // The real user has started the process. The effective one is root in a setuid program.

@@ -73,7 +73,7 @@ int fuzz(long rounds) {
     facts.program = {random.below(2) != 0 ? "/usr/bin/nvidia-smi"sv : "/usr/bin/python3"sv, true,
                      false};
     facts.args = {"python3\0-m\0x\0"sv, true, random.below(4) == 0};
-    facts.cgroup = {"/user.slice"sv, true, false};
+    facts.cgroup = {"4:cpu:/\n0::/user.slice\n"sv, true, random.below(4) == 0};
     facts.user_file = {"root:x:0:\nalice:x:1000:\n"sv, true, false};
     facts.group_file = {"gpu:x:44:"sv, true, false};
     facts.knows_user = facts.knows_groups = true;

@@ -100,6 +100,15 @@ def glob(pattern, text):
     return None if text is None else fnmatch.fnmatchcase(text, pattern)
 
 
+def cgroup(pattern, lines):
+    """Compares the paths of all hierarchies, but not those above another one."""
+    paths = [line.split(":", 2)[2] for line in (lines or "").splitlines()]
+    lowest = [path for path in paths
+              if not any(other.startswith(path.rstrip("/") + "/") for other in paths if other != path)]
+    answers = {glob(pattern, path) for path in lowest}
+    return answers.pop() if len(answers) == 1 else None
+
+
 def identity(value, file, numbers):
     wanted = int(value) if value.isdigit() else number(file, value)
     if wanted is not None and wanted >= 1 << 32:
@@ -120,7 +129,7 @@ def matches(rule, process):
             args = process.args
             answers.append(glob(value, None if args is None else args[:-1].replace("\0", " ")))
         elif key == "cgroup":
-            answers.append(glob(value, process.cgroup))
+            answers.append(cgroup(value, process.cgroup))
         elif key == "user":
             user = None if process.user is None else [process.user]
             answers.append(identity(value, process.passwd, user))
@@ -201,7 +210,9 @@ def compare(program, cases):
 
 PROGRAMS = ("/usr/bin/nvidia-smi", "/usr/bin/python3.11", "/home/a/[x]", "/opt/vllm worker")
 ARGS = ("python3\0-m\0jupyter lab\0", "nvidia-smi\0", "a\0\0b\0")
-CGROUPS = ("/", "/user.slice/user-1000.slice", "/system.slice/slurmd.service/job_7")
+CGROUPS = ("0::/\n", "0::/user.slice/user-1000.slice\n", "0::/system.slice/slurmd.service/job_7\n",
+           "4:cpu,cpuacct:/\n2:pids:/slurm\n1:name=systemd:/slurm/job_7\n",
+           "2:pids:/user.slice/a\n1:name=systemd:/slurm/job_7\n")
 PASSWD = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nbroken\nbob:x:1001:44:::\n"
 GROUP = "root:x:0:\ngpu:x:44:alice\nal:x:5:\n"
 CONDITIONS = [
@@ -267,9 +278,9 @@ def test_each_rule_and_pair_of_rules():
     if not harness.FULL:
         rules = rules[::5]
     processes = [
-        Process("/usr/bin/nvidia-smi", "nvidia-smi\0", "/user.slice/user-1000.slice", PASSWD, GROUP,
+        Process("/usr/bin/nvidia-smi", "nvidia-smi\0", CGROUPS[1], PASSWD, GROUP,
                 1000, [44]),
-        Process("/usr/bin/python3.11", ARGS[0], "/", PASSWD, GROUP, 0, [0, 5]),
+        Process("/usr/bin/python3.11", ARGS[0], CGROUPS[3], PASSWD, GROUP, 0, [0, 5]),
         Process(*[None] * 7)]
     texts = rules + ["\n".join(pair) for pair in itertools.product(rules, repeat=2)]
     cases = [(text, "file", process, "FORCE_CPU") for text in texts for process in processes]

@@ -26,7 +26,7 @@ RuleFacts facts_of(std::string_view program = "/usr/bin/python3.11") {
   RuleFacts facts;
   facts.program = known(program);
   facts.args = known("python3\0-m\0jupyter lab\0"sv);
-  facts.cgroup = known("/user.slice/user-1000.slice/session-2.scope");
+  facts.cgroup = known("0::/user.slice/user-1000.slice/session-2.scope\n");
   facts.user_file =
       known("root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n");
   facts.group_file = known("root:x:0:\nalicia:x:7:\nalice:x:1000:\ngpu:x:44:bob\ndisk:x:6:alice\n");
@@ -173,6 +173,42 @@ TEST(ProcessRules, CutFactMatchesOnlyWhatIsCertain) {
   EXPECT_TRUE(decided("OFF program=python*", facts).unsure);
   facts.group_file = {"a:x:1:\ngpu:x:4", true, true};
   EXPECT_TRUE(decided("OFF group=gpu", facts).unsure);
+}
+
+TEST(ProcessRules, CgroupRuleCountsOnlyIfItMatchesEachHierarchy) {
+  // Version 1: Slurm's job, whose user has made a longer path of systemd's.
+  const char* const slurm =
+      "9:memory:/slurm/uid_7/job_9\n4:cpu,cpuacct:/slurm\n3:pids:/\n1:name=systemd:/a/longer/path/"
+      "of:it\n";
+  const struct {
+    const char* lines;
+    const char* glob;
+    bool decided;
+    bool unsure;
+  } cases[] = {
+      {slurm, "/slurm/*", true, true},
+      {slurm, "/a/*", true, true},
+      {slurm, "/*", true, false},
+      {slurm, "/other", false, false},
+      {slurm, "/slurm", false, false},  // The job is below it.
+      {slurm, "/", false, false},
+      {"9:memory:/slurm/uid_7/job_9\n4:cpu:/slurm/uid_7\n3:pids:/\n0::/\n", "*/job_9", true, false},
+      {"9:memory:/slurm/a\n4:cpu:/slurm/ab\n", "*/ab", true, true},
+      {"1:cpu:/\n0::/", "/", true, false},
+      {"0::/a:b/c", "/a:b/c", true, false},
+      {"", "*", true, true},
+      {"0", "*", true, true},
+      {"0::\n\n", "*", true, true},
+  };
+  for (const auto& one : cases) {
+    RuleFacts facts = facts_of();
+    facts.cgroup = known(one.lines);
+    const Ruling ruling = decided("OFF cgroup=" + std::string(one.glob), facts);
+    EXPECT_EQ(ruling.decided, one.decided) << one.lines << one.glob;
+    EXPECT_EQ(ruling.unsure, one.unsure) << one.lines << one.glob;
+    facts.cgroup.cut = true;
+    EXPECT_TRUE(decided("OFF cgroup=" + std::string(one.glob), facts).unsure) << one.glob;
+  }
 }
 
 TEST(ProcessRules, UnknownRuleWithAListGivesTheEntriesOfBoth) {
