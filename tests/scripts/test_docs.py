@@ -128,8 +128,9 @@ def test_pages_name_the_version_of_cmake():
     """CHANGELOG.md has all versions."""
     version, = re.findall(r"project\(cudaguard VERSION ([\d.]+)",
                           read(os.path.join(harness.SOURCE, "CMakeLists.txt")))
-    pages = [page for page in FOUND if page != "CHANGELOG.md"] + ["scripts/kubernetes/pod.yaml",
-                                                                   "tests/lab/engines.py"]
+    pages = [page for page in FOUND if page != "CHANGELOG.md"] + [
+        "scripts/kubernetes/" + name for name in ("pod.yaml", "policy.yaml", "kyverno-policy.yaml")
+    ] + ["tests/lab/engines.py"]
     texts = {page: read(os.path.join(harness.SOURCE, page)) for page in pages}
     assert sum(bool(VERSIONED.search(text)) for text in texts.values()) >= 5
     assert {page: other for page, text in texts.items()

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The admission policies change the pods that request no GPU, and no others. policy/pods.yaml has
+the pods, policy/admitted.json what Kubernetes' own plug-in makes of them."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from support import harness, places
+
+yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed")
+
+FILES = ("policy.yaml", "kyverno-policy.yaml")
+TEXTS = {name: places.read("kubernetes", name) for name in FILES}
+POLICIES = {name: next(yaml.safe_load_all(text)) for name, text in TEXTS.items()}
+HERE = os.path.join(places.HERE, "policy")
+RELEASES = ("1.36", "1.37")
+
+
+def read(name):
+    with open(os.path.join(HERE, name), encoding="utf-8") as stream:
+        return stream.read()
+
+
+OBJECTS = list(yaml.safe_load_all(read("pods.yaml")))
+ADMITTED = json.loads(read("admitted.json"))
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(places.Case())
+
+
+def evaluated(case, policy):
+    """{name: spec} of the pods that the policy changes."""
+    case.need_platforms()
+    done = subprocess.run(
+        [places.PLATFORMS + "/python", os.path.join(HERE, "evaluate.py")], text=True,
+        input=json.dumps({"policy": policy, "objects": OBJECTS}), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return ordered(json.loads(done.stdout))
+
+
+def ordered(value):
+    """Kubernetes' merge can put a new variable between two old ones, the test's puts it last."""
+    if isinstance(value, list):
+        return [ordered(item) for item in value]
+    if isinstance(value, dict):
+        return {key: (sorted(item, key=lambda entry: entry["name"]) if key == "env"
+                      else ordered(item)) for key, item in value.items()}
+    return value
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", FILES)
+def test_policy_changes_pods_as_kubernetes_does(case, name):
+    assert evaluated(case, POLICIES[name]) == ordered(ADMITTED)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("'nvidia.com/', ", ""), ("value: 'void'", "value: 'all'"), ("    objectSelector:", "    x:"),
+    ("'linux') ==", "'linux') !="), (" == '0' ||", " == '2' ||"), ("resourceClaims", "claims")])
+def test_control_wrong_policy_changes_other_pods(case, right, wrong):
+    text = TEXTS["policy.yaml"]
+    assert right in text
+    policy = next(yaml.safe_load_all(text.replace(right, wrong)))
+    policy["spec"]["matchConstraints"].setdefault("objectSelector", {})
+    assert evaluated(case, policy) != ordered(ADMITTED)
+
+
+def validate(case, text, release):
+    case.need_platforms()
+    path = case.make("manifest.yaml", text, 0o644)
+    command = [places.PLATFORMS + "/kubernetes-validate", "--strict", "-k", release, path]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.full
+def test_policy_and_admitted_pods_are_valid(case):
+    pods = [{**pod, "spec": ADMITTED[pod["metadata"]["name"]]} for pod in OBJECTS
+            if pod["metadata"]["name"] in ADMITTED]
+    for release in RELEASES:
+        for text in (TEXTS["policy.yaml"], yaml.safe_dump_all(pods)):
+            done = validate(case, text, release)
+            assert done.returncode == 0, done
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("matchConditions:", "matchCondition:"), ("policyName: cudaguard", "policyName: [cudaguard]"),
+    ("patchType: ", "patch: "), ('["CREATE"]', '"CREATE"')])
+def test_control_mistake_is_invalid(case, right, wrong):
+    assert right in TEXTS["policy.yaml"]
+    done = validate(case, TEXTS["policy.yaml"].replace(right, wrong), RELEASES[-1])
+    assert done.returncode != 0, done
+
+
+def test_policy_for_kyverno_has_the_same_rules():
+    policy, kyverno = POLICIES.values()
+    assert kyverno["spec"] == policy["spec"]
+    assert (kyverno["kind"], kyverno["apiVersion"]) == ("MutatingPolicy", "policies.kyverno.io/v1")
+
+
+def test_pod_gets_what_the_cdi_device_gives():
+    """test_cdi.py runs programs with these variables and this mount."""
+    (device,) = json.loads(places.read("container", "cdi.json"))["devices"]
+    edits = device["containerEdits"]
+    (container,) = ADMITTED["requests-nothing"]["containers"]
+    assert sorted("%(name)s=%(value)s" % entry for entry in container["env"]) == sorted(
+        [*edits["env"], "NVIDIA_VISIBLE_DEVICES=void"])
+    assert [mount["mountPath"] for mount in container["volumeMounts"]] == [
+        mount["containerPath"] for mount in edits["mounts"]]
+
+
+def test_docs_name_the_files_and_the_label():
+    page = places.page("containers")
+    for name in FILES:
+        assert "kubernetes/" + name in page
+    (excluded,) = POLICIES["policy.yaml"]["spec"]["matchConstraints"]["objectSelector"][
+        "matchExpressions"]
+    assert "%s=%s" % (excluded["key"], *excluded["values"]) in page
