@@ -80,6 +80,12 @@ ONLY_REPORT = {
     "a seccomp filter, or a container's profile, forbids Landlock",
     "this kernel has no Landlock (Linux 5.13", "this kernel's Landlock is too old (Linux 5.19",
     "this process is in too many Landlock domains already",
+    # a program that the kernel cannot start
+    "is neither an ELF file nor a script", "is a shared library, no program", "the interpreter of",
+    "more than 5 scripts, each the interpreter of another", "it is not executable",
+    # CUDAGUARD_LOG=all
+    "CUDA initialised", "CUDA not initialised", "NVML in use", "NVML not in use",
+    "context on", "context on device", "code loaded",
     # a call, a caller or a stack that is not known
     "cuInit or the like", "nvmlInit or the like", "its callers", "not available",
     "its process ended before it sent the details", "its process had no memory for the details",
