@@ -42,7 +42,7 @@ NOT_PRINTED = {
     "musl libc",  # text that is searched in a file
     "no CPython",  # part of a record
 }
-# These texts only say what was done or seen, and need no row.
+# These texts only say what was done or seen, or are a reason that explains itself. They need no row.
 ONLY_REPORT = {
     "--json has all", "more (--json has all", "hosts (--json has all", "standard input",
     # cudaguard run --fence --print
@@ -72,7 +72,7 @@ ONLY_REPORT = {
     "this process is under a fence (cudaguard run --fence",
     # the reasons of a refusal: strerror's words, and the fence's
     "Disk quota exceeded", "File name too long", "Is a directory", "No space left on device",
-    "No such file or directory", "Not a directory", "Operation not permitted",
+    "No such file or directory", "Not a directory",
     "Read-only file system", "this kernel has no seccomp filters",
     "another seccomp filter, or a container's profile, forbids it", "the kernel says",
     "this system accepts a seccomp filter and ignores it",
@@ -83,6 +83,12 @@ ONLY_REPORT = {
     # a program that the kernel cannot start
     "is neither an ELF file nor a script", "is a shared library, no program", "the interpreter of",
     "more than 5 scripts, each the interpreter of another", "it is not executable",
+    # a program that cannot be guarded
+    "it is a static executable and names libcuda.so", "it is a 32-bit program", "it is for",
+    "the guard is 64-bit", "it is big-endian", "it is for musl, the guard is for glibc",
+    "it is musl's ld.so, the guard is for glibc", "it is setgid",
+    "it is setuid, so ld.so ignores LD_PRELOAD", "it has file capabilities",
+    "its #! line makes env remove LD_PRELOAD",
     # CUDAGUARD_LOG=all
     "CUDA initialised", "CUDA not initialised", "NVML in use", "NVML not in use",
     "context on", "context on device", "code loaded",
