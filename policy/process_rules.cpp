@@ -97,7 +97,8 @@ RuleMistake check_value(const ProcessRule& rule, RuleKey key, RuleSource source)
       place_of_word(row_of(Variable::kLog).accepted, value) == std::string_view::npos) {
     return wrong(Why::kLog);
   }
-  if (key == RuleKey::kReport && (value[0] != '/' || value.size() > kMaxReportPath)) {
+  const bool is_report = (value[0] == '/' && value.size() <= kMaxReportPath) || value == kSyslog;
+  if (key == RuleKey::kReport && !is_report) {
     return wrong(Why::kReport);
   }
   if (key == RuleKey::kEnvironment) {

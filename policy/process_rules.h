@@ -30,7 +30,7 @@ enum class RuleKey : uint8_t {
   kCgroup,       ///< a glob: the paths in /proc/self/cgroup
   kGpus,         ///< what follows are actions: an allow-list
   kLog,          ///< a word of CUDAGUARD_LOG
-  kReport,       ///< an absolute path
+  kReport,       ///< an absolute path, or syslog:
   kEnvironment,  ///< may-widen: the variables may allow more than the rule
 };
 inline constexpr const char* kRuleKeys[] = {"program", "args", "user",   "group",      "cgroup",
@@ -58,7 +58,7 @@ struct RuleMistake {
     kNoGpu,        ///< gpus=-1
     kGpus,         ///< `list` has the mistake
     kLog,          ///< no such level
-    kReport,       ///< no absolute path, or too long
+    kReport,       ///< neither an absolute path of a usable length nor syslog:
     kEnvironment,  ///< not may-widen
     kFileOnly,     ///< environment= outside of the machine's file
     kNoRule,       ///< nothing follows "&"

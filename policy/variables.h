@@ -31,6 +31,11 @@ enum class Variable : uint8_t {
 
 /// Longest report path, in bytes without the final zero (Linux: PATH_MAX - 1).
 inline constexpr size_t kMaxReportPath = 4095;
+/// The report that sends each record to the machine's log.
+inline constexpr std::string_view kSyslog = "syslog:";
+/// A report whose name ends in a slash is a spool directory, which has a file for each user and
+/// day.
+constexpr bool is_spool(std::string_view report) { return report.ends_with('/'); }
 /// Longest allow-list, in bytes: 64 full UUIDs and room to spare.
 inline constexpr size_t kMaxVisibleDevices = 6143;
 

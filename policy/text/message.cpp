@@ -33,6 +33,11 @@ constexpr ErrorMeaning kErrors[] = {
     {ENXIO, "no process reads this pipe"},
     {EAGAIN, "the pipe is full"},
     {EINVAL, "it is not a regular file"},
+    {ECONNREFUSED, "Connection refused"},
+    {ENOBUFS, "the socket is full"},
+    {EMSGSIZE, "Message too long"},
+    {kAnothersFile, "the file belongs to another user"},
+    {kUnsafeDirectory, "other users could replace files in this directory"},
 };
 
 std::string_view text_of(ListError::Why why) {
@@ -217,7 +222,8 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
     case Why::kLog:
       return quoted().print("is not accepted (accepted: %c)", row_of(Variable::kLog).accepted);
     case Why::kReport:
-      return quoted().put("is not accepted (accepted: an absolute path of at most 4095 bytes)");
+      return quoted().put(
+          "is not accepted (accepted: an absolute path of at most 4095 bytes, or syslog:)");
     case Why::kEnvironment:
       return quoted().print("is not accepted (accepted: %c)", kMayWiden);
     case Why::kFileOnly:
@@ -236,7 +242,7 @@ Text& put_report_error(Text& out, int error) {
   } else {
     out.print("errno %u", static_cast<uint64_t>(error));
   }
-  return out.put(" (accepted: a file or /dev/stderr)");
+  return out.put(" (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)");
 }
 
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }

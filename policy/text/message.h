@@ -26,7 +26,10 @@ Text& put_complaint(Text& out, const Complaint& complaint);
 /// Writes `"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)`, for a file and
 /// for `run --rule` alike.
 Text& put_rule_mistake(Text& out, const RuleMistake& mistake);
-/// Writes "Permission denied (accepted: a file or /dev/stderr)". `error` is an errno value.
+// What put_report_error() takes besides errno values.
+inline constexpr int kAnothersFile = 0x10001;
+inline constexpr int kUnsafeDirectory = 0x10002;
+/// Writes "Permission denied (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)".
 Text& put_report_error(Text& out, int error);
 
 // The guard's sentences. Each is a message between begin_line and "\n".

@@ -26,6 +26,61 @@ void put_report_name(Text& out, std::string_view path, const ReportName& name) {
   }
 }
 
+namespace {
+
+struct Date {
+  uint64_t year = 1970;
+  unsigned month = 0;  ///< 0..11
+  uint64_t day = 0;    ///< 0..30
+};
+
+/// The day in UTC. (libc's functions take a lock.)
+Date date_of(uint64_t seconds) {
+  constexpr uint8_t kLengths[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  constexpr uint64_t kPerDay = 86400;
+  constexpr uint64_t kLast = 253402300799;  // the end of the year 9999
+  Date date;
+  const auto is_leap = [&] {
+    return date.year % 4 == 0 && (date.year % 100 != 0 || date.year % 400 == 0);
+  };
+  date.day = (seconds < kLast ? seconds : kLast) / kPerDay;
+  for (;; ++date.year) {
+    const uint64_t length = is_leap() ? 366 : 365;
+    if (date.day < length) break;
+    date.day -= length;
+  }
+  for (; date.month < 11; ++date.month) {
+    const uint64_t length = kLengths[date.month] + (date.month == 1 && is_leap() ? 1U : 0U);
+    if (date.day < length) break;
+    date.day -= length;
+  }
+  return date;
+}
+
+Text& put_two(Text& out, uint64_t value, const char* fill = "0") {
+  if (value < 10) out.put(fill);
+  return out.put_decimal(value);
+}
+
+}  // namespace
+
+void put_spool_name(Text& out, uint32_t uid, uint64_t seconds) {
+  const Date date = date_of(seconds);
+  out.put_decimal(uid).put("-").put_decimal(date.year).put("-");
+  put_two(out, date.month + 1).put("-");
+  put_two(out, date.day + 1).put(".jsonl");
+}
+
+void put_syslog_start(Text& out, uint32_t pid, uint64_t seconds) {
+  constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
+  const Date date = date_of(seconds);
+  out.put("<14>").put(head(tail(kMonths, 3 * date.month), 3)).put(" ");  // user.info
+  put_two(out, date.day + 1, " ").put(" ");
+  put_two(out, seconds / 3600 % 24).put(":");
+  put_two(out, seconds / 60 % 60).put(":");
+  put_two(out, seconds % 60).put(" cudaguard[").put_decimal(pid).put("]: ");
+}
+
 std::string_view cgroup_of(std::string_view lines) {
   std::string_view longest;
   int colons = 0;

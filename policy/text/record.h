@@ -30,6 +30,12 @@ struct ReportName {
 };
 /// Writes `path` with each placeholder replaced.
 void put_report_name(Text& out, std::string_view path, const ReportName& name);
+/// Writes "1000-2026-11-27.jsonl", the name of a file in a spool directory. The day is UTC's.
+void put_spool_name(Text& out, uint32_t uid, uint64_t seconds);
+
+/// Writes "<14>Nov 27 03:16:53 cudaguard[7]: ", with which syslog() would begin the message. The
+/// time is UTC's.
+void put_syslog_start(Text& out, uint32_t pid, uint64_t seconds);
 
 // The types of the fields (record_fields.inc). kMost: the most bytes of a value, besides the long
 // text in it.

@@ -39,6 +39,25 @@ std::string_view read_host(char* to, size_t size) {
   return host;
 }
 
+bool read_file_user(uint32_t& user) {
+  // The owner of /proc/self is root after a change of the user, and each thread has a user.
+  char text[512];
+  std::string_view rest = read_all("/proc/thread-self/status", text, sizeof text);
+  if (rest.empty()) rest = read_all("/proc/self/status", text, sizeof text);  // before Linux 3.17
+  constexpr std::string_view kLine = "\nUid:";
+  const size_t at = rest.find(kLine);
+  if (at == std::string_view::npos) return false;
+  rest = tail(rest, at + kLine.size());
+  for (int i = 0; i < 4; ++i) {  // the real, effective and saved one, and that of files
+    rest = tail(rest, 1);
+    user = 0;
+    for (; !rest.empty() && is_digit(rest.front()); rest = tail(rest, 1)) {
+      user = user * 10 + static_cast<uint32_t>(rest.front() - '0');
+    }
+  }
+  return rest.starts_with('\n');
+}
+
 ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Attempt& attempt) {
   ProcessFacts facts;
   facts.v = {kRecordVersion};

@@ -24,6 +24,10 @@ std::string_view read_all(const char* path, char* to, size_t size);
 /// Returns the machine's name, empty if there is no /proc.
 std::string_view read_host(char* to, size_t size);
 
+/// Sets the user to whom a file belongs that this thread creates. Returns false if there is no
+/// /proc.
+bool read_file_user(uint32_t& user);
+
 /// Returns the facts for the record of this CUDA attempt, whose `program` must be set.
 ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Attempt& attempt);
 

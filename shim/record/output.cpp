@@ -2,7 +2,6 @@
 #include "shim/record/output.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "policy/config.h"
@@ -14,6 +13,7 @@
 #include "shim/elf/own_maps.h"
 #include "shim/record/beacon.h"
 #include "shim/record/facts.h"
+#include "shim/record/report.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -24,10 +24,9 @@ constexpr int kStderr = 2;
 
 struct Scratch {
   char path[4352];
-  char report[4352];
   char arguments[32768];
   FactsRoom facts;
-  char record[kMaxRecord];
+  ReportRoom report;
   char line[kMaxLine];
 };
 
@@ -100,62 +99,27 @@ struct Line : Text {
   void write() { write_to_stderr(put("\n").view()); }
 };
 
-/// Appends one record to the report. Returns 0 or an errno value.
-int append(const char* path, const ProcessFacts& facts, const Attempt& attempt, char* buffer) {
-  // O_NONBLOCK: a pipe without a reader must not stop the program. O_NOFOLLOW and EMLINK: no
-  // symbolic or hard link in a shared directory may choose where this user writes.
-  const sys::File file(
-      path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
-  if (!file.ok()) return file.error();
-  struct stat status = {};
-  if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
-  if (S_ISREG(status.st_mode) && status.st_nlink > 1) return EMLINK;
-  // On a pipe, more than PIPE_BUF bytes would mix with other processes' records.
-  const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
-  Text record(buffer, limit);
-  write_record(record, facts, attempt, limit);
-  const long written = sys::quiet_write(file.fd(), record.view().data(), record.view().size());
-  if (written < 0) return static_cast<int>(-written);
-  return static_cast<size_t>(written) == record.view().size() ? 0 : ENOSPC;
-}
-
-/// Replaces %p, %u and %h. Returns false if the path is too long.
-bool expand(std::string_view path, const ProcessFacts& facts, char* to, size_t size) {
-  Text out(to, size - 1);
-  char room[FactsRoom::kHost];
-  // A start record has no host name, because reading the name takes as long as the rest. Only a
-  // name with %h needs it.
-  const bool wants_host = path.find('%') != std::string_view::npos;
-  put_report_name(out, path,
-                  {facts.pid.value, facts.uid.value,
-                   wants_host ? read_host(room, sizeof room) : facts.host.value});
-  to[out.view().size()] = '\0';
-  return !out.cut();
-}
-
 /// Sends the record to the launcher. Returns false if no launcher listens.
 bool send_to_launcher(Beacon what, const void* caller, const ScratchPages& scratch, uint32_t pid,
                       const Attempt& attempt) {
   const ProcessFacts facts = gather_facts(scratch->facts, pid, attempt);
-  Text record(scratch->record, kMaxRecord);
+  Text record(scratch->report.record, kMaxRecord);
   write_record(record, facts, attempt, kMaxRecord);
   return send_beacon(what, caller, record.view());
 }
 
-/// Writes one record to the report. Returns 0 or an errno value.
+/// Writes one record to the report. Returns what append_to_report() does.
 int send(std::string_view report, const ScratchPages& scratch, uint32_t pid,
          const Attempt& attempt) {
   const ProcessFacts facts = gather_facts(scratch->facts, pid, attempt);
   if (report == "/dev/stderr") {
     // On most systems this path is a link to descriptor 2, which has a rule of its own.
-    Text record(scratch->record, kMaxLine);
+    Text record(scratch->report.record, kMaxLine);
     write_record(record, facts, attempt, kMaxLine);
     write_to_stderr(record.view());
     return 0;
   }
-  return expand(report, facts, scratch->report, sizeof scratch->report)
-             ? append(scratch->report, facts, attempt, scratch->record)
-             : ENAMETOOLONG;
+  return append_to_report(report, facts, attempt, scratch->report);
 }
 
 /// True for the first caller with this bit, unless `other` was printed before.

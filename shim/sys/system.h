@@ -57,8 +57,8 @@ inline long word(const void* pointer) { return reinterpret_cast<long>(pointer); 
   return static_cast<int>(call(SYS_openat, AT_FDCWD, word(path), flags, mode));
 }
 /// Opens a file of an open directory.
-inline int open_at(int directory, const char* name, int flags) {
-  return static_cast<int>(call(SYS_openat, directory, word(name), flags));
+inline int open_at(int directory, const char* name, int flags, int mode = 0) {
+  return static_cast<int>(call(SYS_openat, directory, word(name), flags, mode));
 }
 inline int close(int fd) { return static_cast<int>(call(SYS_close, fd)); }
 inline long read(int fd, void* to, size_t size) {
@@ -109,10 +109,12 @@ inline bool takes_now(int fd) {
   return call(SYS_ppoll, word(&wanted), 1, word(&none), 0, 8) == 1 && wanted.revents == 4;
 }
 
-/// Writes to a socket; neither waits nor raises SIGPIPE.
-inline long send_now(int fd, const void* from, size_t size) {
+/// Writes to a socket; neither waits nor raises SIGPIPE. `address` may be null.
+inline long send_now(int fd, const void* from, size_t size, const void* address = nullptr,
+                     size_t address_size = 0) {
   constexpr long kFlags = 0x4040;  // MSG_DONTWAIT | MSG_NOSIGNAL
-  return call(SYS_sendto, fd, word(from), static_cast<long>(size), kFlags);
+  return call(SYS_sendto, fd, word(from), static_cast<long>(size), kFlags, word(address),
+              static_cast<long>(address_size));
 }
 
 /// A write(2) that cannot kill the program. It blocks SIGPIPE and SIGXFSZ (no reader, a limit on
@@ -206,6 +208,8 @@ class Mapped {
 class File {
  public:
   explicit File(const char* path, int flags, int mode = 0) : fd_(open(path, flags, mode)) {}
+  /// Takes a descriptor, or a negative errno value.
+  explicit File(int fd) : fd_(fd) {}
   ~File() {
     if (fd_ >= 0) close(fd_);
   }

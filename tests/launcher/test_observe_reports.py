@@ -66,7 +66,8 @@ class Reports(observed.Case):
             report, box.program("open"), box.program("open"))], ["--report", report])
         summary = self.summary(result)
         self.assertEqual(summary.before, 'cudaguard: records are missing in the report "%s": Is a '
-                         'directory\n' % report)
+                         'directory (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)\n' %
+                         report)
         self.assertEqual(len(summary.order), 2)
 
     def test_foreign_lines_are_counted_and_left_out(self):

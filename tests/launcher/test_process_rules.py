@@ -46,7 +46,7 @@ def value_is_wrong(policy, key, value, source):
     if key == "log":
         return value.lower() not in ("off", "error", "deny", "all")
     if key == "report":
-        return value[0] != "/"
+        return value[0] != "/" and value != "syslog:"
     return key == "environment" and (source != "file" or value != "may-widen")
 
 
@@ -223,7 +223,7 @@ CONDITIONS = [
     *("group=" + name for name in ("gpu", "44", "a", "al", "staff", "0")),
     *("cgroup=" + glob for glob in ("/", "/user.slice/*", "*/job_[0-9]", "*slurm*"))]
 ACTIONS = ["gpus=0,1", "gpus=1", "gpus=1,0,2", "gpus=GPU-8932f937", "log=all", "log=DENY",
-           "report=/var/log/x", "environment=may-widen"]
+           "report=/var/log/x", "report=syslog:", "environment=may-widen"]
 MISTAKES = ["gpus=-1", "gpus=", "gpus=x", "log=loud", "report=x", "usr=a", "user", 'args="a', "=",
             'args="a"b', "user=a user=a", "environment=x", "&", "\0", "\xff"]
 

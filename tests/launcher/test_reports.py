@@ -51,7 +51,7 @@ class Reports(launcher.Case):
             self.assertIn(NOT_RECORDED % ("--report ", path), done.stderr)
 
 
-NOT_RECORDED = ('cudaguard: %s"%s": Permission denied (accepted: a file or /dev/stderr); nothing is '
+NOT_RECORDED = ('cudaguard: %s"%s": Permission denied (accepted: a file, DIRECTORY/, syslog: or /dev/stderr); nothing is '
                 "recorded\n")
 
 
@@ -103,6 +103,53 @@ class AnothersReport(launcher.Case):
         self.assertEqual(sorted(os.listdir(self.path("records"))), sorted(names))
         for name in names:
             self.assertEqual(len(harness.records(self.path("records", name))), 2)
+
+    def test_each_command_writes_to_a_spool_directory(self):
+        """The guard writes the records of `run`, the launcher those of the others."""
+        spool = self.path("spool")
+        os.mkdir(spool)
+        os.chmod(spool, 0o1733)
+        ask = ["python3", "-c", ATTEMPT]
+        for count, words in enumerate((["run"], ["run", "--observe", "--cpu"], ["verify"],
+                                       ["run", "--if-healthy=1", "true"]), 1):
+            for start, user in ((self.start, 0), (self.as_nobody, 65534)):
+                done = start(words[0], "--report", spool + "/", *words[1:], *ask,
+                             env=launcher.environment(TMPDIR="/tmp"))
+                names = [name for name in os.listdir(spool) if name.startswith("%d-" % user)]
+                self.assertEqual(len(names), 1, done)
+                status = os.stat(os.path.join(spool, names[0]))
+                self.assertEqual((status.st_uid, status.st_mode & 0o777), (user, 0o600))
+                records = [one for one in harness.records(os.path.join(spool, names[0]))
+                           if one.get("api") == "cuInit" or one.get("event") == "health"]
+                self.assertEqual(len(records), count, done)
+        self.assertEqual(len(os.listdir(spool)), 2)
+
+    def test_planted_file_in_a_spool_is_not_written_to(self):
+        spool = self.path("spool")
+        os.mkdir(spool)
+        os.chmod(spool, 0o1733)
+        done = self.start("verify", "--report", spool + "/", "--", "python3", "-c", ATTEMPT)
+        self.assertEqual(done.returncode, 1, done)  # the control
+        (name,) = os.listdir(spool)
+        path = os.path.join(spool, name)
+        os.truncate(path, 0)
+        os.chown(path, 65534, 65534)
+        for words, rc in ((["verify"], 1), (["run"], 0), (["run", "--observe", "--cpu"], 0)):
+            done = self.start(words[0], "--report", spool + "/", *words[1:], "--", "python3", "-c",
+                              ATTEMPT)
+            self.assertEqual(done.returncode, rc, done)
+            self.assertIn("the file belongs to another user", done.stderr)
+            self.assertEqual(os.path.getsize(path), 0)
+
+    def test_syslog_is_for_run_alone(self):
+        for words in (["verify"], ["run", "--observe"]):
+            done = self.start(words[0], "--report", "syslog:", *words[1:], "true")
+            self.refused(done, 125, "--report", "syslog:", "writes to files only", "name a file")
+            done = self.start(*words, "true", env=launcher.environment(CUDAGUARD_REPORT="syslog:"))
+            self.assertEqual(done.returncode, 0, done)
+            self.assertIn("writes to files only; nothing is recorded", done.stderr)
+        done = self.start("run", "--report", "syslog:", "--print")
+        self.assertIn("CUDAGUARD_REPORT=syslog:\n", done.stdout)
 
     def test_observe_and_verify_use_the_same_names(self):
         for words in (["verify", "--"], ["run", "--observe", "--cpu"]):

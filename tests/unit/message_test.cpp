@@ -496,7 +496,8 @@ TEST_F(Message, Exposed_NamesTheLibraryAndTheRemedy) {
 TEST_F(Message, ReportFailed_NamesTheReason) {
   write_report_failed(line(7), "/x/y", EACCES);
   EXPECT_EQ(take(),
-            "cudaguard[7]: report \"/x/y\": Permission denied (accepted: a file or /dev/stderr); "
+            "cudaguard[7]: report \"/x/y\": Permission denied (accepted: a file, DIRECTORY/, "
+            "syslog: or /dev/stderr); "
             "nothing is recorded\n");
   write_report_failed(line(7), "/x/y", 999);
   EXPECT_NE(take().find("errno 999"), std::string::npos);
@@ -525,6 +526,23 @@ TEST_F(Message, ReportName_ReplacesProcessUserAndHost) {
   // A host name must not choose a directory.
   put_report_name(out_, "/r/%h", {.host = "../x"});
   EXPECT_EQ(take(), "/r/.._x");
+}
+
+TEST_F(Message, SpoolAndSyslog_UseTheDayInUtc) {
+  for (const auto& [seconds, day, start] :
+       {std::tuple{uint64_t{0}, "1970-01-01", "Jan  1 00:00:00"},
+        std::tuple{uint64_t{951868799}, "2000-02-29", "Feb 29 23:59:59"},
+        std::tuple{uint64_t{1795256748}, "2026-11-21", "Nov 21 10:25:48"},
+        std::tuple{uint64_t{4107542399}, "2100-02-28", "Feb 28 23:59:59"},
+        std::tuple{uint64_t{4107542400}, "2100-03-01", "Mar  1 00:00:00"},
+        std::tuple{uint64_t{253402300799}, "9999-12-31", "Dec 31 23:59:59"}}) {
+    put_spool_name(out_, 1000, seconds);
+    EXPECT_EQ(take(), std::string("1000-") + day + ".jsonl");
+    put_syslog_start(out_, 7, seconds);
+    EXPECT_EQ(take(), std::string("<14>") + start + " cudaguard[7]: ");
+  }
+  put_spool_name(out_, UINT32_MAX, UINT64_MAX);
+  EXPECT_EQ(take(), "4294967295-9999-12-31.jsonl");  // and not an endless loop
 }
 
 TEST_F(Message, Record_IsOneLineOfJson) {

@@ -101,7 +101,8 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
        "gpus=\"0,x\": entry 2 \"x\" is not accepted (accepted: index, GPU-..., MIG-...)"},
       {"OFF log=loud", "log=\"loud\" is not accepted (accepted: off, error, deny, all)"},
       {"OFF report=a.jsonl",
-       "report=\"a.jsonl\" is not accepted (accepted: an absolute path of at most 4095 bytes)"},
+       "report=\"a.jsonl\" is not accepted (accepted: an absolute path of at most 4095 bytes, "
+       "or syslog:)"},
       {"OFF environment=free", "environment=\"free\" is not accepted (accepted: may-widen)"},
       {"OFF environment=may-widen", "environment= works only in /etc/cudaguard.conf", kOption},
       {"OFF environment=may-widen", "environment= works only in /etc/cudaguard.conf", kVariable},

@@ -106,14 +106,14 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   Program program;
   Judged judged;
   if (*plan.program != nullptr) program = find_program(*plan.program, variables.get("PATH"));
-  if (!check_report(report, {settings.report.has_value(), plan.strict}, program.files)) {
+  if (!check_report(report,
+                    {settings.report.has_value(), plan.strict, plan.watch != Plan::Watch::kNot},
+                    program.files)) {
     variables.unset(row_of(Variable::kReport).name);
     report.clear();
   }
   if (wish && !health.healthy) warn(health_warning(health, *wish));
-  if (wish && !report.empty()) {
-    record_health(health, report_path(report, getpid()), plan.program);
-  }
+  if (wish && !report.empty()) record_health(health, report, plan.program);
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*plan.program != nullptr) {
     const RunContext context = {plan.strict, fence.holds, fence.listener >= 0,

@@ -28,6 +28,7 @@
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/report.h"
 #include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
@@ -427,10 +428,11 @@ std::string health_warning(const Health& health, const HealthWish& wish) {
 
 void record_health(const Health& health, const std::string& report, char* const* words) {
   struct stat status = {};
+  const std::string path = report_path(report, getpid());
   // Closing a pipe would end its reader's input.
-  if (stat(report.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return;
-  const int fd =
-      open(report.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC, 0600);
+  if (stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return;
+  int error = 0;
+  const int fd = open_report(report, getpid(), error);
   if (fd < 0) return;
   const std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   char host[256] = {};

@@ -44,7 +44,7 @@ GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSe
 /// The warning about a driver that is not healthy.
 std::string health_warning(const Health& health, const HealthWish& wish);
 
-/// Appends the decision to `report`, a file that this user may write.
+/// Appends the decision to `report`, which is as in CUDAGUARD_REPORT. Not to syslog.
 void record_health(const Health& health, const std::string& report, char* const* words);
 
 }  // namespace cudaguard::launcher

@@ -16,9 +16,11 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "policy/text/message.h"
 #include "policy/text/record.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/report.h"
 
@@ -166,16 +168,17 @@ Records::Take UserReport::take(const NativeStack& native) {
 void UserReport::append(const std::string& text, uint32_t pid) {
   if (report_ == "/dev/stderr") return write_stderr(text);
   // One write per record, like the guard, because other programs may append to the same file.
-  const int fd =
-      open(report_path(report_, static_cast<int>(pid)).c_str(),
-           O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK, 0644);
+  int error = 0;
+  const int fd = open_report(report_, static_cast<int>(pid), error);
   const ssize_t written = fd < 0 ? -1 : write(fd, text.data(), text.size());
-  const int error = written < 0 ? errno : ENOSPC;
-  if (fd >= 0) close(fd);
+  if (fd >= 0) {
+    error = written < 0 ? errno : ENOSPC;
+    close(fd);
+  }
   if (written == static_cast<ssize_t>(text.size())) return;
   if (!failed_) {
     print_message("records are missing in the report " + in_quotes(report_) + ": " +
-                  strerror(error));
+                  text_of([&](Text& out) { put_report_error(out, error); }));
   }
   failed_ = true;
 }

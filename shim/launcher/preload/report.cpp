@@ -10,11 +10,13 @@
 
 #include <cerrno>
 #include <climits>
+#include <ctime>
 #include <filesystem>
 #include <system_error>
 
 #include "policy/text/message.h"
 #include "policy/text/record.h"
+#include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
 
@@ -22,12 +24,23 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// Returns 0, or an errno value.
-int cannot_append(const std::string& path) {
+/// Returns 0 if no other user can replace this user's files in the directory of `path`.
+int spool_error(const std::string& path) {
+  const std::string directory = path.substr(0, path.find_last_not_of('/', path.rfind('/')) + 1);
   struct stat status = {};
+  if (lstat(directory.empty() ? "/" : directory.c_str(), &status) != 0) return errno;
+  if (!S_ISDIR(status.st_mode)) return ENOTDIR;
+  const bool is_trusted = status.st_uid == 0 || status.st_uid == geteuid();
+  const bool others_write = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  return !is_trusted || (others_write && (status.st_mode & S_ISVTX) == 0) ? kUnsafeDirectory : 0;
+}
+
+/// Returns 0, or a value that put_report_error() takes.
+int cannot_append(const std::string& path, bool spooled) {
+  struct stat status = {};
+  if (const int error = spooled ? spool_error(path) : 0; error != 0) return error;
   if (lstat(path.c_str(), &status) != 0) {
     if (errno != ENOENT) return errno;
-    if (path.ends_with("/")) return EISDIR;
     const size_t slash = path.rfind('/');
     const std::string directory = slash == std::string::npos ? "." : path.substr(0, slash + 1);
     // For root, faccessat() succeeds here, although no process can create a file.
@@ -39,6 +52,8 @@ int cannot_append(const std::string& path) {
     return faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
   }
   if (S_ISLNK(status.st_mode)) return ELOOP;
+  if (spooled && !S_ISREG(status.st_mode)) return EINVAL;
+  if (spooled && status.st_uid != geteuid()) return kAnothersFile;
   if (S_ISDIR(status.st_mode)) return EISDIR;
   if (S_ISSOCK(status.st_mode)) return ENXIO;
   // A pipe is not opened, because closing it would end the reader's input.
@@ -76,21 +91,44 @@ std::string report_path(std::string_view report, int pid) {
   std::string path(2 * size_t{PATH_MAX}, '\0');  // a longer path cannot be opened
   Text out(path.data(), path.size());
   put_report_name(out, report, {static_cast<uint32_t>(pid), geteuid(), system.nodename});
+  if (is_spool(report)) put_spool_name(out, geteuid(), static_cast<uint64_t>(time(nullptr)));
   path.resize(out.view().size());
   return path;
+}
+
+int open_report(std::string_view report, int pid, int& error) {
+  error = EINVAL;
+  if (report == kSyslog) return -1;
+  const std::string path = report_path(report, pid);
+  const bool spooled = is_spool(report);
+  error = spooled ? cannot_append(path, true) : 0;
+  if (error != 0) return -1;
+  const int fd = open(
+      path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
+      spooled ? 0600 : 0644);
+  if (fd < 0) error = errno;
+  return fd;
 }
 
 bool check_report(std::string_view report, const ReportCheck& check,
                   const std::vector<std::string>& programs) {
   if (report.empty() || report == "/dev/stderr") return true;
+  const char* name = check.by_option ? "--report " : "CUDAGUARD_REPORT=";
+  if (report == kSyslog) {
+    if (!check.copied) return true;
+    const std::string wrong = name + in_quotes(report) + ": this command writes to files only";
+    if (check.by_option || check.strict) throw Refusal(kRefused, wrong + "; name a file");
+    warn(wrong + "; nothing is recorded");
+    return false;
+  }
   // exec keeps the process id.
   const std::string path = report_path(report, getpid());
-  const char* name = check.by_option ? "--report " : "CUDAGUARD_REPORT=";
-  if (const int error = cannot_append(path); error != 0) {
+  if (const int error = cannot_append(path, is_spool(report)); error != 0) {
     const std::string wrong =
         text_of([&](Text& out) { put_report_error(out.print("%c\"%l\": ", name, report), error); });
     // The report belongs to another user; the program still runs, without a report.
-    const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS;
+    const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS ||
+                              error == kAnothersFile || error == kUnsafeDirectory;
     if (!is_forbidden || check.strict) throw Refusal(kRefused, wrong);
     warn(wrong + "; nothing is recorded");
     return false;

@@ -11,13 +11,18 @@ namespace cudaguard::launcher {
 struct ReportCheck {
   bool by_option = false;  ///< --report named it, not the environment
   bool strict = false;     ///< refuse a report that this user may not write
+  bool copied = false;     ///< the launcher writes the records, too, which syslog: does not take
 };
 /// Throws Refusal if the report cannot be appended to, or is one of `programs`. If this user may
 /// not write it, warns and returns false unless `strict`. Writes nothing and makes no file.
 bool check_report(std::string_view report, const ReportCheck& check,
                   const std::vector<std::string>& programs);
 
-/// The report of process `pid`, with %p, %u and %h replaced. %u is this user.
+/// The report of process `pid`, with %p, %u and %h replaced. %u is this user. In a spool directory,
+/// it is this user's file of the day.
 std::string report_path(std::string_view report, int pid);
+/// Opens it, to append to it. Returns a descriptor, or -1 after setting `error` to a value that
+/// put_report_error() takes.
+int open_report(std::string_view report, int pid, int& error);
 
 }  // namespace cudaguard::launcher

@@ -238,7 +238,7 @@ void set_presets(bool wanted, const GuardSettings& settings, Variables& variable
 }
 
 std::string absolute(const std::string& path) {
-  if (path.starts_with("/")) return path;
+  if (path.starts_with("/") || path == kSyslog) return path;
   std::error_code error;
   const std::string directory = std::filesystem::current_path(error).string();
   if (error) {
