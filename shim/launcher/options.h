@@ -58,6 +58,7 @@ struct Options : GuardSettings {
   std::optional<std::string> json_file;
   std::optional<std::string> html_file;
   std::optional<std::string> junit_file;
+  std::optional<std::string> prometheus_file;
   bool force = false;  ///< overwrite files that cudaguard has not written
   // For verify.
   std::vector<std::string> allow;  ///< patterns of processes and code that may touch CUDA
@@ -247,6 +248,12 @@ inline constexpr OptionRow kOptions[] = {
      .help = "write one HTML page",
      .by_default = "none",
      .to = &Options::html_file},
+    {.name = "prometheus",
+     .commands = "report",
+     .value = "FILE",
+     .help = "write counts for Prometheus (node_exporter's textfile collector)",
+     .by_default = "none",
+     .to = &Options::prometheus_file},
     {.name = "force",
      .commands = "verify,report,doctor",
      .help = "overwrite FILE even if cudaguard did not write it",

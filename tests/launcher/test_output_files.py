@@ -14,13 +14,15 @@ import pytest
 from support import harness, launcher, recorded
 
 OPTIONS = ("--json", "--junit", "--html")
+OF_REPORT = ("--json", "--html", "--prometheus")
 LONG = "x" * 100000  # in the command, which --json has: more than a pipe takes at once
 
 
 def is_result(option, data):
     if option == "--json":
         return "cudaguard" in json.loads(data)
-    return data.startswith({"--junit": b"<?xml", "--html": b"<!DOCTYPE html>"}[option])
+    return data.startswith({"--junit": b"<?xml", "--html": b"<!DOCTYPE html>",
+                            "--prometheus": b"# HELP cudaguard_"}[option])
 
 
 class Case(launcher.Case):
@@ -111,7 +113,7 @@ class Spared(Case):
         os.rename(self.path("r.jsonl"), self.path("records", "r.jsonl"))
         os.symlink("records/r.jsonl", self.path("r.jsonl"))
         self.make("empty.jsonl", "", 0o644)
-        for option in ("--json", "--html"):
+        for option in OF_REPORT:
             for force in ([], ["--force"]):
                 for name in ("r.jsonl", "hard", "soft", "records/r.jsonl"):
                     for read in ("r.jsonl", "hard", "records"):
@@ -237,7 +239,7 @@ class Written(Case):
         """(the option, the command that writes this file by it)"""
         for option in OPTIONS:
             yield option, ["verify", option, name, "true"]
-        for option in ("--json", "--html"):
+        for option in OF_REPORT:
             yield option, ["report", option, name, "r.jsonl"]
             yield option, ["report", "--by", "exe", option, name, "r.jsonl"]
         yield "--json", ["doctor", "--json", name]

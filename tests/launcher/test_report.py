@@ -116,6 +116,72 @@ class Reading(Case):
             self.assertEqual(self.groups("job", "-", input=text(line(**fields))), [(wanted, 1, 1)])
 
 
+SERIES = re.compile(r'(?:(\w+)="((?:[^"\\\n]|\\["\\n])*)",?)')
+
+
+class Prometheus(Case):
+    def series(self, *lines):
+        """{the values of the labels: count}"""
+        shown = self.start("report", "--prometheus", "-", "-", input=text(*lines))
+        self.assertEqual((shown.returncode, shown.stderr), (0, ""), shown)
+        first, second, *rows = shown.stdout.splitlines()
+        self.assertTrue(first.startswith("# HELP cudaguard_records "))
+        self.assertEqual(second, "# TYPE cudaguard_records gauge")
+        found = {}
+        for row in rows:
+            labels, count = re.fullmatch(r"cudaguard_records\{(.*)\} (\d+)", row).groups()
+            self.assertEqual(SERIES.sub("", labels), "")
+            values = dict(SERIES.findall(labels))
+            found[tuple(values.get(name, "") for name in ("decision", "rule", "user",
+                                                          "slurm_job"))] = int(count)
+        return found
+
+    def test_calls_are_counted_by_decision_user_and_job(self):
+        """Other records are none of calls."""
+        health = line(event="health", decision="deny", api=None, reason="x", seconds=1.0)
+        self.assertEqual(self.series(
+            line(), line(api="nvmlInit_v2"), line(uid=0), line(slurm="1234"), start(), health,
+            line(cgroup="/slurm/uid_0/job_77/x", decision="allow", event="init", result=0),
+            line(native=recorded.NATIVE), "no record"), {
+                ("deny", "", "1000", ""): 3, ("deny", "", "0", ""): 1,
+                ("deny", "", "1000", "1234"): 1, ("allow", "", "1000", "77"): 1})
+        self.assertEqual(self.series(), {})
+
+    def test_rule_is_a_label_if_records_have_it(self):
+        with open(os.path.join(harness.SOURCE, "policy/text/record_fields.inc"),
+                  encoding="utf-8") as stream:
+            if not re.search(r"\(\w+, rule,", stream.read()):
+                harness.skip(self, "records have no field rule")
+        self.assertEqual(self.series(line(rule="/etc/cudaguard.conf:7")),
+                         {("deny", "/etc/cudaguard.conf:7", "1000", ""): 1})
+
+    def test_values_of_labels_are_escaped_and_cut(self):
+        for value in NASTY:
+            ((_, _, _, job),) = self.series(line(slurm=value))
+            shown = re.sub(r'\\(["\\n])', lambda one: {"n": "\n"}.get(one[1], one[1]), job)
+            self.assertEqual(shown, value[:200])
+
+    def test_invented_jobs_make_no_endless_list(self):
+        found = self.series(*(line(slurm=str(job)) for job in range(10050)))
+        self.assertEqual(len(found), 10001)
+        self.assertEqual(found["deny", "(others)", "(others)", "(others)"], 50)
+
+    def test_file_is_replaced_in_one_step(self):
+        """node_exporter may read it at any time."""
+        path = self.make("cudaguard.prom", "", 0o644)
+        os.remove(path)
+        for pid in (1, 2):
+            self.report("--prometheus", path, "-", input=text(line(pid=pid)))
+        before = os.open(path, os.O_RDONLY)
+        self.addCleanup(os.close, before)
+        self.report("--prometheus", path, "-", input=text(line(), line(uid=0)))
+        self.assertEqual(os.read(before, 1 << 16).count(b"\n"), 3)  # the old file is as it was
+        with open(path, encoding="utf-8") as stream:
+            self.assertEqual(stream.read().count("\n"), 4)
+        self.assertEqual(os.stat(path).st_mode & 0o777, 0o644)
+        self.assertEqual(os.listdir(self.directory), ["cudaguard.prom"])
+
+
 @pytest.fixture(name="reading")
 def make_reading():
     yield from harness.lent(Reading())

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/output.h"
 #include "shim/launcher/print/print.h"
+#include "shim/launcher/print/prometheus.h"
 
 namespace cudaguard::launcher {
 
@@ -29,6 +32,12 @@ constexpr size_t kPart = size_t{256} << 10;  // stays in the processor's cache
 
 struct Read : ReadFiles {
   Records records;
+  Records::Take take;  ///< called with each record
+};
+
+struct Input {
+  std::string path;
+  bool of_directory = false;
 };
 
 std::optional<ByWord> by_of(const Options& options) {
@@ -54,14 +63,29 @@ bool is_compressed(std::string_view bytes) {
   return false;
 }
 
-/// Adds the records of a file; "-" is the standard input. Returns false if it is compressed.
-bool read_file(const std::string& path, Read& all) {
-  const bool is_stdin = path == "-";
-  const std::string name = is_stdin ? "standard input" : path;
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(
-      is_stdin ? fdopen(dup(STDIN_FILENO), "r") : fopen(path.c_str(), "re"), &fclose);
+/// Opens a file; "-" is the standard input. In a spool directory, another user may replace a file
+/// by a pipe, which must not stop root's report.
+int open_input(const Input& input) {
+  if (input.path == "-") return dup(STDIN_FILENO);
+  const int fd =
+      open(input.path.c_str(), O_RDONLY | O_CLOEXEC | (input.of_directory ? O_NONBLOCK : 0));
+  struct stat status = {};
+  if (fd < 0 || !input.of_directory || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))) {
+    return fd;
+  }
+  close(fd);
+  errno = EINVAL;
+  return -1;
+}
+
+/// Adds the records of a file. Returns false if it is compressed.
+bool read_file(const Input& input, Read& all) {
+  const std::string name = input.path == "-" ? "standard input" : input.path;
+  const int fd = open_input(input);
+  if (fd < 0) throw cannot_be_read(name, errno);
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(fd, "r"), &fclose);
   if (file == nullptr) throw cannot_be_read(name, errno);
-  Lines lines([&](std::string_view line) { all.records.add(line); });
+  Lines lines([&](std::string_view line) { all.records.add(line, all.take); });
   std::vector<char> part(kPart);
   for (bool first = true;; first = false) {
     const size_t size = fread(part.data(), 1, part.size(), file.get());
@@ -108,11 +132,6 @@ std::vector<std::string> files_below(const std::string& directory, Read& all) {
   return files;
 }
 
-struct Input {
-  std::string path;
-  bool of_directory = false;
-};
-
 std::vector<Input> inputs_of(char** words, Read& all) {
   std::vector<Input> inputs;
   for (; *words != nullptr; ++words) {
@@ -137,7 +156,7 @@ std::vector<TakenFile> taken_by(const std::vector<Input>& inputs) {
 
 void read_input(const Input& input, Read& all) {
   try {
-    if (read_file(input.path, all)) return;
+    if (read_file(input, all)) return;
   } catch (const Refusal& refusal) {
     if (!input.of_directory) throw;
     leave_out(all, refusal);
@@ -202,15 +221,22 @@ int report(const Options& options) {
   Read all;
   const std::vector<Input> inputs = inputs_of(options.program, all);
   std::vector<TakenFile> taken;
-  if (options.json_file || options.html_file) taken = taken_by(inputs);
+  if (options.json_file || options.html_file || options.prometheus_file) taken = taken_by(inputs);
   OutputFile json("--json", options.json_file, options.force, taken);
   OutputFile html("--html", options.html_file, options.force, taken);
+  OutputFile prometheus("--prometheus", options.prometheus_file, options.force, taken);
+  Metrics metrics;
+  if (prometheus) {
+    all.take = [&](std::string_view /*record*/, const WriterFields& writer,
+                   const CallFields& call) { metrics.add(writer, call); };
+  }
   for (const Input& input : inputs) read_input(input, all);
   const Findings& findings = all.records.findings();
   const std::string text = text_of_records(findings, all, by);
   if (html) html.write(page_of_records(findings, what_was_read(findings, all), text));
   if (json) write_json(json, findings, all, by);
-  if (!json.is_stdout() && !html.is_stdout()) print(text);
+  if (prometheus) prometheus.write(metrics.text());
+  if (!json.is_stdout() && !html.is_stdout() && !prometheus.is_stdout()) print(text);
   return 0;
 }
 

@@ -111,7 +111,7 @@ Records::Kind Records::add_one(std::string_view text, const Take& take) {
     if (whole != Whole::kYes) return Kind::kForeign;
   }
   const Kind kind = apply(writer, *rest);
-  if (kind == Kind::kRecord && take) take(text, writer);
+  if (kind == Kind::kRecord && take) take(text, writer, rest->call);
   return kind;
 }
 

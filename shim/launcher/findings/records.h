@@ -24,8 +24,9 @@ class Records {
   Records(const Records&) = delete;
   Records& operator=(const Records&) = delete;
 
-  /// Called with each record and the process that wrote it.
-  using Take = std::function<void(std::string_view record, const WriterFields& writer)>;
+  /// Called with each record, the process that wrote it, and its call.
+  using Take = std::function<void(std::string_view record, const WriterFields& writer,
+                                  const CallFields& call)>;
   /// The process that sent a record, with its ids in the launcher's PID namespace, and what the
   /// launcher knows of the call.
   struct Sender {

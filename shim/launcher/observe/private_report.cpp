@@ -159,7 +159,8 @@ void PrivateReport::read_file() {
 
 Records::Take UserReport::take(const NativeStack& native) {
   if (report_.empty()) return {};
-  return [this, &native](std::string_view record, const WriterFields& writer) {
+  return [this, &native](std::string_view record, const WriterFields& writer,
+                         const CallFields& /*call*/) {
     std::string lines = native.is_known() ? native_record(native, writer) : "";
     append(lines.append(record).append("\n"), static_cast<uint32_t>(writer.pid));
   };

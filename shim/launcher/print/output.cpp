@@ -61,7 +61,7 @@ bool is_same(const std::string& one, const std::string& other) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
 }
 
-/// True for the start of a JSON document, JUnit's XML or our page. doctor's document is indented.
+/// True for the start of a JSON document, JUnit's XML, our page or our metrics. doctor's document is indented.
 bool is_result(std::string_view text) {
   constexpr std::string_view kVersion = R"({"v":)";  // followed by one digit
   std::string start;
@@ -71,7 +71,8 @@ bool is_result(std::string_view text) {
   const auto has = [&](const char* words) { return start.find(words) != std::string::npos; };
   return (start.starts_with(kVersion) && start.find(R"(,"cudaguard":")") == kVersion.size() + 1) ||
          (start.starts_with("<?xml") && has(R"(<testsuitename="cudaguardverify")")) ||
-         (start.starts_with("<!DOCTYPEhtml>") && has("<title>cudaguard</title>"));
+         (start.starts_with("<!DOCTYPEhtml>") && has("<title>cudaguard</title>")) ||
+         start.starts_with("#HELPcudaguard_");
 }
 
 /// True for a mount point, onto which no file can be renamed.

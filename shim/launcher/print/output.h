@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writes the result files of --json, --junit and --html.
+// Writes the result files of --json, --junit, --html and --prometheus.
 #pragma once
 
 #include <sys/types.h>

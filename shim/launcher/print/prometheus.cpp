@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/print/prometheus.h"
+
+#include <string_view>
+
+#include "policy/text.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+// A user can invent jobs, and Prometheus keeps each combination of labels for weeks.
+constexpr size_t kMostSeries = 10000;
+constexpr size_t kMostValue = 200;
+constexpr const char* kOthers = "(others)";
+
+/// The rule that decided, if records have this field.
+std::string rule_of(const auto& fields) {
+  if constexpr (requires { fields.rule; }) {
+    return fields.rule;
+  } else {
+    return {};
+  }
+}
+
+void put_label(std::string& text, const char* name, std::string_view value) {
+  if (value.empty()) return;
+  text.append(text.back() == '{' ? "" : ",").append(name).append("=\"");
+  for (const char c : value) {
+    if (c == '\\' || c == '"') text += '\\';
+    if (c == '\n') {
+      text += "\\n";
+    } else {
+      text += c;
+    }
+  }
+  text += '"';
+}
+
+/// Cuts between two characters.
+std::string cut(std::string text) {
+  if (text.size() <= kMostValue) return text;
+  size_t end = kMostValue;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  text.resize(end);
+  return text;
+}
+
+}  // namespace
+
+void Metrics::add(const WriterFields& writer, const CallFields& call) {
+  constexpr std::string_view kSlurm = "slurm:";
+  if (call.decision.empty() || call.event == "health") return;
+  const std::string job = job_of(writer.slurm, writer.cgroup);
+  Labels labels{call.decision, cut(rule_of(writer) + rule_of(call)),
+                writer.uid < 0 ? "" : std::to_string(writer.uid),
+                job.starts_with(kSlurm) ? cut(job.substr(kSlurm.size())) : ""};
+  if (counts_.size() >= kMostSeries && !counts_.contains(labels)) {
+    labels = {call.decision, kOthers, kOthers, kOthers};
+  }
+  ++counts_[labels];
+}
+
+std::string Metrics::text() const {
+  std::string text =
+      "# HELP cudaguard_records Calls that asked for CUDA or used it, in the records that were "
+      "read.\n"
+      "# TYPE cudaguard_records gauge\n";
+  for (const auto& [labels, count] : counts_) {
+    const auto& [decision, rule, user, job] = labels;
+    text += "cudaguard_records{";
+    put_label(text, "decision", decision);
+    put_label(text, "rule", rule);
+    put_label(text, "user", user);
+    put_label(text, "slurm_job", job);
+    text.append("} ").append(std::to_string(count)).append("\n");
+  }
+  return text;
+}
+
+}  // namespace cudaguard::launcher
