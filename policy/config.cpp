@@ -231,6 +231,19 @@ void apply_machine(const MachineRuling& machine, const Environment& environment,
 
 }  // namespace
 
+void add_rules_of_file(MachineRuling& machine, std::span<char> place, std::string_view path,
+                       std::string_view text, const RuleFacts& facts) {
+  machine.ruling = decide_by_rules(text, RuleSource::kFile, facts, machine.ruling);
+  const std::string_view rule = machine.ruling.rule;
+  const bool here =
+      !rule.empty() && rule.data() >= text.data() && rule.data() < text.data() + text.size();
+  if (!here && !machine.place.empty()) return;
+  Text out(place.data(), place.size());
+  out.put(here ? "" : "no rule of ").put(path);
+  if (here) out.put(":").put_decimal(machine.ruling.line);
+  machine.place = out.view();
+}
+
 Config parse_config(const Environment& environment, const RuleFacts& facts,
                     const MachineRuling* machine) {
   Config config;

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <span>
 #include <string_view>
 
 #include "policy/device_list.h"
@@ -87,6 +88,11 @@ struct MachineRuling {
   std::string_view file;           ///< the file that is not used
   const char* unusable = nullptr;  ///< why: "root does not own it"
 };
+
+/// Adds what a file's rules say about a process: the last rule of the last file decides. `place` is
+/// room for MachineRuling::place. If no rule matches, that is "no rule of" the first file.
+void add_rules_of_file(MachineRuling& machine, std::span<char> place, std::string_view path,
+                       std::string_view text, const RuleFacts& facts);
 
 /// True if CUDAGUARD_CHILDREN narrows this process to FORCE_CPU.
 bool is_narrowed(const Config& config, const Place& place);

@@ -20,7 +20,7 @@ import unittest
 from support import harness, messages
 
 SOURCES = ("policy/*.cpp", "policy/*.h", "policy/text/*.cpp", "policy/text/*.h",
-           "shim/proxy/*.cpp",
+           "shim/proxy/*.cpp", "shim/rules/*.cpp", "shim/rules/*.h",
            "shim/hook/*.cpp", "shim/record/*.cpp", "shim/state/*.cpp", "shim/proxy_loader/*.cpp",
            "shim/launcher/message.cpp", "shim/launcher/child/child.cpp",
            "shim/launcher/commands/*.cpp",
