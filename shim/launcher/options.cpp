@@ -59,22 +59,24 @@ constexpr Page kPages[] = {
      "PROGRAM is not started.\n"
      "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
      "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
-    {Command::kSystem, "system", "enable|disable|status [OPTION...] [LIBRARY]",
+    {Command::kSystem, "system", "enable|disable|status|check [OPTION...] [LIBRARY|FILE]",
      "guard every program of a machine",
-     "Guards every program of a machine, ends that, or lists which processes are guarded.",
+     "Guards every program of a machine, ends that, lists which processes are guarded, or checks "
+     "rules.",
      "enable adds the guard to /etc/ld.so.preload, and disable removes it. Both keep the lines of\n"
      "other software. enable first starts programs such as sh, ls and sshd with the guard; with\n"
      "--root, these are programs of DIR. Programs that run stay as they are: status lists those\n"
      "that must be restarted.\n"
+     "check reads /etc/cudaguard.conf as the guard does, or FILE, and prints each mistake.\n"
      "LIBRARY is the path of another guard than this command's own.\n"
-     "Exit codes: 0 done; 1 (status) not every program is guarded that can be; 125 refused or\n"
-     "failed.\n"},
+     "Exit codes: 0 done; 1 (status) not every program is guarded that can be, (check) there is\n"
+     "a mistake; 125 refused or failed.\n"},
     {Command::kHelp, "help", "[COMMAND]", "print this list, or the help of a command", "", ""},
     {Command::kVersion, "version", "", "print the version", "", ""},
 };
 
 /// In the order of Options::Action.
-constexpr const char* kActions[] = {"enable", "disable", "status"};
+constexpr const char* kActions[] = {"enable", "disable", "status", "check"};
 
 const Page& page_of(Command command) { return kPages[static_cast<size_t>(command)]; }
 
@@ -306,9 +308,16 @@ void check_words(const Options& options) {
            (words[1][0] == '-' ? " (options go before it)" : ""));
   }
   if (options.command == Command::kSystem) {
+    const bool check = options.action == Options::Action::kCheck;
+    const bool asks = options.asked_program || options.asked_args || options.asked_user ||
+                      options.asked_cgroup || !options.asked_groups.empty();
+    if (asks && !check) {
+      refuse("--program, --args, --user, --group and --cgroup are only for check; " +
+             see_help(options.command));
+    }
     if (none || words[1] == nullptr) return;
-    refuse("system takes one library, not " + in_quotes(words[1]) +
-           (words[1][0] == '-' ? " (options go before it)" : ""));
+    refuse(std::string("system takes one ") + (check ? "file" : "library") + ", not " +
+           in_quotes(words[1]) + (words[1][0] == '-' ? " (options go before it)" : ""));
   }
   if (!none || options.print) return;
   refuse(

@@ -68,13 +68,19 @@ struct Options : GuardSettings {
   // For report.
   std::optional<std::string> by;  ///< exe, user, host, job, line
   // For system.
-  enum class Action { kEnable, kDisable, kStatus };
+  enum class Action { kEnable, kDisable, kStatus, kCheck };
   Action action = Action::kEnable;
   std::optional<std::string> root;  ///< the directory of the system to change
   bool dry_run = false;             ///< write nothing
+  // For system check: the process for which to ask.
+  std::optional<std::string> asked_program;
+  std::optional<std::string> asked_args;
+  std::optional<std::string> asked_user;
+  std::vector<std::string> asked_groups;
+  std::optional<std::string> asked_cgroup;
   /// The program and its arguments: a part of argv, null-terminated. May be empty with --print and
   /// for doctor, which takes no arguments. For report, the files and directories to read. For
-  /// system, the guard, or nothing.
+  /// system, the guard (for check, a file of rules), or nothing.
   char** program = nullptr;
 };
 
@@ -230,6 +236,36 @@ inline constexpr OptionRow kOptions[] = {
      .commands = "system",
      .help = "check and try everything, and write nothing",
      .to = &Options::dry_run},
+    {.name = "program",
+     .commands = "system",
+     .value = "PATH",
+     .help = "for check: print what this program gets",
+     .by_default = "none",
+     .to = &Options::asked_program},
+    {.name = "args",
+     .commands = "system",
+     .value = "WORDS",
+     .help = "for check: its command line",
+     .by_default = "not known",
+     .to = &Options::asked_args},
+    {.name = "user",
+     .commands = "system",
+     .value = "NAME",
+     .help = "for check: its user, with the groups of /etc/group",
+     .by_default = "not known",
+     .to = &Options::asked_user},
+    {.name = "group",
+     .commands = "system",
+     .value = "NAME",
+     .help = "for check: another group of it",
+     .by_default = "not known",
+     .to = &Options::asked_groups},
+    {.name = "cgroup",
+     .commands = "system",
+     .value = "CGROUP",
+     .help = "for check: its path in /proc/self/cgroup",
+     .by_default = "not known",
+     .to = &Options::asked_cgroup},
     {.name = "json",
      .commands = "verify,report,doctor",
      .value = "FILE",

@@ -99,6 +99,23 @@ def test_keys_of_a_rule(case, rule, who):
             case.refused(*words)
 
 
+@pytest.mark.parametrize("rules", [
+    "FORCE_CPU\nVALIDATE program=%s", "FORCE_CPU\nVALIDATE user=alice", "OFF\nFORCE_CPU group=gpu",
+    "OFF\nFORCE_CPU user=carol", "VALIDATE\nFORCE_CPU program=%s args=*ask", "OFF program=/other",
+    "FORCE_CPU\nVALIDATES", "FORCE_CPU\nVALIDATE gpus=0 user=bob # %s"])
+def test_system_check_says_what_the_guard_does(case, rules):
+    case.etc("cudaguard.conf", rules.replace("%s", case.smi) + "\n")
+    for user, words in (("alice", ALICE), ("bob", BOB)):
+        guarded = case.ask(*words, program=case.smi)
+        checked = case.ask(program=launcher.LAUNCHER, steps=(
+            "system", "check", "--user", user, "--program", case.smi, "--args", case.smi + " ask"))
+        refused = "policy: FORCE_CPU\n" in checked.out
+        assert guarded.answers["cuInit"] == ("100" if refused else "0"), str(checked)
+        if refused:
+            (place,) = re.findall(r"(?m)^rule: (.*conf(?::\d+)?)", checked.out)
+            assert "(%s;" % place in guarded.err, str(guarded)
+
+
 def test_rule_that_needs_an_unknown_name_narrows(case):
     """Only a directory service may know carol, so each process may be hers."""
     case.etc("cudaguard.conf", "OFF\nFORCE_CPU user=carol\n")

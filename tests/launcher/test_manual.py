@@ -243,11 +243,12 @@ def make_completion_case():
                           ("cudaguard report --json a f", ["file.txt"]),
                           ("cudaguard doctor --json f", ["file.txt"]),
                           ("cudaguard doctor --json - --force cg-own", ["cg-own-program"]),
-                          ("cudaguard system ", ["enable", "disable", "status"]),
+                          ("cudaguard system ", ["enable", "disable", "status", "check"]),
                           ("cudaguard system d", ["disable"]),
                           ("cudaguard system enable --dr", ["--dry-run"]),
                           ("cudaguard system enable --root f", ["file.txt"]),
                           ("cudaguard system enable f", ["file.txt"]),
+                          ("cudaguard system check --program f", ["file.txt"]),
                           ("cudaguard walk ", [])])
 def test_completion_offers_commands_values_and_files(completion_case, line, wanted):
     completion_case.make("cg-own-program", "#!/bin/sh\n")

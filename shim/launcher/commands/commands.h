@@ -15,7 +15,7 @@ int carry_out(const Plan& plan, const char* const* environment);
 /// Summarises the records of finished jobs.
 int report(const Options& options);
 
-/// Changes /etc/ld.so.preload.
+/// Changes /etc/ld.so.preload, or checks /etc/cudaguard.conf.
 int whole_system(const Options& options);
 
 }  // namespace cudaguard::launcher

@@ -5,12 +5,16 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "policy/rules.h"
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/process.h"
+#include "shim/launcher/preload/machine_rules.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/system/guard_file.h"
 #include "shim/launcher/system/preload_file.h"
@@ -29,6 +33,69 @@ std::string enter_root(const std::string& directory) {
     throw Refusal(kRefused, "--root " + in_quotes(directory) + ": " + strerror(errno));
   }
   return resolved;
+}
+
+/// Returns the executable of a program. A path may be of one that is not installed here.
+std::string executable_named(const std::string& name) {
+  if (name.starts_with("/") && access(name.c_str(), F_OK) != 0) return name;
+  return executable_of(find_program(name, getenv("PATH")));
+}
+
+/// Returns the process that the options describe, or nothing.
+std::optional<AskedProcess> process_of(const Options& options) {
+  AskedProcess process;
+  if (options.asked_program) process.program = executable_named(*options.asked_program);
+  process.args = options.asked_args;
+  process.cgroup = options.asked_cgroup;
+  if (options.asked_user) add_user(*options.asked_user, process);
+  for (const std::string& group : options.asked_groups) add_group(group, process);
+  const bool some =
+      process.program || process.args || process.cgroup || process.user || process.groups;
+  return some ? std::optional(process) : std::nullopt;
+}
+
+std::string text_of_answer(const AskedProcess& process, const RuleAnswer& answer) {
+  std::string text;
+  const auto row = [&](const char* name, const std::string& value) {
+    text.append(name).append(": ").append(value).append("\n");
+  };
+  if (process.program) row("program", printable(*process.program));
+  row("policy", answer.policy);
+  row("rule", answer.rule.empty() ? printable(answer.place)
+                                  : printable(answer.place) + ": " + printable(answer.rule));
+  row("gpus", answer.policy == name_of(Policy::kForceCpu) ? "none"
+              : answer.gpus.empty()                       ? "all"
+                                                          : printable(answer.gpus));
+  row("log", answer.log);
+  row("report", answer.report.empty() ? "none" : printable(answer.report));
+  if (answer.may_widen) row("variables", "may allow more");
+  if (!answer.unsure.empty()) {
+    row("not sure", answer.unsure + ": this is the case that allows less");
+  }
+  return text;
+}
+
+/// Prints a file's mistakes, and what a process gets.
+int check(const Options& options) {
+  // The path of a file that the user names is not one in DIR.
+  std::optional<MachineRules> named;
+  if (*options.program != nullptr) named.emplace(*options.program);
+  if (options.root) enter_root(*options.root);
+  const MachineRules rules = named ? *std::move(named) : MachineRules();
+  if (!rules.exist()) {
+    print("/etc/cudaguard.conf is not there: no rules are read, and variables alone decide.\n");
+    return 0;
+  }
+  const std::vector<std::string> mistakes = rules.mistakes();
+  std::string text;
+  for (const std::string& file : rules.summary()) text += file + "\n";
+  for (const std::string& mistake : mistakes) text += mistake + "\n";
+  text += "mistakes: " + (mistakes.empty() ? "none" : grouped(mistakes.size())) + "\n";
+  if (const std::optional<AskedProcess> asked = process_of(options)) {
+    text += "\n" + text_of_answer(*asked, rules.answer(*asked));
+  }
+  print(text);
+  return mistakes.empty() ? 0 : 1;
 }
 
 /// Enters the root directory and returns the path of the guard in it.
@@ -138,6 +205,7 @@ int status() {
 }  // namespace
 
 int whole_system(const Options& options) {
+  if (options.action == Options::Action::kCheck) return check(options);
   const std::string guard = guard_in_root(options);
   switch (options.action) {
     case Options::Action::kEnable:
@@ -146,6 +214,8 @@ int whole_system(const Options& options) {
       return disable(guard, options);
     case Options::Action::kStatus:
       return status();
+    case Options::Action::kCheck:
+      break;
   }
   return 0;
 }

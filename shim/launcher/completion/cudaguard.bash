@@ -40,7 +40,7 @@ _cudaguard_options() {
       --no-presets --print --strict --help" ;;
     verify) echo "--allow --allow-incomplete --deny --report --fence --json --junit --html --force
       --help" ;;
-    report) echo "--by --json --html --prometheus --force --help" ;;
+    report) echo "--by --json --html --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
     system) echo "--root --dry-run --help" ;;
   esac
@@ -50,7 +50,7 @@ _cudaguard_options() {
 _cudaguard_place() {
   case $1 in
     --gpus | --policy | --children | --rule | --log | --report | --allow | --deny | --json | \
-      --junit | --html | --by | --prometheus | --root) echo next ;;
+      --junit | --html | --by | --root) echo next ;;
     --if-healthy | --fence) echo equals ;;
   esac
 }
@@ -68,7 +68,6 @@ _cudaguard_value() {
     --junit) _cudaguard_files ;;
     --html) _cudaguard_files ;;
     --by) _cudaguard_words -W "exe user host job line" ;;
-    --prometheus) _cudaguard_files ;;
     --root) _cudaguard_files ;;
   esac
 }
@@ -88,7 +87,7 @@ _cudaguard() {
   if [[ $command == system ]]; then
     ((at = 3))
     if ((COMP_CWORD == 2)) && [[ $cur != -* ]]; then
-      _cudaguard_words -W "enable disable status"
+      _cudaguard_words -W "enable disable status check"
       return
     fi
   fi

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/preload/machine_rules.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <memory>
+
+#include "policy/config.h"
+#include "policy/text/message.h"
+#include "policy/text/record.h"
+#include "shim/launcher/message.h"
+#include "shim/rules/rule_files.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+constexpr char kUsers[] = "/etc/passwd";
+constexpr char kGroups[] = "/etc/group";
+
+/// Returns the beginning of a file, which is empty if it cannot be read.
+std::string text_in(const char* path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kMostNames + 1, '\0');
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+RuleFact fact_of(const std::string& names) {
+  return {head(names, kMostNames), !names.empty(), names.size() > kMostNames};
+}
+
+RuleFact fact_of(const std::optional<std::string>& text) {
+  return text ? RuleFact{*text, true, false} : RuleFact{};
+}
+
+/// Calls `take` for each entry until it returns false. `read` is fgetpwent or fgetgrent.
+template <typename Entry>
+void for_each_entry(const char* path, Entry* (*read)(FILE*), const auto& take) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path, "re"), &fclose);
+  if (file == nullptr) return;
+  for (Entry* entry = read(file.get()); entry != nullptr && take(*entry);) entry = read(file.get());
+}
+
+/// The number that the text writes.
+std::optional<uint32_t> number_in(const std::string& text) {
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return {};
+  errno = 0;
+  const unsigned long number = strtoul(text.c_str(), nullptr, 10);
+  if (errno != 0 || number > UINT32_MAX) return {};
+  return static_cast<uint32_t>(number);
+}
+
+[[noreturn]] void refuse_name(const char* option, const std::string& name, const char* file) {
+  throw Refusal(kRefused, std::string(option) + " " + in_quotes(name) + " is not in " + file +
+                              "; write the number");
+}
+
+std::string sentence_about(const std::string& place, const RuleMistake& mistake) {
+  return text_of([&](Text& out) { write_rule_mistake(out, {place, mistake}); });
+}
+
+void for_each_rule(const std::string& text, const auto& take) {
+  ProcessRule rule;
+  for (RuleText rest = {text, RuleSource::kFile}; take_rule(rest, rule);) take(rule);
+}
+
+}  // namespace
+
+MachineRules::MachineRules() {
+  const int fd = RuleFiles::open();
+  if (fd == -ENOENT) return;
+  const auto texts = std::make_unique<RuleTexts>();
+  const auto entries = std::make_unique<RuleEntries>();
+  RuleFiles files(*texts, *entries, fd);
+  while (files.next()) files_.push_back({std::string(files.path()), std::string(files.text())});
+  why_ = files.why_unusable();
+  if (why_ != nullptr) unusable_ = files.path();
+  for (const File& file : files_) note_unreadable(file.path, S_IROTH);
+  note_unreadable(kRuleDirectory, S_IROTH | S_IXOTH);
+}
+
+/// Notes a path of which not every user has these rights.
+void MachineRules::note_unreadable(const std::string& path, mode_t rights) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0 || (status.st_mode & rights) == rights) return;
+  unreadable_.push_back(printable(path) +
+                        " is not used for users who cannot read it; FORCE_CPU applies to them");
+}
+
+MachineRules::MachineRules(const std::string& path) {
+  const FileBytes file(path);
+  if (file.error() != 0) {
+    throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(file.error()));
+  }
+  if (file.size() > kMostRuleBytes) {
+    unusable_ = path;
+    why_ = kTooLong;
+    return;
+  }
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  if (!file.read(0, text.data(), text.size())) {
+    throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(EIO));
+  }
+  files_.push_back({path, std::move(text)});
+}
+
+std::vector<std::string> MachineRules::mistakes() const {
+  std::vector<std::string> found;
+  for (const File& file : files_) {
+    for_each_rule(file.text, [&](const ProcessRule& rule) {
+      if (rule.mistake.why == RuleMistake::Why::kNone) return;
+      found.push_back(sentence_about(file.path + ":" + std::to_string(rule.line), rule.mistake));
+    });
+  }
+  if (why_ != nullptr) {
+    found.push_back(text_of([&](Text& out) { write_unused_file(out, {unusable_, why_}); }));
+  }
+  found.insert(found.end(), unreadable_.begin(), unreadable_.end());
+  return found;
+}
+
+std::vector<std::string> MachineRules::summary() const {
+  std::vector<std::string> lines;
+  for (const File& file : files_) {
+    size_t rules = 0;
+    for_each_rule(file.text, [&](const ProcessRule& /*rule*/) { ++rules; });
+    lines.push_back(printable(file.path) + ": " + counted(rules, "rule"));
+  }
+  return lines;
+}
+
+RuleAnswer MachineRules::answer(const AskedProcess& process) const {
+  const std::string users = text_in(kUsers);
+  const std::string groups = text_in(kGroups);
+  RuleFacts facts;
+  facts.program = fact_of(process.program);
+  facts.args = fact_of(process.args);
+  facts.cgroup = fact_of(process.cgroup);
+  facts.user_file = fact_of(users);
+  facts.group_file = fact_of(groups);
+  facts.knows_user = process.user.has_value();
+  facts.user = process.user.value_or(0);
+  facts.knows_groups = process.groups.has_value();
+  if (process.groups) facts.groups = *process.groups;
+
+  MachineRuling machine;
+  std::string place(PATH_MAX + 32, '\0');
+  uint32_t asked = 0;
+  for (const File& file : files_) {
+    add_rules_of_file(machine, place, file.path, file.text, facts);
+    asked |= keys_of(file.text, RuleSource::kFile);
+  }
+  machine.unusable = why_;
+  if (why_ != nullptr) machine.file = machine.place = unusable_;
+  const Config config = parse_config({}, facts, &machine);
+  const Ruling& ruling = machine.ruling;
+
+  RuleAnswer answer;
+  answer.policy = name_of(config.policy);
+  answer.place = machine.place;
+  answer.gpus = config.allow_list.text;
+  answer.report = config.report;
+  std::string_view words = row_of(Variable::kLog).accepted;
+  for (auto left = static_cast<size_t>(config.log); left != 0; --left) take_word(words);
+  answer.log = take_word(words);
+  if (why_ != nullptr) return answer;
+  answer.rule = ruling.rule;
+  answer.may_widen = ruling.may_widen;
+  if (!ruling.unsure) return answer;
+  const std::pair<RuleKey, bool> known[] = {{RuleKey::kProgram, facts.program.known},
+                                            {RuleKey::kArgs, facts.args.known},
+                                            {RuleKey::kUser, facts.knows_user},
+                                            {RuleKey::kGroup, facts.knows_groups},
+                                            {RuleKey::kCgroup, facts.cgroup.known}};
+  std::vector<std::string> missing;
+  for (const auto& [key, is_known] : known) {
+    if (is_known || (asked & bit_of(key)) == 0) continue;
+    missing.push_back(std::string(kRuleKeys[static_cast<size_t>(key)]) + "=");
+  }
+  answer.unsure = missing.empty()
+                      ? std::string("a rule has a name that is not in ") + kUsers + " or " + kGroups
+                      : "rules ask for " + joined(missing, ", ");
+  return answer;
+}
+
+void add_user(const std::string& name, AskedProcess& process) {
+  const std::optional<uint32_t> number = number_in(name);
+  std::string found;
+  for_each_entry<passwd>(kUsers, fgetpwent, [&](const passwd& entry) {
+    if (number ? entry.pw_uid != *number : name != entry.pw_name) return true;
+    found = entry.pw_name;
+    process.user = entry.pw_uid;
+    process.groups = {entry.pw_gid};
+    return false;
+  });
+  if (found.empty()) {
+    if (!number) refuse_name("--user", name, kUsers);
+    process.user = *number;  // its groups are not known
+    return;
+  }
+  for_each_entry<group>(kGroups, fgetgrent, [&](const group& entry) {
+    for (char** member = entry.gr_mem; *member != nullptr; ++member) {
+      if (found == *member) process.groups->push_back(entry.gr_gid);
+    }
+    return true;
+  });
+}
+
+void add_group(const std::string& name, AskedProcess& process) {
+  std::optional<uint32_t> number = number_in(name);
+  for_each_entry<group>(kGroups, fgetgrent, [&](const group& entry) {
+    if (!number && name == entry.gr_name) number = entry.gr_gid;
+    return !number;
+  });
+  if (!number) refuse_name("--group", name, kGroups);
+  if (!process.groups) process.groups.emplace();
+  process.groups->push_back(*number);
+}
+
+std::string executable_of(const Program& program) {
+  const std::string& path =
+      program.executables.empty() ? program.path : program.executables.back().path;
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) == nullptr ? path : resolved;
+}
+
+AskedProcess started_here(const Program& program) {
+  AskedProcess process;
+  process.program = executable_of(program);
+  process.user = getuid();
+  process.groups.emplace(1, getgid());
+  std::vector<gid_t> more(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
+  more.resize(
+      static_cast<size_t>(std::max(getgroups(static_cast<int>(more.size()), more.data()), 0)));
+  process.groups->insert(process.groups->end(), more.begin(), more.end());
+  const std::string lines = text_in("/proc/self/cgroup");
+  if (const std::string_view cgroup = cgroup_of(lines); !cgroup.empty()) process.cgroup = cgroup;
+  return process;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the machine's rules (/etc/cudaguard.conf) give a process. The guard's own code reads the
+// files and decides.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shim/launcher/elf/program.h"
+
+namespace cudaguard::launcher {
+
+/// A process for which to ask. If a fact is missing, the rules do not know it, and the answer is
+/// the one that allows less.
+struct AskedProcess {
+  std::optional<std::string> program;  ///< the path of the executable, without links
+  std::optional<std::string> args;     ///< the command line
+  std::optional<std::string> cgroup;
+  std::optional<uint32_t> user;
+  std::optional<std::vector<uint32_t>> groups;
+};
+
+/// What such a process gets if its variables ask for nothing.
+struct RuleAnswer {
+  std::string policy;
+  std::string place;  ///< "/etc/cudaguard.conf:7" or "no rule of /etc/cudaguard.conf"
+  std::string rule;   ///< as written; empty if none decides
+  std::string gpus;   ///< empty: all, if the policy allows some
+  std::string log;
+  std::string report;  ///< empty: none
+  bool may_widen = false;
+  std::string unsure;  ///< why it is not known whether a rule matches; empty if it is known
+};
+
+class MachineRules {
+ public:
+  /// Reads the machine's files.
+  MachineRules();
+  /// Reads this file alone, whoever owns it. Throws Refusal.
+  explicit MachineRules(const std::string& path);
+
+  /// False if there is no file.
+  bool exist() const { return !files_.empty() || !unusable_.empty(); }
+  /// Each is a sentence of the guard, with the file and the line, or says who cannot read a file.
+  std::vector<std::string> mistakes() const;
+  /// "/etc/cudaguard.conf: 3 rules" for each file that is used.
+  std::vector<std::string> summary() const;
+  RuleAnswer answer(const AskedProcess& process) const;
+
+ private:
+  struct File {
+    std::string path;
+    std::string text;
+  };
+  void note_unreadable(const std::string& path, mode_t rights);
+
+  std::vector<File> files_;
+  std::string unusable_;  ///< the file or directory that cannot be used
+  const char* why_ = nullptr;
+  std::vector<std::string> unreadable_;  ///< for a user other than root
+};
+
+/// The user and groups of a name or number, by /etc/passwd and /etc/group. Throws Refusal if there
+/// is no such name.
+void add_user(const std::string& name, AskedProcess& process);
+void add_group(const std::string& name, AskedProcess& process);
+
+/// What is known about a program that this process would start.
+AskedProcess started_here(const Program& program);
+/// The executable that runs in the end, a script's interpreter, without links.
+std::string executable_of(const Program& program);
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`cudaguard system check` in a small root directory. guest/test_machine_file.py compares its answers
+with what the guard does."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from support import harness, launcher, messages
+
+CONF = "/etc/cudaguard.conf"
+MORE = CONF + ".d/10-more.conf"
+RULES = """# Login node.
+FORCE_CPU
+VALIDATE program=/usr/bin/smi
+VALIDATE group=gpu gpus=0,1 log=all report=/var/log/gpu.jsonl
+OFF user=bob environment=may-widen
+"""
+FILES = {"/etc/passwd": "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nbob:x:1001:44::/:/bin/sh\n"
+                        "carol:x:1002:1002::/:/bin/sh\n",
+         "/etc/group": "root:x:0:\ngpu:x:44:alice\n"}
+SMI = {"program": "/usr/bin/smi"}
+NONE = {"policy": "FORCE_CPU", "gpus": "none", "log": "deny", "report": "none"}
+
+
+class Case(launcher.Case):
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            harness.skip(self, "only root can change the root directory")
+        self.root = self.path("root")
+        for name, text in FILES.items():
+            self.write(name, text)
+        os.makedirs(self.inside("/usr/bin"))
+        shutil.copy("/bin/true", self.inside("/usr/bin/smi"))
+        os.symlink("smi", self.inside("/usr/bin/link"))
+        self.write("/usr/bin/script", "#!/usr/bin/link\n", 0o755)
+
+    def inside(self, name):
+        return os.path.join(self.root, name.lstrip("/"))
+
+    def write(self, name, text, mode=0o644):
+        os.makedirs(os.path.dirname(self.inside(name)), exist_ok=True)
+        with open(self.inside(name), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(self.inside(name), mode)
+
+    def check(self, *words, code=0):
+        """Returns the lines before the answer and the rows of the answer."""
+        done = self.start("system", "check", "--root", self.root, *words)
+        self.assertEqual((done.returncode, done.stderr), (code, ""), done)
+        lines, _, answer = done.stdout.partition("\n\n")
+        return lines.splitlines(), dict(row.split(": ", 1) for row in answer.splitlines())
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def mistake(place, text):
+    return messages.text("rule_wrong", place=place, mistake=text)
+
+
+def no_policy(place):
+    return mistake(place, '"OFFF" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)')
+
+
+@pytest.mark.parametrize(("words", "rows"), [
+    (["--program", "/usr/bin/smi", "--user", "carol"],
+     {**SMI, **NONE, "policy": "VALIDATE", "gpus": "all",
+      "rule": CONF + ":3: VALIDATE program=/usr/bin/smi"}),
+    (["--program", "/usr/bin/link", "--user", "1002", "--group", "1002"], {**SMI, "policy": "VALIDATE"}),
+    (["--program", "/usr/bin/script", "--user", "carol"], {**SMI, "policy": "VALIDATE"}),
+    (["--program", "/opt/none", "--user", "carol"],
+     {**NONE, "program": "/opt/none", "rule": CONF + ":2: FORCE_CPU"}),
+    (["--program", "/opt/none", "--user", "alice"],
+     {"policy": "VALIDATE", "gpus": "0,1", "log": "all", "report": "/var/log/gpu.jsonl",
+      "rule": CONF + ":4: VALIDATE group=gpu gpus=0,1 log=all report=/var/log/gpu.jsonl"}),
+    (["--program", "/opt/none", "--user", "carol", "--group", "gpu"], {"gpus": "0,1"}),
+    (["--program", "/opt/none", "--user", "bob"],
+     {"policy": "OFF", "gpus": "all", "variables": "may allow more"}),
+    # What is not given is not known.
+    (["--program", "/usr/bin/smi"],
+     {"policy": "VALIDATE", "gpus": "0,1",
+      "not sure": "rules ask for user=, group=: this is the case that allows less"}),
+    (["--args", "smi"], {**NONE, "not sure": "rules ask for program=, user=, group=: this is the case "
+                                             "that allows less"})])
+def test_answer_is_what_the_program_gets(case, words, rows):
+    case.write(CONF, RULES)
+    lines, answer = case.check(*words)
+    assert lines == [CONF + ": 4 rules", "mistakes: none"]
+    assert {name: answer.get(name) for name in rows} == rows
+    assert ("not sure" in answer) == ("not sure" in rows)
+    assert ("variables" in answer) == ("variables" in rows)
+
+
+def test_last_file_decides(case):
+    case.write(CONF, RULES)
+    case.write(MORE, "\nOFF program=/nothing\nCLAMP args=*serve* cgroup=/batch/*\n")
+    lines, answer = case.check("--args", "python3 serve.py", "--cgroup", "/batch/7", "--user", "carol",
+                               "--program", "/usr/bin/smi")
+    assert lines == [CONF + ": 4 rules", MORE + ": 2 rules", "mistakes: none"]
+    assert (answer["policy"], answer["rule"]) == (
+        "CLAMP", MORE + ":3: CLAMP args=*serve* cgroup=/batch/*")
+    assert case.check("--program", "/usr/bin/smi", "--args", "x", "--cgroup", "/",
+                      "--user", "carol")[1]["rule"].startswith(CONF + ":3: ")
+
+
+def test_name_that_no_file_has_is_not_known(case):
+    case.write(CONF, "OFF\nFORCE_CPU user=dave\n")
+    assert case.check("--user", "carol")[1]["not sure"].startswith(
+        "a rule has a name that is not in /etc/passwd or /etc/group: ")
+
+
+def test_no_rule_matches(case):
+    case.write(CONF, "OFF program=/other\n")
+    answer = case.check("--program", "/usr/bin/smi")[1]
+    assert (answer["policy"], answer["rule"]) == ("FORCE_CPU", "no rule of " + CONF)
+
+
+def test_each_mistake_is_printed_with_its_file_and_line(case):
+    case.write(CONF, "OFFF\nOFF\nVALIDATE log=x\n")
+    case.write(MORE, "\nFORCE_CPU gpus=1\n")
+    lines, answer = case.check(code=1)
+    assert lines[2:] == [
+        no_policy(CONF + ":1"), mistake(CONF + ":3", 'log="x" is not accepted (accepted: off, error, deny, all)'),
+        mistake(MORE + ":2", "gpus= needs VALIDATE or CLAMP"), "mistakes: 3"]
+    assert answer == {}
+    # The line is FORCE_CPU for every process.
+    answer = case.check("--user", "carol", code=1)[1]
+    assert (answer["policy"], answer["rule"]) == ("FORCE_CPU", MORE + ":2: FORCE_CPU gpus=1")
+
+
+def not_used(path, why):
+    return messages.text("conf_not_used", file=path, reason=why)
+
+
+@pytest.mark.parametrize(("name", "change", "line"), [
+    (CONF, lambda path: os.chmod(path, 0o664), not_used(CONF, "others than root can write it")),
+    (CONF, lambda path: os.chown(path, 1000, 0), not_used(CONF, "root does not own it")),
+    (CONF, lambda path: os.rename(path, path + "x") or os.symlink(path + "x", path),
+     not_used(CONF, "it is a symbolic link")),
+    (MORE, lambda path: os.chmod(path, 0o646), not_used(MORE, "others than root can write it")),
+    (CONF + ".d", lambda path: os.chmod(path, 0o777),
+     not_used(CONF + ".d", "others than root can write it")),
+    ("/etc", lambda path: os.chmod(path, 0o777),
+     not_used(CONF, "others than root can write its directory")),
+    (CONF, lambda path: os.truncate(path, 65537), not_used(CONF, "all files are longer than 64 KiB")),
+    (MORE, lambda path: os.chmod(path, 0o600), "for users who cannot read it"),
+    (CONF + ".d", lambda path: os.chmod(path, 0o700), "for users who cannot read it")])
+def test_file_that_is_not_used_is_a_mistake(case, name, change, line):
+    case.write(CONF, "OFF\n")
+    case.write(MORE, "OFF\n")
+    assert case.check("--user", "carol")[1]["policy"] == "OFF"  # the control
+    change(case.inside(name))
+    lines, answer = case.check("--user", "carol", code=1)
+    assert [one for one in lines if line in one], lines
+    assert lines[-1] == "mistakes: 1"
+    used = "cannot read" in line
+    assert answer["policy"] == ("OFF" if used else "FORCE_CPU")
+
+
+def test_named_file_is_checked_alone_and_whoever_owns_it(case):
+    case.write(CONF, "OFFF\n")
+    draft = case.make("draft", "VALIDATE\n", 0o666)
+    os.chown(draft, 1000, 1000)
+    lines, answer = case.check("--user", "carol", draft)
+    assert lines == [draft + ": 1 rule", "mistakes: none"]
+    assert answer["rule"] == draft + ":1: VALIDATE"
+    wrong = case.make("wrong", "# x\nOFFF\n", 0o644)
+    assert case.check(wrong, code=1)[0][1] == no_policy(wrong + ":2")
+    long = case.make("long", "#" * 65537, 0o644)
+    assert case.check(long, code=1)[0][0] == not_used(long, "all files are longer than 64 KiB")
+
+
+def test_without_a_file_the_variables_decide(case):
+    case.write(MORE, "OFF\n")
+    assert case.check("--user", "carol") == (
+        [CONF + " is not there: no rules are read, and variables alone decide."], {})
+
+
+@pytest.mark.parametrize(("words", "meaning"), [
+    (["check", "/nothing"], '"/nothing" cannot be read: No such file or directory'),
+    (["check", "a", "b"], 'system takes one file, not "b"'),
+    (["check", "--user", "dave"], '--user "dave" is not in /etc/passwd; write the number'),
+    (["check", "--group", "dave"], '--group "dave" is not in /etc/group; write the number'),
+    (["check", "--program", "no-such-program"], '"no-such-program": No such file or directory'),
+    (["enable", "--user", "root"], "are only for check")])
+def test_refusals(case, words, meaning):
+    case.write(CONF, RULES)
+    done = case.start("system", words[0], "--root", case.root, *words[1:])
+    assert done.returncode in (125, 127), done
+    assert re.search(re.escape(meaning), done.stderr), done
