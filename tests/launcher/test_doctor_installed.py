@@ -171,3 +171,38 @@ def test_note_of_another_program_is_no_version(installation):
     own = b"cudaguard %s\0" % installation.start("--version").stdout.split()[1].encode()
     path = installation.overwrite("libcudaguard.so", own, b"cudaguards\0" + bytes(len(own) - 11))
     assert path + " is damaged" in installation.doctor(command=command).problems[0]
+
+
+CONF = "/etc/cudaguard.conf"
+
+
+@pytest.mark.parametrize(("text", "mode", "rows", "problem"), [
+    (None, 0o644, [], None),
+    ("FORCE_CPU\nVALIDATE program=/usr/bin/env gpus=0,1\n", 0o644,
+     ["VALIDATE of GPUs 0,1 by %s:2" % CONF, CONF + ": 2 rules"], None),
+    ("FORCE_CPU\nVALIDATE args=*x*\n", 0o644,
+     ["FORCE_CPU by %s:1" % CONF, "not sure: rules ask for args=", CONF + ": 2 rules"], None),
+    ("FORCE_CPU\nVALIDATE user=0\n", 0o644, ["VALIDATE by %s:2" % CONF, CONF + ": 2 rules"], None),
+    ("OFF\nOFFF\n", 0o644, ["FORCE_CPU by %s:2" % CONF, CONF + ": 2 rules"], CONF + ':2: "OFFF" is not'),
+    ("OFF\n", 0o666, ["FORCE_CPU by " + CONF], CONF + " is not used: others than root can write it")])
+def test_machines_rules_are_shown(installation, text, mode, rows, problem):
+    """Those of the program come first."""
+    if os.geteuid() != 0:
+        harness.skip(installation, "needs files that root owns")
+    os.mkdir(installation.path("etc"), 0o755)
+    if text is not None:
+        os.chmod(installation.make("etc/cudaguard.conf", text), mode)
+    done = {}
+    for program in ((), ("/usr/bin/env",)):
+        code, out, _, _ = installation.run_in(
+            [launcher.LAUNCHER, "doctor", "--json", "-", *program],
+            bwrap=["--bind", installation.path("etc"), "/etc"],
+            env=launcher.environment(LD_LIBRARY_PATH=BOX))
+        done[program] = answer = doctor.Answer(code, doctor.json.loads(out))
+        assert [one for one in answer.problems if one.startswith(CONF)] == [
+            one for one in answer.problems if problem and one.startswith(problem)]
+        assert len(answer.problems) == (problem is not None), answer.problems
+        shell = answer.facts("this shell")[0]
+        assert ("policy: FORCE_CPU" in shell) == (text is None), shell
+    assert done["/usr/bin/env",].facts("rules") == rows
+    assert done[()].facts("rules") == [row for row in rows if row.startswith(CONF)]

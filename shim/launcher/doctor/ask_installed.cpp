@@ -69,6 +69,13 @@ void add_fence(const Fence& fence, FindingList& findings) {
   }
 }
 
+void add_rules(const MachineRules& rules, FindingList& findings) {
+  for (const std::string& line : rules.summary()) add(findings, "rules", State::kFact, line);
+  for (const std::string& mistake : rules.mistakes()) {
+    add(findings, "rules", State::kProblem, mistake);
+  }
+}
+
 /// Returns what preloads a guard into the programs of this environment; empty if nothing does.
 std::string active_by(const Machine& machine, const Libraries& libraries, FindingList& findings) {
   const std::string own = printable(machine.installation.guard);
@@ -171,8 +178,10 @@ std::string ask_installed(const Machine& machine, const Libraries& libraries,
   const std::string by = active_by(machine, libraries, own);
   add_guard(machine, libraries, own);
   add(own, "this shell", State::kFact,
-      (by.empty() ? "not guarded" : "is guarded already, by " + by) +
-          "; its programs' policy: " + std::string(name_of(policy_of(machine.variables))));
+      (by.empty() ? "not guarded" : "is guarded already, by " + by) + "; its programs' policy: " +
+          (machine.rules.exist() ? "chosen by the rules"
+                                 : std::string(name_of(policy_of(machine.variables)))));
+  add_rules(machine.rules, own);
   add_fence(machine.fence, own);
   judge_variables(machine.variables, own);
   findings.insert(findings.end(), own.begin(), own.end());

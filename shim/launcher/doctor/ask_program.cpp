@@ -66,6 +66,7 @@ class ProgramCheck {
               "CUDAGUARD_POLICY is OFF here (cudaguard run --cpu goes before it)");
     }
     for (const Executable& executable : program_.executables) look_at(executable);
+    rules();
     scripts();
     broken_files();
     fence();
@@ -90,6 +91,16 @@ class ProgramCheck {
     }
     fact("program", text);
     fact("program", "what the script starts is not looked at");
+  }
+
+  /// Says what the machine's rules give the program, if this user starts it.
+  void rules() {
+    if (!machine_.rules.exist()) return;
+    const RuleAnswer answer = machine_.rules.answer(started_here(program_));
+    fact("rules", answer.policy +
+                      (answer.gpus.empty() ? "" : " of GPUs " + printable(answer.gpus)) + " by " +
+                      printable(answer.place));
+    if (!answer.unsure.empty()) fact("rules", "not sure: " + answer.unsure);
   }
 
   void scripts() {

@@ -14,6 +14,7 @@
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/options.h"
+#include "shim/launcher/preload/machine_rules.h"
 #include "shim/launcher/preload/preload.h"
 
 namespace cudaguard::launcher {
@@ -88,6 +89,7 @@ struct Machine {
   const Fence fence;  ///< the fence that is possible here, or holds already
   const std::vector<OwnFile> own_files;
   const std::chrono::seconds limit;  ///< for each answer of ld.so, and for the driver's
+  const MachineRules rules = {};
 };
 
 /// The guard's policy in this environment.
