@@ -322,6 +322,17 @@ def test_chroot_of_a_child_changes_nothing(case):
     assert result.answers == {"cuInit": "100", "child": "100"}, str(result)
 
 
+def test_limit_process_that_changes_its_user_keeps_its_rule(case):
+    """So does its forked child. After exec, the new user counts."""
+    case.etc("cudaguard.conf", "FORCE_CPU\nVALIDATE user=root\n")
+    script = ("import ctypes, os, sys; ctypes.CDLL('libm.so.6'); os.setuid(1000); pid = os.fork(); "
+              "os.write(1, b'%s=%d\\n' % (b'later' if pid else b'child',"
+              " ctypes.CDLL('libcuda.so.1').cuInit(0))); "
+              "pid or os._exit(0); os.waitpid(pid, 0); os.execv(sys.argv[1], ['smi', 'ask'])")
+    result = case.ask(program=guest.PYTHON, steps=("-c", script, case.smi))
+    assert result.answers == {"later": "0", "child": "0", "cuInit": "100"}, str(result)
+
+
 def test_file_is_looked_for_once_and_not_before_the_first_hook(case):
     case.need("strace")
     log = case.path("log")
