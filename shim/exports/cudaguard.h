@@ -25,8 +25,9 @@ int cudaguard_touches(void) __attribute__((weak));
 /* A test runner calls this before each test. From now on the guard records the first call of each
  * kind in this process again, in the file `report` instead of CUDAGUARD_REPORT's. `report` is a
  * full path; null keeps the present file. A forked child writes to the same file. Returns what
- * cudaguard_touches() returns, or -1 without any change under other policies. Thread-safe and
- * async-signal-safe, unless `report` changes while a thread asks for a GPU; does not change errno.
+ * cudaguard_touches() returns. Returns -1 without any change under other policies, and for a file
+ * if a rule of /etc/cudaguard.conf has report=. Thread-safe and async-signal-safe, unless `report`
+ * changes while a thread asks for a GPU; does not change errno.
  */
 int cudaguard_watch(const char* report) __attribute__((weak));
 

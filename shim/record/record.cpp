@@ -168,7 +168,7 @@ extern "C" {
 [[gnu::visibility("default")]] int cudaguard_watch(const char* report) {
   cudaguard::Process& here = cudaguard::process();
   if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
-  if (report != nullptr) cudaguard::report_to(here, report);
+  if (report != nullptr && !cudaguard::report_to(here, report)) return -1;
   for (auto& slot : here.record.seen) slot.store(nullptr, std::memory_order_relaxed);
   here.record.places.forget();
   return static_cast<int>(here.record.touches.load(std::memory_order_relaxed));

@@ -91,15 +91,16 @@ Config read_config(bool forked) {
   environment.privileged = privileged();
   environment.forked = forked;
   Config config = parse_with_rules(environment);
-  const MachineRuling* machine = machine_ruling();
-  const bool report_is_machines = machine != nullptr && !machine->ruling.report.empty();
-  if (inherited.report[0] != '\0' && !report_is_machines) config.report = inherited.report;
+  if (inherited.report[0] != '\0') config.report = inherited.report;
   apply_children_rule(config);
   return config;
 }
 
-void report_to(Process& process, const char* path) {
+bool report_to(Process& process, const char* path) {
+  const MachineRuling* machine = machine_ruling();
+  if (machine != nullptr && !machine->ruling.report.empty()) return false;
   process.config->report = keep(path, inherited.report, sizeof inherited.report);
+  return true;
 }
 
 void fall_back(Process& process, Fallen because_of) {

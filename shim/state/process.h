@@ -87,8 +87,9 @@ LaterObjects later_objects(const void* code);
 /// Returns the configuration of the environment at the start. `forked`: as in Environment.
 Config read_config(bool forked);
 
-/// Sends the records of this process, and of its forked children, to `path` from now on.
-void report_to(Process& process, const char* path);
+/// Sends the records of this process, and of its forked children, to `path` from now on. Returns
+/// false without any change if the machine's file says where they go.
+bool report_to(Process& process, const char* path);
 
 /// Applies FORCE_CPU from now on, in forked children, too.
 void fall_back(Process& process, Fallen because_of);

@@ -207,6 +207,21 @@ def test_list_of_a_rule(case):
     case.refused(cause=re.compile("two lists.*"), CUDAGUARD_VISIBLE_DEVICES="1")
 
 
+def test_program_cannot_name_another_report_than_the_rule(case):
+    """A forked child cannot, either."""
+    steps = ("ask", "watch:" + case.path("other"), "watch", "ask", "fork",
+             "watch:" + case.path("other"), "ask", "end")
+    case.etc("cudaguard.conf", "FORCE_CPU report=%s\n" % case.path("rules"))
+    result = case.ask(steps=steps)
+    assert re.findall(r"watch=(-?\d+)", result.out) == ["-1", "1", "-1"], str(result)
+    assert len(harness.records(case.path("rules"))) == 3
+    assert not os.path.exists(case.path("other"))
+    # Control: a rule without report=.
+    case.etc("cudaguard.conf", "FORCE_CPU\n")
+    assert case.ask(steps=steps).rc == 0
+    assert len(harness.records(case.path("other"))) == 2
+
+
 UNSAFE = {
     "another owner": (lambda path: os.chown(path, 1000, 0), "root does not own it"),
     "group may write": (lambda path: os.chmod(path, 0o664), "others than root can write it"),

@@ -202,6 +202,8 @@ def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
     watcher = Watcher(found, directory, whole_suite)
     if not found.watch(watcher.own):
         shutil.rmtree(directory, ignore_errors=True)
+        if found.watch():
+            return "a rule of /etc/cudaguard.conf has report=, so the records go there"
         return "CUDA is allowed in this process: its policy is not FORCE_CPU"
     config.pluginmanager.register(watcher, _NAME)
     watcher.enter("the import of conftest.py")
