@@ -152,7 +152,7 @@ void apply_rules(const Environment& environment, const RuleFacts& facts, Config&
     config.rule_place = row_of(Variable::kProcessRules).name;
     return narrow_to_cpu(config, kNotAccepted);
   }
-  config.rule = ruling.rule;
+  config.rule = config.decided_by = ruling.rule;
   config.policy = ruling.policy;
   if (ruling.policy == Policy::kForceCpu) {
     if (ruling.split) return narrow_to_cpu(config, kSplit);
@@ -223,8 +223,15 @@ void apply_machine(const MachineRuling& machine, const Environment& environment,
   const bool asks =
       !config.privileged && (names_policy(environment) || is_given(environment.children));
   const Ruling result = asks ? narrower(said, asked_by(environment, config)) : said;
-  if (said.policy == Policy::kForceCpu) return narrow_to_cpu(config, machine.place);
+  const std::string_view line = said.rule.empty() ? std::string_view{} : machine.place;
+  if (said.policy == Policy::kForceCpu) {
+    narrow_to_cpu(config, machine.place);
+    config.decided_by = line;
+    return;
+  }
   if (result.split) return narrow_to_cpu(config, kSplit);
+  // The environment's ruling has no rule.
+  if (!result.rule.empty()) config.decided_by = line;
   config.policy = result.policy;
   if (result.policy != Policy::kForceCpu) set_list(config, result.gpus);
 }
@@ -277,6 +284,7 @@ void apply_children_rule(Config& config, const Place& place) {
 void narrow_to_cpu(Config& config, std::string_view because) {
   config.policy = Policy::kForceCpu;
   config.because = because;
+  config.decided_by = {};
 }
 
 bool wants_line(Log log, bool first) { return log == Log::kAll || (log == Log::kDeny && first); }

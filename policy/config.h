@@ -47,6 +47,9 @@ struct Config {
   std::string_view because;
   /// The rule of CUDAGUARD_RULES for this process, if `because` is kIsRuled.
   std::string_view rule;
+  /// The rule that gives the policy: "/etc/cudaguard.conf:7", or a rule of CUDAGUARD_RULES. Empty
+  /// if no rule does.
+  std::string_view decided_by;
   RuleMistake rule_mistake;      ///< of a rule (FORCE_CPU applies)
   std::string_view rule_place;   ///< "/etc/cudaguard.conf:7" or "CUDAGUARD_RULES"
   std::string_view unused_file;  ///< of the machine (FORCE_CPU applies); empty if all are good
@@ -98,7 +101,7 @@ void add_rules_of_file(MachineRuling& machine, std::span<char> place, std::strin
 bool is_narrowed(const Config& config, const Place& place);
 /// Sets FORCE_CPU for such a process, and Config::loads for each one.
 void apply_children_rule(Config& config, const Place& place);
-/// Sets FORCE_CPU and the reason.
+/// Sets FORCE_CPU and the reason, which is no rule.
 void narrow_to_cpu(Config& config, std::string_view because);
 
 /// `facts` are those for which the rules of the environment ask (keys_of). `machine` is null if the

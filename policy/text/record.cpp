@@ -141,6 +141,7 @@ CallFacts call_facts(const Attempt& attempt) {
   const bool allowed = attempt.event != EventKind::kNone && !refused;
   if (allowed) call.event.value = name_of(attempt.event);
   call.decision.value = allowed ? "allow" : refused ? "refuse" : "deny";
+  call.rule.value = attempt.rule;
   call.last_place.value = attempt.last_place;
   call.device.value = attempt.device;
   call.result.value = attempt.result;

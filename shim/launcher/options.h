@@ -66,7 +66,7 @@ struct Options : GuardSettings {
   bool allow_incomplete = false;   ///< pass although attempts may be missing
   bool gpu = false;                ///< for doctor: ask the driver alone
   // For report.
-  std::optional<std::string> by;  ///< exe, user, host, job, line
+  std::optional<std::string> by;  ///< exe, user, host, job, rule, line
   // For system.
   enum class Action { kEnable, kDisable, kStatus, kCheck };
   Action action = Action::kEnable;
@@ -218,8 +218,8 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "by",
      .commands = "report",
      .value = "WHAT",
-     .help = "one row for each exe, user, host, job or line",
-     .words = "exe, user, host, job, line",
+     .help = "one row for each exe, user, host, job, rule or line",
+     .words = "exe, user, host, job, rule, line",
      .by_default = "a full summary",
      .to = &Options::by},
     {.name = "gpu",

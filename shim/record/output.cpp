@@ -310,6 +310,7 @@ void write_out(Process& process, const void* caller, Output& output) {
     return;
   }
   const uint32_t pid = sys::getpid();
+  if (process.policy() == process.configured) attempt.rule = config.decided_by;
   if (attempt.caller.module.empty()) {
     attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }

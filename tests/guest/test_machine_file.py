@@ -199,6 +199,18 @@ def test_report_and_log_of_a_rule(case):
     assert len(messages.find(case.ask(CUDAGUARD_LOG="deny").err, "no_cuda")) == 1
 
 
+@pytest.mark.parametrize(("rules", "env", "rule"), [
+    ("FORCE_CPU", {}, CONF + ":1"), ("# x\nVALIDATE", {}, CONF + ":2"),
+    ("VALIDATE", {"CUDAGUARD_POLICY": "FORCE_CPU"}, None),
+    ("VALIDATE", {"CUDAGUARD_RULES": "FORCE_CPU user=0; # x"}, "FORCE_CPU user=0"),
+    ("VALIDATE", {"CUDAGUARD_CHILDREN": "FORCE_CPU", "CUDAGUARD_ROOT": "1"}, None),
+    ("FORCE_CPU environment=may-widen", {"CUDAGUARD_POLICY": "VALIDATE"}, None)])
+def test_record_names_the_rule_that_decided(case, rules, env, rule):
+    case.etc("cudaguard.conf", rules + "\n")
+    case.ask(CUDAGUARD_REPORT=case.path("report"), **env)
+    assert {record.get("rule") for record in harness.records(case.path("report"))} == {rule}
+
+
 def test_list_of_a_rule(case):
     """The fake driver has one GPU."""
     case.etc("cudaguard.conf", "VALIDATE gpus=0\n")

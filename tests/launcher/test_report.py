@@ -19,7 +19,7 @@ try:
 except ImportError:
     jsonschema = None
 
-BY = ("exe", "user", "host", "job", "line")
+BY = ("exe", "user", "host", "job", "rule", "line")
 NASTY = ["a\x1b[31mred", "new\nline", "tab\there", "\u202eevil", "\x9b31m", "caf\u00e9",
          "\x00zero", 'quo"te', "back\\slash", "\x7f", "\ufffd", "x" * 5000]
 PODS = ("/kubepods/burstable/pod3f2a11c0-0d5e-4a0c-9b1f-7a3e55d0c0a2/8a0f",
@@ -114,6 +114,17 @@ class Reading(Case):
                 ("systemd:app-a.scope", {"cgroup": "/user.slice/user@1.service/app-a.scope/x"}),
                 (None, {"cgroup": "/"}), (None, {"cgroup": None}), (None, {"cgroup": "/a/pod"})):
             self.assertEqual(self.groups("job", "-", input=text(line(**fields))), [(wanted, 1, 1)])
+
+    def test_rule_that_decided_is_shown(self):
+        """Nothing is, if no record has one."""
+        rule = "/etc/cudaguard.conf:7"
+        ruled = [line(7, rule=rule), line(8, rule=rule, decision="allow", event="init"), line(9)]
+        self.assertIn("  rule %s: 2 processes\n" % rule, self.shown("-", input=text(*ruled)))
+        self.assertEqual(self.groups("rule", "-", input=text(*ruled)), [(rule, 2, 2), (None, 1, 1)])
+        document = self.json("-", input=text(*ruled))
+        self.assertEqual([process.get("rule") for process in document["processes"]],
+                         [rule, rule, None])
+        self.assertNotIn("rule", self.shown("-", input=text(line())))
 
 
 SERIES = re.compile(r'(?:(\w+)="((?:[^"\\\n]|\\["\\n])*)",?)')
@@ -300,7 +311,7 @@ class Forged(Case):
         for number, name in enumerate(NASTY):
             frames = [{"file": "/" + name, "line": 3, "function": name}]
             lines.append(line(pid=number + 1, host=name, exe="/" + name, argv=[name, name],
-                              slurm=name, api=name, object=name, caller=name + "+0x1",
+                              slurm=name, rule=name, api=name, object=name, caller=name + "+0x1",
                               python=frames, native=[name + "+0x2"]))
         records = self.make("r.jsonl", text(*lines))
         self.report(records)
@@ -324,7 +335,8 @@ class Forged(Case):
 
     def test_odd_values_of_a_field_do_not_end_report(self):
         """Each field gets each kind of value."""
-        record = json.loads(line(object="o", event="init", decision="allow", result=1, device=1))
+        record = json.loads(line(object="o", event="init", decision="allow", result=1, device=1,
+                                 rule="r"))
         lines = []
         for name in record:
             for value in ("null", "true", "-1", "1e999", "9" * 400, "0.5", '""', '"\\ud800"',
@@ -392,7 +404,8 @@ class Shown(observed.Case, Case):
                 lines.append(line(pid, script="ppo.py", api="nvmlInit_v2", **more))
         long = "train_a_model_with_a_name_that_goes_on_for_ever_and_ever_and_some_more.py"
         lines += [line(50, script=long, at=4000, argv=["/usr/bin/python3", "/home/u/" + long, "-v"]),
-                  line(51, script="caf\u00e9\x1b[31m\n.py", at=4001, cgroup=PODS[0], host="pod-1"),
+                  line(51, script="caf\u00e9\x1b[31m\n.py", at=4001, cgroup=PODS[0], host="pod-1",
+                       rule="/etc/cudaguard.conf:7"),
                   line(52, decision="allow", event="init", object="GPU-5b1f0c77", python=None,
                        at=4002),
                   line(52, decision="allow", event="context", device=0, api="cuCtxCreate_v2",

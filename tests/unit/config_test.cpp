@@ -342,6 +342,7 @@ MachineRuling machine(Policy policy, std::string_view gpus = {}, bool may_widen 
   MachineRuling machine;
   machine.place = "/etc/cudaguard.conf:7";
   machine.ruling.decided = true;
+  machine.ruling.rule = "a rule";
   machine.ruling.policy = policy;
   machine.ruling.gpus = gpus;
   machine.ruling.may_widen = may_widen;
@@ -418,6 +419,36 @@ TEST(Config, Machine_UnusableFileMeansForceCpuAndIsNamed) {
     EXPECT_EQ(config.unused_file, "/etc/cudaguard.conf");
     EXPECT_STREQ(config.why_unused, "root does not own it");
   }
+}
+
+TEST(Config, DecidedBy_IsTheRuleThatGivesThePolicy) {
+  const char* const line = "/etc/cudaguard.conf:7";
+  struct Case {
+    MachineRuling file;
+    Environment environment;
+    const char* decided_by;
+  };
+  MachineRuling silent = machine(Policy::kForceCpu);
+  silent.ruling.rule = {};  // no rule matches
+  for (const Case& one : {
+           Case{machine(Policy::kForceCpu), {}, line},
+           Case{machine(Policy::kForceCpu), {.rules = "OFF"}, line},
+           Case{machine(Policy::kValidate), {.rules = "OFF"}, line},
+           Case{machine(Policy::kValidate), {.visible_devices = "1"}, line},
+           Case{machine(Policy::kValidate), {.rules = "FORCE_CPU; # x"}, "FORCE_CPU"},
+           Case{machine(Policy::kValidate), {.policy = "FORCE_CPU"}, ""},
+           Case{machine(Policy::kValidate, "0"), {.visible_devices = "1"}, ""},
+           Case{machine(Policy::kForceCpu, {}, true), {.policy = "OFF"}, ""},
+           Case{machine(Policy::kForceCpu, {}, true), {.rules = "OFF"}, "OFF"},
+           Case{silent, {.policy = "OFF"}, ""},
+       }) {
+    EXPECT_EQ(parse_config(one.environment, {}, &one.file).decided_by, one.decided_by);
+  }
+  EXPECT_EQ(parse_config({.rules = "VALIDATES"}).decided_by, "");
+  const MachineRuling file = machine(Policy::kValidate);
+  Config child = parse_config({.children = "FORCE_CPU", .root = "41"}, {}, &file);
+  apply_children_rule(child, {.pid = 42});
+  EXPECT_EQ(child.decided_by, "");
 }
 
 TEST(Config, Machine_ReportIsKeptAndLogIsADefault) {

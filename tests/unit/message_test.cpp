@@ -560,13 +560,14 @@ TEST_F(Message, Record_IsOneLineOfJson) {
   const Attempt attempt{.api = "dlopen",
                         .object = "libnvidia-opencl.so",
                         .asked = DriverApi::kOpenCl,
+                        .rule = "/etc/cudaguard.conf:7",
                         .caller = {"/lib/x.so", 31}};
   write_record(out_, facts, attempt, kMaxRecord);
   EXPECT_EQ(take(),
             R"({"v":1,"ts":1700000000.000042,"pid":2,"ppid":1,"tid":3,"uid":1000,"host":"node7",)"
             R"("exe":"/usr/bin/app","argv":["app","a b"],"cgroup":"/system.slice/x.service",)"
             R"("slurm":"1234","api":"dlopen","object":"libnvidia-opencl.so","asked":"opencl",)"
-            R"("decision":"deny",)"
+            R"("decision":"deny","rule":"/etc/cudaguard.conf:7",)"
             R"("caller":"/lib/x.so+0x1f","library":"x.so"})"
             "\n");
 }

@@ -67,7 +67,7 @@ _cudaguard_value() {
     --json) _cudaguard_files ;;
     --junit) _cudaguard_files ;;
     --html) _cudaguard_files ;;
-    --by) _cudaguard_words -W "exe user host job line" ;;
+    --by) _cudaguard_words -W "exe user host job rule line" ;;
     --root) _cudaguard_files ;;
   esac
 }

@@ -17,6 +17,7 @@ std::string name_of(const ObservedProcess& process, By by) {
   if (by == By::kExe) return process.exe;
   if (by == By::kHost) return process.host;
   if (by == By::kJob) return process.job;
+  if (by == By::kRule) return process.rule == nullptr ? "" : *process.rule;
   return process.uid == kNoUid ? "" : std::to_string(process.uid);
 }
 

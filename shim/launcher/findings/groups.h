@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings counted by program, user, host, job or line. Pure.
+// The findings counted by program, user, host, job, rule or line. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,16 @@ namespace cudaguard::launcher {
 
 struct Findings;
 
-enum class By : uint8_t { kExe, kUser, kHost, kJob, kLine };
+enum class By : uint8_t { kExe, kUser, kHost, kJob, kRule, kLine };
 struct ByWord {
   std::string_view word;
   By by;
 };
-inline constexpr ByWord kByWords[] = {{"exe", By::kExe},
-                                      {"user", By::kUser},
-                                      {"host", By::kHost},
-                                      {"job", By::kJob},
-                                      {"line", By::kLine}};
+inline constexpr ByWord kByWords[] = {{"exe", By::kExe}, {"user", By::kUser}, {"host", By::kHost},
+                                      {"job", By::kJob}, {"rule", By::kRule}, {"line", By::kLine}};
 
 struct Group {
-  /// A program's path, a uid, a host, a job, or a line with its file's path. If the line is
+  /// A program's path, a uid, a host, a job, a rule, or a line with its file's path. If the line is
   /// unknown, the calling library. Empty if the records do not have the name.
   std::string name;
   size_t processes = 0;

@@ -94,6 +94,7 @@ struct ObservedProcess {
   bool failed = false;              ///< asked the driver, which reported an error
   std::vector<SharedText> tried;    ///< for these two: "found no GPU by libx.so", each once
   std::vector<SharedText> refused;  ///< "cuInit by libx.so", each once
+  SharedText rule;                  ///< that gave its policy, "/etc/cudaguard.conf:7"; null: none
   bool only_start = true;           ///< has no record but its start record
   bool by_guard = false;            ///< its guard has sent or written a record of a call
   bool last_place = false;          ///< has asked from more places than a guard records

@@ -175,6 +175,7 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   if (refused) process.not_loaded.insert(asked_by(call));
   if (!rest.known) understand(rest);
   note(call, rest.text, process);
+  if (rest.rule != nullptr) process.rule = rest.rule;
   if (!is_attempt(call)) return Kind::kRecord;
   const bool is_beside = beside.is_known() && native_ts_ == writer.ts;
   const NativeStack& stack = sender_ != nullptr ? sender_->native
@@ -226,6 +227,8 @@ void Records::note(const CallFields& call, const SharedText& text, ObservedProce
 void Records::understand(Rest& rest) {
   rest.known = true;
   rest.text = std::make_shared<const std::string>(head(text_of(rest.call), kMostText));
+  if (rest.call.rule.empty()) return;
+  rest.rule = std::make_shared<const std::string>(head(rest.call.rule, kMostText));
 }
 
 size_t Records::key_of(const WriterFields& writer, const std::string& host,

@@ -51,8 +51,9 @@ class Records {
   /// by byte, so each is parsed once.
   struct Rest {
     CallFields call;
-    bool known = false;          ///< the next member is set
+    bool known = false;          ///< the next two members are set
     SharedText text;             ///< the text about a call that was refused or failed
+    SharedText rule;             ///< that decided; null: none
     std::optional<size_t> site;  ///< of an attempt without a native stack
   };
   struct HashOfBytes : std::hash<std::string_view> {

@@ -156,6 +156,7 @@ void put(Json& json, const ObservedProcess& process) {
       .list("refused", process.refused)
       .field("found_none", process.found_none)
       .field("failed", process.failed);
+  if (process.rule != nullptr) json.field("rule", *process.rule);
 }
 
 void put(Json& json, const Group& group) {

@@ -166,6 +166,20 @@ void put_lines(std::string& out, const Findings& findings) {
   add_more(out, all, lines.size(), "lines that asked");
 }
 
+/// Prints the rules that gave these processes their policy.
+void put_rules(std::string& out, const Findings& findings) {
+  const auto has_rule = [](const ObservedProcess& process) { return process.rule != nullptr; };
+  if (std::ranges::none_of(findings.processes, has_rule)) return;
+  std::vector<Group> rules = groups_of(findings, By::kRule);
+  std::erase_if(rules, [](const Group& rule) { return rule.name.empty(); });
+  const size_t all = rules.size();
+  rules.resize(std::min(all, kMostLines));
+  for (const Group& rule : rules) {
+    add_wrapped(out, "  rule ", printable(rule.name) + ": " + counted(rule.processes, "process"));
+  }
+  add_more(out, all, rules.size(), "rules");
+}
+
 std::string totals(const std::deque<ObservedProcess>& processes) {
   const auto count = [&](auto test) {
     return std::to_string(std::count_if(processes.begin(), processes.end(), test));
@@ -247,6 +261,7 @@ std::string text_of_findings(const Findings& findings, const std::string& left,
   put_findings_processes(text, findings);
   put_told(text, findings);
   put_lines(text, findings);
+  put_rules(text, findings);
   put_sick_drivers(text, findings);
   if (!idle.empty()) {
     text += "  " + idle +

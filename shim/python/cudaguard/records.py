@@ -44,6 +44,7 @@ class Record(NamedTuple):
     asked: str = ""
     event: str = ""
     decision: str = ""
+    rule: str = ""
     last_place: bool = False
     device: int = -1
     result: int = -1
