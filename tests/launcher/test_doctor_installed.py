@@ -183,7 +183,7 @@ CONF = "/etc/cudaguard.conf"
     ("FORCE_CPU\nVALIDATE args=*x*\n", 0o644,
      ["FORCE_CPU by %s:1" % CONF, "not sure: rules ask for args=", CONF + ": 2 rules"], None),
     ("FORCE_CPU\nVALIDATE user=0\n", 0o644, ["VALIDATE by %s:2" % CONF, CONF + ": 2 rules"], None),
-    ("OFF\nOFFF\n", 0o644, ["FORCE_CPU by %s:2" % CONF, CONF + ": 2 rules"], CONF + ':2: "OFFF" is not'),
+    ("OFF\nOFFF\n", 0o644, ["FORCE_CPU by %s:2" % CONF, CONF + ": 2 rules"], CONF + ':2: "OFFF"'),
     ("OFF\n", 0o666, ["FORCE_CPU by " + CONF], CONF + " is not used: others than root can write it")])
 def test_machines_rules_are_shown(installation, text, mode, rows, problem):
     """Those of the program come first."""

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`cudaguard system check` in a small root directory. guest/test_machine_file.py compares its answers
-with what the guard does."""
+"""`cudaguard system check` in a small root directory. guest/test_machine_file.py compares its
+answers with what the guard does."""
 
 import os
 import re
@@ -18,8 +18,8 @@ VALIDATE program=/usr/bin/smi
 VALIDATE group=gpu gpus=0,1 log=all report=/var/log/gpu.jsonl
 OFF user=bob environment=may-widen
 """
-FILES = {"/etc/passwd": "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\nbob:x:1001:44::/:/bin/sh\n"
-                        "carol:x:1002:1002::/:/bin/sh\n",
+FILES = {"/etc/passwd": "root:x:0:0::/:/bin/sh\nalice:x:1000:1000::/:/bin/sh\n"
+                        "bob:x:1001:44::/:/bin/sh\ncarol:x:1002:1002::/:/bin/sh\n",
          "/etc/group": "root:x:0:\ngpu:x:44:alice\n"}
 SMI = {"program": "/usr/bin/smi"}
 NONE = {"policy": "FORCE_CPU", "gpus": "none", "log": "deny", "report": "none"}
@@ -72,7 +72,8 @@ def no_policy(place):
     (["--program", "/usr/bin/smi", "--user", "carol"],
      {**SMI, **NONE, "policy": "VALIDATE", "gpus": "all",
       "rule": CONF + ":3: VALIDATE program=/usr/bin/smi"}),
-    (["--program", "/usr/bin/link", "--user", "1002", "--group", "1002"], {**SMI, "policy": "VALIDATE"}),
+    (["--program", "/usr/bin/link", "--user", "1002", "--group", "1002"],
+     {**SMI, "policy": "VALIDATE"}),
     (["--program", "/usr/bin/script", "--user", "carol"], {**SMI, "policy": "VALIDATE"}),
     (["--program", "/opt/none", "--user", "carol"],
      {**NONE, "program": "/opt/none", "rule": CONF + ":2: FORCE_CPU"}),
@@ -86,8 +87,8 @@ def no_policy(place):
     (["--program", "/usr/bin/smi"],
      {"policy": "VALIDATE", "gpus": "0,1",
       "not sure": "rules ask for user=, group=: this is the case that allows less"}),
-    (["--args", "smi"], {**NONE, "not sure": "rules ask for program=, user=, group=: this is the case "
-                                             "that allows less"})])
+    (["--args", "smi"],
+     {**NONE, "not sure": "rules ask for program=, user=, group=: this is the case that allows less"})])
 def test_answer_is_what_the_program_gets(case, words, rows):
     case.write(CONF, RULES)
     lines, answer = case.check(*words)
@@ -100,8 +101,8 @@ def test_answer_is_what_the_program_gets(case, words, rows):
 def test_last_file_decides(case):
     case.write(CONF, RULES)
     case.write(MORE, "\nOFF program=/nothing\nCLAMP args=*serve* cgroup=/batch/*\n")
-    lines, answer = case.check("--args", "python3 serve.py", "--cgroup", "/batch/7", "--user", "carol",
-                               "--program", "/usr/bin/smi")
+    lines, answer = case.check("--args", "python3 serve.py", "--cgroup", "/batch/7",
+                               "--user", "carol", "--program", "/usr/bin/smi")
     assert lines == [CONF + ": 4 rules", MORE + ": 2 rules", "mistakes: none"]
     assert (answer["policy"], answer["rule"]) == (
         "CLAMP", MORE + ":3: CLAMP args=*serve* cgroup=/batch/*")
@@ -126,7 +127,8 @@ def test_each_mistake_is_printed_with_its_file_and_line(case):
     case.write(MORE, "\nFORCE_CPU gpus=1\n")
     lines, answer = case.check(code=1)
     assert lines[2:] == [
-        no_policy(CONF + ":1"), mistake(CONF + ":3", 'log="x" is not accepted (accepted: off, error, deny, all)'),
+        no_policy(CONF + ":1"),
+        mistake(CONF + ":3", 'log="x" is not accepted (accepted: off, error, deny, all)'),
         mistake(MORE + ":2", "gpus= needs VALIDATE or CLAMP"), "mistakes: 3"]
     assert answer == {}
     # The line is FORCE_CPU for every process.
