@@ -234,6 +234,19 @@ def test_program_cannot_name_another_report_than_the_rule(case):
     assert len(harness.records(case.path("other"))) == 2
 
 
+def test_pytest_plug_in_needs_the_records(case):
+    test = case.path("test_none.py")
+    with open(test, "w", encoding="utf-8") as stream:
+        stream.write("def test_none(): pass\n")
+    options = ("-m", "pytest", "-q", "-p", "cudaguard.pytest_plugin", "--cudaguard", test)
+    env = {"PYTHONPATH": os.path.join(harness.SOURCE, "shim", "python")}
+    case.etc("cudaguard.conf", "FORCE_CPU report=%s\n" % case.path("rules"))
+    result = case.ask(program=guest.PYTHON, steps=options, **env)
+    assert (result.rc, "has report=" in result.err) == (4, True), str(result)
+    case.etc("cudaguard.conf", "FORCE_CPU\n")
+    assert case.ask(program=guest.PYTHON, steps=options, **env).rc == 0
+
+
 UNSAFE = {
     "another owner": (lambda path: os.chown(path, 1000, 0), "root does not own it"),
     "group may write": (lambda path: os.chmod(path, 0o664), "others than root can write it"),
