@@ -174,6 +174,8 @@ def test_named_file_is_checked_alone_and_whoever_owns_it(case):
     assert answer["rule"] == draft + ":1: VALIDATE"
     wrong = case.make("wrong", "# x\nOFFF\n", 0o644)
     assert case.check(wrong, code=1)[0][1] == no_policy(wrong + ":2")
+    piped = case.unguarded("sh", "-c", 'printf OFFF | "$0" system check /dev/stdin', launcher.LAUNCHER)
+    assert no_policy("/dev/stdin:1") in piped.stdout.splitlines(), piped
     long = case.make("long", "#" * 65537, 0o644)
     assert case.check(long, code=1)[0][0] == not_used(long, "all files are longer than 64 KiB")
 
@@ -186,6 +188,7 @@ def test_without_a_file_the_variables_decide(case):
 
 @pytest.mark.parametrize(("words", "meaning"), [
     (["check", "/nothing"], '"/nothing" cannot be read: No such file or directory'),
+    (["check", "/"], '"/" cannot be read: Is a directory'),
     (["check", "a", "b"], 'system takes one file, not "b"'),
     (["check", "--user", "dave"], '--user "dave" is not in /etc/passwd; write the number'),
     (["check", "--group", "dave"], '--group "dave" is not in /etc/group; write the number'),

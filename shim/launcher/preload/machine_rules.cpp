@@ -9,10 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <memory>
 
 #include "policy/config.h"
@@ -28,13 +27,21 @@ namespace {
 constexpr char kUsers[] = "/etc/passwd";
 constexpr char kGroups[] = "/etc/group";
 
-/// Returns the beginning of a file, which is empty if it cannot be read.
+using OpenFile = std::unique_ptr<FILE, int (*)(FILE*)>;
+
+/// Reads at most `most` bytes of a file or a pipe. Returns 0, or an errno value.
+int read_text(const std::string& path, size_t most, std::string& text) {
+  const OpenFile file(fopen(path.c_str(), "re"), &fclose);
+  if (file == nullptr) return errno;
+  text.resize(most);
+  text.resize(fread(text.data(), 1, most, file.get()));
+  return ferror(file.get()) != 0 ? errno : 0;
+}
+
+/// Returns the beginning of a file, or nothing if it cannot be read.
 std::string text_in(const char* path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kMostNames + 1, '\0');
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
+  std::string text;
+  return read_text(path, kMostNames + 1, text) == 0 ? text : "";
 }
 
 RuleFact fact_of(const std::string& names) {
@@ -48,7 +55,7 @@ RuleFact fact_of(const std::optional<std::string>& text) {
 /// Calls `take` for each entry until it returns false. `read` is fgetpwent or fgetgrent.
 template <typename Entry>
 void for_each_entry(const char* path, Entry* (*read)(FILE*), const auto& take) {
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path, "re"), &fclose);
+  const OpenFile file(fopen(path, "re"), &fclose);
   if (file == nullptr) return;
   for (Entry* entry = read(file.get()); entry != nullptr && take(*entry);) entry = read(file.get());
 }
@@ -100,20 +107,16 @@ void MachineRules::note_unreadable(const std::string& path, mode_t rights) {
 }
 
 MachineRules::MachineRules(const std::string& path) {
-  const FileBytes file(path);
-  if (file.error() != 0) {
-    throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(file.error()));
+  std::string text;
+  if (const int error = read_text(path, kMostRuleBytes + 1, text); error != 0) {
+    throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(error));
   }
-  if (file.size() > kMostRuleBytes) {
+  if (text.size() <= kMostRuleBytes) {
+    files_.push_back({path, std::move(text)});
+  } else {
     unusable_ = path;
     why_ = kTooLong;
-    return;
   }
-  std::string text(static_cast<size_t>(file.size()), '\0');
-  if (!file.read(0, text.data(), text.size())) {
-    throw Refusal(kRefused, in_quotes(path) + " cannot be read: " + strerror(EIO));
-  }
-  files_.push_back({path, std::move(text)});
 }
 
 std::vector<std::string> MachineRules::mistakes() const {
