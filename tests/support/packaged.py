@@ -51,6 +51,28 @@ def released(case, name, quick=True):
     return path
 
 
+def other_version(deb, version, directory):
+    """Builds the same Debian package with another version and longer libraries. Returns its path."""
+    tree = os.path.join(directory, "tree" + version)
+    subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
+    control = os.path.join(tree, "DEBIAN", "control")
+    with open(control, encoding="utf-8") as stream:
+        text = stream.read()
+    with open(control, "w", encoding="utf-8") as stream:
+        stream.write(re.sub(r"(?m)^Version: .*", "Version: " + version, text))
+    lib = os.path.join(tree, "usr", "lib", MULTIARCH)
+    for parent in (lib, os.path.join(lib, "cudaguard")):
+        for name in os.listdir(parent):
+            path = os.path.join(parent, name)
+            if ".so" in name and not os.path.islink(path):
+                with open(path, "ab") as stream:
+                    stream.write(b"another version" * 1000)
+    built = os.path.join(directory, version + ".deb")
+    subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, built], check=True,
+                   stdout=subprocess.DEVNULL)
+    return built
+
+
 def run(command, **options):
     return subprocess.run(command, check=False, text=True, errors="replace",
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
