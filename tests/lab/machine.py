@@ -7,17 +7,23 @@ Debian package has its library elsewhere, so the paths in the commands are repla
 
 import dataclasses
 import inspect
+import re
 import shlex
+import subprocess
 import time
 
 from lab import pages, vm
 from support import packaged, places
 
 SUITES = ("bookworm", "trixie")
+# NVIDIA's own nvidia-smi, and the NVML that it loads.
+NVIDIA = {"packages": ("nvidia-smi", "libnvidia-ml1"),
+          "components": "main contrib non-free non-free-firmware"}
 # With busybox, the initramfs has another shell and another mount than without it.
 RECIPES = {
-    "bookworm": vm.Recipe(name="machine-bookworm", suite="bookworm"),
-    "trixie": vm.Recipe(name="machine-trixie", suite="trixie", packages=("busybox",)),
+    "bookworm": vm.Recipe(name="machine-bookworm", suite="bookworm", **NVIDIA),
+    "trixie": vm.Recipe(name="machine-trixie", suite="trixie", components=NVIDIA["components"],
+                        packages=(*NVIDIA["packages"], "busybox")),
 }
 GUARD = "/usr/lib/x86_64-linux-gnu/libcudaguard.so"
 ASK = "python3 -c " + shlex.quote(packaged.ASK)
@@ -33,7 +39,14 @@ SANDBOXES = (
     "-p PrivateDevices=yes -p PrivateNetwork=yes -p PrivateUsers=yes -p ProtectKernelTunables=yes",
     "-p ProtectProc=invisible -p ProcSubset=pid -p CapabilityBoundingSet= -p UMask=0077",
     "-p RestrictAddressFamilies=AF_UNIX -p ProtectClock=yes -p ProtectControlGroups=yes",
+    "-p RootDirectory=/srv/root -p 'BindReadOnlyPaths=/usr /bin /lib /lib64 /etc'",
 )
+# This one has its own /etc without the guard's line, as docs/integrations/whole-machine.md says.
+OTHER_ETC = "-p RootDirectory=/srv/other -p 'BindReadOnlyPaths=/usr /bin /lib /lib64 /etc/ld.so.cache'"
+# How root starts a program of a user.
+WAYS = ("sudo -u {user} {ask}", "su {user} -c {quoted}", "su - {user} -c {quoted}",
+        "setpriv --reuid {user} --init-groups --no-new-privs {ask}",
+        "systemd-run --quiet --wait --pipe -p User={user} {ask}")
 # These packages have services, setuid programs, triggers, daemons and Python programs.
 PACKAGES = (
     "nginx", "sqlite3", "git", "at", "rsync", "tmux", "vim-tiny", "less", "file", "curl",
@@ -117,6 +130,40 @@ def all_guarded(machine):
     return len(lines)
 
 
+def each(machine, commands, answer, user="root"):
+    """Fails unless each command prints the answer. One login runs all of them, because a login takes
+    seconds."""
+    script = "\n".join(f"echo; echo === {shlex.quote(command)}; {command} 2>&1"
+                       for command in commands)
+    parts = machine.ssh(script, user=user).stdout.split("\n=== ")[1:]
+    wrong = [part for part in parts if answer not in part.splitlines()[1:]]
+    assert len(parts) == len(commands) and not wrong, f"expected {answer}: {wrong or parts}"
+
+
+def started(machine, user, answer):
+    """Fails unless the user's program prints the answer, however it is started."""
+    each(machine, (ASK, f"bash -lc {shlex.quote(ASK)}"), answer, user)
+    each(machine, [way.format(user=user, ask=ASK, quoted=shlex.quote(ASK)) for way in WAYS], answer)
+
+
+def by_cron(machine, answers):
+    """Fails unless cron's program of each user prints the answer."""
+    lines = [f"* * * * * {user} {ASK} >/tmp/cron-{user} 2>&1\n" for user in answers]
+    machine.must("printf %s " + shlex.quote("".join(lines)) + " >/etc/cron.d/ask")
+    files = " ".join(f"/tmp/cron-{user}" for user in answers)
+    machine.ssh(f"for i in $(seq 60); do sleep 3; ls {files} && break; done; sleep 10; "
+                "rm /etc/cron.d/ask")
+    for user, answer in answers.items():
+        expect(machine.ssh(f"cat /tmp/cron-{user}"), answer)
+
+
+def in_sandboxes(machine, words, answer):
+    """Fails unless a unit's program prints the answer in each sandbox."""
+    machine.must("mkdir -p /srv/root/etc /srv/other/etc")
+    each(machine, [f"systemd-run --quiet --wait --pipe {sandbox} {words} {ASK}"
+                   for sandbox in SANDBOXES], answer)
+
+
 def boots(lab, machine):
     """The guarded machine boots, and each process, user and service is guarded."""
     install(lab, machine)
@@ -128,29 +175,153 @@ def boots(lab, machine):
     failed = machine.must("systemctl --failed --plain --no-legend")
     assert failed == before, f"failed units: {failed}, and unguarded: {before}"
     guarded = all_guarded(machine)
-    done = {}
-    for name, user, command in (
-            ("ssh", "root", ASK), ("ssh as a user", "alice", ASK),
-            ("sudo", "alice", "sudo -n " + ASK), ("sudo -u", "root", "sudo -u alice " + ASK),
-            ("su", "root", f"su alice -c {shlex.quote(ASK)}"),
-            ("su -", "root", f"su - alice -c {shlex.quote(ASK)}"),
-            ("login shell", "alice", f"bash -lc {shlex.quote(ASK)}"),
-            ("setpriv", "root", "setpriv --reuid alice --clear-groups --no-new-privs " + ASK)):
-        expect(machine.ssh(command, user=user), "100", code=0)
-        done[name] = "100"
+    each(machine, (ASK,), "100")
+    each(machine, (ASK, "sudo -n " + ASK), "100", "alice")
+    started(machine, "alice", "100")
     expect(machine.ssh("CUDAGUARD_POLICY=OFF " + ASK), packaged.NONE, code=1)
     sudo = machine.must("sudo sleep 60 >/dev/null 2>&1 & sleep 5; "
                         "grep -c libcudaguard /proc/$(pgrep -o -x sudo)/maps")
     assert int(sudo) > 0, "sudo is unguarded"
-    machine.must("printf '%s\\n' " + shlex.quote(f"* * * * * alice {ASK} >/tmp/cron 2>&1") +
-                 " >/etc/cron.d/ask")
-    expect(machine.ssh("for i in $(seq 60); do sleep 3; [ ! -s /tmp/cron ] || break; done; "
-                       "sleep 5; cat /tmp/cron"), "100", code=0)
-    done["cron"] = "100"
-    for words in SANDBOXES:
-        expect(machine.ssh(f"systemd-run --quiet --wait --pipe {words} {ASK}"), "100", code=0)
-        done[words] = "100"
-    return {"guarded processes": guarded, "answers": done}
+    by_cron(machine, {"alice": "100"})
+    in_sandboxes(machine, "", "100")
+    return {"guarded processes": guarded, "ways": ["ssh", "cron", *WAYS, *SANDBOXES]}
+
+
+# Prints the answers of a parent and of its child.
+SERVE = """import ctypes, subprocess, sys
+print(sys.argv[1:] or "parent", ctypes.CDLL("libcuda.so.1").cuInit(0), flush=True)
+if not sys.argv[1:]:
+    subprocess.run(["./vllm-worker", __file__, "child"])
+"""
+# Prints cuInit's answer, and how many GPUs there are.
+COUNT = "python3 -c " + shlex.quote(
+    "import ctypes; cuda = ctypes.CDLL('libcuda.so.1'); count = ctypes.c_int(); "
+    "print(cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count)), count.value)")
+# Prints how often a program looks for the device of NVIDIA's driver.
+OPENS = ("strace -f -qq -e trace=%file -e signal=none -o /tmp/opens-$$ {} >/dev/null 2>&1; "
+         "grep -c '\"/dev/nvidiactl' /tmp/opens-$$")
+NVIDIA_SMI = "env LD_LIBRARY_PATH=/usr/lib/x86_64-linux-gnu/nvidia/current nvidia-smi"
+COPY = NVIDIA_SMI.replace("nvidia-smi", "./nvidia-smi")
+
+
+def install_driver(lab, machine):
+    """Installs the fake driver, which has eight GPUs. ld.so finds it before NVIDIA's own NVML."""
+    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        machine.send(lab.build / "tests/fakes/lazy" / name, "/usr/local/lib")
+    machine.must("ldconfig")
+
+
+def status(machine, code, *texts):
+    """Fails unless `system status` prints the texts."""
+    done = machine.ssh("cudaguard system status")
+    assert done.returncode == code and all(text in done.stdout for text in texts), (
+        f"expected {code} and {texts}: {done}")
+
+
+def login_node(lab, machine):
+    """The login node of docs/rules.md: only nvidia-smi and one group get CUDA. Then cudaguard is
+    upgraded, disabled and removed."""
+    install(lab, machine)
+    install_driver(lab, machine)
+    machine.must("groupadd gpu && useradd -m -s /bin/bash -G gpu bob && "
+                 "cp -a /home/alice/.ssh /home/bob && chown -R bob: /home/bob")
+    for user in ("root", "alice", "bob"):
+        expect(machine.ssh(COUNT, user=user), "0 0 8", code=0)
+    assert opens(machine, "alice", NVIDIA_SMI) > 0
+    machine.must("cp -L /usr/bin/nvidia-smi .", user="alice")
+    assert opens(machine, "alice", COPY) > 0
+    write_rules(lab, machine)
+    guard(machine)
+    machine.reboot()
+    status(machine, 0, "restart due: no")
+    facts = {"guarded processes": all_guarded(machine)}
+    rules_hold(machine)
+    facts["roles"] = roles(lab, machine)
+    apt_upgrade(machine)
+    rules_hold_shortly(machine)
+    newer = packaged.other_version(package(lab), "0.99", lab.scratch)
+    machine.send(newer, "/root")
+    machine.must("apt-get install -q -y /root/0.99.deb")
+    status(machine, 1, "whose file was replaced or removed", "restart due: ")
+    rules_hold_shortly(machine)
+    machine.must(page(3))
+    machine.reboot()
+    status(machine, 1, "/etc/ld.so.preload names no guard")
+    expect(machine.ssh(COUNT, user="alice"), "0 0 8", code=0)
+    machine.must(page(2))
+    removed = machine.must("apt-get remove -q -y cudaguard")
+    assert "/etc/ld.so.preload no longer names" in removed, removed
+    assert "ERROR: ld.so" not in removed + machine.must("ls / 2>&1; test ! -e /etc/ld.so.preload")
+    expect(machine.ssh(COUNT, user="alice"), "0 0 8", code=0)
+    return facts
+
+
+def write_rules(lab, machine):
+    """Writes the page's rules into the machine's file. On Debian, the path of nvidia-smi is a link, so
+    the page's next command prints the path for the rule."""
+    text = (lab.checkout / "docs/rules.md").read_text()
+    rules = pages.block(text, having="program=/usr/bin/nvidia-smi")
+    path = machine.must(pages.span(text, "readlink")).strip()
+    machine.must("printf %s " + shlex.quote(pages.filled(rules, {"/usr/bin/nvidia-smi": path})) +
+                 " >/etc/cudaguard.conf")
+
+
+def opens(machine, user, command):
+    """How often a user's program looks for the device of NVIDIA's driver."""
+    return int(machine.ssh(OPENS.format(command), user=user).stdout.split()[-1])
+
+
+def rules_hold_shortly(machine):
+    expect(machine.ssh(COUNT), "100 ", code=0)
+    expect(machine.ssh(COUNT, user="alice"), "100 ", code=0)
+    expect(machine.ssh(COUNT, user="bob"), "0 0 2", code=0)
+    assert opens(machine, "alice", NVIDIA_SMI) > 0
+
+
+def rules_hold(machine):
+    """Fails unless each process gets what the machine's file says."""
+    rules_hold_shortly(machine)
+    started(machine, "alice", "100")
+    started(machine, "bob", "0")
+    by_cron(machine, {"root": "100", "alice": "100", "bob": "0"})
+    in_sandboxes(machine, "", "100")
+    in_sandboxes(machine, "-p User=bob", "0")
+    # A variable narrows, and does not widen.
+    each(machine, ("CUDAGUARD_POLICY=OFF " + ASK, "cudaguard run --gpus 0 -- " + ASK,
+                   "sudo -n " + ASK), "100", "alice")
+    each(machine, ("CUDAGUARD_POLICY=FORCE_CPU " + ASK, "cudaguard run -- " + ASK), "100", "bob")
+    # The rule means nvidia-smi itself, of whichever user, and no copy.
+    assert opens(machine, "alice", COPY) == 0
+    assert opens(machine, "root", NVIDIA_SMI) > 0
+    each(machine, (f"systemd-run --quiet --wait --pipe {OTHER_ETC} {ASK}",), "0")
+
+
+def roles(lab, machine):
+    """A parent without a GPU, and its workers with one, by the commands of the pages. The machine's
+    file decides who may."""
+    devices, rules = ((lab.checkout / f"docs/{name}.md").read_text() for name in ("devices", "rules"))
+    (by_role,) = [line for line in pages.block(devices, "A parent without a GPU").splitlines()
+                  if line.startswith("cudaguard run --children=gpu")]
+    by_rule = pages.block(rules, having="-- ./router").splitlines()[0]
+    found = {}
+    for user, child in (("alice", "100"), ("bob", "0")):
+        machine.must("cp -L /usr/bin/python3 vllm-worker; printf %s " + shlex.quote(SERVE) +
+                     " >serve.py; printf '#!/bin/sh\\nexec python3 serve.py\\n' >router; "
+                     "chmod +x router", user=user)
+        for command in (pages.filled(by_role, {"python ": "python3 "}), by_rule):
+            printed = machine.must(command + " 2>/dev/null", user=user).splitlines()
+            assert printed == ["parent 100", f"['child'] {child}"], (user, command, printed)
+            found[f"{user}: {command}"] = printed
+    return found
+
+
+def apt_upgrade(machine):
+    """apt upgrades the machine, and installs libc, systemd and sshd again."""
+    machine.must("DEBIAN_FRONTEND=noninteractive apt-get upgrade -q -y", timeout=1800)
+    done = machine.must("DEBIAN_FRONTEND=noninteractive apt-get install -q -y --reinstall "
+                        "libc6 libc-bin systemd openssh-server passwd sudo", timeout=1800)
+    assert "ERROR: ld.so" not in done, done
+    machine.must("dpkg --audit")
 
 
 def packages(lab, machine):
@@ -199,18 +370,31 @@ def power_cuts(lab, machine):
     return {"seconds of dpkg": round(length, 1), "package after each cut": cuts}
 
 
+# As after an interrupted `cp`. No program starts after this one, so it also writes to the disk.
+CUT = "python3 -c " + shlex.quote(
+    f"import os; os.truncate('{GUARD}', 40000); os.fsync(os.open('{GUARD}', os.O_RDONLY))")
+
+
 def recovery(lab, machine):
-    """The library is cut short, so no program starts. The page's command in the initramfs helps."""
+    """The library is cut short, so no program starts. The page's commands help: in a root shell that
+    is open, and in the initramfs."""
     install(lab, machine)
     guard(machine)
-    # As after an interrupted `cp`. No program starts after this one, so it also writes to the disk.
+    failed = "When every command prints an error, or fails"
+    by_shell, = [text for text in places.blocks("text", "whole-machine", failed)
+                 if text.startswith(":")]
+    shell = subprocess.run(
+        machine.words("bash"), text=True, capture_output=True, timeout=600, check=False,
+        input=f"{CUT}\n/bin/true; echo broken $?\n{by_shell}\n/bin/true; echo mended $?\n")
+    broken, mended = re.findall(r"(?m)^(?:broken|mended) (\d+)$", shell.stdout)
+    assert (broken != "0", mended) == (True, "0"), shell
+    again(machine)
     machine.must("sync")
-    cut = f"import os; os.truncate('{GUARD}', 40000); os.fsync(os.open('{GUARD}', os.O_RDONLY))"
-    machine.ssh("python3 -c " + shlex.quote(cut))
-    broken = machine.ssh("true", timeout=120)
-    assert broken.returncode != 0, broken
+    machine.ssh(CUT)
+    broken_ssh = machine.ssh("true", timeout=120)
+    assert broken_ssh.returncode != 0, broken_ssh
     machine.cut_power()
-    (block,) = [text for text in places.blocks("text", "whole-machine") if "/root/etc" in text]
+    block = pages.block(places.page("whole-machine"), failed, "/root/etc")
     (command,) = [line.split("#")[0].strip() for line in block.splitlines() if "Debian" in line]
     machine.start("break=bottom")
     machine.expect("(initramfs)")
@@ -220,11 +404,16 @@ def recovery(lab, machine):
     machine.type("exit")
     machine.wait()
     assert machine.must("cat /etc/ld.so.preload") == ""
-    machine.must(f"apt-get install -q -y --reinstall {DEB}")
-    guard(machine)
+    again(machine)
     machine.reboot()
     all_guarded(machine)
-    return {"command": command}
+    return {"code of a program": broken, "commands": [by_shell.strip(), command]}
+
+
+def again(machine):
+    """Installs the package and the guard again, as the page says."""
+    machine.must(f"apt-get install -q -y --reinstall {DEB}")
+    guard(machine)
 
 
 def docker(lab, machine):
@@ -251,5 +440,5 @@ def docker(lab, machine):
     return {"versions": machine.must("dpkg-query -W docker.io containerd runc").splitlines()}
 
 
-CHECKS = {"boots": boots, "recovery": recovery, "power-cuts": power_cuts, "packages": packages,
+CHECKS = {"login-node": login_node, "boots": boots, "recovery": recovery, "power-cuts": power_cuts, "packages": packages,
           "docker": docker}
