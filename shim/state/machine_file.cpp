@@ -59,6 +59,15 @@ void FactsRoom::add_program() {
   facts.program = {path, known, path.size() == sizeof program};
 }
 
+/// True if the number may stand for another one. The kernel shows this number for each user and
+/// group that a user namespace does not map; the machine's own namespace maps all.
+bool is_unmapped(uint32_t number, const char* map) {
+  constexpr uint32_t kOverflow = 65534;
+  if (number != kOverflow) return false;
+  char text[64];
+  return read_fact(map, text, sizeof text).text.find("4294967295") == std::string_view::npos;
+}
+
 void FactsRoom::add_groups() {
   groups[0] = static_cast<uint32_t>(sys::call(SYS_getgid));
   constexpr size_t kMost = sizeof groups / sizeof groups[0] - 1;
@@ -66,6 +75,9 @@ void FactsRoom::add_groups() {
   if (count < 0) return;
   facts.groups = {groups, static_cast<size_t>(count) + 1};
   facts.knows_groups = true;
+  for (const uint32_t group : facts.groups) {
+    if (is_unmapped(group, "/proc/self/gid_map")) facts.knows_groups = false;
+  }
 }
 
 void FactsRoom::add(std::string_view rules, RuleSource source) {
@@ -79,7 +91,7 @@ void FactsRoom::add(std::string_view rules, RuleSource source) {
   if (is_new(RuleKey::kUser)) {
     // The real user has started the process. The effective one is root in a setuid program.
     facts.user = static_cast<uint32_t>(sys::call(SYS_getuid));
-    facts.knows_user = true;
+    facts.knows_user = !is_unmapped(facts.user, "/proc/self/uid_map");
   }
   if (is_new(RuleKey::kGroup)) add_groups();
   keys |= asked;

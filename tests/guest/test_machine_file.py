@@ -350,6 +350,41 @@ def test_file_in_a_user_namespace_is_not_used(case):
     refused_with(case, CONF, "root does not own it", *BOB, "unshare", "--user")
 
 
+# Runs a command as a user of group 1000 and one more group, in a user namespace that maps root, group
+# 1000 and one user, as systemd's PrivateUsers= does.
+PRIVATE_USERS = """import ctypes, os, sys
+user, group, mapped = map(int, sys.argv[1:4])
+asked, written = os.pipe(), os.pipe()
+child = os.fork()
+if child == 0:
+    os.setgroups([group])
+    os.setgid(1000)
+    os.setuid(user)
+    assert ctypes.CDLL(None).unshare(0x10000000) == 0
+    os.write(asked[1], b"x")
+    os.read(written[0], 1)
+    os.execv(sys.argv[4], sys.argv[4:])
+os.read(asked[0], 1)
+for name, number in (("uid_map", mapped), ("gid_map", 1000)):
+    with open(f"/proc/{child}/{name}", "w") as stream:
+        stream.write(f"0 0 1\\n{number} {number} 1\\n")
+os.write(written[1], b"x")
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_user_or_group_that_a_namespace_does_not_map_is_not_known(case):
+    """The file counts, because root is mapped. But the kernel shows every user and group that is not
+    mapped as 65534, so alice and her group cannot be told from others."""
+    for rule, other, unmapped in (("group=gpu", ("1000", "1000", "1000"), ("1000", "44", "1000")),
+                                  ("user=alice", ("1001", "1000", "1001"), ("1000", "1000", "1001"))):
+        case.etc("cudaguard.conf", "OFF\nFORCE_CPU %s\n" % rule)
+        case.allowed(guest.PYTHON, "-c", PRIVATE_USERS, *other)
+        case.refused(guest.PYTHON, "-c", PRIVATE_USERS, *unmapped, cause=CONF + ":2")
+    # In the machine's own namespace, 65534 is a user and a group like others.
+    case.allowed("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+
+
 def test_chroot_of_a_child_changes_nothing(case):
     """The file is read once, so the child needs none."""
     case.etc("cudaguard.conf", "FORCE_CPU\n")
