@@ -127,6 +127,14 @@ def test_no_gpu_node_opens_by_a_mount(case, path):
     case.nothing_opens(FENCED, [fence.program("opens_static")], [path], more=MOUNTED)
 
 
+@pytest.mark.parametrize("directory", ["/", "/dev", "/dev/dri", "/dev/shm/dri", "/dev/shm/a blank"])
+def test_no_gpu_node_opens_if_the_fence_starts_in_its_directory(case, directory):
+    """The current directory has a grant of its own."""
+    there = ["sh", "-c", 'cd "$0" && exec "$@"', directory]
+    case.nothing_opens([*there, *FENCED], [fence.program("opens_static")],
+                       ["/dev/dri/card0", "/dev/nvidia0", "/dev/shm/a blank/dri/card0"], more=MOUNTED)
+
+
 def test_files_beside_a_mounted_node_open_but_new_ones_do_not(case):
     more = MOUNTED + "echo text >/dev/shm/old\n"
     words = ["sh", "-c", "cat /dev/shm/old; echo >/dev/shm/new"]

@@ -198,7 +198,8 @@ TEST(OpenFilter, RefusesMode3OfOpenAndOpenat) {
       {kArm, 0x40000028, 322, 2}, {kArm, 0x40000028, 56, -1},        {kX86, 0xc00000b7, 56, -1}};
   for (const auto& one : kCalls) {
     SCOPED_TRACE(testing::Message() << std::hex << one.architecture << ' ' << one.number);
-    const std::vector<sock_filter> program = open_filter(one.machine);
+    const std::vector<sock_filter> program =
+        open_filter(fence_filter(kAnswer, one.machine), one.machine);
     for (const uint64_t flags : {0ULL, 1ULL, 2ULL, 3ULL, 0x80003ULL, 0x80002ULL, 3ULL << 32}) {
       seccomp_data data = call(one.architecture, one.number);
       std::fill(std::begin(data.args), std::end(data.args), one.flags < 0 ? 3 : 0);
@@ -210,6 +211,19 @@ TEST(OpenFilter, RefusesMode3OfOpenAndOpenat) {
     if (one.flags < 0) {
       EXPECT_EQ(answer_of(program, call(one.architecture, one.number), true), SECCOMP_RET_ALLOW);
     }
+  }
+}
+
+TEST(OpenFilter, OtherCallsHaveTheAnswerOfTheOtherFilter) {
+  for (const Place& place : kPlaces) {
+    SCOPED_TRACE(place.name);
+    const std::vector<sock_filter> others = fence_filter(kAnswer, place.machine);
+    const std::vector<sock_filter> program = open_filter(others, place.machine);
+    for (const uint32_t request : {0xc020462aU, 0x5401U}) {
+      const seccomp_data data = call(place.architecture, place.number, request);
+      EXPECT_EQ(answer_of(program, data), answer_of(others, data)) << std::hex << request;
+    }
+    EXPECT_EQ(answer_of(program, call(place.architecture, 1), true), SECCOMP_RET_ALLOW);
   }
 }
 

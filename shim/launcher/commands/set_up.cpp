@@ -31,13 +31,12 @@ void add_for_linked(const std::vector<std::string>& files, std::vector<std::stri
   }
 }
 
-/// Installs the fence of devices for --fence=devices.
-void fence_devices(const GuardSettings& settings, Fence& fence) {
+/// Says what --fence=devices has led to.
+void report_device_fence(const GuardSettings& settings, const Fence& fence) {
   const bool required = settings.fence == FenceWish::kDevices;
   if (!fence.holds && required) {
     throw Refusal(kRefused, "--fence=devices: the fence cannot be set up: " + fence.why_not);
   }
-  put_up_device_fence(fence);
   if (fence.devices) {
     warn(
         "--fence=devices: mount, bwrap, rootless Podman, and gdb -p of a process outside fail, "
@@ -58,11 +57,12 @@ void fence_devices(const GuardSettings& settings, Fence& fence) {
 Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
   Fence fence;
   if (plan.settings.wants_fence()) {
-    fence = put_up_fence(plan.watch == Plan::Watch::kProcesses);
+    const bool devices = plan.settings.wants_device_fence();
+    fence = put_up_fence(plan.watch == Plan::Watch::kProcesses, devices);
     if (!fence.holds && plan.settings.fence == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }
-    if (plan.settings.wants_device_fence()) fence_devices(plan.settings, fence);
+    if (devices) report_device_fence(plan.settings, fence);
     // A verdict has this reason.
     if (!fence.holds && plan.watch != Plan::Watch::kProcesses) {
       warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");

@@ -32,8 +32,8 @@ std::chrono::seconds time_limit(const Variables& variables) {
   return std::chrono::seconds{seconds};
 }
 
-/// Returns what put_up_fence(true) and put_up_device_fence() would return here. A child process
-/// tries it and ends, so this process stays unchanged. Only the sign of `listener` is meaningful.
+/// Returns what put_up_fence(true, true) would return here. A child process tries it and ends, so
+/// this process stays unchanged. Only the sign of `listener` is meaningful.
 Fence try_fence() {
   struct Outcome {
     bool holds;
@@ -50,12 +50,11 @@ Fence try_fence() {
   const pid_t child = piped ? fork() : -1;
   const int error = errno;
   if (child == 0) {
-    fence = put_up_fence(true);
+    fence = put_up_fence(true, true);
     Outcome outcome = {
-        fence.holds, fence.was_there, fence.no_new_privs, fence.listener >= 0, false, {}, {}};
+        fence.holds, fence.was_there, fence.no_new_privs, fence.listener >= 0, fence.devices, {},
+        {}};
     (fence.holds ? fence.unseen : fence.why_not).copy(outcome.clause, sizeof outcome.clause - 1);
-    put_up_device_fence(fence);
-    outcome.devices = fence.devices;
     fence.why_no_devices.copy(outcome.why_no_devices, sizeof outcome.why_no_devices - 1);
     const ssize_t written = write(ends[1], &outcome, sizeof outcome);  // a pipe holds far more
     _exit(written < 0);

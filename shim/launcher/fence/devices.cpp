@@ -12,7 +12,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <climits>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <sstream>
@@ -36,6 +38,11 @@ constexpr uint64_t kMakeChar = 1 << 6;
 constexpr uint64_t kMakeBlock = 1 << 11;
 constexpr uint64_t kRefer = 1 << 13;     // Linux 5.19
 constexpr uint64_t kIoctlDev = 1 << 15;  // Linux 6.10
+#if defined(__x86_64__)
+constexpr const char* kLibraries = "/usr/lib/x86_64-linux-gnu";
+#elif defined(__aarch64__)
+constexpr const char* kLibraries = "/usr/lib/aarch64-linux-gnu";
+#endif
 struct RulesetAttr {
   uint64_t handled;
 };
@@ -96,6 +103,19 @@ bool is_remote(std::string_view type) {
   return std::ranges::count(kTypes, type) != 0 || type.starts_with("fuse");
 }
 
+/// Directories below which programs open most of their files, without links on the way to them.
+std::vector<std::string> busy_directories() {
+  std::vector<std::string> found;
+  for (const char* const path :
+       {"/usr/bin", "/usr/lib", kLibraries, "/usr/lib64", "/usr/share", "."}) {
+    char real[PATH_MAX];
+    if (realpath(path, real) != nullptr && (*path == '.' || std::string_view(real) == path)) {
+      found.emplace_back(real);
+    }
+  }
+  return found;
+}
+
 /// Adds the grants of one domain.
 class Grants {
  public:
@@ -105,7 +125,15 @@ class Grants {
   /// Grants everything below the path, but for what is left out. Returns an errno value or 0.
   int all(const std::string& path) {
     if (std::ranges::count(nodes_.left_out, path) != 0) return 0;
-    if (std::ranges::count(nodes_.split, path) == 0) return one(path, rights_);
+    if (std::ranges::count(nodes_.split, path) == 0) {
+      int error = one(path, rights_);
+      // The kernel walks up from an opened file to the first grant. These save it some steps, at
+      // 4 % of an open each.
+      for (const std::string& directory : busy_) {
+        if (error == 0 && directory.starts_with(in(path, ""))) error = one(directory, rights_);
+      }
+      return error;
+    }
     const bool is_dev = path == "/dev";
     for (const std::string& name : entries_of(path)) {
       if (is_dev && device_node(name) != nullptr) continue;
@@ -133,6 +161,7 @@ class Grants {
 
  private:
   const GpuNodes& nodes_;
+  const std::vector<std::string> busy_ = busy_directories();
   uint64_t rights_;
   int ruleset_;
 };

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "policy/nvidia_requests.h"
@@ -67,16 +68,13 @@ int install_here(std::vector<sock_filter> program, unsigned long flags, bool& no
   return install(&filter, flags);
 }
 
-/// Installs the filter in the way that works here. Returns an errno value or 0.
-int refuse_mode_3(bool& no_new_privs) {
-  const bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_FILTER;
-  int error = EPERM;
-  for (const unsigned long flags : {kSpecAllow, 0UL}) {
-    if (filtered && !survives(flags)) continue;
-    if (install_here(open_filter(), flags, no_new_privs) >= 0) return 0;
-    error = errno;
-  }
-  return error;
+/// Enters the domain in which no GPU device node can be opened, but for the access mode 3.
+void enter_domain(Fence& fence) {
+  std::ifstream mounts("/proc/self/mountinfo");
+  const GpuNodes nodes = find_gpu_nodes({std::istreambuf_iterator<char>(mounts), {}});
+  fence.why_no_devices = enter_device_fence(nodes, fence.no_new_privs);
+  fence.devices = fence.why_no_devices.empty();
+  if (fence.devices) fence.split.assign(nodes.split.begin() + 2, nodes.split.end());
 }
 
 std::string reason(int error) {
@@ -117,20 +115,9 @@ bool is_fenced() {
   return error == ENODEV || (error == ENOSYS && error_of(kNobodysRequest - 1) != ENOSYS);
 }
 
-void put_up_device_fence(Fence& fence) {
-  std::ifstream mounts("/proc/self/mountinfo");
-  const GpuNodes nodes = find_gpu_nodes({std::istreambuf_iterator<char>(mounts), {}});
-  fence.why_no_devices = enter_device_fence(nodes, fence.no_new_privs);
-  if (!fence.why_no_devices.empty()) return;
-  fence.split.assign(nodes.split.begin() + 2, nodes.split.end());
-  if (const int error = refuse_mode_3(fence.no_new_privs); error != 0) {
-    fence.why_no_devices = reason(error);
-  }
-  fence.devices = fence.why_no_devices.empty();
-}
-
-Fence put_up_fence(bool listens) {
+Fence put_up_fence(bool listens, bool devices) {
   Fence fence;
+  if (devices) enter_domain(fence);
   fence.was_there = is_fenced();
   struct Way {
     uint32_t answer;
@@ -144,14 +131,16 @@ Fence put_up_fence(bool listens) {
                            {kRefuse, kSpecAllow},
                            {kRefuse, 0}};
   const bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_FILTER;
+  int made = -1;
   int error = 0;
   int unseen = 0;
   for (const Way& way : kWays) {
     // Under an outer fence a listener still receives the beacons.
-    if (way.answer == kUserNotif ? !listens : fence.was_there) continue;
+    if (way.answer == kUserNotif ? !listens : fence.was_there && !fence.devices) continue;
     const bool may = !filtered || survives(way.flags);
-    const int made =
-        may ? install_here(fence_filter(way.answer), way.flags, fence.no_new_privs) : -1;
+    std::vector<sock_filter> filter = fence_filter(way.answer);
+    if (fence.devices) filter = open_filter(filter);
+    made = may ? install_here(std::move(filter), way.flags, fence.no_new_privs) : -1;
     if (made >= 0) {
       fence.holds = true;
       if (way.answer == kUserNotif) fence.listener = made;
@@ -161,6 +150,10 @@ Fence put_up_fence(bool listens) {
     if (way.answer == kUserNotif) unseen = error;
   }
   fence.holds |= fence.was_there;
+  if (fence.devices && made < 0) {
+    fence.devices = false;
+    fence.why_no_devices = reason(error);
+  }
   // Some emulators report success and do nothing.
   if (fence.holds && fence.listener < 0 && !is_fenced()) {
     fence.holds = false;

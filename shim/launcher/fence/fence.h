@@ -34,11 +34,9 @@ std::string why_no_listener(const std::string& why);
 /// True if this process is already under a fence.
 bool is_fenced();
 
-/// Installs the fence on this process, which must have no other threads. If `listens`, tries to get
-/// a listener. Sets no_new_privs only if the kernel requires it.
-Fence put_up_fence(bool listens);
-
-/// Adds the fence of devices, and reports in `fence` whether it holds.
-void put_up_device_fence(Fence& fence);
+/// Installs the fence on this process, which must have no other threads; with `devices`, that of
+/// devices as well. If `listens`, tries to get a listener. Sets no_new_privs only if the kernel
+/// requires it.
+Fence put_up_fence(bool listens, bool devices);
 
 }  // namespace cudaguard::launcher

@@ -21,6 +21,7 @@ static_assert(kThisArchitecture.openat == __NR_openat);
 
 // Targets of a jump: the next instruction, or one of the two ends of the filter.
 constexpr uint8_t kNext = 0;
+constexpr uint8_t kBeyond = 0xfd;  // what follows the two ends
 constexpr uint8_t kPass = 0xfe;
 constexpr uint8_t kFence = 0xff;
 
@@ -43,6 +44,7 @@ std::vector<sock_filter> with_ends(std::vector<sock_filter> program, uint32_t an
   const size_t fence = program.size() - 1;
   for (size_t i = 0; i < program.size(); ++i) {
     for (uint8_t* way : {&program[i].jt, &program[i].jf}) {
+      if (*way == kBeyond) *way = static_cast<uint8_t>(fence - i);
       if (*way == kPass) *way = static_cast<uint8_t>(fence - 1 - i - 1);
       if (*way == kFence) *way = static_cast<uint8_t>(fence - i - 1);
     }
@@ -87,20 +89,21 @@ std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machi
   return with_ends(std::move(program), answer);
 }
 
-std::vector<sock_filter> open_filter(const Architecture& machine) {
+std::vector<sock_filter> open_filter(const std::vector<sock_filter>& others,
+                                     const Architecture& machine) {
   constexpr uint32_t kThirdArgument = offsetof(seccomp_data, args[2]);
-  return with_ends(
+  std::vector<sock_filter> program = with_ends(
       {
           word(offsetof(seccomp_data, arch)),
           jump(BPF_JEQ, machine.architecture, 4, kNext),
-          jump(BPF_JEQ, machine.older, kNext, kPass),
+          jump(BPF_JEQ, machine.older, kNext, kBeyond),
           word(kNr),
           jump(BPF_JEQ, machine.older_openat, 7, kNext),
-          jump(BPF_JEQ, machine.older_open, 4, kPass),
+          jump(BPF_JEQ, machine.older_open, 4, kBeyond),
           word(kNr),
           BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~machine.x32_bit),
           jump(BPF_JEQ, machine.openat, 3, kNext),
-          jump(BPF_JEQ, machine.open, kNext, kPass),
+          jump(BPF_JEQ, machine.open, kNext, kBeyond),
           word(kRequest),
           BPF_STMT(BPF_JMP | BPF_JA, 1),
           word(kThirdArgument),
@@ -108,6 +111,8 @@ std::vector<sock_filter> open_filter(const Architecture& machine) {
           jump(BPF_JEQ, O_ACCMODE, kFence, kPass),
       },
       SECCOMP_RET_ERRNO | EACCES);
+  program.insert(program.end(), others.begin(), others.end());
+  return program;
 }
 
 }  // namespace cudaguard::launcher

@@ -45,7 +45,9 @@ std::vector<sock_filter> fence_filter(uint32_t answer,
                                       const Architecture& machine = kThisArchitecture);
 
 /// Refuses open and openat with the access mode 3, which is neither reading nor writing, so that
-/// Landlock lets it through. Pure.
-std::vector<sock_filter> open_filter(const Architecture& machine = kThisArchitecture);
+/// Landlock lets it through. `others` answers all other calls: one filter costs less than two.
+/// Pure.
+std::vector<sock_filter> open_filter(const std::vector<sock_filter>& others,
+                                     const Architecture& machine = kThisArchitecture);
 
 }  // namespace cudaguard::launcher
