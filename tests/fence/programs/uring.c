@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // uring FILE REQUEST...: as requests, by io_uring. It has no operation that is an ioctl: the
 // nearest is IORING_OP_URING_CMD, which asks the file's own uring_cmd, and NVIDIA's modules have
-// none.
+// none. After --open, it opens each path for reading and writing, and with the mode 3, and prints
+// the answer of an ioctl, too.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -21,30 +23,74 @@ static void* map(int ring, size_t size, off_t what) {
   return mapped;
 }
 
+struct ring {
+  int file;
+  struct io_uring_params params;
+  char* queue;
+  char* done;
+  struct io_uring_sqe* entry;
+};
+
+/// Returns false and errno if this kernel or a filter has no io_uring.
+static int set_up(struct ring* ring) {
+  memset(ring, 0, sizeof *ring);
+  struct io_uring_params* const params = &ring->params;
+  ring->file = (int)syscall(SYS_io_uring_setup, 1, params);
+  if (ring->file < 0) return 0;
+  ring->queue = map(ring->file, params->sq_off.array + sizeof(uint32_t), IORING_OFF_SQ_RING);
+  ring->done =
+      map(ring->file, params->cq_off.cqes + params->cq_entries * sizeof(struct io_uring_cqe),
+          IORING_OFF_CQ_RING);
+  ring->entry = map(ring->file, sizeof(struct io_uring_sqe), IORING_OFF_SQES);
+  memset(ring->entry, 0, sizeof *ring->entry);
+  return 1;
+}
+
+/// Sends the entry, and returns its answer.
+static int answer_of(struct ring* ring) {
+  const struct io_uring_params* const params = &ring->params;
+  *(uint32_t*)(ring->queue + params->sq_off.array) = 0;
+  __atomic_fetch_add((uint32_t*)(ring->queue + params->sq_off.tail), 1, __ATOMIC_RELEASE);
+  if (syscall(SYS_io_uring_enter, ring->file, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1) exit(2);
+  uint32_t* const head = (uint32_t*)(ring->done + params->cq_off.head);
+  const struct io_uring_cqe* const end = (struct io_uring_cqe*)(ring->done + params->cq_off.cqes);
+  const int answer = end[*head & *(uint32_t*)(ring->done + params->cq_off.ring_mask)].res;
+  __atomic_fetch_add(head, 1, __ATOMIC_RELEASE);
+  return answer;
+}
+
+static void open_path(struct ring* ring, const char* path, uint32_t flags) {
+  ring->entry->opcode = IORING_OP_OPENAT;
+  ring->entry->fd = AT_FDCWD;
+  ring->entry->addr = (uintptr_t)path;
+  ring->entry->open_flags = flags;
+  const int file = answer_of(ring);
+  printf("uring-%u %s %s\n", flags, path, file >= 0 ? "opened" : strerrorname_np(-file));
+  if (file < 0) return;
+  printf("ioctl %s\n", ioctl(file, 0x5401, 0) == 0 ? "0" : strerrorname_np(errno));
+  close(file);
+}
+
 int main(int count, char** words) {
-  struct io_uring_params params = {0};
-  const int ring = (int)syscall(SYS_io_uring_setup, 1, &params);
-  if (ring < 0) {
+  struct ring ring;
+  if (!set_up(&ring)) {
     printf("setup %s\n", strerrorname_np(errno));
     return 0;
   }
-  char* queue = map(ring, params.sq_off.array + sizeof(uint32_t), IORING_OFF_SQ_RING);
-  char* done = map(ring, params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe),
-                   IORING_OFF_CQ_RING);
-  struct io_uring_sqe* entry = map(ring, sizeof(struct io_uring_sqe), IORING_OFF_SQES);
+  if (strcmp(words[1], "--open") == 0) {
+    for (int i = 2; i < count; ++i) {
+      open_path(&ring, words[i], O_RDWR);
+      open_path(&ring, words[i], O_ACCMODE);
+    }
+    return 0;
+  }
   const int file = open(words[1], O_RDWR);
   for (int i = 2; i < count; ++i) {
-    memset(entry, 0, sizeof *entry);
-    entry->opcode = kUringCmd;
-    entry->fd = file;
-    entry->off = strtoul(words[i], NULL, 16);  // cmd_op
-    *(uint32_t*)(queue + params.sq_off.array) = 0;
-    __atomic_fetch_add((uint32_t*)(queue + params.sq_off.tail), 1, __ATOMIC_RELEASE);
-    if (syscall(SYS_io_uring_enter, ring, 1, 1, IORING_ENTER_GETEVENTS, NULL, 0) != 1) return 2;
-    uint32_t* head = (uint32_t*)(done + params.cq_off.head);
-    const struct io_uring_cqe* end = (struct io_uring_cqe*)(done + params.cq_off.cqes);
-    const int answer = end[*head & *(uint32_t*)(done + params.cq_off.ring_mask)].res;
-    __atomic_fetch_add(head, 1, __ATOMIC_RELEASE);
+    memset(ring.entry, 0, sizeof *ring.entry);
+    ring.entry->opcode = kUringCmd;
+    ring.entry->fd = file;
+    ring.entry->off = strtoul(words[i], NULL, 16);  // cmd_op
+    const int answer = answer_of(&ring);
     printf("%s %s\n", words[i], answer == 0 ? "0" : strerrorname_np(-answer));
   }
   return 0;
