@@ -145,6 +145,31 @@ def test_files_beside_a_mounted_node_open_but_new_ones_do_not(case):
     assert "GPU device nodes are mounted below /dev/shm" in done.stderr
 
 
+# Runs a command while a file system in /dev has a server that never answers, as that of a dead NFS.
+SILENT = """
+import ctypes, os, subprocess, sys
+fuse = os.open("/dev/fuse", os.O_RDWR)
+options = b"fd=%d,rootmode=40000,user_id=0,group_id=0" % fuse
+if ctypes.CDLL(None).mount(b"silent", b"/dev/silent", b"fuse", 0, options):
+    sys.exit("no mount")
+with subprocess.Popen(sys.argv[2:]) as process:
+    try:
+        print(process.wait(int(sys.argv[1])))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        print("waits")
+"""
+
+
+def test_silent_file_server_does_not_delay_the_start(case):
+    if not any(line.split()[-1] == "fuse" for line in open("/proc/filesystems", encoding="ascii")):
+        pytest.skip("this kernel has no FUSE")
+    more = "mkdir silent\nmknod fuse c 10 229\n"
+    silent = ["python3", "-c", SILENT]
+    assert case.private(*silent, "1", "stat", "/dev/silent", more=more).stdout == "waits\n"
+    assert case.private(*silent, "60", *FENCED, "true", more=more).stdout == "0\n"
+
+
 AFTER = """
 set -e
 "$@" sh -c 'echo >"$0/started"; read line <"$0/made"; exec %s /dev/nvidia9 /dev/dri/new' %s &

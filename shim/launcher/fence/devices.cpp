@@ -106,13 +106,11 @@ bool is_remote(std::string_view type) {
 /// Directories below which programs open most of their files, without links on the way to them.
 std::vector<std::string> busy_directories() {
   std::vector<std::string> found;
-  for (const char* const path :
-       {"/usr/bin", "/usr/lib", kLibraries, "/usr/lib64", "/usr/share", "."}) {
-    char real[PATH_MAX];
-    if (realpath(path, real) != nullptr && (*path == '.' || std::string_view(real) == path)) {
-      found.emplace_back(real);
-    }
+  char real[PATH_MAX];
+  for (const char* const path : {"/usr/bin", "/usr/lib", kLibraries, "/usr/lib64", "/usr/share"}) {
+    if (realpath(path, real) != nullptr && std::string_view(real) == path) found.emplace_back(path);
   }
+  if (getcwd(real, sizeof real) != nullptr) found.emplace_back(real);
   return found;
 }
 
@@ -146,11 +144,13 @@ class Grants {
     // What a link leads to has its own grant.
     const int file = open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0) return 0;  // gone meanwhile, or in a directory that this user may not search
-    struct stat status;
-    int error = fstat(file, &status) != 0 ? errno : 0;
-    if (error == 0 && !S_ISLNK(status.st_mode)) {
+    // With this flag, the kernel asks no file server, which may never answer.
+    struct statx status;
+    int error =
+        statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0 ? errno : 0;
+    if (error == 0 && !S_ISLNK(status.stx_mode)) {
       // The kernel accepts the rights of directories only for directories.
-      if (!S_ISDIR(status.st_mode)) rights &= kReadFile | kWriteFile | kIoctlDev;
+      if (!S_ISDIR(status.stx_mode)) rights &= kReadFile | kWriteFile | kIoctlDev;
       const PathBeneathAttr rule = {rights, file};
       if (syscall(kAddRule, ruleset_, kPathBeneath, &rule, 0) != 0) error = errno;
     }
