@@ -19,6 +19,9 @@ PROGRAMS = {
     "bzip2": "seq 99 | bzip2 | bzip2 -d | tail -1",
     "busybox": "busybox sh -c 'echo a | busybox tr a b'",
     "cargo": "cargo new --vcs none --quiet one && cat one/src/main.rs",
+    "chromium-headless-shell":
+        "echo '<p>text</p>' >a.html && chromium-headless-shell --no-sandbox --disable-gpu "
+        "--user-data-dir=$PWD/p --dump-dom file://$PWD/a.html 2>/dev/null",
     "chroot": "chroot / sh -c 'echo inside; ls -d /dev/null'",
     "clang": "echo 'int main(){return 7;}' >a.c && clang a.c -o a && ./a; echo $?",
     "cmake": "printf 'cmake_minimum_required(VERSION 3.20)\\nproject(a NONE)\\n' >CMakeLists.txt\n"
@@ -96,6 +99,9 @@ PROGRAMS = {
     "valgrind": "valgrind -q true; echo $?",
     "vim": "vim -u NONE -es -c 'call setline(1, \"t\")' -c 'wq! a' </dev/null; cat a",
     "wget": "wget -q -O- http://127.0.0.1:1/; echo $?",
+    # lavapipe
+    "vulkaninfo": "export VK_DRIVER_FILES=$(ls /usr/share/vulkan/icd.d/lvp_icd.*.json)\n"
+                  "VK_ICD_FILENAMES=$VK_DRIVER_FILES vulkaninfo --summary 2>/dev/null | grep Name",
     "who": "who >/dev/null; echo $?",
     "xz": "seq 99 | xz -T2 | xz -d | tail -1",
     "Xvfb": "Xvfb :97 -screen 0 64x64x8 -displayfd 1 & read -r n; kill $!; echo started",
