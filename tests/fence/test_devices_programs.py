@@ -94,7 +94,8 @@ PROGRAMS = {
     "tar": "mkdir a && echo 1 >a/b && ln -s b a/c && tar -cf - a | tar -C /tmp -tvf - | wc -l",
     "tee": "echo a | tee b >/dev/stderr 2>/dev/null; cat b; echo c >/dev/stdout",
     "tmux": "export TMUX_TMPDIR=$PWD && tmux -f /dev/null new-session -d 'tty | cut -c1-9 >out; "
-            "tmux wait-for -S done' && tmux wait-for done && cat out",
+            "tmux wait-for -S done; sleep 60' && tmux wait-for done && cat out && "
+            "tmux kill-server",
     "unzip": "echo a >a && zip -q z.zip a && rm a && unzip -q z.zip && cat a",
     "valgrind": "valgrind -q true; echo $?",
     "vim": "vim -u NONE -es -c 'call setline(1, \"t\")' -c 'wq! a' </dev/null; cat a",
