@@ -191,6 +191,30 @@ def test_node_made_after_the_start_does_not_open(case):
     assert list(fenced) == ["EACCES"], fenced
 
 
+MOUNTS = """
+set -e
+"$@" sh -c 'echo >"$0/started"; read line <"$0/made"; cat /dev/upper/deep/new; cat /dev/lower/new' %s &
+read line <%s/started
+mount -t tmpfs none /dev/upper/deep
+echo deep >/dev/upper/deep/new
+mount -t tmpfs none /dev/lower
+echo direct >/dev/lower/new
+echo >%s/made
+wait $! || true
+"""
+
+
+def test_file_system_mounted_later_opens_only_below_a_granted_directory(case):
+    for name in ("started", "made"):
+        os.mkfifo(case.path(name))
+    case.make("mounts", "#!/bin/sh" + MOUNTS % (case.directory, case.directory, case.directory))
+    more = "mkdir -p upper/deep lower\n"
+    assert case.private(case.path("mounts"), more=more).stdout == "deep\ndirect\n"
+    done = case.private(case.path("mounts"), *FENCED, more=more)
+    assert done.stdout == "deep\n"
+    assert "/dev/lower/new: Permission denied" in done.stderr
+
+
 @pytest.mark.parametrize("words", [
     ["mknod", "%s/node", "c", "1", "3"], ["mknod", "%s/node", "b", "7", "0"],
     ["mknod", "/dev/nvidia8", "c", "195", "8"], ["cp", "-a", "/dev/nvidia0", "%s/node"],
