@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""verify and the fence on other kernels: a Debian 12 in QEMU with its own kernel and Ubuntu's.
+"""verify and the fences on other kernels: a Debian 12 in QEMU with its own kernel, those of Debian's
+other releases and Ubuntu's.
 
 The machine runs tests of the ordinary suite, from a copy of this checkout and its build.
 """
@@ -12,6 +13,9 @@ import subprocess
 
 from lab import vm
 
+# Debian's releases with other kernels, and for each the name of the row and the kernel's release.
+SUITES = {"bullseye": ("linux-5.10", "5.10.*-amd64"), "trixie": ("linux-6.12", "6.12.*-amd64"),
+          "trixie-backports": ("linux-newest", "[7-9].*-amd64")}
 POOL = "http://archive.ubuntu.com/ubuntu/pool/main/l"
 # Ubuntu's source package, its version, and the SHA-256 of the kernel's package and the modules'.
 PACKAGES = (
@@ -27,18 +31,51 @@ PACKAGES = (
     ("linux-hwe-5.8", "5.8.0-63.71~20.04.1",
      "5a06d34e13b122d132a3744f6f1befcc9af25db1b0e6eb238560cd097ebd40cc",
      "d75f81562dc4e6521fa077dfe2164b5c9f6a84744e7ec35888d37127fd29b0a7"),
+    ("linux-hwe-5.13", "5.13.0-52.59~20.04.1",
+     "27182e23c7587d1f60edc68a5277f13459acc663bb8539f677c7979cb525d0fa",
+     "8b9c9e679883b97b3d583415796c79980ac623488b20722d55a13bb60bbd616b"),
     ("linux-hwe-5.15", "5.15.0-139.149~20.04.1",
      "c28c879d56e71aaf6aff7ea19cba8d2452e4f7e0f2b0e61a2fd90d0f1b3208ec",
      "924d6a192169ccb8dcf6eb9a9a7b0ce9a37acd35090ca763165810e29cce9936"),
+    ("linux-hwe-5.19", "5.19.0-50.50",
+     "b225ba82fa3c297c22e23808506a986dd464b2d32b14d9bb1629a38e7a3b144f",
+     "641f00e06fc36fd5443ed6b29f01a4de4b84810db424088750464eaf53ab6c89"),
+    ("linux", "6.8.0-151.151", "f7383b6e775f29b1601f88b5acc10863fd8786c9534bf435628b61ce41ccba48",
+     "b1784b7a049c8b1841bcb464bb2b8d101a0c265bf2263059d815bef1f4aed91a"),
 )
+# Unpacks the kernel of another release of Debian's. apt believes that nothing is installed, so that
+# it does not prefer the newer kernel of this one.
+DEBIAN = f"""
+from_debian() {{
+  echo "deb {vm.MIRROR} $1 main" >/tmp/suite.list
+  apt="-o Dir::Etc::sourcelist=/tmp/suite.list -o Dir::Etc::sourceparts=- -o Dir::State::status=/dev/null"
+  apt-get $apt update -q
+  mkdir /tmp/kernel
+  cd /tmp/kernel
+  packages=$(apt-cache $apt depends --recurse --important linux-image-amd64 |
+             grep -E '^linux-(image|base|binary|modules)-[0-9]')
+  apt-get $apt download -q $packages
+  for package in *.deb; do
+    dpkg-deb --fsys-tarfile $package | tar -x -C / --keep-directory-symlink --exclude=./usr/share
+  done
+  release=$(echo "$packages" | sed -n 's/^linux-image-//p')
+  for file in vmlinuz config; do
+    test -e /boot/$file-$release || mv /lib/modules/$release/$file /boot/$file-$release
+  done
+  cd / && rm -r /tmp/kernel
+  depmod $release
+  update-initramfs -c -k $release
+}}
+"""
 # The fence needs Linux 5.0 to report to verify.
 REPORTING = (
     "tests/launcher/test_beacon.py", "tests/fence/test_listener.py",
-    "tests/fence/test_refusals.py",
-    # The tests of the fence of devices skip before Linux 5.19, and those of a refusal do not.
-    "tests/fence/test_devices.py",
+    "tests/fence/test_refusals.py", "tests/fence/test_devices.py",
     # QEMU is slow, so verify sees a program twice in ld.so, and doubts that the guard is in it.
     "--deselect=launcher/test_beacon.py::Doubt::test_programs_that_end_in_the_loader_cause_no_doubt")
+# The fence of devices alone. Most of its tests skip before Linux 5.19.
+DEVICES_ONLY = {(5, 13), (5, 19), (6, 8)}
+DEVICES = ("tests/fence/test_refusals.py", "tests/fence/test_devices.py")
 # On an older kernel, verify reads a file that the guards write.
 OLDER = (
     "tests/fence/test_refusals.py", "tests/fence/test_unavailable.py",
@@ -74,35 +111,61 @@ def downloads():
         yield f"depmod {release(version)}\nupdate-initramfs -c -k {release(version)}\n"
 
 
+def from_debian():
+    return DEBIAN + "".join(f"from_debian {suite}\n" for suite in SUITES)
+
+
 RECIPE = vm.Recipe(
-    name="kernels", suite="bookworm", commands="".join(downloads()),
-    packages=("python3-pytest", "python3-pytest-xdist", "gcc", "g++", "libc6-dev", "bubblewrap"))
+    name="kernels", suite="bookworm", commands="".join(downloads()) + from_debian(), gigabytes=8,
+    packages=("python3-pytest", "python3-pytest-xdist", "gcc", "g++", "libc6-dev", "bubblewrap",
+              "musl-tools", "gdb"))
 
 
 def rows(lab):
+    found = [row(version) for _, version, _, _ in PACKAGES]
     # Debian's own kernel is in each image.
-    return [*(row(version) for _, version, _, _ in PACKAGES),
-            Row("linux-6.1", "6.1.*-amd64", REPORTING)]
+    found.append(Row("linux-6.1", "6.1.*-amd64", REPORTING))
+    found += [Row(name, kernel, DEVICES) for name, kernel in SUITES.values()]
+    return sorted(found, key=lambda one: version_of(one.kernel))
+
+
+def version_of(kernel):
+    """The version as numbers, of a release or of a pattern of one."""
+    return tuple(int(number) for number in re.findall(r"\d+", kernel)[:2])
 
 
 def row(version):
     """The row of this version of Ubuntu's package."""
-    major, minor = map(int, version.split(".")[:2])
-    return Row(f"linux-{major}.{minor}", release(version), OLDER if major < 5 else REPORTING)
+    major, minor = numbers = version_of(version)
+    tests = OLDER if major < 5 else DEVICES if numbers in DEVICES_ONLY else REPORTING
+    return Row(f"linux-{major}.{minor}", release(version), tests)
+
+
+def reason(numbers):
+    """Why the kernel of this version has no fence of devices, or an empty text."""
+    if numbers < (5, 13):
+        return "this kernel has no Landlock (Linux 5.13)"
+    return "this kernel's Landlock is too old (Linux 5.19)" if numbers < (5, 19) else ""
 
 
 def run(lab, row):
     with vm.Machine(vm.image(lab, RECIPE), lab.scratch / "machine", kernel=row.kernel) as machine:
         machine.boot()
-        assert fnmatch.fnmatch(machine.must("uname -r").strip(), row.kernel)
+        kernel = machine.must("uname -r").strip()
+        assert fnmatch.fnmatch(kernel, row.kernel)
         send_checkout(lab, machine)
+        devices = machine.ssh(f"{lab.cudaguard} run --log=off --fence=devices true 2>&1").stdout
         done = machine.ssh(f"cd {lab.checkout} && pytest-3 -q -n 2 -rfs --tb=short "
                            f"--build {lab.build} {' '.join(row.tests)}", timeout=4 * 3600)
     found = SUMMARY.search(done.stdout)
     assert found, done.stdout[-2000:]
-    facts = {"kernel": row.kernel, "passed": int(found[1]), "seconds of the tests": found[2],
+    facts = {"kernel": kernel, "fence of devices": devices.strip() or "holds",
+             "passed": int(found[1]), "seconds of the tests": found[2],
              "skipped": re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE)}
     failed = re.findall(r"^(?:FAILED|ERROR) (.*)", done.stdout, re.MULTILINE)
+    why = reason(version_of(kernel))
+    if devices and not why or why not in devices:
+        failed.append("--fence=devices: " + facts["fence of devices"])
     if failed or done.returncode != 0:
         return {"outcome": "failed", "reason": "; ".join(failed), "output": done.stdout[-8000:],
                 **facts}

@@ -54,8 +54,21 @@ class Kernels(unittest.TestCase):
         self.assertEqual(rows["linux-5.0"].tests, kernels.REPORTING)
         self.assertEqual(rows["linux-5.0"].kernel, "5.0.0-65-generic")
 
+    def test_rows_are_in_the_order_of_the_versions(self):
+        names = [row.name for row in kernels.rows(None)]
+        self.assertEqual(names[:2] + names[-2:],
+                         ["linux-4.15", "linux-5.0", "linux-6.12", "linux-newest"])
+        self.assertLess(names.index("linux-5.8"), names.index("linux-5.10"))
+
+    def test_kernels_before_5_19_need_a_reason_against_the_fence_of_devices(self):
+        reasons = [kernels.reason(version) for version in ((5, 10), (5, 13), (5, 19), (6, 8))]
+        self.assertEqual([bool(reason) for reason in reasons], [True, True, False, False])
+        text = pathlib.Path(settings.SOURCE, "shim/launcher/fence/devices.cpp").read_text()
+        for reason in reasons[:2]:
+            self.assertIn(f'"{reason}"', text)
+
     def test_rows_name_tests_that_exist(self):
-        for word in kernels.OLDER + kernels.REPORTING:
+        for word in kernels.OLDER + kernels.REPORTING + kernels.DEVICES:
             path, *names = word.replace("--deselect=", "tests/").split("::")
             text = pathlib.Path(settings.SOURCE, path).read_text()
             for name in names:
