@@ -98,7 +98,7 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
     // Memory of exactly its size.
     std::string own(line);
     own.shrink_to_fit();
-    records.add(own, [&](std::string_view, const WriterFields& writer) {
+    records.add(own, [&](std::string_view, const WriterFields& writer, const CallFields&) {
       taken += writer.pid != 0 ? 1 : 0;
     });
   });

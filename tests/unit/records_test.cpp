@@ -449,7 +449,7 @@ TEST(Records, StartWithADecisionIsAnAttempt) {
 TEST(Records, EachRecordIsPassedOnWithItsWriter) {
   Records records;
   std::vector<std::pair<std::string, int64_t>> taken;
-  const auto take = [&](std::string_view text, const WriterFields& writer) {
+  const auto take = [&](std::string_view text, const WriterFields& writer, const CallFields&) {
     taken.emplace_back(text, writer.pid);
   };
   const std::string mixed = R"({"api":"cuInit","pid":9,"decision":"deny","v":1})";

@@ -40,9 +40,9 @@ _cudaguard_options() {
       --no-presets --print --strict --help" ;;
     verify) echo "--allow --allow-incomplete --deny --report --fence --json --junit --html --force
       --help" ;;
-    report) echo "--by --json --html --force --help" ;;
+    report) echo "--by --json --html --prometheus --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
-    system) echo "--root --dry-run --help" ;;
+    system) echo "--root --dry-run --program --args --user --group --cgroup --help" ;;
   esac
 }
 
@@ -50,7 +50,8 @@ _cudaguard_options() {
 _cudaguard_place() {
   case $1 in
     --gpus | --policy | --children | --rule | --log | --report | --allow | --deny | --json | \
-      --junit | --html | --by | --root) echo next ;;
+      --junit | --html | --by | --prometheus | --root | --program | --args | --user | --group | \
+      --cgroup) echo next ;;
     --if-healthy | --fence) echo equals ;;
   esac
 }
@@ -68,7 +69,9 @@ _cudaguard_value() {
     --junit) _cudaguard_files ;;
     --html) _cudaguard_files ;;
     --by) _cudaguard_words -W "exe user host job rule line" ;;
+    --prometheus) _cudaguard_files ;;
     --root) _cudaguard_files ;;
+    --program) _cudaguard_files ;;
   esac
 }
 # end

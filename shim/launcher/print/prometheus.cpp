@@ -14,15 +14,6 @@ constexpr size_t kMostSeries = 10000;
 constexpr size_t kMostValue = 200;
 constexpr const char* kOthers = "(others)";
 
-/// The rule that decided, if records have this field.
-std::string rule_of(const auto& fields) {
-  if constexpr (requires { fields.rule; }) {
-    return fields.rule;
-  } else {
-    return {};
-  }
-}
-
 void put_label(std::string& text, const char* name, std::string_view value) {
   if (value.empty()) return;
   text.append(text.back() == '{' ? "" : ",").append(name).append("=\"");
@@ -52,8 +43,7 @@ void Metrics::add(const WriterFields& writer, const CallFields& call) {
   constexpr std::string_view kSlurm = "slurm:";
   if (call.decision.empty() || call.event == "health") return;
   const std::string job = job_of(writer.slurm, writer.cgroup);
-  Labels labels{call.decision, cut(rule_of(writer) + rule_of(call)),
-                writer.uid < 0 ? "" : std::to_string(writer.uid),
+  Labels labels{call.decision, cut(call.rule), writer.uid < 0 ? "" : std::to_string(writer.uid),
                 job.starts_with(kSlurm) ? cut(job.substr(kSlurm.size())) : ""};
   if (counts_.size() >= kMostSeries && !counts_.contains(labels)) {
     labels = {call.decision, kOthers, kOthers, kOthers};
