@@ -46,11 +46,11 @@ std::optional<AskedProcess> process_of(const Options& options) {
   AskedProcess process;
   if (options.asked_program) process.program = executable_named(*options.asked_program);
   process.args = options.asked_args;
-  process.cgroup = options.asked_cgroup;
+  if (options.asked_cgroup) process.cgroups = "0::" + *options.asked_cgroup;
   if (options.asked_user) add_user(*options.asked_user, process);
   for (const std::string& group : options.asked_groups) add_group(group, process);
   const bool some =
-      process.program || process.args || process.cgroup || process.user || process.groups;
+      process.program || process.args || process.cgroups || process.user || process.groups;
   return some ? std::optional(process) : std::nullopt;
 }
 

@@ -150,7 +150,7 @@ RuleAnswer MachineRules::answer(const AskedProcess& process) const {
   RuleFacts facts;
   facts.program = fact_of(process.program);
   facts.args = fact_of(process.args);
-  facts.cgroup = fact_of(process.cgroup);
+  facts.cgroup = fact_of(process.cgroups);
   facts.user_file = fact_of(users);
   facts.group_file = fact_of(groups);
   facts.knows_user = process.user.has_value();
@@ -248,8 +248,9 @@ AskedProcess started_here(const Program& program) {
   more.resize(
       static_cast<size_t>(std::max(getgroups(static_cast<int>(more.size()), more.data()), 0)));
   process.groups->insert(process.groups->end(), more.begin(), more.end());
-  const std::string lines = text_in("/proc/self/cgroup");
-  if (const std::string_view cgroup = cgroup_of(lines); !cgroup.empty()) process.cgroup = cgroup;
+  if (const std::string lines = text_in("/proc/self/cgroup"); !lines.empty()) {
+    process.cgroups = lines;
+  }
   return process;
 }
 

@@ -20,7 +20,7 @@ namespace cudaguard::launcher {
 struct AskedProcess {
   std::optional<std::string> program;  ///< the path of the executable, without links
   std::optional<std::string> args;     ///< the command line
-  std::optional<std::string> cgroup;
+  std::optional<std::string> cgroups;  ///< in the form of /proc/self/cgroup
   std::optional<uint32_t> user;
   std::optional<std::vector<uint32_t>> groups;
 };
