@@ -154,7 +154,7 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
       refuse("--" + std::string(option.name) + " " + in_quotes(value) +
              " looks like an option; give a file (of that name: ./" + printable(value) + ")");
     }
-    options.** text = value;
+    options.** text = value == nullptr ? "" : value;
   } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
     (options.**list).emplace_back(value);
   } else if (std::holds_alternative<std::optional<HealthWish> Options::*>(option.to)) {
@@ -314,6 +314,9 @@ void check_words(const Options& options) {
     if (asks && !check) {
       refuse("--program, --args, --user, --group and --cgroup are only for check; " +
              see_help(options.command));
+    }
+    if (options.spool && options.action != Options::Action::kEnable) {
+      refuse("--spool is for system enable; see cudaguard system --help");
     }
     if (none || words[1] == nullptr) return;
     refuse(std::string("system takes one ") + (check ? "file" : "library") + ", not " +

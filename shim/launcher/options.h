@@ -70,8 +70,9 @@ struct Options : GuardSettings {
   // For system.
   enum class Action { kEnable, kDisable, kStatus, kCheck };
   Action action = Action::kEnable;
-  std::optional<std::string> root;  ///< the directory of the system to change
-  bool dry_run = false;             ///< write nothing
+  std::optional<std::string> root;   ///< the directory of the system to change
+  bool dry_run = false;              ///< write nothing
+  std::optional<std::string> spool;  ///< a directory for records; "": the usual one
   // For system check: the process for which to ask.
   std::optional<std::string> asked_program;
   std::optional<std::string> asked_args;
@@ -232,6 +233,12 @@ inline constexpr OptionRow kOptions[] = {
      .help = "change the system in this directory: an image, a mounted disk",
      .by_default = "/",
      .to = &Options::root},
+    {.name = "spool",
+     .commands = "system",
+     .value = "[=DIR]",
+     .help = "with enable: make a directory for the records of all users",
+     .by_default = "/var/log/cudaguard",
+     .to = &Options::spool},
     {.name = "dry-run",
      .commands = "system",
      .help = "check and try everything, and write nothing",

@@ -4,6 +4,7 @@ are in test_system_faults.py."""
 
 import os
 import shutil
+import stat
 
 import pytest
 
@@ -105,6 +106,95 @@ def test_disable_works_after_the_guard_was_lost(case):
     case.done("disable")
     assert case.text() is None
     case.programs_work()
+
+
+SPOOL = "/var/log/cudaguard"
+
+
+def mode_of(case, path):
+    status = os.lstat(case.inside(path))
+    return stat.S_IMODE(status.st_mode) if stat.S_ISDIR(status.st_mode) else None
+
+
+@pytest.fixture(name="logs")
+def make_logs(case):
+    os.makedirs(case.inside("/var/log"))
+    return case
+
+
+@pytest.mark.parametrize("before", ["none", "empty", "used"])
+def test_enable_makes_a_spool_directory(logs, before):
+    if before != "none":
+        os.mkdir(logs.inside(SPOOL))
+    if before == "used":
+        os.chmod(logs.inside(SPOOL), 0o1733)
+        logs.write(SPOOL + "/1000-2026-11-27.jsonl", "{}\n")
+    old = os.umask(0o077)
+    try:
+        printed = logs.done("enable", "--spool")
+    finally:
+        os.umask(old)
+    assert mode_of(logs, SPOOL) == 0o1733
+    assert "report=" + SPOOL + "/" in printed
+    assert logs.text() == GUARD + "\n"
+    logs.done("enable", "--spool=" + SPOOL + "/")  # a second time
+    logs.done("disable")
+    assert os.path.isdir(logs.inside(SPOOL))
+
+
+def test_dry_run_makes_no_spool_directory(logs):
+    assert SPOOL + " would be made.\n" in logs.done("enable", "--spool", "--dry-run")
+    assert os.listdir(logs.inside("/var/log")) == []
+
+
+def foreign(case):
+    os.mkdir(case.inside(SPOOL))
+    os.chown(case.inside(SPOOL), 1000, 1000)
+
+
+def full_of_other_things(case):
+    os.mkdir(case.inside(SPOOL))
+    case.write(SPOOL + "/syslog", "")
+
+
+UNFIT = {
+    "another's": (foreign, "--spool", "is not a spool directory"),
+    "full": (full_of_other_things, "--spool", "is not a spool directory"),
+    "file": (lambda case: case.write(SPOOL, ""), "--spool", "is not a spool directory"),
+    "link": (lambda case: os.symlink("/tmp", case.inside(SPOOL)), "--spool",
+             "is not a spool directory"),
+    "no parent": (lambda case: None, "--spool=/srv/none/x", "No such file or directory"),
+    "relative": (lambda case: None, "--spool=log", "accepted: an absolute path"),
+    "blank": (lambda case: None, "--spool=/var/a b", "accepted: an absolute path"),
+    "root": (lambda case: None, "--spool=/", "accepted: an absolute path"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT)
+def test_unfit_spool_directory_is_refused(logs, kind):
+    prepare, option, meaning = UNFIT[kind]
+    prepare(logs)
+    before = mode_of(logs, SPOOL) if os.path.lexists(logs.inside(SPOOL)) else "none"
+    logs.refused(logs.system("enable", option), 125, "--spool", meaning)
+    assert (mode_of(logs, SPOOL) if os.path.lexists(logs.inside(SPOOL)) else "none") == before
+    assert logs.text() is None
+
+
+def test_spool_is_for_enable(case):
+    case.refused(case.system("disable", "--spool"), 125, "--spool is for system enable")
+
+
+@pytest.mark.parametrize(("fault", "made"), [("mkdir:error=ENOSPC", False),
+                                             ("fchmod:error=EIO", True),
+                                             ("fchmod:signal=KILL", True)])
+def test_fault_while_the_spool_is_made_can_be_repaired(logs, fault, made):
+    logs.need("strace")
+    done = logs.unguarded("strace", "-o", logs.path("trace"), "-e", "inject=%s:when=1" % fault,
+                          logs.command, "system", "enable", "--root", logs.root, "--spool")
+    assert done.returncode != 0
+    assert (logs.text(), os.path.isdir(logs.inside(SPOOL))) == (None, made)
+    logs.done("enable", "--spool")
+    assert mode_of(logs, SPOOL) == 0o1733
 
 
 def copied(case, path):

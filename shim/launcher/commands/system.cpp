@@ -19,6 +19,7 @@
 #include "shim/launcher/system/guard_file.h"
 #include "shim/launcher/system/preload_file.h"
 #include "shim/launcher/system/processes.h"
+#include "shim/launcher/system/spool.h"
 #include "shim/launcher/system/try_programs.h"
 
 namespace cudaguard::launcher {
@@ -108,6 +109,16 @@ std::string guard_in_root(const Options& options) {
   return guard;
 }
 
+/// Makes the directory for records. Returns what to print about it.
+std::string make_spool(const Options& options, const std::optional<Spool>& spool) {
+  if (!spool) return "";
+  if (options.dry_run && !spool->is_there()) return spool->path() + " would be made.\n";
+  spool->make();
+  return spool->path() +
+         " has the records of programs whose rule in /etc/cudaguard.conf has report=" +
+         spool->path() + "/.\n";
+}
+
 /// Prints the new text if it is not to be written.
 int finish(const PreloadFile& file, const std::string& text, const Options& options,
            const std::string& done) {
@@ -125,6 +136,8 @@ int enable(const std::string& guard, const Options& options) {
     throw Refusal(kRefused, in_quotes(guard) + " " + why);
   }
   const PreloadFile file;
+  std::optional<Spool> spool;
+  if (options.spool) spool.emplace(options.spool->empty() ? kSpoolDirectory : *options.spool);
   std::string removed;
   const auto is_other = [&](const std::string& entry) {
     return is_guard(entry) || means_file(entry, guard);
@@ -137,7 +150,7 @@ int enable(const std::string& guard, const Options& options) {
     name.resize(std::max(name.size() + 1, size_t{25}), ' ');
     add_wrapped(shown, name, how);
   }
-  print(shown);
+  print(shown + make_spool(options, spool));
   if (text == file.text()) {
     print(std::string(kPreloadFile) + " already names it, and is unchanged.\n");
     return 0;

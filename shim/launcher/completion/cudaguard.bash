@@ -42,7 +42,7 @@ _cudaguard_options() {
       --help" ;;
     report) echo "--by --json --html --prometheus --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
-    system) echo "--root --dry-run --program --args --user --group --cgroup --help" ;;
+    system) echo "--root --spool --dry-run --help" ;;
   esac
 }
 
@@ -52,7 +52,7 @@ _cudaguard_place() {
     --gpus | --policy | --children | --rule | --log | --report | --allow | --deny | --json | \
       --junit | --html | --by | --prometheus | --root | --program | --args | --user | --group | \
       --cgroup) echo next ;;
-    --if-healthy | --fence) echo equals ;;
+    --if-healthy | --fence | --spool) echo equals ;;
   esac
 }
 
