@@ -53,7 +53,8 @@ class Package(packaged.Case):
         manuals = {"usr/share/man/man1/cudaguard.1", "usr/share/man/man5/cudaguard.conf.5"}
         self.assertEqual({name for name in found
                           if not re.match("usr/share/(doc|lintian)/", name)},
-                         listed - manuals | {name + ".gz" for name in manuals})
+                         listed - manuals | {name + ".gz" for name in manuals} |
+                         {"etc/logrotate.d/cudaguard"})
         # The copied files name the paths of this package.
         for name in ("systemd/cudaguard-run.conf", "systemd/cudaguard-preload.conf",
                      "slurm/task-prolog"):
@@ -92,8 +93,10 @@ class Installed(packaged.Case):
         # ld.so's cache has the guard, but not the null drivers, whose names are NVIDIA's.
         cache = box.sh("ldconfig -p | grep cudaguard").stdout
         self.assertRegex(cache, r"\A\tlibcudaguard\.so .* => .*%s\n\Z" % PLACE[len("/usr"):])
+        box.sh("mkdir /var/log/cudaguard")
         box.sh("apt-get purge -y cudaguard")
         self.assertEqual(box.added(), [])
+        self.assertNotEqual(box.sh("ls /var/log/cudaguard", ok=False).returncode, 0)
         self.assertEqual(box.sh(ASK, ok=False).stdout, unguarded)
 
     def test_removal_takes_the_guard_out_of_ld_so_preload(self):
