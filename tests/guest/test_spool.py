@@ -272,6 +272,28 @@ def test_syslog_that_takes_no_record_loses_it(case, how, error):
     assert failures(result) == [error], str(result)
 
 
+GUEST = """import ctypes, os, signal
+library = ctypes.CDLL("libcuda.so.1", use_errno=True)
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+before = os.listdir("/proc/self/fd")
+ctypes.set_errno(77)
+library.cuInit(0)
+print(ctypes.get_errno(), os.listdir("/proc/self/fd") == before)"""
+
+
+@pytest.mark.parametrize("report", ["spool", "no spool", "syslog:", "no listener"])
+def test_record_changes_neither_errno_nor_descriptors(case, report):
+    listener = case.listener()
+    if report == "no listener":
+        listener.close()
+    if report == "no spool":
+        os.rmdir(case.spool)
+    result = case.ask(*ALICE, report=None if "spool" in report else "syslog:",
+                      program=(guest.PYTHON, "-c", GUEST), bwrap=case.log_to(case.log))
+    assert result.out == "77 True\n", str(result)
+    assert bool(failures(result)) == report.startswith("no ")
+
+
 def test_forked_children_and_a_signal_handler_use_syslog(case):
     listener = case.listener()
     arrived = []
