@@ -52,5 +52,11 @@ TEST(WaitingThread, ThreadThatRunsOnHasNoRegisters) {
   EXPECT_FALSE(waiting_at(child.pid()));
 }
 
+/// Also if the launcher is linked dynamically, as the unit tests are.
+TEST(Causes, ChildBeforeItsExecveIsTheLauncher) {
+  const BusyChild child(milliseconds{0});
+  EXPECT_EQ(Causes().of(child.pid()).is, Cause::Is::kLauncher);
+}
+
 }  // namespace
 }  // namespace cudaguard::launcher

@@ -549,7 +549,7 @@ Cause Causes::of_file(const std::string& path) {
   const Examined examined = examine_file({path, read_elf(file)});
   if (!examined.hindrances.empty()) {
     cause = known(examined.hindrances.front().why);
-  } else if (examined.kind == Examined::Kind::kLauncher) {
+  } else if (examined.kind == Examined::Kind::kLauncher || id == executable_id(getpid())) {
     cause.is = Cause::Is::kLauncher;
   } else if (examined.kind == Examined::Kind::kLoader) {
     cause.is = Cause::Is::kNone;
