@@ -74,7 +74,7 @@ void put_spool_name(Text& out, uint32_t uid, uint64_t seconds) {
 void put_syslog_start(Text& out, uint32_t pid, uint64_t seconds) {
   constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
   const Date date = date_of(seconds);
-  out.put("<14>").put(head(tail(kMonths, 3 * date.month), 3)).put(" ");  // user.info
+  out.put("<14>").put(head(tail(kMonths, size_t{3} * date.month), 3)).put(" ");  // user.info
   put_two(out, date.day + 1, " ").put(" ");
   put_two(out, seconds / 3600 % 24).put(":");
   put_two(out, seconds / 60 % 60).put(":");

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses): the names are NVIDIA's
 // --- the driver ---
 #define CG_ERROR(code, name, text) name = code,
 enum cudaError_enum {
@@ -51,3 +52,4 @@ struct nvmlHwbcEntry_t;
 struct nvmlUUID_t;
 
 extern "C" nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index);
+// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)

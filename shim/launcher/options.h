@@ -236,7 +236,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "spool",
      .commands = "system",
      .value = "[=DIR]",
-     .help = "with enable: make a directory for the records of all users",
+     .help = "for enable: make a directory for all users' records",
      .by_default = "/var/log/cudaguard",
      .to = &Options::spool},
     {.name = "dry-run",

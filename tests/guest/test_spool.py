@@ -154,12 +154,12 @@ def no_directory(case):
 
 
 # fs.protected_regular, protected_symlinks and protected_fifos refuse the same with EACCES.
-ANOTHERS = "the file belongs to another user|Permission denied"
+FOREIGN = "the file belongs to another user|Permission denied"
 UNSAFE = "other users could replace files in this directory"
 FAULTS = {
     "link": (planted_link, "it is a symbolic link|Permission denied"),
     "hard link": (hard_link, "it is a hard link"),
-    "another's file": (anothers_file, ANOTHERS),
+    "another's file": (anothers_file, FOREIGN),
     "another's closed file": (lambda case: anothers_file(case, 0o600), "Permission denied"),
     "pipe": (lambda case: pipe(case, False), "no process reads this pipe|Permission denied"),
     "read pipe": (lambda case: pipe(case, True), "it is not a regular file|Permission denied"),
@@ -201,7 +201,7 @@ def test_root_does_not_write_to_a_planted_file(case):
     anothers_file(case)
     os.rename(case.file(1000), case.file(0))
     (printed,) = failures(case.ask())
-    assert re.fullmatch(ANOTHERS, printed)
+    assert re.fullmatch(FOREIGN, printed)
     assert os.path.getsize(case.file(0)) == 0
     os.remove(case.file(0))  # the control
     assert failures(case.ask()) == []

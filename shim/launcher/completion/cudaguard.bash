@@ -42,7 +42,7 @@ _cudaguard_options() {
       --help" ;;
     report) echo "--by --json --html --prometheus --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
-    system) echo "--root --spool --dry-run --help" ;;
+    system) echo "--root --spool --dry-run --program --args --user --group --cgroup --help" ;;
   esac
 }
 

@@ -61,7 +61,8 @@ bool is_same(const std::string& one, const std::string& other) {
   return a.st_dev == b.st_dev && a.st_ino == b.st_ino && !S_ISCHR(a.st_mode);
 }
 
-/// True for the start of a JSON document, JUnit's XML, our page or our metrics. doctor's document is indented.
+/// True for the start of a JSON document, JUnit's XML, our page or our metrics. doctor's document
+/// is indented.
 bool is_result(std::string_view text) {
   constexpr std::string_view kVersion = R"({"v":)";  // followed by one digit
   std::string start;
