@@ -208,12 +208,20 @@ def test_root_does_not_write_to_a_planted_file(case):
     assert os.path.getsize(case.file(0)) > 0
 
 
-def test_full_disk_loses_the_record(case):
-    script = ('mount -t tmpfs -o size=4k,mode=1733 none "$0" && head -c 4096 /dev/zero >"$0/filler" '
-              '&& exec "$@"')
-    result = case.ask("unshare", "--mount", "sh", "-c", script, case.spool, *ALICE,
-                      program=(RECORDS, "1"))
-    assert failures(result) == ["No space left on device"]
+MOUNTS = {
+    "No space left on device":
+        'mount -t tmpfs -o size=4k,mode=1733 none "$0" && head -c 4096 /dev/zero >"$0/filler"',
+    # As in a unit with ProtectSystem=strict.
+    "Read-only file system":
+        'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"',
+}
+
+
+@pytest.mark.parametrize("error", MOUNTS)
+def test_limit_disk_that_takes_nothing_loses_the_record(case, error):
+    result = case.ask("unshare", "--mount", "sh", "-c", MOUNTS[error] + ' && exec "$@"', case.spool,
+                      *ALICE, program=(RECORDS, "1"))
+    assert failures(result) == [error], str(result)
 
 
 DATAGRAM = re.compile(rb"<14>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d cudaguard\[(\d+)\]: (\{.*\})")
