@@ -347,7 +347,8 @@ def test_file_in_a_user_namespace_is_not_used(case):
     """Its owner is another user there. A sandbox of a user therefore never gets more."""
     case.etc("cudaguard.conf", "OFF\n")
     case.allowed("unshare", "--mount")
-    refused_with(case, CONF, "root does not own it", *BOB, "unshare", "--user")
+    for option in "--user", "--map-root-user":
+        refused_with(case, CONF, "root does not own it", *BOB, "unshare", option)
 
 
 # Runs a command as a user of group 1000 and one more group, in a user namespace that maps root, group
@@ -426,28 +427,37 @@ def test_file_is_looked_for_once_and_not_before_the_first_hook(case):
 
 
 def test_file_that_changes_while_programs_start_never_allows_more(case):
-    """Both files refuse this program."""
-    texts = ["OFF\nFORCE_CPU program=steps\n",
-             "# x\n" * 8000 + "OFF\nFORCE_CPU program=/*/steps\n"]
-    path = case.etc("cudaguard.conf", texts[0])
+    """All files refuse this program, each by another line. A file of the directory comes and goes."""
+    texts = {"2": "OFF\nFORCE_CPU program=steps\n",
+             "8002": "# x\n" * 8000 + "OFF\nFORCE_CPU program=/*/steps\n",
+             "1": "FORCE_CPU\n" + "# x\n" * 100}
+    path = case.etc("cudaguard.conf", texts["2"])
+    os.mkdir(path + ".d")
     done = threading.Event()
 
     def change():
-        for number in range(10**9):
-            if done.is_set():
-                return
-            new = case.etc("new", texts[number % 2])
-            os.rename(new, path)
+        while not done.is_set():
+            for text in texts.values():
+                os.rename(case.etc("new", text), path)
+            os.rename(case.etc("new", "FORCE_CPU\n"), path + ".d/1.conf")
+            for text in texts.values():
+                os.rename(case.etc("new", text), path)
+            os.remove(path + ".d/1.conf")
 
+    count = 2000 if harness.FULL else 100
+    many = 'for i in $(seq %d); do "$@" || exit; done' % count
     thread = threading.Thread(target=change)
     thread.start()
     try:
-        for _ in range(40 if harness.FULL else 8):
-            result = case.ask(**OFF)
-            assert (result.answers["cuInit"], result.rc) == ("100", 0), str(result)
+        result = case.ask("sh", "-c", many, "sh", **OFF)
     finally:
         done.set()
         thread.join()
+    assert (result.rc, result.fake_calls) == (0, []), str(result)
+    assert result.out == "cuInit=100\n" * count, str(result)
+    causes = [message["cause"] for message in messages.find(result.err, "no_cuda")]
+    assert len(causes) == count, str(result)
+    assert {CONF + ".d/1.conf:1", *(CONF + ":" + line for line in texts)} <= set(causes), str(result)
 
 
 def test_launcher_narrows_what_the_file_allows(case):
