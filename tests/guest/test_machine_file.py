@@ -409,6 +409,20 @@ def test_limit_process_that_changes_its_user_keeps_its_rule(case):
     assert result.answers == {"later": "0", "child": "0", "cuInit": "100"}, str(result)
 
 
+def test_program_in_a_chroot_obeys_the_file_there(case):
+    start = 'mount --rbind / "$1" && mount --bind "$2" "$1/etc" && shift 2 && exec chroot "$0" "$@"'
+    os.mkdir(case.path("root"))
+    other = shutil.copytree(case.path("etc"), case.path("other-etc"))
+    words = ["unshare", "--mount", "sh", "-c", start, case.path("root"), case.path("root"), other]
+    case.etc("cudaguard.conf", "FORCE_CPU\n")
+    case.allowed(*words, **OFF)
+    case.etc("cudaguard.conf", "OFF\n")
+    conf = case.etc("../other-etc/cudaguard.conf", "# the other\nFORCE_CPU\n")
+    case.refused(*words, cause=CONF + ":2")
+    os.chown(conf, 1000, 0)
+    refused_with(case, CONF, "root does not own it", *words)
+
+
 def test_file_is_looked_for_once_and_not_before_the_first_hook(case):
     case.need("strace")
     log = case.path("log")

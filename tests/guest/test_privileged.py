@@ -168,6 +168,18 @@ def test_setuid_program_obeys_the_machines_file(case, rule, answer):
     assert len(refused) == (answer == "100"), str(done)
 
 
+@pytest.mark.parametrize(("mode", "privileged", "plain"), [(0o644, "0", "0"), (0o600, "0", "100"),
+                                                           (0o666, "100", "100")])
+def test_setuid_program_uses_a_file_that_only_root_can_write(case, mode, privileged, plain):
+    """The privileged process can read what its user cannot."""
+    write_etc(case, "cudaguard.conf", "OFF\n", mode)
+    for program, answer in ((case.setuid, privileged), (case.plain, plain)):
+        done = run_as_nobody(case, program, "ask")
+        assert done.stdout == "cuInit=%s\n" % answer, str(done)
+        unused = messages.find(done.stderr, "conf_not_used", file="/etc/cudaguard.conf")
+        assert len(unused) == (answer == "100"), str(done)
+
+
 def test_sudo_with_its_module_and_command_is_guarded(case):
     """sudo is setuid. Its PAM module is linked to the driver and asks, and so does the command
     that sudo starts as root with an environment of its own."""
