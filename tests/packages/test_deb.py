@@ -5,6 +5,7 @@ removed."""
 import glob
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -65,11 +66,40 @@ class Package(packaged.Case):
         for directory in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
             self.assertTrue(os.listdir(os.path.join(examples, directory)))
 
+    def lintian(self, path, *words):
+        done = packaged.run(["lintian", "--allow-root", "--fail-on", "error,warning", *words, path])
+        self.assertEqual((done.returncode, done.stdout), (0, ""))
+
     @pytest.mark.full
     def test_lintian_finds_no_problem(self):
+        """The launcher of a release is static, so that it runs on every system."""
         self.need("lintian")
-        done = packaged.run(["lintian", "--allow-root", "--fail-on", "error,warning", self.deb])
-        self.assertEqual((done.returncode, done.stdout), (0, ""))
+        self.lintian(self.deb, "--suppress-tags", "statically-linked-binary")
+
+    @pytest.mark.full
+    @pytest.mark.timeout(7200)
+    def test_build_daemon_makes_packages_without_a_problem(self):
+        """A distribution's flags, tests, link of the launcher and debugging data. There is no
+        network, no driver and no root."""
+        self.need("lintian", "setpriv")
+        if os.geteuid() != 0:
+            harness.skip(self, "only root can take the network away")
+        source = self.unpacked("cudaguard-%s.tar.gz" % packaged.version(), "daemon")
+        shutil.copytree(os.path.join(source, "scripts", "packaging", "debian"),
+                        os.path.join(source, "debian"))
+        os.chmod(self.path(), 0o755)
+        subprocess.run(["chown", "-R", "nobody", self.path("daemon")], check=True)
+        built = packaged.run(
+            ["unshare", "--net", "setpriv", "--reuid", "nobody", "--clear-groups", "env", "-i",
+             "PATH=/usr/bin:/bin", "HOME=/nonexistent", "dpkg-buildpackage", "--no-sign"],
+            cwd=source, timeout=7000)
+        self.assertEqual(built.returncode, 0, built.stdout[-5000:])
+        for printed in (r"\[  PASSED  \] \d+ tests", r"\n\d+ passed"):
+            self.assertRegex(built.stdout, printed)
+        changes = "cudaguard_%s_%s.changes" % (packaged.version(), packaged.DEBIAN_ARCHITECTURE)
+        self.lintian(self.path("daemon", changes))
+        (debugging,) = glob.glob(self.path("daemon", "cudaguard-dbgsym_*.deb"))
+        self.assertIn(".build-id/", packaged.run(["dpkg-deb", "-c", debugging]).stdout)
 
 
 class Installed(packaged.Case):
@@ -98,6 +128,15 @@ class Installed(packaged.Case):
         self.assertEqual(box.added(), [])
         self.assertNotEqual(box.sh("ls /var/log/cudaguard", ok=False).returncode, 0)
         self.assertEqual(box.sh(ASK, ok=False).stdout, unguarded)
+
+    def test_autopkgtest_passes_only_with_the_package(self):
+        self.need("gcc")
+        box, directory = self.box, os.path.join(harness.SOURCE, "scripts", "packaging", "debian", "tests")
+        test = "sh " + box.put(os.path.join(directory, "guards"))
+        box.sh("dpkg -i " + self.deb)
+        box.sh(test)
+        box.sh("dpkg -r cudaguard")
+        self.assertIn("cuInit returned 0, not 100", box.sh(test, ok=False).stdout)
 
     def test_removal_takes_the_guard_out_of_ld_so_preload(self):
         """An upgrade leaves it there."""
