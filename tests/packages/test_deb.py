@@ -272,6 +272,20 @@ class Rpm(packaged.Case):
         self.assertNotIn("libcuda.so", provides)
         self.assertNotIn("libnvidia-ml.so", provides)
 
+    def test_rpmlint_finds_no_error(self):
+        """A release's launcher is static, and its manual is not compressed: rpmlint takes "conf"
+        for the section of cudaguard.conf.5 then."""
+        self.need("rpmlint")
+        directory = os.path.join(harness.SOURCE, "scripts", "packaging")
+        with open(os.path.join(directory, "cudaguard.rpmlintrc"), encoding="utf-8") as stream:
+            filters = stream.read()
+        with open(self.path("filters"), "w", encoding="utf-8") as stream:
+            stream.write(filters + 'addFilter("statically-linked-binary")\n'
+                         'addFilter("bad-manual-page-folder .*/cudaguard.conf.5 ")\n')
+        done = packaged.run(["rpmlint", "--rpmlintrc", self.path("filters"), self.rpm,
+                             os.path.join(directory, "cudaguard.spec")])
+        self.assertRegex(done.stdout, r"\b0 errors\b")
+
     def test_rpm_guards_and_is_removed(self):
         """dnf installs it, as README describes, after a package that provides what Fedora's own
         packages would."""
