@@ -10,6 +10,8 @@ import re
 import shlex
 import subprocess
 
+import pytest
+
 from support import harness
 
 MACHINE = os.uname().machine
@@ -71,6 +73,14 @@ def other_version(deb, version, directory):
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, built], check=True,
                    stdout=subprocess.DEVNULL)
     return built
+
+
+def platforms():
+    """Returns the Python that has the readers of other people's formats."""
+    python = os.path.join(harness.DEPS, "frameworks", "platforms", "bin", "python")
+    if not os.path.exists(python):
+        pytest.skip("run scripts/fetch-frameworks %s platforms" % harness.DEPS)
+    return python
 
 
 def run(command, **options):
