@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the packages say of cudaguard is the same everywhere: the sentence and the address that
-CMakeLists.txt has."""
+"""What the packages and recipes say of cudaguard is the same everywhere: what CMakeLists.txt has."""
 
+import ast
 import os
 import re
+import subprocess
 import zipfile
+
+import pytest
 
 from support import harness, packaged
 
@@ -30,3 +33,68 @@ class Wheel(packaged.Case):
         for line in ("Summary: " + project("DESCRIPTION"), "Project-URL: Homepage, " + home,
                      "Project-URL: Changelog, %s/blob/main/CHANGELOG.md" % home):
             self.assertIn("\n%s\n" % line, metadata)
+
+
+def test_recipes_have_the_version_the_address_and_the_license():
+    version, home = packaged.version(), project("HOMEPAGE_URL")
+    debian, spec = ("scripts", "packaging", "debian"), read("scripts", "packaging", "cudaguard.spec")
+    assert read(*debian, "changelog").startswith("cudaguard (%s) " % version)
+    control = read(*debian, "control")
+    for line in ("Homepage: " + home, "Vcs-Browser: " + home, "Vcs-Git: %s.git" % home):
+        assert "\n%s\n" % line in control
+    assert "\nVersion: %s\n" % version in spec and "- %s-1\n" % version in spec
+    assert "\nURL: %s\n" % home in spec
+    archive = "%s/releases/download/v%%s/cudaguard-%%s.tar.gz" % home
+    spack = read("scripts", "packaging", "spack", "package.py")
+    words = ast.literal_eval(re.search('"""(?s:.*?)"""', spack)[0])
+    assert " ".join(words.split()) == project("DESCRIPTION")
+    assert 'homepage = "%s"' % home in spack and 'version("%s",' % version in spack
+    assert 'url = "%s"' % (archive % (version, version)) in spack
+    conda = read("scripts", "packaging", "conda-forge", "recipe.yaml")
+    for line in ('version: "%s"' % version, "homepage: " + home, "repository: " + home,
+                 "summary: " + project("DESCRIPTION"), "url: " + archive % (("${{ version }}",) * 2)):
+        assert re.search(r"^ +%s$" % re.escape(line), conda, re.MULTILINE), line
+    assert project("DESCRIPTION") in read("pyproject.toml")
+    licenses = "Apache-2.0 AND BSD-3-Clause AND %sMIT"
+    assert licenses % "" in spec and licenses % "" in conda
+    assert licenses % "LGPL-2.1-or-later AND " in read("pyproject.toml")
+
+
+def test_spack_can_evaluate_its_recipe():
+    """The test has the directives that the recipe uses, in the place of Spack's."""
+    called = []
+
+    class CMakePackage:
+        def define(self, name, value):
+            return "-D%s:BOOL=%s" % (name, "ON" if value else "OFF")
+
+    names = {name: (lambda *words, name=name, **more: called.append((name, *words)))
+             for name in ("license", "version", "depends_on", "requires")}
+    tree = ast.parse(read("scripts", "packaging", "spack", "package.py"))
+    tree.body = [part for part in tree.body if not isinstance(part, ast.ImportFrom)]
+    exec(compile(tree, "package.py", "exec"), {"CMakePackage": CMakePackage, **names}, names)
+    words = names["Cudaguard"]().cmake_args()
+    options = re.findall(r"option\((\w+)", read("CMakeLists.txt"))
+    assert [re.sub("-D(.*):BOOL=.*", r"\1", word) for word in words] == ["CUDAGUARD_STATIC"]
+    assert "CUDAGUARD_STATIC" in options
+    assert ("depends_on", "rapidjson") in called
+
+
+RENDER = """
+import sys
+from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
+place = dict.fromkeys(("target_platform", "build_platform", "host_platform"), "linux-64")
+for one in Stage0Recipe.from_file(sys.argv[1]).render(
+        VariantConfig.from_yaml("python: [3.12.*]\\nc_stdlib: [sysroot]\\nc_stdlib_version: ['2.17']"),
+        RenderConfig(PlatformConfig(**place))):
+    print(one.recipe.package.name, one.recipe.package.version, *one.recipe.requirements.to_dict()["build"])
+"""
+
+
+@pytest.mark.full
+def test_conda_can_evaluate_its_recipe():
+    recipe = os.path.join(harness.SOURCE, "scripts", "packaging", "conda-forge", "recipe.yaml")
+    printed = subprocess.run([packaged.platforms(), "-c", RENDER, recipe], check=True, text=True,
+                             capture_output=True).stdout
+    assert printed == "cudaguard %s gcc_linux-64 gxx_linux-64 sysroot_linux-64 2.17.* cmake >=3.22 ninja\n" % (
+        packaged.version())

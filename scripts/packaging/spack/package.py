@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+# For repos/spack_repo/builtin/packages/cudaguard of spack-packages. sha256 is that of the release's
+# SHA256SUMS.
+from spack_repo.builtin.build_systems.cmake import CMakePackage
+
+from spack.package import *
+
+
+class Cudaguard(CMakePackage):
+    """Find the line that asks for CUDA, and run any Linux program without it. No rebuild, root or
+    GPU."""
+
+    homepage = "https://github.com/OWNER/cudaguard"
+    url = "https://github.com/OWNER/cudaguard/releases/download/v0.2.0/cudaguard-0.2.0.tar.gz"
+
+    license("Apache-2.0")
+
+    version("0.2.0", sha256="0000000000000000000000000000000000000000000000000000000000000000")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.22:", type="build")
+    depends_on("rapidjson", type="build")
+
+    requires("platform=linux")
+
+    def cmake_args(self):
+        return [self.define("CUDAGUARD_STATIC", False)]
