@@ -28,6 +28,7 @@ RECIPES = {
 GUARD = "/usr/lib/x86_64-linux-gnu/libcudaguard.so"
 ASK = "python3 -c " + shlex.quote(packaged.ASK)
 DEB = "/root/" + packaged.DEB
+CORE = "libc6 libc-bin systemd openssh-server passwd sudo"  # what a machine needs to go on
 CUTS = 10
 
 # Each line is a sandbox of systemd, in the words of systemd-run.
@@ -42,7 +43,8 @@ SANDBOXES = (
     "-p RootDirectory=/srv/root -p 'BindReadOnlyPaths=/usr /bin /lib /lib64 /etc'",
 )
 # This one has its own /etc without the guard's line, as docs/integrations/whole-machine.md says.
-OTHER_ETC = "-p RootDirectory=/srv/other -p 'BindReadOnlyPaths=/usr /bin /lib /lib64 /etc/ld.so.cache'"
+OTHER_ETC = ("-p RootDirectory=/srv/other "
+             "-p 'BindReadOnlyPaths=/usr /bin /lib /lib64 /etc/ld.so.cache'")
 # How root starts a program of a user.
 WAYS = ("sudo -u {user} {ask}", "su {user} -c {quoted}", "su - {user} -c {quoted}",
         "setpriv --reuid {user} --init-groups --no-new-privs {ask}",
@@ -131,7 +133,7 @@ def all_guarded(machine):
 
 
 def each(machine, commands, answer, user="root"):
-    """Fails unless each command prints the answer. One login runs all of them, because a login takes
+    """Fails unless each command prints the answer. One login runs all of them, because it takes
     seconds."""
     script = "\n".join(f"echo; echo === {shlex.quote(command)}; {command} 2>&1"
                        for command in commands)
@@ -219,46 +221,55 @@ def status(machine, code, *texts):
 
 
 def login_node(lab, machine):
-    """The login node of docs/rules.md: only nvidia-smi and one group get CUDA. Then cudaguard is
-    upgraded, disabled and removed."""
+    """The login node of docs/rules.md: only nvidia-smi and one group get CUDA."""
     install(lab, machine)
     install_driver(lab, machine)
     machine.must("groupadd gpu && useradd -m -s /bin/bash -G gpu bob && "
                  "cp -a /home/alice/.ssh /home/bob && chown -R bob: /home/bob")
+    machine.must("cp -L /usr/bin/nvidia-smi .", user="alice")
     for user in ("root", "alice", "bob"):
         expect(machine.ssh(COUNT, user=user), "0 0 8", code=0)
-    assert opens(machine, "alice", NVIDIA_SMI) > 0
-    machine.must("cp -L /usr/bin/nvidia-smi .", user="alice")
-    assert opens(machine, "alice", COPY) > 0
+    for program in (NVIDIA_SMI, COPY):
+        assert opens(machine, "alice", program) > 0
     write_rules(lab, machine)
     guard(machine)
     machine.reboot()
     status(machine, 0, "restart due: no")
-    facts = {"guarded processes": all_guarded(machine)}
+    guarded = all_guarded(machine)
     rules_hold(machine)
-    facts["roles"] = roles(lab, machine)
-    apt_upgrade(machine)
-    rules_hold_shortly(machine)
-    newer = packaged.other_version(package(lab), "0.99", lab.scratch)
-    machine.send(newer, "/root")
-    machine.must("apt-get install -q -y /root/0.99.deb")
+    return {"guarded processes": guarded, "roles": roles(lab, machine)}
+
+
+def upgrade(lab, machine):
+    """apt upgrades a guarded machine and then cudaguard, which is disabled and removed."""
+    install(lab, machine)
+    install_driver(lab, machine)
+    expect(machine.ssh(ASK), "0", code=0)
+    guard(machine)
+    apt = "DEBIAN_FRONTEND=noninteractive apt-get"
+    done = machine.must(f"{apt} upgrade -q -y && {apt} install -q -y --reinstall {CORE}")
+    machine.must("dpkg --audit")
+    machine.reboot()
+    status(machine, 0, "restart due: no")
+    machine.send(packaged.other_version(package(lab), "0.99", lab.scratch), "/root")
+    done += machine.must("apt-get install -q -y /root/0.99.deb")
     status(machine, 1, "whose file was replaced or removed", "restart due: ")
-    rules_hold_shortly(machine)
+    expect(machine.ssh(ASK), "100", code=0)
     machine.must(page(3))
     machine.reboot()
     status(machine, 1, "/etc/ld.so.preload names no guard")
-    expect(machine.ssh(COUNT, user="alice"), "0 0 8", code=0)
+    expect(machine.ssh(ASK), "0", code=0)
     machine.must(page(2))
-    removed = machine.must("apt-get remove -q -y cudaguard")
-    assert "/etc/ld.so.preload no longer names" in removed, removed
-    assert "ERROR: ld.so" not in removed + machine.must("ls / 2>&1; test ! -e /etc/ld.so.preload")
-    expect(machine.ssh(COUNT, user="alice"), "0 0 8", code=0)
-    return facts
+    done += machine.must("apt-get remove -q -y cudaguard")
+    assert f"/etc/ld.so.preload no longer names {GUARD}" in done, done
+    assert "ERROR: ld.so" not in done + machine.must("ls / 2>&1; test ! -e /etc/ld.so.preload")
+    expect(machine.ssh(ASK), "0", code=0)
+    return {"unpacked": sorted(set(re.findall(r"Unpacking (\S+) .* over ", done)))}
 
 
 def write_rules(lab, machine):
-    """Writes the page's rules into the machine's file. On Debian, the path of nvidia-smi is a link, so
-    the page's next command prints the path for the rule."""
+    """Writes the page's rules into the machine's file. On Debian, the path of nvidia-smi is a link,
+    so the page's next command prints the path for the rule."""
     text = (lab.checkout / "docs/rules.md").read_text()
     rules = pages.block(text, having="program=/usr/bin/nvidia-smi")
     path = machine.must(pages.span(text, "readlink")).strip()
@@ -271,16 +282,10 @@ def opens(machine, user, command):
     return int(machine.ssh(OPENS.format(command), user=user).stdout.split()[-1])
 
 
-def rules_hold_shortly(machine):
-    expect(machine.ssh(COUNT), "100 ", code=0)
-    expect(machine.ssh(COUNT, user="alice"), "100 ", code=0)
-    expect(machine.ssh(COUNT, user="bob"), "0 0 2", code=0)
-    assert opens(machine, "alice", NVIDIA_SMI) > 0
-
-
 def rules_hold(machine):
     """Fails unless each process gets what the machine's file says."""
-    rules_hold_shortly(machine)
+    expect(machine.ssh(COUNT), "100 ", code=0)
+    expect(machine.ssh(COUNT, user="bob"), "0 0 2", code=0)
     started(machine, "alice", "100")
     started(machine, "bob", "0")
     by_cron(machine, {"root": "100", "alice": "100", "bob": "0"})
@@ -295,14 +300,16 @@ def rules_hold(machine):
     each(machine, ("CUDAGUARD_POLICY=FORCE_CPU " + ASK, "cudaguard run -- " + ASK), "100", "bob")
     # The rule means nvidia-smi itself, of whichever user, and no copy.
     assert opens(machine, "alice", COPY) == 0
-    assert opens(machine, "root", NVIDIA_SMI) > 0
+    for user in ("alice", "root"):
+        assert opens(machine, user, NVIDIA_SMI) > 0
     each(machine, (f"systemd-run --quiet --wait --pipe {OTHER_ETC} {ASK}",), "0")
 
 
 def roles(lab, machine):
     """A parent without a GPU, and its workers with one, by the commands of the pages. The machine's
     file decides who may."""
-    devices, rules = ((lab.checkout / f"docs/{name}.md").read_text() for name in ("devices", "rules"))
+    devices, rules = ((lab.checkout / f"docs/{name}.md").read_text()
+                      for name in ("devices", "rules"))
     (by_role,) = [line for line in pages.block(devices, "A parent without a GPU").splitlines()
                   if line.startswith("cudaguard run --children=gpu")]
     by_rule = pages.block(rules, having="-- ./router").splitlines()[0]
@@ -316,15 +323,6 @@ def roles(lab, machine):
             assert printed == ["parent 100", f"['child'] {child}"], (user, command, printed)
             found[f"{user}: {command}"] = printed
     return found
-
-
-def apt_upgrade(machine):
-    """apt upgrades the machine, and installs libc, systemd and sshd again."""
-    machine.must("DEBIAN_FRONTEND=noninteractive apt-get upgrade -q -y", timeout=1800)
-    done = machine.must("DEBIAN_FRONTEND=noninteractive apt-get install -q -y --reinstall "
-                        "libc6 libc-bin systemd openssh-server passwd sudo", timeout=1800)
-    assert "ERROR: ld.so" not in done, done
-    machine.must("dpkg --audit")
 
 
 def packages(lab, machine):
@@ -379,8 +377,8 @@ CUT = "python3 -c " + shlex.quote(
 
 
 def recovery(lab, machine):
-    """The library is cut short, so no program starts. The page's commands help: in a root shell that
-    is open, and in the initramfs."""
+    """The library is cut short, so no program starts. The page's commands help: in a root shell
+    that is open, and in the initramfs."""
     install(lab, machine)
     guard(machine)
     failed = "When every command prints an error, or fails"
@@ -443,5 +441,5 @@ def docker(lab, machine):
     return {"versions": machine.must("dpkg-query -W docker.io containerd runc").splitlines()}
 
 
-CHECKS = {"login-node": login_node, "boots": boots, "recovery": recovery, "power-cuts": power_cuts, "packages": packages,
-          "docker": docker}
+CHECKS = {"login-node": login_node, "upgrade": upgrade, "boots": boots, "recovery": recovery,
+          "power-cuts": power_cuts, "packages": packages, "docker": docker}

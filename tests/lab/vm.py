@@ -219,7 +219,7 @@ class Machine:
                 "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=60",
                 f"{user}@127.0.0.1", script]
 
-    def ssh(self, script, user="root", timeout=600):
+    def ssh(self, script, user="root", timeout=1800):
         """Runs a shell script in the machine. stdout has its stderr, too."""
         return subprocess.run(self.words(script, user), stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
