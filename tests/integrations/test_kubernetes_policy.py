@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission policies change the pods that request no GPU, and no others. policy/pods.yaml has
-the pods, policy/admitted.json what Kubernetes' own plug-in makes of them."""
+the pods, policy/admitted.json what Kubernetes' own plug-in makes of them in the lab's row
+kubernetes-policy."""
 
 import json
 import os

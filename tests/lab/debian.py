@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A throw-away Debian 12 for the rows of the lab: an overlay over a system of scripts/fetch-roots
+"""A throw-away Debian for the rows of the lab: an overlay over a system of scripts/fetch-roots
 with cudaguard, the fake driver and packages from Debian's archive."""
 
 import os
@@ -39,11 +39,12 @@ class Owner:
 
 
 class Machine:
-    """A Debian 12 with a network of its own, which is gone at the end of the row."""
+    """A Debian with a network of its own, which is gone at the end of the row."""
 
-    def __init__(self, lab, stack):
+    def __init__(self, lab, stack, suite="bookworm"):
         self.lab = lab
-        self.machine = packaged.Machine(Owner(lab.scratch, stack), "bookworm")
+        self.suite = suite
+        self.machine = packaged.Machine(Owner(lab.scratch, stack), suite)
         self.root = pathlib.Path(self.machine.root)
 
     def outside(self, *words, **options):
@@ -59,7 +60,8 @@ class Machine:
         """Installs the packages, and returns their versions."""
         for name, target in (("archives", "var/cache/apt/archives"),
                              ("lists", "var/lib/apt/lists")):
-            cache = self.lab.state / name
+            # Each suite has its own, because apt removes the lists of other ones.
+            cache = self.lab.state / self.suite / name
             (cache / "partial").mkdir(parents=True, exist_ok=True)
             self.outside("mkdir", "-p", self.root / target)
             self.outside("mount", "--bind", cache, self.root / target)

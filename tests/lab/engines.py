@@ -6,13 +6,14 @@ A row reads its commands out of the pages (pages.py), and replaces only the word
 user's own ones, such as IMAGE. A row whose command is no longer in its page fails. Each row also
 runs its program without the guard: this control has to reach the fake driver.
 
-An engine runs in a throw-away Debian 12, an overlay over a system of scripts/fetch-roots, which has
+An engine runs in a throw-away Debian, an overlay over a system of scripts/fetch-roots, which has
 its own /dev, mounts, processes and network. The Python schedulers run in a sandbox over this
 machine, with the packages from the Python package index. engine_scripts/NAME.sh sets a row up.
 """
 
 import contextlib
 import dataclasses
+import json
 import os
 import re
 import shutil
@@ -54,6 +55,45 @@ class Block:
 
 
 @dataclasses.dataclass(frozen=True)
+class File:
+    """A whole file of the checkout."""
+
+    path: str
+
+    def read(self, checkout):
+        return (checkout / self.path).read_text(encoding="utf-8")
+
+
+class PodSchema:
+    """What Kubernetes' OpenAPI schemas say of a pod, in the form that client-go reads."""
+
+    def read(self, checkout):
+        tree = checkout / "build/_deps/frameworks/platforms"
+        files = sorted(tree.glob("**/v1.36*-local/_definitions.json"))
+        if not files:
+            return ""  # kubernetes-policy.sh says what is missing
+        text = files[0].read_text(encoding="utf-8").replace("#/$defs/", "#/components/schemas/")
+        schemas = json.loads(text)["$defs"]
+        found, wanted = {}, ["io.k8s.api.core.v1.Pod"]
+        for name in wanted:  # which grows
+            found[name] = without_null(schemas[name])
+            wanted += {ref for ref in re.findall(r'schemas/([\w.-]+)"', json.dumps(found[name]))
+                       if ref not in wanted}
+        return json.dumps({"openapi": "3.0.0", "info": {"title": "pods", "version": "1"},
+                           "paths": {}, "components": {"schemas": found}})
+
+
+def without_null(value):
+    """JSON Schema's type ["array", "null"] is OpenAPI's "array"."""
+    if isinstance(value, list):
+        return [without_null(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: item[0] if key == "type" and isinstance(item, list) else without_null(item)
+            for key, item in value.items()}
+
+
+@dataclasses.dataclass(frozen=True)
 class Step:
     """Shell text, the lines that it has to print, and the lines that it must not print."""
 
@@ -74,6 +114,7 @@ class Row:
     place: str  # machine or sandbox
     user: str = "root"
     tool: str = ""  # a program that the row cannot run without
+    suite: str = "bookworm"
 
 
 # ask.py prints the answer of cuInit: 0 is the fake driver's, 100 is CUDA_ERROR_NO_DEVICE.
@@ -177,6 +218,81 @@ def engines():
         Step("exec with the launcher", ". ./exec", **GUARDED)), {})
 
 
+IMAGE = "registry.example.com/cudaguard:0.2.0"
+
+
+def cdi(engine, **blocks):
+    """The CDI device of the page, which names Podman."""
+    device = f"{engine} run --rm --device cudaguard.dev/guard=cpu"
+    return {**DOCKERFILE, **blocks, "cdi": Block(
+        CONTAINERS, "A CDI device", "podman run --device",
+        words=(("podman", engine), ("IMAGE", "plain"), PROGRAM))}, (
+        Step("unguarded", f"{engine} run --rm plain python3 /ask.py", **REACHED),
+        Step("the device", ". ./cdi", **GUARDED),
+        Step("a variable of the command does not allow CUDA",
+             f"{device} -e CUDAGUARD_POLICY=OFF plain python3 /ask.py", **GUARDED),
+        Step("exec bypasses the device", f"{device} --detach --name sample plain sleep 900; "
+             f"{engine} exec sample python3 /ask.py", **REACHED),
+        Step("a device that does not exist",
+             f"{engine} run --rm --device cudaguard.dev/guard=none plain python3 /ask.py || "
+             "echo refused", prints=("cudaguard.dev/guard=none", "^refused$"), never=("^0$",)))
+
+
+def newer_engines():
+    """Rows that need a newer Debian: (name, packages, blocks, steps, more members)."""
+    yield ("cdi-podman", PODMAN, *cdi("podman"), {"script": "podman", "suite": "trixie"})
+    yield ("cdi-dockerd", ("docker.io", "docker-cli", "iproute2"),
+           *cdi("docker", feature=Block(CONTAINERS, having='{"features"', code=True)),
+           {"suite": "trixie"})
+    yield ("make-image", ("buildah", *PODMAN), {
+        **DOCKERFILE,
+        "make": Block(CONTAINERS, "An image to copy from", "make-image", words=(
+            (f"buildah manifest push --all {IMAGE} docker://{IMAGE}", ":"),)),
+        "copy": Block(CONTAINERS, "An image to copy from", "COPY --from"),
+    }, (
+        Step("unguarded", "podman run --rm plain python3 /ask.py", **REACHED),
+        Step("an image for two architectures", f". ./make; buildah manifest inspect {IMAGE}",
+             prints=('"amd64"', '"arm64"')),
+        Step("COPY --from", "{ echo FROM plain; cat copy; grep ^ENTRYPOINT dockerfile; } >Dockerfile; "
+             "podman build -t guarded .; podman run --rm guarded python3 /ask.py", **GUARDED),
+        # The kubelet mounts an image as this option does.
+        Step("the image as a volume", "podman run --rm --mount "
+             f"type=image,source={IMAGE},destination=/opt/cudaguard "
+             "-e LD_PRELOAD=/opt/cudaguard/lib/libcudaguard.so -e CUDAGUARD_POLICY=FORCE_CPU "
+             "plain python3 /ask.py", **GUARDED)), {"suite": "trixie"})
+    yield ("make-image-ctr", ("containerd", "docker.io", "docker-cli", "buildah", "netavark",
+                              "iproute2"), {
+        **DOCKERFILE,
+        "make": Block(CONTAINERS, "An image to copy from", "make-image", words=(
+            (f"docker://{IMAGE}", f"oci-archive:image.tar:{IMAGE}"),))}, (
+        Step("unguarded", "ctr run --rm $plain unguarded python3 /ask.py", **REACHED),
+        Step("the image as a volume", ". ./make; ctr images import --all-platforms image.tar; "
+             f"ctr images mount --platform linux/amd64 {IMAGE} /mnt; ctr run --rm "
+             "--mount type=bind,src=/mnt,dst=/opt/cudaguard,options=rbind:ro "
+             "--env LD_PRELOAD=/opt/cudaguard/lib/libcudaguard.so --env CUDAGUARD_POLICY=FORCE_CPU "
+             "$plain volume python3 /ask.py", **GUARDED)), {"suite": "trixie"})
+    yield ("kubernetes-policy", ("golang-k8s-apiserver-dev", "golang-k8s-client-go-dev",
+                                 "golang-k8s-api-dev", "golang-go", "iproute2"), {
+        "admit.go": File("tests/lab/policy/admit.go"),
+        "compare.py": File("tests/lab/policy/compare.py"),
+        "pods.yaml": File("tests/integrations/policy/pods.yaml"),
+        "admitted.json": File("tests/integrations/policy/admitted.json"),
+        "policy.yaml": File("scripts/kubernetes/policy.yaml"),
+        "api__v1_openapi.json": PodSchema(),
+    }, (
+        Step("unguarded", "./admit schemas pods.yaml | python3 compare.py",
+             prints=("^requests-nothing: not as expected$",), exit=1),
+        Step("the policy", "./admit schemas policy.yaml pods.yaml | python3 compare.py",
+             prints=("^[0-9]+ pods as expected$",), never=("not as expected",))), {"suite": "sid"})
+    yield ("kubernetes-admitted", (*PODMAN, "runc", "catatonit", "buildah"), {
+        "make": Block(CONTAINERS, "An image to copy from", "make-image", words=(
+            (f"buildah manifest push --all {IMAGE} docker://{IMAGE}", ":"),)),
+        "admitted.json": File("tests/integrations/policy/admitted.json")}, (
+        Step("unguarded", "podman run --rm plain python3 /ask.py", **REACHED),
+        Step("a pod that the policy has changed", "play", **GUARDED),
+        Step("exec", "podman exec pod-a python3 /ask.py", **GUARDED)), {"suite": "sid"})
+
+
 def slurm():
     """Slurm with three nodes, of which n3 is alone in the partition debug, and with accounting."""
     blocks = {
@@ -276,7 +392,8 @@ def schedulers():
 def rows(lab):
     common = (SCRIPTS / "common.sh").read_text(encoding="utf-8")
     found = []
-    for place, group in (("machine", [*engines(), slurm()]), ("sandbox", schedulers())):
+    for place, group in (("machine", [*engines(), *newer_engines(), slurm()]),
+                         ("sandbox", schedulers())):
         for name, packages, blocks, steps, more in group:
             setup = (SCRIPTS / f"{more.pop('script', name)}.sh").read_text(encoding="utf-8")
             texts = read(blocks, lab.checkout)
@@ -301,7 +418,7 @@ def run(lab, row):
     if row.tool and not shutil.which(row.tool):
         return {"outcome": "not installed", "reason": f"this machine has no {row.tool}"}
     with contextlib.ExitStack() as stack:
-        place = {"machine": ImageMachine, "sandbox": Sandbox}[row.place](lab, stack)
+        place = (ImageMachine(lab, stack, row.suite) if row.place == "machine" else Sandbox(lab))
         try:
             versions = place.install(row.packages)
         except NotInstalled as error:
@@ -369,7 +486,7 @@ class ImageMachine(Machine):
 class Sandbox:
     """This machine with cudaguard at /usr/local, the fake driver and a private network and /dev."""
 
-    def __init__(self, lab, _):
+    def __init__(self, lab):
         self.lab = lab
         self.python = lab.scratch / "venv/bin/python"
 

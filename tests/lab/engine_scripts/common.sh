@@ -38,6 +38,13 @@ make_context() { # [FROM]
   { [ $# -eq 0 ] || echo "FROM $1"; cat dockerfile; } >context/Dockerfile
 }
 
+# A tarball with the name of a release's, for the page's make-image.
+make_tarball() { # MACHINE TREE
+  local name
+  name=$(grep -o 'cudaguard-[0-9.]*-linux' make)-$1
+  tar -czf "$name.tar.gz" -C "$(dirname "$2")" "$(basename "$2")"
+}
+
 # docs/fence.md calls the script in a checkout.
 mkdir -p scripts
 ln -sfn /opt/cudaguard/share/cudaguard/container scripts/container
