@@ -54,7 +54,8 @@ ONLY_REPORT = {
     "Programs that run keep it until they end", "no program could be guarded",
     "Processes are not listed: there is no /proc", "an unknown version",
     "it is a cudaguard command", "it was started before the file named the guard",
-    "its ld.so has not loaded it", "names no guard",
+    "its ld.so has not loaded it", "names no guard", "would be made",
+    "has the records of programs whose rule in /etc/cudaguard.conf has report=",
     # verify: the verdict
     "allowed process", "except in", "but the program", "ended with exit code",
     "was killed by signal", "not denied", "its own policy allowed it",
