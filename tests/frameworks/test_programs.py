@@ -50,7 +50,8 @@ class Table(unittest.TestCase):
         """The table has every environment that is fetched to run a program, except JAX, which has
         its own sentence."""
         others = {"jax", "libraries", "jupyter", "pytest", "duckdb", "platforms", "gpustat-1.0",
-                  "ray", "gunicorn", "dotnet", "generated", "bundlers", "onnxruntime-old", "onnxruntime-new"}
+                  "ray", "gunicorn", "dotnet", "generated", "bundlers", "onnxruntime-old",
+                  "onnxruntime-new"}
         fetched = {name[:-3] for name in os.listdir(os.path.join(framework.HERE, "requirements"))
                    if name.endswith(".in")}
         self.assertEqual(fetched - others, {program.environment for program in programs.PROGRAMS} -
