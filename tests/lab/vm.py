@@ -181,8 +181,10 @@ class Machine:
         self.port = free_port()
         # With panic=, a machine that cannot boot ends at once, and its initramfs opens no shell.
         shell = any(word.startswith("break=") for word in words)
-        # On a busy machine, QEMU's timer is too late for the kernel's check of it.
+        # On a busy machine, QEMU's timer is too late for the kernel's check of it, and services need
+        # longer than systemd's 90 seconds.
         append = ("root=/dev/vda", "rw", "console=ttyS0", "mitigations=off", "no_timer_check",
+                  f"systemd.default_timeout_start_sec={BOOT_SECONDS}",
                   *(() if shell else ("panic=1",)), *self.kernel_words, *words)
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
