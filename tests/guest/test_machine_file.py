@@ -83,6 +83,16 @@ def test_program_is_exempted_by_its_path(case):
     assert "to allow" not in result.err, str(result)
 
 
+def test_rule_needs_the_path_that_a_link_leads_to(case):
+    """Debian's /usr/bin/nvidia-smi is such a link."""
+    link = case.path("link")
+    os.symlink(case.smi, link)
+    case.etc("cudaguard.conf", "FORCE_CPU\nVALIDATE program=%s\n" % link)
+    case.refused(program=link)
+    case.etc("cudaguard.conf", "FORCE_CPU\nVALIDATE program=%s\n" % os.path.realpath(link))
+    case.allowed(program=link)
+
+
 @pytest.mark.parametrize(("rule", "who"), [
     ("user=alice", "alice"), ("user=1000", "alice"), ("group=gpu", "alice"), ("group=44", "alice"),
     ("args=*ask*", "all"), ("args=*nothing*", "none"), ("cgroup=*", "all"),
