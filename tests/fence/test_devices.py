@@ -122,6 +122,7 @@ mknod -m 666 /dev/shm/root/dev/nvidia0 c 1 3
 
 @pytest.mark.parametrize("path", ["/dev/shm/one", "/dev/shm/nvidia7", "/dev/shm/dri/card0",
                                   "/dev/shm/a blank/nvidia0", "/dev/shm/a blank/dri/card0",
+                                  "/dev/shm/a blank/nvgpu/igpu0/as",
                                   "/dev/shm/root/dev/nvidia0", "/proc/self/root/dev/nvidia0"])
 def test_no_gpu_node_opens_by_a_mount(case, path):
     case.nothing_opens(FENCED, [fence.program("opens_static")], [path], more=MOUNTED)

@@ -73,15 +73,14 @@ std::vector<std::string> entries_of(const std::string& directory) {
   return names;
 }
 
-bool is_device(const std::string& path) {
+/// A device, or a directory with one in it, perhaps some directories deeper: nvgpu/igpu0/as.
+bool has_device(const std::string& path, int deeper = 3) {
   struct stat status;
-  return lstat(path.c_str(), &status) == 0 && (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode));
-}
-
-/// A device, or a directory in which there is one.
-bool has_device(const std::string& path) {
-  return is_device(path) || std::ranges::any_of(entries_of(path), [&](const std::string& name) {
-           return is_device(in(path, name.c_str()));
+  if (lstat(path.c_str(), &status) != 0) return false;
+  if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) return true;
+  return S_ISDIR(status.st_mode) && deeper > 0 &&
+         std::ranges::any_of(entries_of(path), [&](const std::string& name) {
+           return has_device(in(path, name.c_str()), deeper - 1);
          });
 }
 
