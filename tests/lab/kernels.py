@@ -11,11 +11,11 @@ import re
 import shutil
 import subprocess
 
-from lab import vm
+from lab import nodes_machine, vm
 
 # Debian's releases with other kernels, and for each the name of the row and the kernel's release.
-SUITES = {"bullseye": ("linux-5.10", "5.10.*-amd64"), "trixie": ("linux-6.12", "6.12.*-amd64"),
-          "trixie-backports": ("linux-newest", "[7-9].*-amd64")}
+SUITES = {"bullseye": ("nodes-5.10", "5.10.*-amd64"), "trixie": ("nodes-6.12", "6.12.*-amd64"),
+          "trixie-backports": ("nodes-newest", "[7-9].*-amd64")}
 POOL = "http://archive.ubuntu.com/ubuntu/pool/main/l"
 # Ubuntu's source package, its version, and the SHA-256 of the kernel's package and the modules'.
 PACKAGES = (
@@ -73,9 +73,9 @@ REPORTING = (
     "tests/fence/test_refusals.py", "tests/fence/test_devices.py",
     # QEMU is slow, so verify sees a program twice in ld.so, and doubts that the guard is in it.
     "--deselect=launcher/test_beacon.py::Doubt::test_programs_that_end_in_the_loader_cause_no_doubt")
-# The fence of devices alone. Most of its tests skip before Linux 5.19.
-DEVICES_ONLY = {(5, 13), (5, 19), (6, 8)}
-DEVICES = ("tests/fence/test_refusals.py", "tests/fence/test_devices.py")
+# A smaller machine opens nodes under the fence of devices (nodes_machine.py).
+NODES = ()
+NODES_ONLY = {(5, 13), (5, 19), (6, 8)}
 # On an older kernel, verify reads a file that the guards write.
 OLDER = (
     "tests/fence/test_refusals.py", "tests/fence/test_unavailable.py",
@@ -122,10 +122,10 @@ RECIPE = vm.Recipe(
 
 
 def rows(lab):
-    found = [row(version) for _, version, _, _ in PACKAGES]
+    found = [one for _, version, _, _ in PACKAGES for one in rows_of(version)]
     # Debian's own kernel is in each image.
-    found.append(Row("linux-6.1", "6.1.*-amd64", REPORTING))
-    found += [Row(name, kernel, DEVICES) for name, kernel in SUITES.values()]
+    found += [Row("linux-6.1", "6.1.*-amd64", REPORTING), Row("nodes-6.1", "6.1.*-amd64", NODES)]
+    found += [Row(name, kernel, NODES) for name, kernel in SUITES.values()]
     return sorted(found, key=lambda one: version_of(one.kernel))
 
 
@@ -134,11 +134,13 @@ def version_of(kernel):
     return tuple(int(number) for number in re.findall(r"\d+", kernel)[:2])
 
 
-def row(version):
-    """The row of this version of Ubuntu's package."""
+def rows_of(version):
+    """The rows of this version of Ubuntu's package."""
     major, minor = numbers = version_of(version)
-    tests = OLDER if major < 5 else DEVICES if numbers in DEVICES_ONLY else REPORTING
-    return Row(f"linux-{major}.{minor}", release(version), tests)
+    if numbers not in NODES_ONLY:
+        yield Row(f"linux-{major}.{minor}", release(version), OLDER if major < 5 else REPORTING)
+    if numbers > (5, 10):
+        yield Row(f"nodes-{major}.{minor}", release(version), NODES)
 
 
 def reason(numbers):
@@ -149,23 +151,22 @@ def reason(numbers):
 
 
 def run(lab, row):
-    with vm.Machine(vm.image(lab, RECIPE), lab.scratch / "machine", kernel=row.kernel) as machine:
+    image = vm.image(lab, RECIPE)
+    if row.tests == NODES:
+        file = next(image.directory.glob(f"vmlinuz-{row.kernel}"))
+        kernel = file.name.removeprefix("vmlinuz-")
+        return {"kernel": kernel, **nodes_machine.run(lab, file, reason(version_of(kernel)))}
+    with vm.Machine(image, lab.scratch / "machine", kernel=row.kernel) as machine:
         machine.boot()
-        kernel = machine.must("uname -r").strip()
-        assert fnmatch.fnmatch(kernel, row.kernel)
+        assert fnmatch.fnmatch(machine.must("uname -r").strip(), row.kernel)
         send_checkout(lab, machine)
-        devices = machine.ssh(f"{lab.cudaguard} run --log=off --fence=devices true 2>&1").stdout
         done = machine.ssh(f"cd {lab.checkout} && pytest-3 -q -n 2 -rfs --tb=short "
                            f"--build {lab.build} {' '.join(row.tests)}", timeout=4 * 3600)
     found = SUMMARY.search(done.stdout)
     assert found, done.stdout[-2000:]
-    facts = {"kernel": kernel, "fence of devices": devices.strip() or "holds",
-             "passed": int(found[1]), "seconds of the tests": found[2],
+    facts = {"kernel": row.kernel, "passed": int(found[1]), "seconds of the tests": found[2],
              "skipped": re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE)}
     failed = re.findall(r"^(?:FAILED|ERROR) (.*)", done.stdout, re.MULTILINE)
-    why = reason(version_of(kernel))
-    if devices and not why or why not in devices:
-        failed.append("--fence=devices: " + facts["fence of devices"])
     if failed or done.returncode != 0:
         return {"outcome": "failed", "reason": "; ".join(failed), "output": done.stdout[-8000:],
                 **facts}

@@ -22,7 +22,9 @@ TESTED = {
     "driver": lambda facts: (
         f"NVIDIA's {'open ' if facts['name'].endswith('-open') else ''}kernel module",
         facts.get("driver", "")),
-    "kernels": lambda facts: ("the fence's tests", "Linux " + facts.get("kernel", "")),
+    "kernels": lambda facts: (
+        "nodes under the fence of devices" if facts["name"].startswith("nodes-")
+        else "the fence's tests", "Linux " + facts.get("kernel", "")),
     "engines": lambda facts: (facts["name"], facts.get("version", "")),
     "suites": lambda facts: (facts["name"] + (f" ({facts['part']})" if "part" in facts else ""),
                              facts.get("version", "")),
@@ -55,6 +57,8 @@ def result(group):
     text = ", ".join(number.format(count) + outcome for outcome, count in counts.items())
     text += "".join(f" ({facts['tests']} tests, {facts['flaky_count']} flaky)"
                     for facts in group if "tests" in facts)
+    text += "".join(f" ({facts['fence of devices']})" for facts in group
+                    if "fence of devices" in facts)
     reasons = (textwrap.shorten(facts["reason"], REASON) for facts in group
                if facts["outcome"] != "passed")
     text += "".join(f"; {reason}" for reason in dict.fromkeys(reasons))

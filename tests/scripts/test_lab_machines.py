@@ -4,7 +4,7 @@
 import pathlib
 import unittest
 
-from lab import driver, kernels, machine
+from lab import driver, kernels, machine, nodes_machine
 from support import settings
 
 # strace has logged these lines in a machine with NVIDIA's driver 535.309.01.
@@ -57,8 +57,8 @@ class Kernels(unittest.TestCase):
     def test_rows_are_in_the_order_of_the_versions(self):
         names = [row.name for row in kernels.rows(None)]
         self.assertEqual(names[:2] + names[-2:],
-                         ["linux-4.15", "linux-5.0", "linux-6.12", "linux-newest"])
-        self.assertLess(names.index("linux-5.8"), names.index("linux-5.10"))
+                         ["linux-4.15", "linux-5.0", "nodes-6.12", "nodes-newest"])
+        self.assertLess(names.index("linux-5.8"), names.index("nodes-5.10"))
 
     def test_kernels_before_5_19_need_a_reason_against_the_fence_of_devices(self):
         reasons = [kernels.reason(version) for version in ((5, 10), (5, 13), (5, 19), (6, 8))]
@@ -68,7 +68,7 @@ class Kernels(unittest.TestCase):
             self.assertIn(f'"{reason}"', text)
 
     def test_rows_name_tests_that_exist(self):
-        for word in kernels.OLDER + kernels.REPORTING + kernels.DEVICES:
+        for word in kernels.OLDER + kernels.REPORTING:
             path, *names = word.replace("--deselect=", "tests/").split("::")
             text = pathlib.Path(settings.SOURCE, path).read_text()
             for name in names:
@@ -77,3 +77,34 @@ class Kernels(unittest.TestCase):
     def test_summary_of_pytest_gives_the_tests_that_passed(self):
         summary = "3 failed, 47 passed, 1 skipped, 3 warnings in 289.02s (0:04:49)"
         self.assertEqual(kernels.SUMMARY.search(summary).groups(), ("47", "289.02"))
+
+
+class Nodes(unittest.TestCase):
+    def printed(self, **others):
+        """What a machine prints in which all is well but for the sections in `others`."""
+        parts = {"fence": ["rc 0"], "others-fenced": ["open-3 /dev/null EACCES"], "mknod": ["rc 1"],
+                 **{name: ["open /dev/kfd opened"] for name in nodes_machine.OPENED},
+                 **{name: ["open /dev/kfd EACCES"] for name in nodes_machine.REFUSED}, **others}
+        return nodes_machine.sections("".join(
+            f"=== {name} the command\n" + "".join(line + "\n" for line in lines)
+            for name, lines in parts.items()))
+
+    def test_machine_passes_if_each_open_is_refused_under_the_fence_alone(self):
+        self.assertEqual(nodes_machine.faults(self.printed(), ""), [])
+
+    def test_machine_fails_with_what_was_different(self):
+        line = "open /dev/kfd opened"
+        for name, lines, fault in (
+                ("static", [line], f"static: {line}"), ("static", [], "static: nothing"),
+                ("control", ["open /dev/kfd errno=2"], "control: open /dev/kfd errno=2"),
+                ("user", ["open /dev/kfd EACCES"] * 2,
+                 "user: another number of opens than without the fence"),
+                ("others-fenced", ["open /dev/null EACCES"], "others-fenced: EACCES"),
+                ("mknod", ["rc 0"], "mknod"), ("fence", ["too old", "rc 125"], "the fence: too old\nrc 125")):
+            self.assertIn(fault, nodes_machine.faults(self.printed(**{name: lines}), ""))
+
+    def test_machine_without_the_fence_needs_the_reason(self):
+        found = self.printed(fence=["cudaguard: it is too old", "rc 125"])
+        self.assertEqual(nodes_machine.faults(found, "too old"), [])
+        self.assertEqual(len(nodes_machine.faults(found, "no Landlock")), 1)
+        self.assertEqual(len(nodes_machine.faults(self.printed(), "too old")), 1)
