@@ -31,6 +31,7 @@ mount --bind /dev/nvidia0 /bound/one
 say() {{ echo "=== $*"; shift; "$@" && echo "rc 0" || echo "rc $?"; }}
 set +e
 say fence $run true
+$run true || {{ echo "=== end" && poweroff -f; }}
 say control /opens_static $nodes
 say static $run /opens_static $nodes
 say dynamic $run /opens $nodes
