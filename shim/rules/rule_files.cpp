@@ -30,9 +30,8 @@ const char* distrust(const struct stat& status) {
 
 /// Who can write the directory can replace the file.
 const char* distrust_etc() {
-  const sys::File directory(kEtc, O_PATH | O_DIRECTORY | O_CLOEXEC);
   struct stat status = {};
-  if (!directory.ok() || sys::fstat(directory.fd(), &status) != 0) return kNotRead;
+  if (sys::stat(kEtc, &status) != 0) return kNotRead;
   if (status.st_uid != 0) return kNotRootsDirectory;
   return distrust(status) != nullptr ? kOpenDirectory : nullptr;
 }
@@ -51,14 +50,14 @@ const char* append(RuleTexts& to, int fd) {
   constexpr int kAttempts = 8;
   for (int i = 0; i < kAttempts; ++i) {
     size_t used = to.used;
-    for (;;) {
+    do {
       const long got = sys::read_at(fd, to.bytes + used, sizeof to.bytes - used,
                                     static_cast<long>(used - to.used));
       if (got < 0) return kNotRead;
       if (got == 0) break;
       used += static_cast<size_t>(got);
       if (used > kMostRuleBytes) return kTooLong;
-    }
+    } while (used - to.used != static_cast<size_t>(before.st_size));
     struct stat now = {};
     if (sys::fstat(fd, &now) != 0) return kNotRead;
     if (!is_changed(before, now) && used - to.used == static_cast<size_t>(now.st_size)) {
