@@ -147,6 +147,8 @@ def reason(numbers):
     """Why the kernel of this version has no fence of devices, or an empty text."""
     if numbers < (5, 13):
         return "this kernel has no Landlock (Linux 5.13)"
+    if numbers == (5, 13):  # Ubuntu's default
+        return "Landlock is not among this kernel's security modules"
     return "this kernel's Landlock is too old (Linux 5.19)" if numbers < (5, 19) else ""
 
 

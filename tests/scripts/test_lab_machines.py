@@ -61,11 +61,11 @@ class Kernels(unittest.TestCase):
         self.assertLess(names.index("linux-5.8"), names.index("nodes-5.10"))
 
     def test_kernels_before_5_19_need_a_reason_against_the_fence_of_devices(self):
-        reasons = [kernels.reason(version) for version in ((5, 10), (5, 13), (5, 19), (6, 8))]
-        self.assertEqual([bool(reason) for reason in reasons], [True, True, False, False])
+        reasons = [kernels.reason(version) for version in ((5, 10), (5, 13), (5, 15), (5, 19), (6, 8))]
+        self.assertEqual([bool(reason) for reason in reasons], [True, True, True, False, False])
         text = pathlib.Path(settings.SOURCE, "shim/launcher/fence/devices.cpp").read_text()
-        for reason in reasons[:2]:
-            self.assertIn(f'"{reason}"', text)
+        for reason in reasons[:3]:
+            self.assertIn(f'"{reason}', text)
 
     def test_rows_name_tests_that_exist(self):
         for word in kernels.OLDER + kernels.REPORTING:
