@@ -23,6 +23,16 @@ struct Json::Writer {
   rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer{text};
 };
 
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    valid += length == 0 ? "\ufffd" : head(text, length);
+    text.remove_prefix(length == 0 ? 1 : length);
+  }
+  return valid;
+}
+
 Json::Json(unsigned indent) : indent_(indent), out_(std::make_unique<Writer>()) {}
 Json::~Json() = default;
 
@@ -37,12 +47,7 @@ Json& Json::put_unsigned(uint64_t number) { return after(out_->writer.Uint64(num
 Json& Json::put_signed(int64_t number) { return after(out_->writer.Int64(number)); }
 
 Json& Json::value(std::string_view text) {
-  std::string valid;
-  while (!text.empty()) {
-    const size_t length = utf8_length(text);
-    valid += length == 0 ? "\ufffd" : head(text, length);
-    text.remove_prefix(length == 0 ? 1 : length);
-  }
+  const std::string valid = valid_utf8(text);
   return after(out_->writer.String(valid.data(), static_cast<rapidjson::SizeType>(valid.size())));
 }
 

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "policy/text.h"
+#include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
 
@@ -17,7 +18,8 @@ constexpr const char* kOthers = "(others)";
 void put_label(std::string& text, const char* name, std::string_view value) {
   if (value.empty()) return;
   text.append(text.back() == '{' ? "" : ",").append(name).append("=\"");
-  for (const char c : value) {
+  // JSON can write "\udc00", which is no text; node_exporter would leave out the whole file.
+  for (const char c : valid_utf8(value)) {
     if (c == '\\' || c == '"') text += '\\';
     if (c == '\n') {
       text += "\\n";
