@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-// NOLINTBEGIN(readability-identifier-naming,bugprone-macro-parentheses): the names are NVIDIA's
+// NOLINTBEGIN(readability-identifier-naming): NVIDIA's names
 // --- the driver ---
-#define CG_ERROR(code, name, text) name = code,
+#define CG_ERROR(code, name, text) name = (code),
 enum cudaError_enum {
 #include "shim/api/generated/driver_errors.inc"
 };
@@ -52,4 +52,4 @@ struct nvmlHwbcEntry_t;
 struct nvmlUUID_t;
 
 extern "C" nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned* index);
-// NOLINTEND(readability-identifier-naming,bugprone-macro-parentheses)
+// NOLINTEND(readability-identifier-naming)
