@@ -258,6 +258,29 @@ class Files(Case):
         self.assertEqual(self.shown("-"), "cudaguard: no records in 1 file\n")
         self.assertEqual(self.json(self.path("empty"))["records"], 0)
 
+    def test_another_users_link_in_a_directory_is_not_followed(self):
+        """It could lead root's report to any file. Those of this user and of root are followed."""
+        if os.geteuid() != 0:
+            harness.skip(self, "only root can make another user's link")
+        record = self.make("record", text(line()))
+        os.makedirs(self.path("spool", "below"))
+        for name, owner in (("own.jsonl", 0), ("below/others.jsonl", 1000)):
+            os.symlink(record, self.path("spool", name))
+            os.lchown(self.path("spool", name), owner, owner)
+        document = self.json(self.path("spool"))
+        self.assertEqual((document["files"], document["unreadable"]), (1, 1))
+        self.assertIn("below/others.jsonl\" is another user's link)", self.shown(self.path("spool")))
+
+    def test_holes_of_a_file_cost_nothing(self):
+        """Any user can put a file of terabytes into a spool directory, which takes no space."""
+        path = self.make("spool.jsonl", text(line()))
+        os.truncate(path, 1 << 42)
+        with open(path, "a", encoding="utf-8") as stream:
+            stream.write("\n" + text(line(pid=8)))
+        os.truncate(path, os.path.getsize(path) + (1 << 42))
+        document = self.json(path)
+        self.assertEqual((document["records"], document["not_understood"]), (2, 2))
+
     def test_unreadable_files_of_a_directory_are_left_out(self):
         os.mkdir(self.path("directory.jsonl"))
         self.make("locked.jsonl", text(line()), 0o000)

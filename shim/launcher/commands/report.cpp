@@ -63,12 +63,20 @@ bool is_compressed(std::string_view bytes) {
   return false;
 }
 
-/// Opens a file; "-" is the standard input. In a spool directory, another user may replace a file
-/// by a pipe, which must not stop root's report.
+/// The flags for a file of a directory. In a spool directory, another user may replace it by a
+/// pipe, which must not stop root's report, or by a link to any file.
+int flags_for(const std::string& path) {
+  struct stat status = {};
+  if (lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return O_NONBLOCK | O_NOFOLLOW;
+  if (status.st_uid == 0 || status.st_uid == geteuid()) return O_NONBLOCK;
+  throw Refusal(kRefused, in_quotes(path) + " is another user's link");
+}
+
+/// Opens a file; "-" is the standard input.
 int open_input(const Input& input) {
   if (input.path == "-") return dup(STDIN_FILENO);
-  const int fd =
-      open(input.path.c_str(), O_RDONLY | O_CLOEXEC | (input.of_directory ? O_NONBLOCK : 0));
+  const int more = input.of_directory ? flags_for(input.path) : 0;
+  const int fd = open(input.path.c_str(), O_RDONLY | O_CLOEXEC | more);
   struct stat status = {};
   if (fd < 0 || !input.of_directory || (fstat(fd, &status) == 0 && S_ISREG(status.st_mode))) {
     return fd;
@@ -76,6 +84,15 @@ int open_input(const Input& input) {
   close(fd);
   errno = EINVAL;
   return -1;
+}
+
+/// Goes on where the next data are: any user can make a file of terabytes that has none.
+void skip_hole(FILE* file) {
+  const off_t at = ftello(file);
+  if (at < 0) return;  // a pipe
+  const off_t data = lseek(fileno(file), at, SEEK_DATA);
+  const bool at_end = data < 0 && errno == ENXIO;
+  fseeko(file, data >= 0 ? data : at_end ? 0 : at, at_end ? SEEK_END : SEEK_SET);
 }
 
 /// Adds the records of a file. Returns false if it is compressed.
@@ -94,6 +111,7 @@ bool read_file(const Input& input, Read& all) {
     if (first && is_compressed(bytes)) return false;
     if (bytes.empty()) break;
     lines.feed(bytes);
+    if (bytes.find_first_not_of('\0') == std::string_view::npos) skip_hole(file.get());
   }
   lines.finish();
   ++all.files;
