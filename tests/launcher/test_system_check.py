@@ -161,8 +161,20 @@ def test_file_that_is_not_used_is_a_mistake(case, name, change, line):
     lines, answer = case.check("--user", "carol", code=1)
     assert [one for one in lines if line in one], lines
     assert lines[-1] == "mistakes: 1"
-    used = "cannot read" in line
-    assert answer["policy"] == ("OFF" if used else "FORCE_CPU")
+    used = MORE if name == MORE else CONF + ".d" if name == CONF + ".d" else CONF
+    assert (answer["policy"], answer["rule"]) == ("FORCE_CPU", used)
+
+
+@pytest.mark.parametrize(("mode", "user", "policy"), [
+    (0o600, "root", "OFF"), (0o600, "alice", "FORCE_CPU"), (0o640, "alice", "OFF"),
+    (0o640, "carol", "FORCE_CPU"), (0o640, "1000", "OFF"), (0o604, "alice", "FORCE_CPU"),
+    (0o604, "carol", "OFF"), (0o640, "7", "FORCE_CPU"), (0o604, "7", "FORCE_CPU")])
+def test_file_that_the_user_cannot_read_is_not_used(case, mode, user, policy):
+    case.write(CONF, "OFF\n", mode)
+    os.chown(case.inside(CONF), 0, 44)  # alice's group
+    answer = case.check("--user", user, code=1)[1]
+    assert answer["policy"] == policy
+    assert answer["rule"] == (CONF if policy == "FORCE_CPU" else CONF + ":1: OFF")
 
 
 def test_named_file_is_checked_alone_and_whoever_owns_it(case):

@@ -94,16 +94,30 @@ MachineRules::MachineRules() {
   while (files.next()) files_.push_back({std::string(files.path()), std::string(files.text())});
   why_ = files.why_unusable();
   if (why_ != nullptr) unusable_ = files.path();
-  for (const File& file : files_) note_unreadable(file.path, S_IROTH);
-  note_unreadable(kRuleDirectory, S_IROTH | S_IXOTH);
+  for (const File& file : files_) {
+    note_unreadable(file.path, S_IROTH);
+    if (&file == files_.data()) note_unreadable(kRuleDirectory, S_IROTH | S_IXOTH);
+  }
 }
 
-/// Notes a path of which not every user has these rights.
+/// Notes a path of which not every user has these rights. Root owns it.
 void MachineRules::note_unreadable(const std::string& path, mode_t rights) {
   struct stat status = {};
-  if (stat(path.c_str(), &status) != 0 || (status.st_mode & rights) == rights) return;
-  unreadable_.push_back(printable(path) +
-                        " is not used for users who cannot read it; FORCE_CPU applies to them");
+  if (stat(path.c_str(), &status) != 0) return;
+  const mode_t both = status.st_mode & (status.st_mode >> 3);
+  if ((both & rights) != rights) closed_.push_back({path, rights, status.st_mode, status.st_gid});
+}
+
+/// Returns the first path that this process cannot read, or null, also if its user is not known.
+const MachineRules::Closed* MachineRules::closed_to(const AskedProcess& process) const {
+  if (process.user.value_or(0) == 0) return nullptr;
+  for (const Closed& one : closed_) {
+    const mode_t of_group = one.mode >> 3;
+    const bool in_group = process.groups && std::ranges::count(*process.groups, one.group) != 0;
+    const mode_t has = !process.groups ? one.mode & of_group : in_group ? of_group : one.mode;
+    if ((has & one.rights) != one.rights) return &one;
+  }
+  return nullptr;
 }
 
 MachineRules::MachineRules(const std::string& path) {
@@ -130,7 +144,10 @@ std::vector<std::string> MachineRules::mistakes() const {
   if (why_ != nullptr) {
     found.push_back(text_of([&](Text& out) { write_unused_file(out, {unusable_, why_}); }));
   }
-  found.insert(found.end(), unreadable_.begin(), unreadable_.end());
+  for (const Closed& one : closed_) {
+    found.push_back(printable(one.path) +
+                    " is not used for users who cannot read it; FORCE_CPU applies to them");
+  }
   return found;
 }
 
@@ -165,8 +182,11 @@ RuleAnswer MachineRules::answer(const AskedProcess& process) const {
     add_rules_of_file(machine, place, file.path, file.text, facts);
     asked |= keys_of(file.text, RuleSource::kFile);
   }
-  machine.unusable = why_;
-  if (why_ != nullptr) machine.file = machine.place = unusable_;
+  const Closed* closed = closed_to(process);
+  machine.unusable = closed != nullptr ? kNotRead : why_;
+  if (machine.unusable != nullptr) {
+    machine.file = machine.place = closed != nullptr ? closed->path : unusable_;
+  }
   const Config config = parse_config({}, facts, &machine);
   const Ruling& ruling = machine.ruling;
 
@@ -178,7 +198,7 @@ RuleAnswer MachineRules::answer(const AskedProcess& process) const {
   std::string_view words = row_of(Variable::kLog).accepted;
   for (auto left = static_cast<size_t>(config.log); left != 0; --left) take_word(words);
   answer.log = take_word(words);
-  if (why_ != nullptr) return answer;
+  if (machine.unusable != nullptr) return answer;
   answer.rule = ruling.rule;
   answer.may_widen = ruling.may_widen;
   if (!ruling.unsure) return answer;

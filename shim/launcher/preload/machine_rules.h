@@ -57,12 +57,20 @@ class MachineRules {
     std::string path;
     std::string text;
   };
+  /// A file or directory that some users cannot read.
+  struct Closed {
+    std::string path;
+    mode_t rights;  ///< that others would need
+    mode_t mode;
+    gid_t group;
+  };
   void note_unreadable(const std::string& path, mode_t rights);
+  const Closed* closed_to(const AskedProcess& process) const;
 
   std::vector<File> files_;
   std::string unusable_;  ///< the file or directory that cannot be used
   const char* why_ = nullptr;
-  std::vector<std::string> unreadable_;  ///< for a user other than root
+  std::vector<Closed> closed_;  ///< in the order in which the guard opens them
 };
 
 /// The user and groups of a name or number, by /etc/passwd and /etc/group. Throws Refusal if there
