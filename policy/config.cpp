@@ -60,12 +60,11 @@ bool is_given_by_option(const Environment& environment) {
          (before.ends_with(kGpusMark) && before.data()[before.size() - sizeof kGpusMark] == ',');
 }
 
-/// Sets an allow-list that has no mistake. It is no longer the one of `run --gpus`, unless it is
-/// the same.
+/// Sets a rule's allow-list, which has no mistake. It may be the one that was given.
 void set_list(Config& config, std::string_view list) {
   if (list == config.allow_list.text) return;
   config.allow_list.text = list;
-  config.allow_list.by_option = false;
+  config.allow_list.by = ListBy::kRule;
 }
 
 void parse_list(const Environment& environment, Config& config) {
@@ -86,7 +85,7 @@ void parse_list(const Environment& environment, Config& config) {
     const AllowList list = parse_allow_list(text);
     config.list_error = list.error;
     if (list.none) {
-      return narrow_to_cpu(config, config.allow_list.by_option
+      return narrow_to_cpu(config, config.allow_list.by == ListBy::kOption
                                        ? "--gpus allows no GPU"
                                        : "CUDAGUARD_VISIBLE_DEVICES allows no GPU");
     }
@@ -167,7 +166,7 @@ void apply_rules(const Environment& environment, const RuleFacts& facts, Config&
 void parse_environment(const Environment& environment, const RuleFacts& facts, Config& config) {
   config.in_run = environment.presets != nullptr;
   config.fenced = config.in_run && *environment.presets == *kFenceMark;
-  config.allow_list.by_option = is_given_by_option(environment);
+  if (is_given_by_option(environment)) config.allow_list.by = ListBy::kOption;
   config.children_by_option =
       config.in_run && place_of_entry(environment.presets, kChildrenMark) != std::string_view::npos;
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,

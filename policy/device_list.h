@@ -18,10 +18,19 @@ inline constexpr size_t kMostUuid = 96;
 /// Largest number that an allow-list may hold; no machine has a GPU with a larger one.
 inline constexpr uint32_t kMostIndex = 1'000'000;
 
+/// Where an allow-list was given.
+enum class ListBy : uint8_t {
+  kVariable,
+  kOption,  ///< run --gpus
+  kRule,    ///< gpus= of a rule
+};
+inline constexpr const char* kListNames[] = {"CUDAGUARD_VISIBLE_DEVICES", "--gpus", "gpus="};
+constexpr const char* name_of(ListBy by) { return kListNames[static_cast<size_t>(by)]; }
+
 /// The allow-list as the user has given it.
 struct GivenList {
-  std::string_view text;   ///< syntax checked; empty: every GPU
-  bool by_option = false;  ///< it is the one that `run --gpus` was given
+  std::string_view text;  ///< syntax checked; empty: every GPU
+  ListBy by = ListBy::kVariable;
 };
 
 /// What is wrong with an allow-list.

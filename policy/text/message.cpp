@@ -156,8 +156,14 @@ Text& put_value(Text& out, bool set, std::string_view value) {
   return set ? out.print("\"%s\"", value) : out.put("unset");
 }
 
-Text& put_list(Text& out, std::string_view list, bool by_option) {
-  return out.put(by_option ? "--gpus " : "CUDAGUARD_VISIBLE_DEVICES=").print("\"%s\": ", list);
+/// Writes the list's name with what comes before its value: "--gpus ".
+Text& put_list_name(Text& out, ListBy by) {
+  constexpr const char* kBetween[] = {"=", " ", ""};
+  return out.put(name_of(by)).put(kBetween[static_cast<size_t>(by)]);
+}
+
+Text& put_list(Text& out, std::string_view list, ListBy by) {
+  return put_list_name(out, by).print("\"%s\": ", list);
 }
 
 /// True if the process is a Jupyter kernel.
@@ -307,18 +313,18 @@ void write_allowed(Text& out, Policy policy, const Attempt& attempt) {
 }
 
 void write_list_error(Text& out, const ListErrorFacts& facts) {
-  put_list(out, facts.list, facts.by_option);
+  put_list(out, facts.list, facts.by);
   put_list_error(out, facts.error, facts.count).put(kForceCpu);
 }
 
 void write_list_in_vain(Text& out, const ListInVainFacts& facts) {
-  put_list(out, facts.list, facts.by_option).put(facts.why);
+  put_list(out, facts.list, facts.by).put(facts.why);
   if (facts.error != 0) out.print(" %u", static_cast<uint64_t>(facts.error));
   out.put("; to find the cause: cudaguard doctor");
 }
 
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts) {
-  out.put(facts.by_option ? "--gpus" : "CUDAGUARD_VISIBLE_DEVICES").put(facts.why).put(kForceCpu);
+  out.put(name_of(facts.by)).put(facts.why).put(kForceCpu);
 }
 
 void write_bad_index(Text& out, const IndexFacts& facts) {
@@ -413,8 +419,8 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
   // The program may have derived the value from an option of its own, so the message gives the
   // numbering, not what to write.
   if (!facts.allow_list.empty()) {
-    out.print(". Inside %c%s, devices are numbered from 0",
-              facts.by_option ? "--gpus " : "CUDAGUARD_VISIBLE_DEVICES=", facts.allow_list);
+    put_list_name(out.put(". Inside "), facts.by)
+        .print("%s, devices are numbered from 0", facts.allow_list);
     const char* before = ":";
     int most = 8;  // keeps the message readable
     for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ",", --most) {
@@ -440,7 +446,7 @@ void write_fork_poison(Text& out, const ForkFacts& facts) {
 }
 
 void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
-  const char* list = facts.by_option ? "--gpus" : "CUDAGUARD_VISIBLE_DEVICES";
+  const char* list = name_of(facts.by);
   out.print("NVIDIA's OpenCL is refused: it ignores %c (", list);
   put_caller(out, facts.caller).print("); to allow OpenCL: leave %c out", list);
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "policy/device_list.h"
 #include "policy/text.h"
 #include "policy/text/attempt.h"
 #include "policy/unusable.h"
@@ -63,21 +64,21 @@ void write_denied(Text& out, const DeniedFacts& facts);
 /// libfoo.so)".
 void write_allowed(Text& out, Policy policy, const Attempt& attempt);
 
-// The messages name the list as the user has given it: `by_option` is Config's.
+// The messages name the list as the user has given it: `by` is Config's.
 
 /// A mistake in an allow-list.
 struct ListErrorFacts {
   std::string_view list;
   const ListError& error;
   size_t count = 0;  ///< as in put_list_error
-  bool by_option = false;
+  ListBy by = ListBy::kVariable;
 };
 void write_list_error(Text& out, const ListErrorFacts& facts);
 
 /// The allow-list cannot be enforced; `why` follows its name.
 struct NotEnforcedFacts {
   const char* why;
-  bool by_option = false;
+  ListBy by = ListBy::kVariable;
 };
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 
@@ -85,7 +86,7 @@ void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 struct ListInVainFacts {
   std::string_view list;
   const char* why;
-  bool by_option = false;
+  ListBy by = ListBy::kVariable;
   int error = 0;  ///< cuInit's answer, if `why` is about it
 };
 void write_list_in_vain(Text& out, const ListInVainFacts& facts);
@@ -116,7 +117,7 @@ struct LateWriteFacts {
   unsigned sees = 0;          ///< otherwise: the number that CUDA sees now
   unsigned gpus = 0;          ///< of the machine; 0: not known
   std::string_view allow_list;
-  bool by_option = false;
+  ListBy by = ListBy::kVariable;
   bool in_run = false;  ///< Config's: the advice is an option, not a variable
 };
 void write_late_write(Text& out, const LateWriteFacts& facts);
@@ -133,7 +134,7 @@ void write_fork_poison(Text& out, const ForkFacts& facts);
 /// NVIDIA's OpenCL was refused under an allow-list.
 struct NoOpenClFacts {
   CodePlace caller;
-  bool by_option = false;
+  ListBy by = ListBy::kVariable;
 };
 void write_no_opencl(Text& out, const NoOpenClFacts& facts);
 

@@ -60,7 +60,7 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
   facts.allow_list = process.allow_list->text;
-  facts.by_option = process.allow_list->by_option;
+  facts.by = process.allow_list->by;
   facts.in_run = process.config->in_run;
   print_message(process, Message::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
                 &facts);

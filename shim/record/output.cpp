@@ -366,7 +366,7 @@ void print_case(Process& process, uint64_t key, Writer write, const void* contex
 void record_no_driver(Process& process, const char* api, const void* caller) {
   constexpr int kNoDevice = 100;
   const ListInVainFacts facts = {process.allow_list->text, "NVIDIA's driver is not installed",
-                                 process.allow_list->by_option};
+                                 process.allow_list->by};
   if (!facts.list.empty()) {
     print_message(process, Message::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
                   &facts);
@@ -379,7 +379,7 @@ void print_no_opencl(Process& process, const void* caller) {
   const ScratchPages scratch;
   if (!scratch) return;
   const NoOpenClFacts facts = {place_of(caller, scratch->path, sizeof scratch->path),
-                               process.allow_list->by_option};
+                               process.allow_list->by};
   print_message(process, Message::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 

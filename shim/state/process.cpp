@@ -69,15 +69,19 @@ const char* variable(const char* name) {
 }
 
 std::string_view Process::because() const {
+  // In the order of ListBy.
+  static constexpr const char* kNotEnforced[] = {"CUDAGUARD_VISIBLE_DEVICES cannot be enforced",
+                                                 "--gpus cannot be enforced",
+                                                 "gpus= cannot be enforced"};
+  static constexpr const char* kNotAccepted[] = {"CUDAGUARD_VISIBLE_DEVICES is not accepted",
+                                                 "--gpus is not accepted", "gpus= is not accepted"};
   switch (inherited.fallen.load(std::memory_order_relaxed)) {
     case Fallen::kNoProxy:
       return "its proxy library cannot be used";
     case Fallen::kNotEnforced:
-      return allow_list->by_option ? "--gpus cannot be enforced"
-                                   : "CUDAGUARD_VISIBLE_DEVICES cannot be enforced";
+      return kNotEnforced[static_cast<size_t>(allow_list->by)];
     case Fallen::kNotAccepted:
-      return allow_list->by_option ? "--gpus is not accepted"
-                                   : "CUDAGUARD_VISIBLE_DEVICES is not accepted";
+      return kNotAccepted[static_cast<size_t>(allow_list->by)];
     default:
       return config->because;
   }

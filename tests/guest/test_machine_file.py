@@ -227,6 +227,12 @@ def test_list_of_a_rule(case):
     case.allowed()
     case.allowed(CUDAGUARD_VISIBLE_DEVICES="0")
     case.refused(cause=re.compile("two lists.*"), CUDAGUARD_VISIBLE_DEVICES="1")
+    for where, env in (("conf", {}), ("variable", {"CUDAGUARD_RULES": "VALIDATE gpus=0,7"})):
+        case.etc("cudaguard.conf", "VALIDATE%s\n" % (" gpus=0,7" if where == "conf" else ""))
+        result = case.ask(**env)
+        assert result.answers["cuInit"] == "100", str(result)
+        assert ']: gpus="0,7": entry 2 "7" does not exist' in result.err, str(result)
+        assert len(messages.find(result.err, "no_cuda", cause="gpus= is not accepted")) == 1
 
 
 def test_program_cannot_name_another_report_than_the_rule(case):

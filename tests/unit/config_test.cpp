@@ -61,15 +61,17 @@ TEST(Config, ChildrenByOption_NeedsTheMarkOfTheRun) {
 }
 
 TEST(Config, ByOption_AppliesOnlyToTheListOfTheRun) {
-  EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).allow_list.by_option);
+  EXPECT_EQ(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).allow_list.by,
+            ListBy::kOption);
   EXPECT_TRUE(parse_config({.visible_devices = "0,1", .presets = "gpus=0,1"}).in_run);
   for (const char* presets :
        {"gpus=0", "gpus=2,3", "gpus=0,1,2", "gpus=", "", "0,1", "x_gpus=0,1"}) {
-    EXPECT_FALSE(parse_config({.visible_devices = "0,1", .presets = presets}).allow_list.by_option)
+    EXPECT_EQ(parse_config({.visible_devices = "0,1", .presets = presets}).allow_list.by,
+              ListBy::kVariable)
         << presets;
   }
-  EXPECT_FALSE(parse_config({.visible_devices = "0,1"}).allow_list.by_option);
-  EXPECT_FALSE(parse_config({.presets = "gpus=0,1"}).allow_list.by_option);
+  EXPECT_EQ(parse_config({.visible_devices = "0,1"}).allow_list.by, ListBy::kVariable);
+  EXPECT_EQ(parse_config({.presets = "gpus=0,1"}).allow_list.by, ListBy::kVariable);
   EXPECT_EQ(parse_config({.visible_devices = "-1", .presets = "JAX_PLATFORMS,gpus=-1"}).because,
             "--gpus allows no GPU");
 }
@@ -310,11 +312,11 @@ TEST(Config, Rules_KeepTheListOfTheEnvironment) {
       parse_config({.visible_devices = "2,5", .rules = "CLAMP", .presets = "gpus=2,5"});
   EXPECT_EQ(config.policy, Policy::kClamp);
   EXPECT_EQ(config.allow_list.text, "2,5");
-  EXPECT_TRUE(config.allow_list.by_option);
+  EXPECT_EQ(config.allow_list.by, ListBy::kOption);
   const Config own =
       parse_config({.visible_devices = "2,5", .rules = "VALIDATE gpus=0", .presets = "gpus=2,5"});
   EXPECT_EQ(own.allow_list.text, "0");
-  EXPECT_FALSE(own.allow_list.by_option);
+  EXPECT_EQ(own.allow_list.by, ListBy::kRule);
   EXPECT_EQ(parse_config({.visible_devices = "2", .rules = "OFF"}).allow_list.text, "");
 }
 

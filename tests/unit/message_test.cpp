@@ -298,7 +298,7 @@ TEST_F(Message, ListInVain_NamesListReasonAndRemedy) {
   EXPECT_EQ(take(),
             "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES=\"0,2\": NVIDIA's driver is not installed; to "
             "find the cause: cudaguard doctor\n");
-  write_list_in_vain(line(1), {"0", "the driver fails with error", true, 999});
+  write_list_in_vain(line(1), {"0", "the driver fails with error", ListBy::kOption, 999});
   EXPECT_EQ(take(),
             "cudaguard[1]: --gpus \"0\": the driver fails with error 999; to find the cause: "
             "cudaguard doctor\n");
@@ -307,8 +307,10 @@ TEST_F(Message, ListInVain_NamesListReasonAndRemedy) {
 TEST_F(Message, NotEnforced_NamesTheVariableOrOption) {
   write_not_enforced(line(1), {": out of memory"});
   EXPECT_EQ(take(), "cudaguard[1]: CUDAGUARD_VISIBLE_DEVICES: out of memory; FORCE_CPU applies\n");
-  write_not_enforced(line(1), {": out of memory", true});
+  write_not_enforced(line(1), {": out of memory", ListBy::kOption});
   EXPECT_EQ(take(), "cudaguard[1]: --gpus: out of memory; FORCE_CPU applies\n");
+  write_list_in_vain(line(1), {"0", "x", ListBy::kRule});
+  EXPECT_TRUE(take().starts_with("cudaguard[1]: gpus=\"0\": x; "));
 }
 
 TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
@@ -504,14 +506,16 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
 }
 
 TEST_F(Message, NoOpenCl_NamesTheVariableOrOption) {
-  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, false});
+  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kVariable});
   EXPECT_EQ(take(),
             "cudaguard[7]: NVIDIA's OpenCL is refused: it ignores CUDAGUARD_VISIBLE_DEVICES (asked "
             "by libOpenCL.so.1); to allow OpenCL: leave CUDAGUARD_VISIBLE_DEVICES out\n");
-  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, true});
+  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kOption});
   EXPECT_EQ(take(),
             "cudaguard[7]: NVIDIA's OpenCL is refused: it ignores --gpus (asked by "
             "libOpenCL.so.1); to allow OpenCL: leave --gpus out\n");
+  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kRule});
+  EXPECT_TRUE(take().ends_with("to allow OpenCL: leave gpus= out\n"));
 }
 
 TEST_F(Message, ReportName_ReplacesProcessUserAndHost) {
