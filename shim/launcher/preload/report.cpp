@@ -35,6 +35,13 @@ int spool_error(const std::string& path) {
   return !is_trusted || (others_write && (status.st_mode & S_ISVTX) == 0) ? kUnsafeDirectory : 0;
 }
 
+/// Returns 0 if this is a file of a spool directory that this user has made.
+int spooled_error(const struct stat& status) {
+  if (!S_ISREG(status.st_mode)) return EINVAL;
+  if (status.st_uid != geteuid()) return kAnothersFile;
+  return status.st_nlink > 1 ? EMLINK : 0;
+}
+
 /// Returns 0, or a value that put_report_error() takes.
 int cannot_append(const std::string& path, bool spooled) {
   struct stat status = {};
@@ -52,8 +59,7 @@ int cannot_append(const std::string& path, bool spooled) {
     return faccessat(AT_FDCWD, directory.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
   }
   if (S_ISLNK(status.st_mode)) return ELOOP;
-  if (spooled && !S_ISREG(status.st_mode)) return EINVAL;
-  if (spooled && status.st_uid != geteuid()) return kAnothersFile;
+  if (const int error = spooled ? spooled_error(status) : 0; error != 0) return error;
   if (S_ISDIR(status.st_mode)) return EISDIR;
   if (S_ISSOCK(status.st_mode)) return ENXIO;
   // A pipe is not opened, because closing it would end the reader's input.
@@ -107,7 +113,13 @@ int open_report(std::string_view report, int pid, int& error) {
       path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK,
       spooled ? 0600 : 0644);
   if (fd < 0) error = errno;
-  return fd;
+  if (fd < 0 || !spooled) return fd;
+  // Another user may have made the file meanwhile.
+  struct stat status = {};
+  error = fstat(fd, &status) != 0 ? errno : spooled_error(status);
+  if (error == 0) return fd;
+  close(fd);
+  return -1;
 }
 
 bool check_report(std::string_view report, const ReportCheck& check,
