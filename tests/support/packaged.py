@@ -9,8 +9,7 @@ import os
 import re
 import shlex
 import subprocess
-
-import pytest
+import unittest
 
 from support import harness
 
@@ -79,7 +78,7 @@ def platforms():
     """Returns the Python that has the readers of other people's formats."""
     python = os.path.join(harness.DEPS, "frameworks", "platforms", "bin", "python")
     if not os.path.exists(python):
-        pytest.skip("run scripts/fetch-frameworks %s platforms" % harness.DEPS)
+        raise unittest.SkipTest("run scripts/fetch-frameworks %s platforms" % harness.DEPS)
     return python
 
 
