@@ -271,7 +271,7 @@ def write_rules(lab, machine):
     """Writes the page's rules into the machine's file. On Debian, the path of nvidia-smi is a link,
     so the page's next command prints the path for the rule."""
     text = (lab.checkout / "docs/rules.md").read_text()
-    rules = pages.block(text, having="program=/usr/bin/nvidia-smi")
+    rules = pages.block(text, having="VALIDATE group=gpu gpus=")
     path = machine.must(pages.span(text, "readlink")).strip()
     machine.must("printf %s " + shlex.quote(pages.filled(rules, {"/usr/bin/nvidia-smi": path})) +
                  " >/etc/cudaguard.conf")
