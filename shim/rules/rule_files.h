@@ -17,6 +17,9 @@ inline constexpr char kRuleDirectory[] = "/etc/cudaguard.conf.d";
 inline constexpr size_t kMostRuleBytes = 65536;
 /// Of /etc/passwd and /etc/group, each. The guard does not know a name that is beyond.
 inline constexpr size_t kMostNames = size_t{1} << 20;
+/// Of a command line and of /proc/self/cgroup. The guard does not know what is beyond.
+inline constexpr size_t kMostArgs = 16384;
+inline constexpr size_t kMostCgroups = 4096;
 // Why a file is not used.
 inline constexpr char kNotRead[] = "it cannot be read";
 inline constexpr char kTooLong[] = "all files are longer than 64 KiB";

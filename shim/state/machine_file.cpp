@@ -37,8 +37,8 @@ struct FactsRoom {
   bool has_users;
   bool has_group_names;
   char program[4096];
-  char args[16384];
-  char cgroup[4096];
+  char args[kMostArgs];
+  char cgroup[kMostCgroups];
   uint32_t groups[1 + 65536];  // one more than Linux allows
   char users[kMostNames];
   char group_names[kMostNames];

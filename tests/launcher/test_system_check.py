@@ -98,6 +98,25 @@ def test_answer_is_what_the_program_gets(case, words, rows):
     assert ("variables" in answer) == ("variables" in rows)
 
 
+def test_program_that_is_a_link_is_a_mistake(case):
+    """The kernel knows the file that a link leads to, so such a rule matches nothing."""
+    case.write(CONF, "FORCE_CPU\nVALIDATE program=/usr/bin/link\nVALIDATE program=/usr/bin/l*k\n"
+                     "VALIDATE program=link\nVALIDATE program=/opt/none\n")
+    lines, answer = case.check("--program", "/usr/bin/link", code=1)
+    assert lines == [CONF + ": 5 rules",
+                     CONF + ':2: program="/usr/bin/link" is a link; write /usr/bin/smi', "mistakes: 1"]
+    assert answer["policy"] == "FORCE_CPU"
+
+
+def test_words_beyond_what_the_guard_reads_are_not_known(case):
+    case.write(CONF, "FORCE_CPU\nVALIDATE args=*serve\nVALIDATE cgroup=*/serve\n")
+    for option, most in (("--args", 16384), ("--cgroup", 4096)):
+        for size, policy in ((most - 64, "VALIDATE"), (most + 64, "FORCE_CPU")):
+            _, answer = case.check(option, "/" * (size - 6) + "/serve",
+                                   *({"--args": ["--cgroup", "/"]}.get(option, ["--args", "x"])))
+            assert answer["policy"] == policy, (option, size)
+
+
 def test_last_file_decides(case):
     case.write(CONF, RULES)
     case.write(MORE, "\nOFF program=/nothing\nCLAMP args=*serve* cgroup=/batch/*\n")

@@ -48,8 +48,8 @@ RuleFact fact_of(const std::string& names) {
   return {head(names, kMostNames), !names.empty(), names.size() > kMostNames};
 }
 
-RuleFact fact_of(const std::optional<std::string>& text) {
-  return text ? RuleFact{*text, true, false} : RuleFact{};
+RuleFact fact_of(const std::optional<std::string>& text, size_t most) {
+  return text ? RuleFact{head(*text, most), true, text->size() > most} : RuleFact{};
 }
 
 /// Calls `take` for each entry until it returns false. `read` is fgetpwent or fgetgrent.
@@ -76,6 +76,15 @@ std::optional<uint32_t> number_in(const std::string& text) {
 
 std::string sentence_about(const std::string& place, const RuleMistake& mistake) {
   return text_of([&](Text& out) { write_rule_mistake(out, {place, mistake}); });
+}
+
+/// Returns the file that the rule's program= leads to, or nothing if it is no link. The kernel
+/// knows the path of a process's file, so a rule with a link matches nothing.
+std::string file_behind(const ProcessRule& rule) {
+  const std::string path(rule.value(RuleKey::kProgram));
+  if (!path.starts_with("/") || path.find_first_of("*?[") != std::string::npos) return {};
+  char resolved[PATH_MAX];
+  return realpath(path.c_str(), resolved) == nullptr || path == resolved ? "" : resolved;
 }
 
 void for_each_rule(const std::string& text, const auto& take) {
@@ -137,8 +146,14 @@ std::vector<std::string> MachineRules::mistakes() const {
   std::vector<std::string> found;
   for (const File& file : files_) {
     for_each_rule(file.text, [&](const ProcessRule& rule) {
-      if (rule.mistake.why == RuleMistake::Why::kNone) return;
-      found.push_back(sentence_about(file.path + ":" + std::to_string(rule.line), rule.mistake));
+      const std::string place = file.path + ":" + std::to_string(rule.line);
+      if (rule.mistake.why != RuleMistake::Why::kNone) {
+        found.push_back(sentence_about(place, rule.mistake));
+      } else if (const std::string behind = file_behind(rule); !behind.empty()) {
+        found.push_back(printable(place) +
+                        ": program=" + in_quotes(std::string(rule.value(RuleKey::kProgram))) +
+                        " is a link; write " + printable(behind));
+      }
     });
   }
   if (why_ != nullptr) {
@@ -165,9 +180,9 @@ RuleAnswer MachineRules::answer(const AskedProcess& process) const {
   const std::string users = text_in(kUsers);
   const std::string groups = text_in(kGroups);
   RuleFacts facts;
-  facts.program = fact_of(process.program);
-  facts.args = fact_of(process.args);
-  facts.cgroup = fact_of(process.cgroups);
+  facts.program = fact_of(process.program, PATH_MAX);
+  facts.args = fact_of(process.args, kMostArgs);
+  facts.cgroup = fact_of(process.cgroups, kMostCgroups);
   facts.user_file = fact_of(users);
   facts.group_file = fact_of(groups);
   facts.knows_user = process.user.has_value();
