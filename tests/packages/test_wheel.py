@@ -15,7 +15,7 @@ import pytest
 from support import harness, packaged
 
 ATTEMPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
-MOST_BYTES = 1800000
+MOST_BYTES = 2000000  # Debian 13 makes the larger launcher, with 1,816,523 bytes on 2026-11-27
 FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
 # If links are missing, another file name or RTLD_DEEPBIND would open these.
 ENTRY_POINTS = ("deepbind", "nvml.deepbind-plugin-dev", "opencl.deepbind")

@@ -32,6 +32,7 @@ def test_unknown_place_is_refused_with_the_known_ones(tmp_path):
     assert "no-drivers: no such place; use: debian-11" in done.stderr
 
 
+@pytest.mark.full  # .ci/run runs whole suites in places
 @needs_root
 @needs_tools
 def test_command_sees_another_directory_without_the_driver(tmp_path):
@@ -48,6 +49,7 @@ def test_command_sees_another_directory_without_the_driver(tmp_path):
     assert not list(tmp_path.glob("run-*"))
 
 
+@pytest.mark.full  # .ci/run runs whole suites in places
 @needs_root
 @needs_tools
 def test_failure_in_a_place_is_the_result(tmp_path):
