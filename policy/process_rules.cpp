@@ -212,17 +212,6 @@ Match match_identity(std::string_view wanted, const RuleFact& names, bool known,
   return Match::kNo;
 }
 
-/// Removes a line of /proc/self/cgroup, and returns its path: "4:cpu,cpuacct:/user.slice".
-std::string_view take_cgroup(std::string_view& lines) {
-  std::string_view path = head(lines, length_of_line(lines));
-  lines = tail(lines, path.size() + 1);
-  for (int colons = 0; colons < 2; ++colons) {
-    const size_t colon = path.find(':');
-    path = colon == std::string_view::npos ? std::string_view{} : tail(path, colon + 1);
-  }
-  return path;
-}
-
 /// True if one of the process's other cgroups is below this one, and so says more.
 bool is_above_another(std::string_view path, std::string_view lines) {
   if (path == "/") path = {};
@@ -401,6 +390,16 @@ bool Glob::matches(std::string_view text) {
 }
 
 }  // namespace
+
+std::string_view take_cgroup(std::string_view& lines) {
+  std::string_view path = head(lines, length_of_line(lines));
+  lines = tail(lines, path.size() + 1);
+  for (int colons = 0; colons < 2; ++colons) {
+    const size_t colon = path.find(':');
+    path = colon == std::string_view::npos ? std::string_view{} : tail(path, colon + 1);
+  }
+  return path;
+}
 
 bool matches_glob(std::string_view pattern, std::string_view text, size_t* steps) {
   Glob glob(pattern);

@@ -118,6 +118,9 @@ struct RuleFacts {
   std::span<const uint32_t> groups;
 };
 
+/// Removes a line of /proc/self/cgroup, and returns its path: "4:cpu,cpuacct:/user.slice".
+std::string_view take_cgroup(std::string_view& lines);
+
 /// True if the glob matches the whole text: *, ?, [a-z], [!a-z]. The star also matches a slash, and
 /// zero bytes match a blank. `steps` is how many bytes of the pattern were read: at most about the
 /// product of both lengths.

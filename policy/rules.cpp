@@ -7,9 +7,7 @@
 namespace cudaguard {
 
 std::string_view name_of(Policy policy) {
-  std::string_view words = row_of(Variable::kPolicy).accepted;
-  for (size_t place = 0; place < static_cast<size_t>(policy); ++place) take_word(words);
-  return take_word(words);
+  return word_at(row_of(Variable::kPolicy).accepted, static_cast<size_t>(policy));
 }
 
 }  // namespace cudaguard

@@ -106,6 +106,11 @@ size_t place_of_word(std::string_view words, std::string_view word) {
   return std::string_view::npos;
 }
 
+std::string_view word_at(std::string_view words, size_t place) {
+  for (; place > 0; --place) take_word(words);
+  return take_word(words);
+}
+
 Text& Text::put(std::string_view text) {
   for (const char c : text) {
     if (size_ == capacity_) {

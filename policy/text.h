@@ -53,6 +53,8 @@ size_t place_of_entry(std::string_view list, std::string_view entry);
 
 /// Returns the place of a word among "one, two", or npos. Any case is accepted, and "-" for "_".
 size_t place_of_word(std::string_view words, std::string_view word);
+/// Returns the word at a place of "one, two".
+std::string_view word_at(std::string_view words, size_t place);
 
 /// Returns the length of the UTF-8 sequence at the start of `text`, which must not be empty, or 0
 /// if there is none (RFC 3629).

@@ -2,6 +2,7 @@
 #include "policy/text/record.h"
 
 #include "policy/driver_api.h"
+#include "policy/process_rules.h"
 #include "policy/text/user_code.h"
 
 namespace cudaguard {
@@ -83,18 +84,9 @@ void put_syslog_start(Text& out, uint32_t pid, uint64_t seconds) {
 
 std::string_view cgroup_of(std::string_view lines) {
   std::string_view longest;
-  int colons = 0;
-  size_t start = 0;
-  for (size_t at = 0; at < lines.size(); ++at) {
-    const char c = lines.data()[at];
-    if (c == '\n') {
-      colons = 0;
-    } else if (colons < 2) {  // the hierarchy's number and its controllers
-      if (c == ':') ++colons;
-      start = at + 1;
-    } else if (at - start >= longest.size()) {
-      longest = {lines.data() + start, at - start + 1};
-    }
+  while (!lines.empty()) {
+    const std::string_view path = take_cgroup(lines);
+    if (path.size() > longest.size()) longest = path;
   }
   return longest;
 }

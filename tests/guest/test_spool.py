@@ -261,14 +261,14 @@ def test_record_is_cut_to_what_a_datagram_takes(case):
 
 
 @pytest.mark.parametrize(("how", "error"), [("absent", "No such file or directory"),
-                                            ("nobody", "Connection refused"),
+                                            ("no reader", "Connection refused"),
                                             ("stream", "errno 91"),
                                             ("full", "the socket is full")])
 def test_syslog_that_takes_no_record_loses_it(case, how, error):
     bwrap = () if how == "absent" else case.log_to(case.log)
     if how != "absent":
         listener = case.listener(socket.SOCK_STREAM if how == "stream" else socket.SOCK_DGRAM)
-    if how == "nobody":
+    if how == "no reader":
         listener.close()
     if how == "full":
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:

@@ -210,9 +210,7 @@ RuleAnswer MachineRules::answer(const AskedProcess& process) const {
   answer.place = machine.place;
   answer.gpus = config.allow_list.text;
   answer.report = config.report;
-  std::string_view words = row_of(Variable::kLog).accepted;
-  for (auto left = static_cast<size_t>(config.log); left != 0; --left) take_word(words);
-  answer.log = take_word(words);
+  answer.log = word_at(row_of(Variable::kLog).accepted, static_cast<size_t>(config.log));
   if (machine.unusable != nullptr) return answer;
   answer.rule = ruling.rule;
   answer.may_widen = ruling.may_widen;
