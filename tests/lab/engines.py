@@ -204,7 +204,7 @@ def engines():
     yield ("kubernetes-pod", (*PODMAN, "runc", "catatonit", "busybox-static"), {
         "dockerfile": Block(CONTAINERS, "The image of the init container", language="dockerfile"),
         "build": Block(CONTAINERS, "The image of the init container", "docker build",
-                       words=(("docker push registry.example.com/cudaguard:0.2.0", ":"),)),
+                       words=(("docker push registry.example.com/cudaguard-init:0.2.0", ":"),)),
         "check": Block(CONTAINERS, "Check a pod", words=(
             ("POD", "cpu-only"), ("PROGRAM", "python3"))),
         "exec": Block(CONTAINERS, having="kubectl exec POD -c program --", code=True,

@@ -116,8 +116,7 @@ def test_every_link_leads_somewhere():
 
 def test_every_named_file_exists():
     for page in FOUND:
-        if page != "CHANGELOG.md":  # it has old names
-            assert missing_files(read(os.path.join(harness.SOURCE, page))) == [], page
+        assert missing_files(read(os.path.join(harness.SOURCE, page))) == [], page
 
 
 def other_versions(text, version):
