@@ -206,3 +206,33 @@ def test_machines_rules_are_shown(installation, text, mode, rows, problem):
         assert ("policy: FORCE_CPU" in shell) == (text is None), shell
     assert done["/usr/bin/env",].facts("rules") == rows
     assert done[()].facts("rules") == [row for row in rows if row.startswith(CONF)]
+
+
+BY_CPU = " (cudaguard run --cpu goes before it)"
+
+
+@pytest.mark.parametrize(("text", "variables", "verdict", "gets"), [
+    ("OFF\n", {}, "no, because its policy is OFF by %s:1" % CONF + BY_CPU, "0"),
+    ("OFF\n", {"CUDAGUARD_POLICY": "FORCE_CPU"}, "yes", "100"),
+    ("FORCE_CPU\n", {"CUDAGUARD_POLICY": "OFF"}, "yes", "100"),
+    ("FORCE_CPU environment=may-widen\n", {"CUDAGUARD_POLICY": "OFF"},
+     "no, because its policy is OFF by CUDAGUARD_POLICY" + BY_CPU, "0"),
+    ("OFF args=*ask*\n", {}, "in part, because a rule with OFF may decide (rules ask for args=)", "0"),
+    ("OFF args=*ask*\nVALIDATE\nFORCE_CPU args=*ask*", {}, "yes", "100"),
+    (None, {"CUDAGUARD_RULES": "OFF program=ask"},
+     "no, because its policy is OFF by CUDAGUARD_RULES" + BY_CPU, "0")])
+def test_verdict_is_what_the_guard_does_by_the_rules(installation, text, variables, verdict, gets):
+    if os.geteuid() != 0:
+        harness.skip(installation, "needs files that root owns")
+    os.mkdir(installation.path("etc"), 0o755)
+    if text is not None:
+        installation.make("etc/cudaguard.conf", text)
+    program = [launcher.program("ask"), "libcuda.so.1"]
+    etc = ["--bind", installation.path("etc"), "/etc"]
+    env = launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER, **variables)
+    code, out, _, _ = installation.run_in(
+        [launcher.LAUNCHER, "doctor", "--json", "-", program[0]], bwrap=etc, env=env)
+    assert doctor.Answer(code, doctor.json.loads(out)).line == "guarded: " + verdict
+    for preload, answer in (("", "0"), (harness.GUARD, gets)):  # the first one is the control
+        _, out, err, _ = installation.run_in(program, bwrap=etc, env={**env, "LD_PRELOAD": preload})
+        assert "cuInit=" + answer in out.split(), out + err

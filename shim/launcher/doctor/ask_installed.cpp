@@ -136,8 +136,6 @@ static Config config_of(const Variables& variables) {
   return parse_config(read_environment([&](const char* name) { return variables.get(name); }));
 }
 
-Policy policy_of(const Variables& variables) { return config_of(variables).policy; }
-
 void judge_variables(Variables variables, FindingList& findings) {
   const Config config = config_of(variables);
   const auto problem = [&](const std::string& text) {
@@ -176,14 +174,15 @@ std::string ask_installed(const Machine& machine, const Libraries& libraries,
                           FindingList& findings) {
   FindingList own;
   const std::string by = active_by(machine, libraries, own);
+  const Variables& variables = machine.variables;
+  const bool ruled = machine.rules.exist() || variables.has(row_of(Variable::kProcessRules).name);
   add_guard(machine, libraries, own);
   add(own, "this shell", State::kFact,
       (by.empty() ? "not guarded" : "is guarded already, by " + by) + "; its programs' policy: " +
-          (machine.rules.exist() ? "chosen by the rules"
-                                 : std::string(name_of(policy_of(machine.variables)))));
+          (ruled ? "chosen by the rules" : std::string(name_of(config_of(variables).policy))));
   add_rules(machine.rules, own);
   add_fence(machine.fence, own);
-  judge_variables(machine.variables, own);
+  judge_variables(variables, own);
   findings.insert(findings.end(), own.begin(), own.end());
   return std::string("installed: ") + (exit_code(own) == 0 ? "yes" : "with problems") +
          "; active here: " + (by.empty() ? "no" : "yes, by " + by);

@@ -61,12 +61,8 @@ class ProgramCheck {
 
   void all() {
     chain();
-    if (policy_of(machine_.variables) == Policy::kOff) {
-      because("policy_off", State::kNo,
-              "CUDAGUARD_POLICY is OFF here (cudaguard run --cpu goes before it)");
-    }
-    for (const Executable& executable : program_.executables) look_at(executable);
     rules();
+    for (const Executable& executable : program_.executables) look_at(executable);
     scripts();
     broken_files();
     fence();
@@ -93,14 +89,32 @@ class ProgramCheck {
     fact("program", "what the script starts is not looked at");
   }
 
-  /// Says what the machine's rules give the program, if this user starts it.
+  static std::string text_of(const RuleAnswer& answer) {
+    return answer.policy + (answer.gpus.empty() ? "" : " of GPUs " + printable(answer.gpus));
+  }
+
+  /// Says what the machine's rules give the program, if this user starts it with these variables.
   void rules() {
-    if (!machine_.rules.exist()) return;
-    const RuleAnswer answer = machine_.rules.answer(started_here(program_));
-    fact("rules", answer.policy +
-                      (answer.gpus.empty() ? "" : " of GPUs " + printable(answer.gpus)) + " by " +
-                      printable(answer.place));
-    if (!answer.unsure.empty()) fact("rules", "not sure: " + answer.unsure);
+    const MachineRules& rules = machine_.rules;
+    const AskedProcess process = started_here(program_);
+    const Environment environment =
+        read_environment([&](const char* name) { return machine_.variables.get(name); });
+    const RuleAnswer answer = rules.answer(process, environment);
+    if (rules.exist()) {
+      const RuleAnswer file = rules.answer(process);
+      fact("rules", text_of(file) + " by " + printable(file.place));
+      if (text_of(answer) != text_of(file)) {
+        fact("rules", "with the variables here: " + text_of(answer));
+      }
+      if (!file.unsure.empty()) fact("rules", "not sure: " + file.unsure);
+    }
+    if (answer.policy == name_of(Policy::kOff)) {
+      because(
+          "policy_off", State::kNo,
+          "its policy is OFF by " + printable(answer.by) + " (cudaguard run --cpu goes before it)");
+    } else if (answer.may_be_off) {
+      because("policy_off", State::kInPart, "a rule with OFF may decide (" + answer.unsure + ")");
+    }
   }
 
   void scripts() {

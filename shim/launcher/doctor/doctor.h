@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "policy/rules.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
@@ -92,8 +91,6 @@ struct Machine {
   const MachineRules rules = {};
 };
 
-/// The guard's policy in this environment.
-Policy policy_of(const Variables& variables);
 /// Returns the guard first.
 std::vector<OwnFile> look_at_own_files(const Installation& installation);
 Libraries find_libraries(const Machine& machine);

@@ -24,6 +24,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
+using Why = RuleMistake::Why;
 constexpr char kUsers[] = "/etc/passwd";
 constexpr char kGroups[] = "/etc/group";
 
@@ -147,7 +148,7 @@ std::vector<std::string> MachineRules::mistakes() const {
   for (const File& file : files_) {
     for_each_rule(file.text, [&](const ProcessRule& rule) {
       const std::string place = file.path + ":" + std::to_string(rule.line);
-      if (rule.mistake.why != RuleMistake::Why::kNone) {
+      if (rule.mistake.why != Why::kNone) {
         found.push_back(sentence_about(place, rule.mistake));
       } else if (const std::string behind = file_behind(rule); !behind.empty()) {
         found.push_back(printable(place) +
@@ -176,7 +177,24 @@ std::vector<std::string> MachineRules::summary() const {
   return lines;
 }
 
-RuleAnswer MachineRules::answer(const AskedProcess& process) const {
+/// True if a rule with OFF may be the last one that matches, and the variables do not narrow it.
+bool MachineRules::may_be_off(const RuleFacts& facts, const Environment& environment) const {
+  MachineRuling off;
+  off.ruling.policy = Policy::kOff;
+  if (parse_config(environment, facts, &off).policy != Policy::kOff) return false;
+  bool may = false;
+  for (const File& file : files_) {
+    for_each_rule(file.text, [&](const ProcessRule& rule) {
+      const Ruling alone = decide_by_rules(rule.text, RuleSource::kFile, facts, {});
+      if (!alone.decided) return;
+      const bool says_off = rule.policy == Policy::kOff && alone.mistake.why == Why::kNone;
+      may = says_off || (may && alone.unsure);
+    });
+  }
+  return may;
+}
+
+RuleAnswer MachineRules::answer(const AskedProcess& process, const Environment& environment) const {
   const std::string users = text_in(kUsers);
   const std::string groups = text_in(kGroups);
   RuleFacts facts;
@@ -202,12 +220,15 @@ RuleAnswer MachineRules::answer(const AskedProcess& process) const {
   if (machine.unusable != nullptr) {
     machine.file = machine.place = closed != nullptr ? closed->path : unusable_;
   }
-  const Config config = parse_config({}, facts, &machine);
+  const Config config = parse_config(environment, facts, exist() ? &machine : nullptr);
   const Ruling& ruling = machine.ruling;
 
   RuleAnswer answer;
   answer.policy = name_of(config.policy);
   answer.place = machine.place;
+  answer.by = config.decided_by.empty()           ? row_of(Variable::kPolicy).name
+              : config.decided_by == answer.place ? answer.place
+                                                  : row_of(Variable::kProcessRules).name;
   answer.gpus = config.allow_list.text;
   answer.report = config.report;
   answer.log = word_at(row_of(Variable::kLog).accepted, static_cast<size_t>(config.log));
@@ -215,6 +236,7 @@ RuleAnswer MachineRules::answer(const AskedProcess& process) const {
   answer.rule = ruling.rule;
   answer.may_widen = ruling.may_widen;
   if (!ruling.unsure) return answer;
+  answer.may_be_off = config.policy != Policy::kOff && may_be_off(facts, environment);
   const std::pair<RuleKey, bool> known[] = {{RuleKey::kProgram, facts.program.known},
                                             {RuleKey::kArgs, facts.args.known},
                                             {RuleKey::kUser, facts.knows_user},

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "policy/process_rules.h"
+#include "policy/variables.h"
 #include "shim/launcher/elf/program.h"
 
 namespace cudaguard::launcher {
@@ -25,16 +27,18 @@ struct AskedProcess {
   std::optional<std::vector<uint32_t>> groups;
 };
 
-/// What such a process gets if its variables ask for nothing.
+/// What such a process gets.
 struct RuleAnswer {
   std::string policy;
   std::string place;  ///< "/etc/cudaguard.conf:7" or "no rule of /etc/cudaguard.conf"
   std::string rule;   ///< as written; empty if none decides
+  std::string by;     ///< what gives OFF: the place, or a variable
   std::string gpus;   ///< empty: all, if the policy allows some
   std::string log;
   std::string report;  ///< empty: none
   bool may_widen = false;
-  std::string unsure;  ///< why it is not known whether a rule matches; empty if it is known
+  bool may_be_off = false;  ///< the policy is another one, but may be OFF
+  std::string unsure;       ///< why it is not known whether a rule matches; empty if it is known
 };
 
 class MachineRules {
@@ -50,7 +54,8 @@ class MachineRules {
   std::vector<std::string> mistakes() const;
   /// "/etc/cudaguard.conf: 3 rules" for each file that is used.
   std::vector<std::string> summary() const;
-  RuleAnswer answer(const AskedProcess& process) const;
+  /// What the guard gives a process with these variables, also if there is no file.
+  RuleAnswer answer(const AskedProcess& process, const Environment& environment = {}) const;
 
  private:
   struct File {
@@ -66,6 +71,7 @@ class MachineRules {
   };
   void note_unreadable(const std::string& path, mode_t rights);
   const Closed* closed_to(const AskedProcess& process) const;
+  bool may_be_off(const RuleFacts& facts, const Environment& environment) const;
 
   std::vector<File> files_;
   std::string unusable_;  ///< the file or directory that cannot be used
