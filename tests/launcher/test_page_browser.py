@@ -32,7 +32,7 @@ TEXTS = {
         "FAIL ppo.py:159 and envs.py:22 touched CUDA",
         "2 lines asked for CUDA, in 66 of 70 processes; the program ended with exit code 1. First attempt, "
         "4.90 s after the start: cuInit from libc10_cuda.so, refused.",
-        "Coverage: 2 processes were unguarded.",
+        "Coverage: 2 processes were unguarded, and attempts may be missing.",
         "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64",
         "/home/u/cleanrl/ppo.py:159 in <module>device = torch.device(\"cuda\" if "
         "torch.cuda.is_available() and args.cuda else \"cpu\")",
@@ -51,7 +51,7 @@ TEXTS = {
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
                  "Sudo and setuid programs got no more rights under the fence"],
     "pass": ["PASS No process touched CUDA", "No CUDA use (3 processes checked).",
-             "Every program that ptrace reported was guarded. 3 processes seen.", "2026-11-21 10:25:48",
+             "No unguarded process was seen. 3 processes seen.", "2026-11-21 10:25:48",
              "3.84 s", "exit code 0", "--denyCUDA"],
     "failed": ["FAIL The program failed", "No CUDA use (1 process checked), but the program was "
                "killed by signal 11 (Segmentation fault).", "No unguarded process was seen."],
