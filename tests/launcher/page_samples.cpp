@@ -259,6 +259,7 @@ Run forged(uint32_t count) {
     site.stack.python_missing = site.stack.native_missing = bad;
     const size_t process = run.asked(i, i ^ 1, bad, 3, -7, bad);
     verdict.findings.processes[process].job = verdict.findings.processes[process].host = bad;
+    verdict.findings.processes[process].rule = std::make_shared<const std::string>(bad);
     run.attempted(i, process, i);
   }
   return run;
@@ -353,6 +354,10 @@ Findings cluster(uint32_t count) {
     process.command = kind == 5 ? "solve -i case" + std::to_string(draw % 12)
                                 : "python3 " + lines[kind].substr(0, lines[kind].find(':'));
     if (draw % 3 != 0) process.job = "slurm:" + std::to_string(884000 + draw % 60);
+    if (kind != 5) {
+      process.rule = std::make_shared<const std::string>(
+          kind == 4 ? "VALIDATE program=/usr/bin/python3*" : "/etc/cudaguard.conf:2");
+    }
     const uint32_t day = 14 * i / count;
     process.first = kStart + 86400 * day + 86400 * (0.3 + 0.4 * (draw % 1000) / 1000.0);
     process.last = process.first + draw % 4000;

@@ -318,13 +318,16 @@
     if (rows.length === 0) return null;
     rows.sort((a, b) => b.list.length - a.list.length);
     const more = (data.process_count ?? 0) - processes.length;
+    const ruled = rows.some((row) => row.list.some((one) => one.rule !== undefined));
+    const columns = ["Process", "Process id", "What it did", "User", "Host", ...ruled ? ["Rule"] : []];
     return section("Processes with attempts",
       more > 0 && make("p.note", `Of the first ${counted(processes.length, "process")}`),
-      table("Processes with attempts", ["Process", "Process id", "What it did", "User", "Host"],
+      table("Processes with attempts", columns,
         rows.slice(0, TABLE_ROWS).map((row) => make("tr", rowHead(alike(row.command, row.list.length)),
           make("td.pid", pidsOf(row)), make("td", factsOf(row.first)),
           make("td", oneOrMany(valuesOf(row, "uid"), "user")),
-          make("td", oneOrMany(valuesOf(row, "host"), "host"))))),
+          make("td", oneOrMany(valuesOf(row, "host"), "host")),
+          ruled && make("td", oneOrMany(valuesOf(row, "rule"), "rule"))))),
       leftOut(rows.length - TABLE_ROWS, "more row"));
   }
 
@@ -638,7 +641,7 @@
         const number = by === "line" ? numbers.get(row.name) : undefined;
         return make("tr", rowHead(number !== undefined && [make("a.chip",
           { href: `#t${number}`, "aria-label": `attempt ${number}` }, number), " "],
-        row.name === null ? "unknown" : pathOf(row.name)),
+        row.name === null ? (by === "rule" ? "none" : "unknown") : pathOf(row.name)),
         styled(make("td.number.share", grouped(row.touching)),
           { "--p": percent(row.touching / rows[0].touching) }),
         make("td", namesOf(row.asked).join(", ")), make("td.time", dateOf(row.last)));
@@ -677,7 +680,8 @@
           timeline(data.first ?? 0, data.last ?? 0))
         : histogram(),
       make("div.tables", groupSection("host", "Hosts", "Host"), groupSection("user", "Users", "User"),
-        groupSection("job", "Jobs", "Job"), groupSection("exe", "Programs", "Program")),
+        groupSection("job", "Jobs", "Job"), groupSection("exe", "Programs", "Program"),
+        groupSection("rule", "Rules", "Rule")),
       attemptSection(),
       processSection()];
   }
