@@ -58,11 +58,15 @@ PACKAGES = (
     "openssl", "gnupg", "make", "patch", "gcc", "python3-yaml", "python3-requests", "perl",
     "ruby", "lua5.4", "tcl", "php-cli", "redis-server", "memcached", "fuse3",
 )
-# Prints each process's program, and whether it has loaded the guard. Kernel threads have none.
+# Prints each process's program, and whether it has loaded the guard. Kernel threads have none. While
+# a process starts, its ld.so has not loaded the guard yet, so it has some seconds for that.
 PROCESSES = """for process in /proc/[0-9]*; do
-  program=$(readlink "$process/exe") || continue
-  if grep -qs libcudaguard "$process/maps"; then echo "guarded $program"
-  elif [ -e "$process/exe" ]; then echo "unguarded $program"; fi
+  for second in 1 2 3 4 5; do
+    program=$(readlink "$process/exe") || continue 2
+    grep -qs libcudaguard "$process/maps" && echo "guarded $program" && continue 2
+    sleep 1
+  done
+  [ ! -e "$process/exe" ] || echo "unguarded $program"
 done"""
 
 

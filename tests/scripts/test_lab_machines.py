@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the parts of scripts/lab that need QEMU, as far as this is possible without QEMU."""
 
+import os
 import pathlib
+import subprocess
+import tempfile
 import unittest
 
 from lab import driver, kernels, machine, nodes_machine
@@ -40,6 +43,21 @@ class Machine(unittest.TestCase):
         commands = [machine.page(number) for number in range(4)]
         self.assertNotIn("/usr/local", "".join(commands))
         self.assertIn(machine.GUARD, commands[1])
+
+    def test_process_whose_ld_so_is_still_at_work_is_looked_at_again(self):
+        """This sleep lets the first process load the guard, and the second one never does."""
+        with tempfile.TemporaryDirectory() as proc:
+            for number in "12":
+                os.mkdir(f"{proc}/{number}")
+                os.symlink("/bin/sh", f"{proc}/{number}/exe")
+                pathlib.Path(proc, number, "maps").touch()
+            sleep = pathlib.Path(proc, "sleep")
+            sleep.write_text(f"#!/bin/sh\necho libcudaguard.so >{proc}/1/maps\n")
+            sleep.chmod(0o755)
+            printed = subprocess.check_output(
+                ["sh", "-c", machine.PROCESSES.replace("/proc/", proc + "/")], text=True,
+                env={"PATH": f"{proc}:/usr/bin:/bin"})
+        self.assertEqual(printed, "guarded /bin/sh\nunguarded /bin/sh\n")
 
     def test_rows_have_different_names(self):
         for part in (driver, kernels, machine):
