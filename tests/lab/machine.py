@@ -154,11 +154,11 @@ def started(machine, user, answer):
 
 def by_cron(machine, answers):
     """Fails unless cron's program of each user prints the answer."""
-    lines = [f"* * * * * {user} {ASK} >/tmp/cron-{user} 2>&1\n" for user in answers]
+    lines = [f"* * * * * {user} {ASK} >/tmp/{user}.new 2>&1; mv /tmp/{user}.new /tmp/cron-{user}\n"
+             for user in answers]
     machine.must("printf %s " + shlex.quote("".join(lines)) + " >/etc/cron.d/ask")
     files = " ".join(f"/tmp/cron-{user}" for user in answers)
-    machine.ssh(f"for i in $(seq 60); do sleep 3; ls {files} && break; done; sleep 10; "
-                "rm /etc/cron.d/ask")
+    machine.ssh(f"for i in $(seq 300); do sleep 3; ls {files} && break; done; rm /etc/cron.d/ask")
     for user, answer in answers.items():
         expect(machine.ssh(f"cat /tmp/cron-{user}"), answer)
 
