@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/reports.md: its DuckDB views of a directory of records have what `cudaguard report` counts; its
-settings for Vector are valid TOML."""
+"""scripts/duckdb/records.sql: its views of a directory of records have what `cudaguard report`
+counts."""
 
 import json
 import os
 import re
 import subprocess
-import unittest
 
 from support import harness, launcher
 from support.recorded import PACKAGES, line, text
@@ -32,9 +31,10 @@ FROM records WHERE touch GROUP BY ALL ORDER BY asked DESC, line
 """
 
 
-def blocks(language):
-    with open(os.path.join(harness.SOURCE, "docs", "reports.md"), encoding="utf-8") as stream:
-        return re.findall(r"(?ms)^```%s\n(.*?)^```$" % language, stream.read())
+def views():
+    with open(os.path.join(harness.SOURCE, "scripts", "duckdb", "records.sql"),
+              encoding="utf-8") as stream:
+        return stream.read()
 
 
 class Queries(launcher.Case):
@@ -82,44 +82,27 @@ class Queries(launcher.Case):
         self.assertEqual(document["torn"], 4)
         return document["groups"]
 
-    def test_views_of_the_page_count_as_report_does(self):
-        (views,) = blocks("sql")
+    def test_views_count_as_report_does(self):
         for by, column in (("exe", "exe"), ("user", "uid"), ("host", "host"), ("job", "job")):
             wanted = {(group["name"], group["processes"], group["touching"], group["first"],
                        group["last"]) for group in self.groups(by)}
             rows = {(None if row[0] is None else str(row[0]), *row[1:])
-                    for row in self.query(views, re.sub(r"\bexe\b", column, BY_EXE))}
+                    for row in self.query(views(), re.sub(r"\bexe\b", column, BY_EXE))}
             self.assertEqual(rows, wanted, by)
             self.assertGreater(len(rows), 1)
         wanted = [[group["name"], group["touching"], group["first"], group["last"]]
                   for group in self.groups("line")]
-        self.assertEqual(self.query(views, BY_LINE), wanted)
+        self.assertEqual(self.query(views(), BY_LINE), wanted)
         self.assertEqual(len(wanted), 6)
 
     def test_view_reads_fields_of_the_schema(self):
         with open(os.path.join(harness.SOURCE, "shim", "record", "record.schema.json"),
                   encoding="utf-8") as stream:
             known = json.load(stream)["properties"]
-        columns = re.findall(r"\b(\w+): '(\w+)", *blocks("sql"))
+        columns = re.findall(r"\b(\w+): '(\w+)", views())
         self.assertGreater(len(columns), 10)
         for name, kind in columns:
             self.assertIn(name, known)
             wanted = {"BIGINT": "integer", "DOUBLE": "number"}.get(kind)
             if wanted and "type" in known[name]:
                 self.assertEqual(known[name]["type"], wanted, name)
-
-
-class Shipping(unittest.TestCase):
-    def test_vectors_settings_keep_records_whole(self):
-        try:
-            import tomllib
-        except ImportError:
-            harness.skip(self, "Python's tomllib is there from 3.11 on")
-        (settings,) = blocks("toml")
-        parts = tomllib.loads(settings)
-        self.assertEqual(set(parts), {"sources", "sinks"})
-        (source,), (sink,) = parts["sources"].values(), parts["sinks"].values()
-        self.assertEqual(sink["inputs"], list(parts["sources"]))
-        # As they are, and no record is too long.
-        self.assertEqual(sink["encoding"]["codec"], "text")
-        self.assertGreaterEqual(source["max_line_bytes"], 65536)

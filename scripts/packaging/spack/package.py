@@ -7,7 +7,7 @@ from spack.package import *
 
 
 class Cudaguard(CMakePackage):
-    """Find the line that asks for CUDA, and run any Linux program without it. No rebuild, root or
+    """Find the line that asks for CUDA, and run Linux programs without it. No rebuild, root or
     GPU."""
 
     homepage = "https://github.com/OWNER/cudaguard"
