@@ -74,7 +74,7 @@ def test_rule_keeps_the_list_of_the_run(case):
 
 
 @pytest.mark.parametrize("outer", [["--cpu"], [], ["--rule", "VALIDATE program=other"],
-                                   ["--gpus", "1"]])
+                                   ["--gpus", "1"], ["--policy=OFF", "--rule", "FORCE_CPU"]])
 def test_rule_never_widens_an_outer_run(case, outer):
     inner = [*RUN, "--rule", "OFF", "--rule", "VALIDATE gpus=0 program=worker*", "--"]
     control = case.launch("--policy", "VALIDATE", words=inner)

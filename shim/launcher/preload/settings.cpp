@@ -337,7 +337,8 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
       refuse_list(settings, config.allow_list.text, error);
     }
   }
-  if (policy != Policy::kOff) {
+  // An inner run knows by the presets that there are rules, which it must keep.
+  if (policy != Policy::kOff || !rules.empty()) {
     const bool without = policy == Policy::kForceCpu;
     set_presets(without && !settings.no_presets, settings, variables);
   }
