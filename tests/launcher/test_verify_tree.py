@@ -156,6 +156,8 @@ class Unguarded(Case):
     def test_static_process_is_listed(self):
         for name in ("waits_static", "waits_static_pie"):
             self.one('"$0" "$1"', "it is a static executable", launcher.program(name))
+        self.one('LD_TRACE_LOADED_OBJECTS=1 "$0" "$1"', "it is a static executable",
+                 launcher.program("waits_static"))
         if not shutil.which("musl-gcc"):
             harness.skip(self, "not installed: musl-gcc")
         program = launcher.program("waits_musl")

@@ -514,13 +514,14 @@ Cause Causes::of(pid_t pid) {
   const int error = read_file(path_of(pid, "environ"), environment, kMostEnvironment);
   if (error != 0) return error == EACCES || error == EPERM ? closed(pid) : Cause{Cause::Is::kNone};
   const Libraries loaded = libraries_of(pid);
-  if (value_of(environment, "LD_TRACE_LOADED_OBJECTS") != nullptr) return {Cause::Is::kNone};
   const Cause file = of_file(path_of(pid, "exe"));
   using Is = Cause::Is;
   if (!loaded.guard && (file.is == Is::kKnown || file.is == Is::kLauncher)) return file;
   if (auxiliary_value(pid, AT_SECURE) != 0) {
     return known("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
   }
+  // ld.so only lists the libraries. A static program has no ld.so.
+  if (value_of(environment, "LD_TRACE_LOADED_OBJECTS") != nullptr) return {Is::kNone};
   const char* preload = value_of(environment, "LD_PRELOAD");
   if (!loaded.guard && preload == nullptr) return known("its environment has no LD_PRELOAD");
   if (!loaded.guard && !can_preload(pid, preload)) {
