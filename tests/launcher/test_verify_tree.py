@@ -303,6 +303,10 @@ class OtherUsers(Case):
         return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
                               self.command, "verify", *options, "--", *words, env=env)
 
+    def control_of_mounts(self, script):
+        if self.unguarded("unshare", "--mount", "sh", "-c", script).returncode != 0:
+            harness.skip(self, "root may not change mounts here")
+
     def test_process_inside_execve_causes_no_doubt(self):
         """Other users may not look at it there, for a moment."""
         program = self.copied("static_0")
@@ -310,6 +314,27 @@ class OtherUsers(Case):
         done = self.verify_as_nobody([], "sh", "-c", loop, program)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertNotIn("in doubt", done.stderr)
+
+    def test_process_that_proc_hides_makes_the_result_incomplete(self):
+        """With hidepid, other users see nothing of a process whose memory they may not read."""
+        os.chmod(self.waits, 0o111)
+        self.control_of_mounts("mount -t proc -o hidepid=2 proc /proc")
+        script = ('mount -t proc -o hidepid="$1" proc /proc && exec setpriv --reuid=65534 '
+                  '--regid=65534 --clear-groups "$0" verify -- sh -c "$2 $3 0.5; true"')
+        for how, start, code in (("1", "env -i", 3), ("2", "env -i", 3), ("2", "env", 0)):
+            done = self.unguarded("unshare", "--mount", "sh", "-c", script, self.command, how, start,
+                                  self.waits, env=launcher.environment(TMPDIR="/tmp"))
+            self.assertEqual(done.returncode, code, (how, start, str(done)))
+            self.assertEqual("in doubt: /proc does not show process " in done.stderr, code == 3, done)
+
+    def test_proc_that_is_unmounted_makes_the_result_incomplete(self):
+        self.control_of_mounts("umount --lazy /proc")
+        done = self.unguarded("unshare", "--mount", self.command, "verify", "--", "sh", "-c",
+                              'umount --lazy /proc; env -i "$0" 0.5; true', self.waits,
+                              env=launcher.environment(TMPDIR="/tmp"))
+        self.assertEqual(done.returncode, 3, done)
+        self.assertIn("not looked for: /proc was unmounted while the program ran",
+                      " ".join(done.stderr.split()))
 
     def test_setuid_process_is_listed(self):
         os.chmod(self.waits, 0o4755)

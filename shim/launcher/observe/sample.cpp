@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <ctime>
 #include <exception>
 
@@ -44,6 +46,9 @@ void note_driver(TreeTruth::Unguarded& entry, Driver driver) {
   entry.has_driver = true;
 }
 
+/// A file that only a /proc of this process's PID namespace has.
+std::string own_children() { return "/proc/self/task/" + std::to_string(getpid()) + "/children"; }
+
 /// "python3 (12)"
 std::string short_name(const auto& process) {
   return process.command.substr(0, process.command.find(' ')) + " (" + std::to_string(process.pid) +
@@ -59,10 +64,9 @@ double seconds_now() {
 Watch::Watch(std::function<void()> on_look) : on_look_(std::move(on_look)) {
   const std::vector<pid_t> before = children_of(getpid());
   others_.insert(before.begin(), before.end());
-  const std::string threads = "/proc/self/task/" + std::to_string(getpid()) + "/children";
   if (access("/proc/self/stat", R_OK) != 0) {
     blind_ = "there is no /proc";
-  } else if (read_stat(getpid()).image.back() == 0 || access(threads.c_str(), R_OK) != 0) {
+  } else if (read_stat(getpid()).image.back() == 0 || access(own_children().c_str(), R_OK) != 0) {
     blind_ = "/proc shows too little on this system";
   }
 }
@@ -90,6 +94,11 @@ milliseconds Watch::sample() noexcept {
 }
 
 void Watch::look_at_all(double now) {
+  // Root's program can unmount /proc, or mount something else there.
+  if (access(own_children().c_str(), R_OK) != 0) {
+    blind_ = "/proc was unmounted while the program ran";
+    return;
+  }
   std::vector<pid_t> waiting = children_of(getpid());
   std::erase_if(waiting, [&](pid_t pid) { return others_.count(pid) != 0; });
   while (!waiting.empty()) {
@@ -98,12 +107,22 @@ void Watch::look_at_all(double now) {
     const Stat stat = read_stat(pid);
     if (stat.runs()) {
       look_at(pid, stat, now, false);
+    } else if (stat.started == 0) {
+      note_hidden(pid);
     } else {
       look_at_thread(pid, stat, now);
     }
     const std::vector<pid_t> children = children_of(pid);
     waiting.insert(waiting.end(), children.begin(), children.end());
   }
+}
+
+/// With the mount option hidepid, /proc does not show a process whose memory may not be read, or
+/// nothing of it. So it is not known which program that is.
+void Watch::note_hidden(pid_t pid) {
+  const bool exists = kill(pid, 0) == 0 || errno == EPERM;
+  // It may be a process that has just begun.
+  if (exists && read_stat(pid).started == 0) hidden_.insert(pid);
 }
 
 /// Other threads of a process may go on, and have children, after its first one has ended. /proc
@@ -306,6 +325,20 @@ std::string Watch::silent() const {
          " sent no start beacon, or ended before it could";
 }
 
+/// Names the processes that /proc did not show, as a clause; empty if there are none. Its guard may
+/// have reported such a process.
+std::string Watch::unseen() const {
+  std::set<pid_t> unseen = hidden_;
+  std::erase_if(unseen, [&](pid_t pid) {
+    const auto found = processes_.find({0, pid});
+    return found != processes_.end() && found->second.seen.heard;
+  });
+  if (unseen.empty()) return {};
+  const std::string more =
+      unseen.size() == 1 ? "" : " and " + std::to_string(unseen.size() - 1) + " more";
+  return "/proc does not show process " + std::to_string(*unseen.begin()) + more;
+}
+
 TreeTruth Watch::finish(const Findings& findings) const {
   TreeTruth truth;
   std::map<Key, const std::string*> commands;
@@ -344,7 +377,9 @@ TreeTruth Watch::finish(const Findings& findings) const {
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   if (!blind_.empty()) truth.doubts.push_back("unguarded processes were not looked for: " + blind_);
-  if (const std::string text = silent(); !text.empty()) truth.doubts.push_back(text);
+  for (const std::string& text : {silent(), unseen()}) {
+    if (!text.empty()) truth.doubts.push_back(text);
+  }
   return truth;
 }
 

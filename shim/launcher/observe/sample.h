@@ -76,6 +76,7 @@ class Watch {
   template <typename Look>
   void try_to(Look look) noexcept;
   void look_at_all(double now);
+  void note_hidden(pid_t pid);
   void look_at_thread(pid_t pid, const Stat& ended, double now);
   void look_at(pid_t pid, const Stat& stat, double now, bool runs_code);
   Cause cause_of(pid_t pid, bool is_known);
@@ -86,6 +87,7 @@ class Watch {
   bool may_be_refused(pid_t pid) const;
   bool forked_from_heard(const Stat& stat, const ProgramId& program) const;
   std::string silent() const;
+  std::string unseen() const;
 
   const std::optional<uint64_t> filters_ = filters_of(getpid());
   Causes causes_;
@@ -96,6 +98,7 @@ class Watch {
   std::set<ProgramId> off_;           ///< those whose policy is OFF
   std::vector<std::string> refused_;  ///< programs that ended in ld.so under a filter of their own
   std::vector<Listed> listed_;
+  std::set<pid_t> hidden_;  ///< processes that /proc does not show
   std::chrono::steady_clock::time_point next_;
   std::string blind_;  ///< why no process can be examined
 };
