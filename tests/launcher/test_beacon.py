@@ -171,6 +171,14 @@ class Heard(test_verify_tree.Case):
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of ")
 
 
+    def test_attempt_under_the_filter_of_another_program_is_found(self):
+        """The filter refuses getpid from the start on, so the program has not been heard."""
+        result, _ = self.shape("execs under a filter", "attempt")
+        self.ends(result, 1, "ioctl 0x")
+        result, _ = self.shape("execs under a filter", "none")
+        self.assertIn(result.rc, (0, 3), result)
+
+
 @pytest.fixture(name="case")
 def make_case():
     yield from harness.lent(Heard())
