@@ -84,7 +84,11 @@ void FactsRoom::add(std::string_view rules, RuleSource source) {
   const uint32_t asked = keys_of(rules, source);
   const auto is_new = [&](RuleKey key) { return (asked & ~keys & bit_of(key)) != 0; };
   if (is_new(RuleKey::kProgram)) add_program();
-  if (is_new(RuleKey::kArgs)) facts.args = read_fact("/proc/self/cmdline", args, sizeof args);
+  if (is_new(RuleKey::kArgs)) {
+    facts.args = read_fact("/proc/self/cmdline", args, sizeof args);
+    // It is empty after the process's first thread has ended.
+    facts.args.known = !facts.args.text.empty();
+  }
   if (is_new(RuleKey::kCgroup)) {
     facts.cgroup = read_fact("/proc/self/cgroup", cgroup, sizeof cgroup);
   }

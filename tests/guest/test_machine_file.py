@@ -145,6 +145,15 @@ def test_pipe_in_the_place_of_a_file_of_names_stops_no_program(case, file, key):
     case.refused("timeout", "60", cause=CONF + ":2")
 
 
+def test_command_line_of_a_process_whose_first_thread_has_ended_is_not_known(case):
+    """/proc shows an empty one."""
+    program = shutil.copy(launcher.program("first_ends"), case.path("first_ends"))
+    for rule, reached in (("FORCE_CPU args=*first_ends*", False), ("FORCE_CPU user=7", True)):
+        case.etc("cudaguard.conf", "VALIDATE\n%s\n" % rule)
+        result = case.ask(program=program, steps=())
+        assert ("cuInit" in result.fake_calls, result.rc) == (reached, 0), str(result)
+
+
 def test_path_of_a_program_that_was_replaced_is_not_known(case):
     """An upgrade replaces the file, and /proc then shows another name."""
     start = ("import os, sys; file = os.open(sys.argv[1], os.O_RDONLY); os.remove(sys.argv[1]); "
