@@ -80,13 +80,16 @@ void redirect_first_calls(Process& here) {
   redirect_first_calls(here);
 }
 
-/// Makes no system call, unless a start record is wanted or the program is linked to the driver.
+/// Makes no system call, unless a start record is wanted, the program is linked to the driver, or
+/// CUDAGUARD_RULES is set.
 /// Only glibc gives a constructor these arguments; with another libc the first call reads the
 /// kernel's copy.
 [[gnu::constructor]] void on_load(int, char** words, char** variables) {
   if (!sys::is_glibc()) return;
   read_start_environment(inherited.start, variables);
   report_start(words, variables);
+  // The rules see the program before it can change its command line (setproctitle).
+  if (inherited.start.variables.rules != nullptr) process();
   if (start_objects().visit(is_driver)) prepare_linked_program();
 }
 

@@ -19,6 +19,7 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+struct Config;
 struct Process;
 struct MachineRuling;
 
@@ -31,6 +32,9 @@ struct InheritedState {
   StartObjects start_objects;              ///< read by start_objects()
   StartEnvironment start;
   std::atomic<const MachineRuling*> machine{nullptr};  ///< read by machine_ruling()
+  /// Of a program with CUDAGUARD_RULES, without what CUDAGUARD_CHILDREN changes; null if there are
+  /// none. Read by parse_with_rules().
+  std::atomic<const Config*> ruled{nullptr};
   char report[kMaxReportPath + 1] = {};      ///< set by report_to; empty: that of the start
   std::atomic<Fallen> fallen{Fallen::kNot};  ///< in this process, or in one that forked it
 

@@ -173,14 +173,36 @@ const MachineRuling* machine_ruling() {
   return known == &kAbsent ? nullptr : known;
 }
 
-Config parse_with_rules(const Environment& environment) {
-  const MachineRuling* machine = machine_ruling();
-  const bool ruled = environment.rules != nullptr && !environment.privileged;
-  if (!ruled) return parse_config(environment, {}, machine);
+namespace {
+
+Config parse_with_facts(const Environment& environment, const MachineRuling* machine) {
   const sys::Mapped<FactsRoom> room;
   if (!room) return parse_config(environment, {}, machine);
   room->add(environment.rules, RuleSource::kVariable);
   return parse_config(environment, room->facts, machine);
+}
+
+}  // namespace
+
+Config parse_with_rules(const Environment& environment) {
+  const MachineRuling* machine = machine_ruling();
+  const bool ruled = environment.rules != nullptr && !environment.privileged;
+  if (!ruled) return parse_config(environment, {}, machine);
+  const Config* known = inherited.ruled.load(std::memory_order_acquire);
+  if (known == nullptr) {
+    void* const page = sys::map(sizeof(Config));
+    if (page == nullptr) return parse_with_facts(environment, machine);
+    const auto* made = new (page) Config(parse_with_facts(environment, machine));
+    // Another thread may have been faster.
+    if (inherited.ruled.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
+      known = made;
+    } else {
+      sys::unmap(page, sizeof(Config));
+    }
+  }
+  Config config = *known;
+  config.forked_child = config.children != Children::kAsRoot && environment.forked;
+  return config;
 }
 
 }  // namespace cudaguard

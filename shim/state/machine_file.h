@@ -11,7 +11,9 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// Returns what the file says about this process; null if there is no file.
 const MachineRuling* machine_ruling();
 
-/// parse_config() with the facts that the rules of the environment ask for, and with the file.
+/// parse_config() with the facts that the rules of the environment ask for, and with the file. A
+/// forked child keeps what these rules have given its parent, although its command line, user or
+/// cgroup may be another one.
 Config parse_with_rules(const Environment& environment);
 
 }  // namespace cudaguard

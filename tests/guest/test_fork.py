@@ -3,6 +3,7 @@
 and a child's attempt is recorded with the child's own process id."""
 
 import json
+import os
 import re
 
 import pytest
@@ -67,6 +68,22 @@ def test_child_and_grandchild_make_records_of_their_own(case):
     with open(report, encoding="utf-8") as stream:
         pids = [json.loads(line)["pid"] for line in stream]
     assert len(set(pids)) == 3, str(pids)
+
+
+@pytest.mark.parametrize("change", ["title:worker", "user:65534"])
+@pytest.mark.parametrize("rules", ["VALIDATE args=worker*;VALIDATE user=65534",
+                                   "VALIDATE;FORCE_CPU args=*steps* user=0"])
+def test_rules_see_the_process_as_it_was_started(case, rules, change):
+    """Neither it nor its forked child gets more if it looks like another process later."""
+    if os.geteuid() != 0:
+        harness.skip(case, "only root can change its user")
+    env = {"CUDAGUARD_RULES": rules, "CUDAGUARD_LOG": "off"}
+    steps = ("fork", change, "ask", "end", change, "ask")
+    control = case.steps(*steps, env={**env, "CUDAGUARD_RULES": "VALIDATE"})
+    assert control.out.count("cuInit=0\n") == 2, str(control)
+    result = case.steps(*steps, env=env)
+    assert result.out.count("cuInit=100\n") == 2, str(result)
+    result.assert_untouched(case)
 
 
 def in_child(case, before, changes, guard=True):

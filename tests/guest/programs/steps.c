@@ -11,6 +11,8 @@
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
 //   memory:KIB         that much more address space from now on; "max": as much as allowed
 //   setenv:NAME=VALUE  unsetenv:NAME  chdir:DIRECTORY  close:N  print:TEXT
+//   title:TEXT         the command line from now on, at most as long as the first one
+//   user:N             become this user
 //   open:PATH:FLAGS    open(2), FLAGS of the letters r w a(ppend) + (both ways) e(CLOEXEC)
 //   put:N:TEXT         write TEXT to descriptor N
 //   results:PATH       print there from now on, by a descriptor of at least 100
@@ -32,6 +34,8 @@ char** environ = NULL;
 typedef void* (*open_function)(const char*, int);
 
 static int g_results = 1;
+static char* g_title;
+static size_t g_title_size;
 static open_function g_libc_dlopen;
 
 __attribute__((format(printf, 1, 2))) static void print_line(const char* format, ...) {
@@ -125,6 +129,11 @@ static void one(char* step) {
     if (putenv((char*)rest) != 0) exit(91);
   } else if ((rest = after(step, "unsetenv:"))) {
     if (unsetenv(rest) != 0) exit(91);
+  } else if ((rest = after(step, "title:"))) {
+    memset(g_title, 0, g_title_size);
+    strncpy(g_title, rest, g_title_size - 1);
+  } else if ((rest = after(step, "user:"))) {
+    if (setuid((uid_t)atoi(rest)) != 0) exit(89);
   } else if ((rest = after(step, "nofile:"))) {
     limit_files(rest);
   } else if ((rest = after(step, "memory:"))) {
@@ -179,7 +188,9 @@ static char** run(char** step) {
 }
 
 int main(int argc, char** argv) {
-  (void)argc;
+  g_title = argv[0];
+  g_title_size = (size_t)(strchr(argv[argc - 1], '\0') - argv[0]) + 1;
+  for (int i = 1; i < argc; ++i) argv[i] = strdup(argv[i]);  // a title overwrites the steps
   run(argv + 1);
   return 0;
 }
