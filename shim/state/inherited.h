@@ -28,6 +28,7 @@ enum class Fallen : uint8_t { kNot, kNoProxy, kNotEnforced, kNotAccepted };
 
 struct InheritedState {
   std::atomic<Process*> process{nullptr};  ///< of this process, or of the one that forked it
+  std::atomic<void*> spare{nullptr};       ///< pages for the Process of a forked child; zero there
   Loader loader;                           ///< read by loader()
   StartObjects start_objects;              ///< read by start_objects()
   StartEnvironment start;

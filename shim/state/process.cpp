@@ -154,7 +154,11 @@ namespace detail {
 
 Process& make_process(Process* stale) {
   if (stale != nullptr && stale->ready && stale->only_pid == sys::getpid()) return *stale;
-  void* memory = sys::map(kMapped);
+  // A forked child maps nothing of its own: if another thread of its parent was in dlopen, ld.so
+  // may still have the address of a file that is no longer mapped (ld.so.cache). At the end of the
+  // child's first dlopen it unmaps that address again, whatever is there now.
+  void* const spare = stale == nullptr ? nullptr : inherited.spare.exchange(nullptr);
+  void* const memory = spare != nullptr ? spare : sys::map(2 * kMapped);
   if (memory == nullptr) {
     without_memory.process.config = &without_memory.config;
     without_memory.process.allow_list = &without_memory.config.allow_list;
@@ -174,13 +178,18 @@ Process& make_process(Process* stale) {
   made->allow_list = &made->config->allow_list;
   made->configured = made->config->policy;
   made->configured_loads = made->config->loads;
-  if (!sys::wipe_on_fork(memory, kMapped)) made->only_pid = sys::getpid();
+  // The kernel keeps on wiping a spare.
+  if (spare == nullptr && !sys::wipe_on_fork(memory, 2 * kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
   // Another thread may have been faster. A stale object stays mapped, because another thread may be
   // reading it.
-  if (inherited.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel))
+  if (inherited.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) {
+    if (spare == nullptr && made->only_pid == 0) {
+      inherited.spare.store(static_cast<char*>(memory) + kMapped);
+    }
     return *made;
-  sys::unmap(memory, kMapped);
+  }
+  if (spare == nullptr) sys::unmap(memory, 2 * kMapped);
   return *stale;
 }
 

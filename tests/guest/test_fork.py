@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from support import guest, harness
+from support import guest, harness, syscalls
 
 FORKS = guest.binary("forks")
 
@@ -84,6 +84,19 @@ def test_rules_see_the_process_as_it_was_started(case, rules, change):
     result = case.steps(*steps, env=env)
     assert result.out.count("cuInit=100\n") == 2, str(result)
     result.assert_untouched(case)
+
+
+def test_forked_child_maps_nothing_of_its_own_before_a_request(case):
+    """glibc's child unmaps the address that ld.so.cache has had in a dlopen of another thread of
+    its parent, whatever is there."""
+    log = case.path("log")
+    steps = [guest.STEPS, "load:libm.so.6", "fork", "load:libm.so.6", "end"]
+    done, processes = syscalls.trace(steps, harness.GUARD, log, {})
+    assert done.returncode == 0, str(done)
+    child = [one for one in processes.values() if one.key.startswith("fork of ")]
+    assert len(child) == 1, str(processes)
+    names = [call.name for call in child[0].calls]
+    assert "mmap" not in names and "write" in names, str(names)
 
 
 def in_child(case, before, changes, guard=True):
