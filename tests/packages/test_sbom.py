@@ -34,6 +34,9 @@ class Document(packaged.Case):
         (checksum,) = self.packages["cudaguard"]["checksums"]
         self.assertEqual(checksum["checksumValue"], sums[packaged.TARBALL])
         self.assertEqual(self.packages["cudaguard"]["versionInfo"], packaged.version())
+        # NTIA's minimum elements of an SBOM have the supplier of each package.
+        suppliers = {package["supplier"] for package in self.packages.values()}
+        self.assertEqual(suppliers, {"Organization: Debian", "Organization: The cudaguard maintainers"})
         names = {name for name, _, _ in SBOM["LINKED"]} | {"RapidJSON"}
         self.assertEqual(set(self.packages), names | {"cudaguard"})
         linked = {edge["relatedSpdxElement"] for edge in self.document["relationships"]
