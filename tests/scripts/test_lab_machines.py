@@ -100,7 +100,9 @@ class Kernels(unittest.TestCase):
 class Nodes(unittest.TestCase):
     def printed(self, **others):
         """What a machine prints in which all is well but for the sections in `others`."""
-        parts = {"fence": ["rc 0"], "others-fenced": ["open-3 /dev/null EACCES"], "mknod": ["rc 1"],
+        parts = {"fence": ["rc 0"], "mknod": ["rc 1"], "uring": ["setup ENOSYS", "rc 0"],
+                 "openat2": ["openat2-3 /dev/nvidia0 ENOSYS", "rc 0"],
+                 "others-fenced": ["open-3 /dev/null EACCES", "openat2 /dev/null ENOSYS"],
                  **{name: ["open /dev/kfd opened"] for name in nodes_machine.OPENED},
                  **{name: ["open /dev/kfd EACCES"] for name in nodes_machine.REFUSED}, **others}
         return nodes_machine.sections("".join(
@@ -117,7 +119,11 @@ class Nodes(unittest.TestCase):
                 ("control", ["open /dev/kfd errno=2"], "control: open /dev/kfd errno=2"),
                 ("user", ["open /dev/kfd EACCES"] * 2,
                  "user: another number of opens than without the fence"),
-                ("others-fenced", ["open /dev/null EACCES"], "others-fenced: EACCES"),
+                ("openat2", ["ioctl ENOTTY", "openat2-3 /dev/nvidia0 opened", "rc 0"],
+                 "openat2: ['ioctl ENOTTY', 'openat2-3 /dev/nvidia0 opened', 'rc 0']"),
+                ("static", ["openat /dev/kfd ENOSYS"], "static: openat /dev/kfd ENOSYS"),
+                ("others-fenced", ["open /dev/null EACCES"], "others-fenced: refused"),
+                ("uring", ["uring-3 /dev/kfd opened"], "uring: ['uring-3 /dev/kfd opened']"),
                 ("mknod", ["rc 0"], "mknod"), ("fence", ["too old", "rc 125"], "the fence: too old\nrc 125")):
             self.assertIn(fault, nodes_machine.faults(self.printed(**{name: lines}), ""))
 

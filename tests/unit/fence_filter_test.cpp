@@ -183,7 +183,7 @@ TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {
   }
 }
 
-TEST(OpenFilter, RefusesMode3OfOpenAndOpenat) {
+TEST(OpenFilter, RefusesMode3OfCallsThatHaveItInARegister) {
   constexpr uint32_t kRefused = SECCOMP_RET_ERRNO | EACCES;
   constexpr struct {
     Architecture machine;
@@ -192,14 +192,16 @@ TEST(OpenFilter, RefusesMode3OfOpenAndOpenat) {
     int flags;  // which argument has them; -1: this is another call
   } kCalls[] = {
       {kX86, 0xc000003e, 2, 1},   {kX86, 0xc000003e, 2 | kX32, 1},   {kX86, 0xc000003e, 257, 2},
-      {kX86, 0xc000003e, 5, -1},  {kX86, 0xc000003e, 257 | kX32, 2}, {kX86, 0xc000003e, 437, -1},
+      {kX86, 0xc000003e, 5, -1},  {kX86, 0xc000003e, 257 | kX32, 2}, {kX86, 0xc000003e, 342, -1},
+      {kX86, 0xc000003e, 304, 2}, {kX86, 0xc000003e, 304 | kX32, 2}, {kX86, 0x40000003, 342, 2},
       {kX86, 0x40000003, 5, 1},   {kX86, 0x40000003, 295, 2},        {kX86, 0x40000003, 2, -1},
       {kArm, 0xc00000b7, 56, 2},  {kArm, 0xc00000b7, 2, -1},         {kArm, 0x40000028, 5, 1},
+      {kArm, 0xc00000b7, 265, 2}, {kArm, 0x40000028, 371, 2},        {kX86, 0x40000003, 304, -1},
       {kArm, 0x40000028, 322, 2}, {kArm, 0x40000028, 56, -1},        {kX86, 0xc00000b7, 56, -1}};
   for (const auto& one : kCalls) {
     SCOPED_TRACE(testing::Message() << std::hex << one.architecture << ' ' << one.number);
     const std::vector<sock_filter> program =
-        open_filter(fence_filter(kAnswer, one.machine), one.machine);
+        open_filter(fence_filter(kAnswer, one.machine), true, one.machine);
     for (const uint64_t flags : {0ULL, 1ULL, 2ULL, 3ULL, 0x80003ULL, 0x80002ULL, 3ULL << 32}) {
       seccomp_data data = call(one.architecture, one.number);
       std::fill(std::begin(data.args), std::end(data.args), one.flags < 0 ? 3 : 0);
@@ -214,11 +216,31 @@ TEST(OpenFilter, RefusesMode3OfOpenAndOpenat) {
   }
 }
 
+TEST(OpenFilter, HasNoIoUringAndPerhapsNoOpenat2) {
+  constexpr uint32_t kAbsent = SECCOMP_RET_ERRNO | ENOSYS;
+  for (const Place& place : kPlaces) {
+    for (const bool openat2 : {false, true}) {
+      SCOPED_TRACE(place.name);
+      const std::vector<sock_filter> program =
+          open_filter(fence_filter(kAnswer, place.machine), openat2, place.machine);
+      for (uint32_t number = 400; number < 500; ++number) {
+        // openat2, and io_uring's setup, enter and register.
+        const bool absent = (number == 437 && !openat2) || (number >= 425 && number <= 427);
+        const uint32_t x32 = place.number & kX32;
+        EXPECT_EQ(answer_of(program, call(place.architecture, number | x32), true),
+                  absent ? kAbsent : SECCOMP_RET_ALLOW)
+            << number;
+      }
+      EXPECT_EQ(answer_of(program, call(0, 426)), SECCOMP_RET_ALLOW);
+    }
+  }
+}
+
 TEST(OpenFilter, OtherCallsHaveTheAnswerOfTheOtherFilter) {
   for (const Place& place : kPlaces) {
     SCOPED_TRACE(place.name);
     const std::vector<sock_filter> others = fence_filter(kAnswer, place.machine);
-    const std::vector<sock_filter> program = open_filter(others, place.machine);
+    const std::vector<sock_filter> program = open_filter(others, false, place.machine);
     for (const uint32_t request : {0xc020462aU, 0x5401U}) {
       const seccomp_data data = call(place.architecture, place.number, request);
       EXPECT_EQ(answer_of(program, data), answer_of(others, data)) << std::hex << request;

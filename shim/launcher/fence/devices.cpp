@@ -240,7 +240,7 @@ GpuNodes find_gpu_nodes(const std::string& mounts) {
   return nodes;
 }
 
-std::string enter_device_fence(const GpuNodes& nodes, bool& no_new_privs) {
+std::string enter_device_fence(const GpuNodes& nodes, bool& no_new_privs, bool& ioctls) {
   // A kernel may have a right that its version does not promise, so each is tried.
   RulesetAttr attr = {kHandled | kIoctlDev};
   const auto create = [&] {
@@ -252,6 +252,7 @@ std::string enter_device_fence(const GpuNodes& nodes, bool& no_new_privs) {
     ruleset = create();
   }
   if (ruleset < 0) return why_no_landlock(errno);
+  ioctls = (attr.handled & kIoctlDev) == 0;
   Grants grants(nodes, attr.handled & ~(kMakeChar | kMakeBlock), ruleset);
   // Moving is allowed everywhere. The kernel still refuses to move a file to where it would get
   // more rights, so no node can be moved or linked out of /dev.

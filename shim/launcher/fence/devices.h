@@ -19,8 +19,10 @@ struct GpuNodes {
 GpuNodes find_gpu_nodes(const std::string& mounts);
 
 /// Puts this process, which must have no other threads, into the domain. Returns a clause that says
-/// why it cannot, or an empty string. Sets no_new_privs only if the kernel requires it.
-std::string enter_device_fence(const GpuNodes& nodes, bool& no_new_privs);
+/// why it cannot, or an empty string. Sets no_new_privs only if the kernel requires it, and
+/// `ioctls` if the kernel cannot refuse the ioctls of a node that was opened anyway (before
+/// Linux 6.10).
+std::string enter_device_fence(const GpuNodes& nodes, bool& no_new_privs, bool& ioctls);
 
 /// How many Landlock domains this process is in. A child process tries how many more it can enter.
 int landlock_domains();

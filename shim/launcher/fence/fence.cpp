@@ -68,11 +68,12 @@ int install_here(std::vector<sock_filter> program, unsigned long flags, bool& no
   return install(&filter, flags);
 }
 
-/// Enters the domain in which no GPU device node can be opened, but for the access mode 3.
-void enter_domain(Fence& fence) {
+/// Enters the domain in which no GPU device node can be opened, but for the access mode 3. Sets
+/// `ioctls` if a descriptor of this mode takes ioctls.
+void enter_domain(Fence& fence, bool& ioctls) {
   std::ifstream mounts("/proc/self/mountinfo");
   const GpuNodes nodes = find_gpu_nodes({std::istreambuf_iterator<char>(mounts), {}});
-  fence.why_no_devices = enter_device_fence(nodes, fence.no_new_privs);
+  fence.why_no_devices = enter_device_fence(nodes, fence.no_new_privs, ioctls);
   fence.devices = fence.why_no_devices.empty();
   if (fence.devices) fence.split.assign(nodes.split.begin() + 2, nodes.split.end());
 }
@@ -117,7 +118,8 @@ bool is_fenced() {
 
 Fence put_up_fence(bool listens, bool devices) {
   Fence fence;
-  if (devices) enter_domain(fence);
+  bool ioctls = false;
+  if (devices) enter_domain(fence, ioctls);
   fence.was_there = is_fenced();
   struct Way {
     uint32_t answer;
@@ -139,7 +141,7 @@ Fence put_up_fence(bool listens, bool devices) {
     if (way.answer == kUserNotif ? !listens : fence.was_there && !fence.devices) continue;
     const bool may = !filtered || survives(way.flags);
     std::vector<sock_filter> filter = fence_filter(way.answer);
-    if (fence.devices) filter = open_filter(filter);
+    if (fence.devices) filter = open_filter(filter, !ioctls);
     made = may ? install_here(std::move(filter), way.flags, fence.no_new_privs) : -1;
     if (made >= 0) {
       fence.holds = true;

@@ -18,6 +18,7 @@ namespace {
 
 static_assert(kThisArchitecture.ioctl == __NR_ioctl && kThisArchitecture.getpid == __NR_getpid);
 static_assert(kThisArchitecture.openat == __NR_openat);
+static_assert(kThisArchitecture.open_by_handle_at == __NR_open_by_handle_at);
 
 // Targets of a jump: the next instruction, or one of the two ends of the filter.
 constexpr uint8_t kNext = 0;
@@ -30,6 +31,10 @@ constexpr uint32_t kNr = offsetof(seccomp_data, nr);
 constexpr uint32_t kRequest = offsetof(seccomp_data, args[1]);
 constexpr uint32_t kFirstArgument = offsetof(seccomp_data, args[0]);
 constexpr uint32_t kNoCall = ~0U;
+// Older headers lack these. They are the same on every architecture.
+constexpr uint32_t kIoUringSetup = 425;
+constexpr uint32_t kIoUringRegister = 427;  // between the two: io_uring_enter
+constexpr uint32_t kOpenat2 = 437;
 constexpr uint32_t kUpperHalf = 0xffff0000;
 
 sock_filter word(uint32_t offset) { return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset); }
@@ -89,21 +94,27 @@ std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machi
   return with_ends(std::move(program), answer);
 }
 
-std::vector<sock_filter> open_filter(const std::vector<sock_filter>& others,
+std::vector<sock_filter> open_filter(const std::vector<sock_filter>& others, bool openat2,
                                      const Architecture& machine) {
   constexpr uint32_t kThirdArgument = offsetof(seccomp_data, args[2]);
   std::vector<sock_filter> program = with_ends(
       {
           word(offsetof(seccomp_data, arch)),
-          jump(BPF_JEQ, machine.architecture, 4, kNext),
+          jump(BPF_JEQ, machine.architecture, 5, kNext),
           jump(BPF_JEQ, machine.older, kNext, kBeyond),
           word(kNr),
-          jump(BPF_JEQ, machine.older_openat, 7, kNext),
-          jump(BPF_JEQ, machine.older_open, 4, kBeyond),
+          jump(BPF_JEQ, machine.older_openat, 13, kNext),
+          jump(BPF_JEQ, machine.older_open_by_handle_at, 12, kNext),
+          jump(BPF_JEQ, machine.older_open, 9, 5),
           word(kNr),
           BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~machine.x32_bit),
-          jump(BPF_JEQ, machine.openat, 3, kNext),
-          jump(BPF_JEQ, machine.open, kNext, kBeyond),
+          jump(BPF_JEQ, machine.openat, 8, kNext),
+          jump(BPF_JEQ, machine.open_by_handle_at, 7, kNext),
+          jump(BPF_JEQ, machine.open, 4, kNext),
+          jump(BPF_JEQ, openat2 ? kNoCall : kOpenat2, 2, kNext),
+          jump(BPF_JGE, kIoUringSetup, kNext, kBeyond),
+          jump(BPF_JGT, kIoUringRegister, kBeyond, kNext),
+          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
           word(kRequest),
           BPF_STMT(BPF_JMP | BPF_JA, 1),
           word(kThirdArgument),

@@ -25,13 +25,15 @@ struct Architecture {
   uint32_t getpid;
   uint32_t open;  ///< without an open: openat
   uint32_t openat;
+  uint32_t open_by_handle_at;
   uint32_t older_open;
   uint32_t older_openat;
+  uint32_t older_open_by_handle_at;
 };
 inline constexpr Architecture kX86 = {
-    AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39, 2, 257, 5, 295};
+    AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39, 2, 257, 304, 5, 295, 342};
 inline constexpr Architecture kArm = {
-    AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172, 56, 56, 5, 322};
+    AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172, 56, 56, 265, 5, 322, 371};
 #if defined(__x86_64__)
 inline constexpr Architecture kThisArchitecture = kX86;
 #elif defined(__aarch64__)
@@ -44,10 +46,12 @@ inline constexpr Architecture kThisArchitecture = kArm;
 std::vector<sock_filter> fence_filter(uint32_t answer,
                                       const Architecture& machine = kThisArchitecture);
 
-/// Refuses open and openat with the access mode 3, which is neither reading nor writing, so that
-/// Landlock lets it through. `others` answers all other calls: one filter costs less than two.
-/// Pure.
-std::vector<sock_filter> open_filter(const std::vector<sock_filter>& others,
+/// Refuses the access mode 3, which is neither reading nor writing, so that Landlock lets it
+/// through. A filter cannot read it in the queue of io_uring, nor in the structure of openat2. So
+/// io_uring gets ENOSYS, as from an older kernel: a ring that a process outside has made even opens
+/// files with that process's rights. openat2 gets it only without `openat2`, because tar needs this
+/// call from glibc 2.43 on. `others` answers all other calls: one filter costs less than two. Pure.
+std::vector<sock_filter> open_filter(const std::vector<sock_filter>& others, bool openat2,
                                      const Architecture& machine = kThisArchitecture);
 
 }  // namespace cudaguard::launcher

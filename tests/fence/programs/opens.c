@@ -18,7 +18,16 @@
 static const char* name_of(int error) {
   static char text[32];
   snprintf(text, sizeof text, "errno=%d", error);
-  return error == EACCES ? "EACCES" : error == ENOTTY ? "ENOTTY" : text;
+  switch (error) {
+    case EACCES:
+      return "EACCES";
+    case ENOSYS:
+      return "ENOSYS";
+    case ENOTTY:
+      return "ENOTTY";
+    default:
+      return text;
+  }
 }
 
 static void print(const char* way, const char* path, long file) {
@@ -58,26 +67,53 @@ static int by_link(const char* path) {
   return file;
 }
 
-/// Opens it from its own directory.
-static int relative(const char* path) {
+static int directory_of(const char* path) {
   char directory[4096];
   snprintf(directory, sizeof directory, "%s", path);
-  char* const slash = strrchr(directory, '/');
-  *slash = '\0';
-  const int above = open(directory, O_RDONLY | O_DIRECTORY);
+  *strrchr(directory, '/') = '\0';
+  return open(directory, O_RDONLY | O_DIRECTORY);
+}
+
+/// Opens it from its own directory.
+static int relative(const char* path) {
+  const int above = directory_of(path);
   if (above < 0) return -1;
-  const int file = openat(above, slash + 1, O_RDONLY);
+  const int file = openat(above, strrchr(path, '/') + 1, O_RDONLY);
   const int error = errno;
   close(above);
   errno = error;
   return file;
 }
 
+/// Opens it by a handle.
+static int by_handle(const char* path, int flags) {
+  struct {
+    struct file_handle head;
+    char bytes[MAX_HANDLE_SZ];
+  } handle = {.head = {.handle_bytes = MAX_HANDLE_SZ}};
+  int mount;
+  const int above = directory_of(path);
+  const int file = name_to_handle_at(AT_FDCWD, path, &handle.head, &mount, 0) == 0
+                       ? open_by_handle_at(above, &handle.head, flags)
+                       : -1;
+  const int error = errno;
+  close(above);
+  errno = error;
+  return file;
+}
+
+/// Only root may, and only if the directory is in the same file system. The fence allows O_PATH.
+static int may_by_handle(const char* path) {
+  const int file = by_handle(path, O_PATH);
+  if (file >= 0) close(file);
+  return file >= 0;
+}
+
 int main(int count, char** paths) {
   if (count == 3 && strcmp(paths[1], "--openat2-3") == 0) {
-    const int file = (int)open_2(paths[2], O_ACCMODE);
-    print("openat2-3", paths[2], dup(file));
-    printf("ioctl %s\n", ioctl(file, 0x5401, 0) == 0 ? "0" : name_of(errno));
+    const long file = open_2(paths[2], O_ACCMODE);
+    if (file >= 0) printf("ioctl %s\n", ioctl((int)file, 0x5401, 0) == 0 ? "0" : name_of(errno));
+    print("openat2-3", paths[2], file);
     return 0;
   }
   for (int i = 1; i < count; ++i) {
@@ -91,6 +127,10 @@ int main(int count, char** paths) {
     print("write", path, openat(AT_FDCWD, path, O_WRONLY | O_APPEND));
     print("creat", path, open(path, O_WRONLY | O_CREAT | O_TRUNC, 0666));
     print("openat2", path, open_2(path, O_RDWR));
+    if (may_by_handle(path)) {
+      print("handle", path, by_handle(path, O_RDWR));
+      print("handle-3", path, by_handle(path, O_ACCMODE));
+    }
     print("reopened", path, reopen(path, O_RDWR));
     print("reopened-3", path, reopen(path, O_ACCMODE));
     print("link", path, by_link(path));
