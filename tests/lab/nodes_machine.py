@@ -38,7 +38,7 @@ say dynamic $run /opens $nodes
 [ ! -e /opens_musl_static ] || say musl $run /opens_musl_static $nodes
 say environment $run env -i /opens_static $nodes
 say user $nobody $run /opens_static $nodes
-say user-control $nobody /opens_static /dev/nvidia0
+say user-control $nobody /opens_static $nodes
 say setuid-control $nobody /tmp/setuid /dev/nvidia1
 say setuid $run $nobody /tmp/setuid /dev/nvidia1
 bound="/bound/dev/nvidia0 /bound/dev/dri/card0 /bound/dri/card0 /bound/one /proc/self/root/dev/kfd"
@@ -157,7 +157,7 @@ def faults(found, why):
                 wrong.append(f"{name}: nothing")
             wrong += [f"{name}: {line}" for line in lines if answers([line]) and not may(line)]
     for name in REFUSED:
-        control = {"setuid": "setuid-control", "bound": "bound-control", "later-fenced": "later",
+        control = {"user": "user-control", "setuid": "setuid-control", "bound": "bound-control", "later-fenced": "later",
                    "ring": "ring-control"}
         if name in found and len(answers(found[name])) != len(answers(
                 found.get(control.get(name, "control"), []))):
