@@ -61,8 +61,7 @@ void redirect_first_calls(Process& here) {
 /// a library that is. Loads what it may need in a forked child, where ld.so may not be able to load
 /// a library. Other programs need nothing of ours before a request that loads a library anyway.
 [[gnu::cold, gnu::noinline]] void prepare_linked_program() {
-  // Another copy of the guard that comes first serves the program. The launcher preloads the
-  // proxies into a program that it starts, so nothing is left to load.
+  // Another copy of the guard that comes first serves the program.
   const ElfW(Dyn)* first_guard = nullptr;
   bool has_proxies = false;
   start_objects().visit([&](const link_map& object) {
@@ -72,9 +71,11 @@ void redirect_first_calls(Process& here) {
     has_proxies = has_proxies || name.starts_with("libcudaguard-");
     return false;
   });
-  if (first_guard != _DYNAMIC || has_proxies) return;
+  if (first_guard != _DYNAMIC) return;
   Process& here = process();
-  if (allows_cuda(here.loads())) load_proxies_early(here);
+  // The launcher preloads the proxies, and the program's children inherit them. A rule, or
+  // CUDAGUARD_CHILDREN, may still say FORCE_CPU for one of these.
+  if (allows_cuda(here.loads()) && !has_proxies) load_proxies_early(here);
   if (here.loads() != Policy::kForceCpu) return;
   null_driver(Library::kDriver);
   redirect_first_calls(here);

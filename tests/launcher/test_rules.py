@@ -126,6 +126,22 @@ def test_linked_program_obeys_its_rule(case):
         assert bool(result.init_calls()) == (wanted == "0"), str(result)
 
 
+@pytest.mark.parametrize("cpu", [
+    {"CUDAGUARD_RULES": "FORCE_CPU program=linked_middle"},
+    {"CUDAGUARD_CHILDREN": "FORCE_CPU", "CUDAGUARD_ROOT": "1"}])  # it is not process 1
+def test_driver_of_preloaded_proxies_is_refused_by_any_handle(cpu):
+    """run preloads the proxies into a linked program, and its children inherit them. They are linked
+    to the driver, in which a look-up by a handle would find the driver's own cuInit."""
+    words = [harness.program("linked_middle"), "handle", harness.program("middle.so")]
+    proxies = [os.path.join(harness.NULL_DRIVER_DIR, "libcudaguard-%s.so" % name)
+               for name in ("driver", "nvml")]
+    for env, answer in (({}, "0"), (cpu, "100")):
+        result = harness.run(words, guard=False, preload=[harness.GUARD, *proxies], trace=False,
+                             env={"CUDAGUARD_POLICY": "VALIDATE", **env})
+        assert result.answers["cuInit"] == answer, str(result)
+        assert ("cuInit" in result.fake_calls) == (answer == "0"), str(result)
+
+
 def test_verify_knows_no_rule(case):
     env = {"CUDAGUARD_RULES": "VALIDATE"}
     result = harness.run([launcher.LAUNCHER, "verify", "--fence=off", "--", case.worker, "ask"],
