@@ -35,8 +35,8 @@ constexpr Page kPages[] = {
      "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
      "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
      "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
-     "With --fence=devices, mount, bwrap, rootless Podman, io_uring, and gdb -p of a process\n"
-     "outside fail.\n"
+     "With --fence=devices, mount, bwrap, rootless Podman, io_uring, and gdb -p on outside\n"
+     "processes fail.\n"
      "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
      "127 PROGRAM was not found.\n"},
     {Command::kVerify, "verify", "[OPTION...] [--] PROGRAM [ARGUMENT...]",

@@ -319,8 +319,8 @@ def test_debugger_of_a_process_outside_fails_and_from_outside_works(case):
 def test_message_of_run_names_what_fails_once(case):
     done = case.start("run", "--fence=devices", "true")
     assert (done.returncode, done.stderr) == (
-        0, "cudaguard: --fence=devices: mount, bwrap, rootless Podman, io_uring, and gdb -p of a "
-        "process outside fail, too\n")
+        0, "cudaguard: --fence=devices: mount, bwrap, rootless Podman, io_uring, and gdb -p on "
+        "outside processes also fail\n")
     assert case.start("run", "--log=off", "--fence=devices", "true").stderr == ""
 
 

@@ -115,7 +115,7 @@ class Decision(Case):
         self.assertEqual(code, 0, err)
         self.assertRegex(err, r"\Acudaguard: --if-healthy: the driver did not answer in 1 s "
                          r"\(cuInit\); the program runs without CUDA; process \d+, which asked the "
-                         r"driver, does not die of SIGKILL\n\Z")
+                         r"driver, survives SIGKILL\n\Z")
         control = self.launch("run", "--", "sh", "-c", script)[1]
         self.assertEqual(len(out.split()), len(control.split()), (out, control))
 
@@ -250,7 +250,7 @@ class Uninterruptible(Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertRegex(done.stderr, r"\Acudaguard: --if-healthy: the driver did not answer in 1 s "
                          r"\(%s\); the program runs without CUDA; process \d+, which asked the "
-                         r"driver, does not die of SIGKILL\n\Z" % place)
+                         r"driver, survives SIGKILL\n\Z" % place)
         policy, *facts = done.stdout.split()
         control, *without = self.launch("run", "--if-healthy=20", "--", "sh", "-c", script)[1].split()
         self.assertEqual((policy, control), ("FORCE_CPU", "VALIDATE"))

@@ -201,7 +201,7 @@ TEST(DoctorAnswer, AbandonedProcessIsNamed) {
   const Judged judged = judge_end(end);
   ASSERT_EQ(judged.problems.size(), 2U);
   EXPECT_EQ(judged.problems[1],
-            "process 4711, which asked the driver, does not die of SIGKILL: it sleeps in the "
+            "process 4711, which asked the driver, survives SIGKILL: it sleeps in the "
             "kernel, and a reboot will be needed");
 }
 

@@ -199,7 +199,7 @@ std::string trouble_of(const std::vector<std::string>& words, Variables variable
     if (!file.empty()) trouble += ", at " + printable(file);
     stuck = again.stuck;
   }
-  if (stuck != 0) trouble += "; process " + std::to_string(stuck) + " does not die of SIGKILL";
+  if (stuck != 0) trouble += "; process " + std::to_string(stuck) + " survives SIGKILL";
   return trouble;
 }
 

@@ -39,8 +39,8 @@ void report_device_fence(const GuardSettings& settings, const Fence& fence) {
   }
   if (fence.devices) {
     warn(
-        "--fence=devices: mount, bwrap, rootless Podman, io_uring, and gdb -p of a process "
-        "outside fail, too");
+        "--fence=devices: mount, bwrap, rootless Podman, io_uring, and gdb -p on outside "
+        "processes also fail");
     if (!fence.split.empty()) {
       warn("--fence=devices: GPU device nodes are mounted below " +
            printable(joined(fence.split, ", ")) +

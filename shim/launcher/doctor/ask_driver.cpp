@@ -142,7 +142,7 @@ std::string judge_answer(const DriverAnswer& answer, std::chrono::seconds limit,
   if (answer.stuck != 0) {
     add(findings, "driver", State::kProblem,
         "process " + std::to_string(answer.stuck) +
-            ", which asked the driver, does not die of SIGKILL: it sleeps in the kernel, and a "
+            ", which asked the driver, survives SIGKILL: it sleeps in the kernel, and a "
             "reboot will be needed");
   }
   return "driver: " + result;

@@ -423,7 +423,7 @@ std::string health_warning(const Health& health, const HealthWish& wish) {
   std::string text = name_of(wish) + ": " + health.reason + "; the program runs without CUDA";
   if (health.stuck == 0) return text;
   return text + "; process " + std::to_string(health.stuck) +
-         ", which asked the driver, does not die of SIGKILL";
+         ", which asked the driver, survives SIGKILL";
 }
 
 void record_health(const Health& health, const std::string& report, char* const* words) {
