@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -501,6 +502,15 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
             "cudaguard[7]: report \"/x/y\": Permission denied (accepted: a file, DIRECTORY/, "
             "syslog: or /dev/stderr); "
             "nothing is recorded\n");
+  for (const int error :
+       {EMFILE,     ENFILE,       ENOMEM, EFBIG,     EIO,        EINTR,      EPIPE,
+        ETXTBSY,    ENODEV,       EBADF,  ENOSYS,    EOPNOTSUPP, EPROTOTYPE, EAFNOSUPPORT,
+        ECONNRESET, ECONNREFUSED, ESTALE, ETIMEDOUT, ENOTCONN,   ENOKEY,     EUCLEAN,
+        ENOSPC,     EDQUOT,       EROFS,  EPERM}) {
+    write_report_failed(line(7), "/x/y", error);
+    const std::string words = strerror(error);
+    EXPECT_NE(take().find("\"/x/y\": " + words + " (accepted: "), std::string::npos) << words;
+  }
   write_report_failed(line(7), "/x/y", 999);
   EXPECT_NE(take().find("errno 999"), std::string::npos);
 }
