@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, launcher, messages
 
 ROOT = []
 ALICE = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"]
@@ -260,16 +260,23 @@ def test_record_is_cut_to_what_a_datagram_takes(case):
     assert all(record["cut"] == ["argv"] and len(record["argv"][-1]) > 1000 for record in records)
 
 
-@pytest.mark.parametrize(("how", "error"), [("absent", "No such file or directory"),
-                                            ("no reader", "Connection refused"),
-                                            ("stream", "Protocol wrong type for socket"),
-                                            ("full", "the socket is full")])
-def test_syslog_that_takes_no_record_loses_it(case, how, error):
-    bwrap = () if how == "absent" else case.log_to(case.log)
-    if how != "absent":
-        listener = case.listener(socket.SOCK_STREAM if how == "stream" else socket.SOCK_DGRAM)
+NO_SYSLOG = {"absent": "No such file or directory", "no reader": "Connection refused",
+             "stream": "Protocol wrong type for socket"}
+
+
+def bad_log(case, how):
+    """Arguments for the sandbox: /dev/log takes nothing."""
+    if how == "absent":
+        return ()
+    listener = case.listener(socket.SOCK_STREAM if how == "stream" else socket.SOCK_DGRAM)
     if how == "no reader":
         listener.close()
+    return case.log_to(case.log)
+
+
+@pytest.mark.parametrize(("how", "error"), [*NO_SYSLOG.items(), ("full", "the socket is full")])
+def test_syslog_that_takes_no_record_loses_it(case, how, error):
+    bwrap = bad_log(case, how)
     if how == "full":
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
             sender.setblocking(False)
@@ -278,6 +285,33 @@ def test_syslog_that_takes_no_record_loses_it(case, how, error):
                     sender.sendto(b"x", case.log)
     result = case.ask(report="syslog:", program=(RECORDS, "1"), bwrap=bwrap)
     assert failures(result) == [error], str(result)
+
+
+def strict_run(bwrap, *words):
+    return harness.run([*words, guest.PYTHON, "-c", "print('started')"], guard=False, trace=False,
+                       bwrap=bwrap)
+
+
+@pytest.mark.parametrize("how", NO_SYSLOG)
+def test_strict_run_refuses_a_syslog_that_takes_nothing(case, how):
+    bwrap = bad_log(case, how)
+    run = [launcher.LAUNCHER, "run"]
+    strict = [*run, "--strict"]
+    for name, words in (("--report ", [*strict, "--report=syslog:"]),
+                        ("report=", [*strict, "--rule", "FORCE_CPU report=syslog:"]),
+                        ("CUDAGUARD_REPORT=", ["env", "CUDAGUARD_REPORT=syslog:", *strict])):
+        done = strict_run(bwrap, *words)
+        assert (done.rc, done.out, done.err) == (
+            125, "", 'cudaguard: %s"syslog:": /dev/log: %s; start rsyslog or systemd-journald\n' %
+            (name, NO_SYSLOG[how])), str(done)
+    assert strict_run(bwrap, *run, "--report=syslog:").out == "started\n"
+
+
+def test_strict_run_starts_with_a_syslog_that_listens(case):
+    listener = case.listener()
+    done = strict_run(case.log_to(case.log), launcher.LAUNCHER, "run", "--strict", "--report=syslog:")
+    assert (done.rc, done.out, done.err) == (0, "started\n", "")
+    assert received(listener) == []
 
 
 GUEST = """import ctypes, os, signal

@@ -80,6 +80,22 @@ class AnothersReport(launcher.Case):
         done = self.as_nobody("run", "--strict", "--report", self.report, "true")
         self.refused(done, 125, "--report", "Permission denied")
 
+    def test_strict_refuses_a_spool_directory_that_takes_no_file(self):
+        spool = self.path("spool") + "/"
+        asked = {"--report ": ["--report", spool], "report=": ["--rule", "FORCE_CPU report=" + spool]}
+        for mode, error in ((None, "No such file or directory"), (0o755, "Permission denied"),
+                            (0o777, "other users could replace files in this directory"),
+                            (0o1733, "")):
+            if mode is not None:
+                os.makedirs(spool, exist_ok=True)
+                os.chmod(spool, mode)
+            for name, options in asked.items():
+                done = self.as_nobody("run", "--strict", *options, "echo", "started")
+                message = 'cudaguard: %s"%s": %s (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)\n'
+                self.assertEqual((done.returncode, done.stdout, done.stderr),
+                                 (125, "", message % (name, spool, error)) if error else
+                                 (0, "started\n", ""), done)
+
     def test_verify_and_observe_give_their_result(self):
         env = launcher.environment(CUDAGUARD_REPORT=self.report, TMPDIR="/tmp")
         done = self.as_nobody("verify", "--", "true", env=env)

@@ -12,6 +12,7 @@
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
+#include "shim/launcher/preload/rules.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
@@ -106,11 +107,16 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   Program program;
   Judged judged;
   if (*plan.program != nullptr) program = find_program(*plan.program, variables.get("PATH"));
-  if (!check_report(report,
-                    {settings.report.has_value(), plan.strict, plan.watch != Plan::Watch::kNot},
-                    program.files)) {
+  ReportCheck check = {.strict = plan.strict, .copied = plan.watch != Plan::Watch::kNot};
+  if (settings.report) check.name = kReportOption;
+  if (!check_report(report, check, program.files)) {
     variables.unset(row_of(Variable::kReport).name);
     report.clear();
+  }
+  const char* rules = plan.strict ? variables.get(row_of(Variable::kProcessRules).name) : nullptr;
+  check.name = "report=";
+  for (const std::string& one : reports_of(rules == nullptr ? "" : rules)) {
+    check_report(one, check, program.files);
   }
   if (wish && !health.healthy) warn(health_warning(health, *wish));
   if (wish && !report.empty()) record_health(health, report, plan.program);

@@ -3,13 +3,16 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <climits>
+#include <cstring>
 #include <ctime>
 #include <filesystem>
 #include <system_error>
@@ -73,6 +76,17 @@ int cannot_append(const std::string& path, bool spooled) {
   return 0;
 }
 
+/// Returns 0 if a process reads the log, or an errno value. Sends nothing.
+int syslog_error() {
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return errno;
+  sockaddr_un address = {AF_UNIX, "/dev/log"};
+  const bool listens = connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  const int error = listens ? 0 : errno;
+  close(fd);
+  return error;
+}
+
 /// True if no record may be appended to the file's contents: a script, the guard itself.
 bool has_other_things(const std::string& path) {
   struct stat status = {};
@@ -125,19 +139,24 @@ int open_report(std::string_view report, int pid, int& error) {
 bool check_report(std::string_view report, const ReportCheck& check,
                   const std::vector<std::string>& programs) {
   if (report.empty() || report == "/dev/stderr") return true;
-  const char* name = check.by_option ? "--report " : "CUDAGUARD_REPORT=";
+  const std::string name = check.name;
   if (report == kSyslog) {
-    if (!check.copied) return true;
+    if (!check.copied) {
+      const int error = check.strict ? syslog_error() : 0;
+      if (error == 0) return true;
+      throw Refusal(kRefused, name + in_quotes(report) + ": /dev/log: " + strerror(error) +
+                                  "; start rsyslog or systemd-journald");
+    }
     const std::string wrong = name + in_quotes(report) + ": this command writes to files only";
-    if (check.by_option || check.strict) throw Refusal(kRefused, wrong + "; name a file");
+    if (name == kReportOption || check.strict) throw Refusal(kRefused, wrong + "; name a file");
     warn(wrong + "; nothing is recorded");
     return false;
   }
   // exec keeps the process id.
   const std::string path = report_path(report, getpid());
   if (const int error = cannot_append(path, is_spool(report)); error != 0) {
-    const std::string wrong =
-        text_of([&](Text& out) { put_report_error(out.print("%c\"%l\": ", name, report), error); });
+    const std::string wrong = text_of(
+        [&](Text& out) { put_report_error(out.print("%c\"%l\": ", check.name, report), error); });
     // The report belongs to another user; the program still runs, without a report.
     const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS ||
                               error == kAnothersFile || error == kUnsafeDirectory;

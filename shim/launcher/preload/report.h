@@ -8,13 +8,15 @@
 
 namespace cudaguard::launcher {
 
+inline constexpr char kReportOption[] = "--report ";
 struct ReportCheck {
-  bool by_option = false;  ///< --report named it, not the environment
-  bool strict = false;     ///< refuse a report that this user may not write
-  bool copied = false;     ///< the launcher writes the records, too, which syslog: does not take
+  const char* name = "CUDAGUARD_REPORT=";  ///< what named it
+  bool strict = false;  ///< refuse a report that this user may not write, or no log that listens
+  bool copied = false;  ///< the launcher writes the records, too, which syslog: does not take
 };
 /// Throws Refusal if the report cannot be appended to, or is one of `programs`. If this user may
-/// not write it, warns and returns false unless `strict`. Writes nothing and makes no file.
+/// not write it, warns and returns false unless `strict`. If no log listens, throws if `strict`.
+/// Writes nothing and makes no file.
 bool check_report(std::string_view report, const ReportCheck& check,
                   const std::vector<std::string>& programs);
 

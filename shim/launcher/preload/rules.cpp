@@ -38,6 +38,15 @@ void check_rules(const std::vector<std::string>& rules) {
   }
 }
 
+std::vector<std::string> reports_of(std::string_view rules) {
+  std::vector<std::string> reports;
+  ProcessRule rule;
+  for (RuleText rest = {rules, RuleSource::kVariable}; take_rule(rest, rule);) {
+    if (rule.has(RuleKey::kReport)) reports.emplace_back(rule.value(RuleKey::kReport));
+  }
+  return reports;
+}
+
 std::string rule_for_all(const Variables& variables) {
   const Config config = without_rules(variables);
   return with_list(std::string(name_of(config.policy)), config.allow_list.text);
