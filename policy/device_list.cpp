@@ -55,6 +55,14 @@ Why parse_entry(std::string_view text, AllowEntry& entry) {
   return text.size() < kMostUuid ? Why::kNone : Why::kUnknownUuid;
 }
 
+/// True if both entries name the same device by what they say alone: an index twice, or a UUID and
+/// its beginning.
+bool repeats(const AllowEntry& entry, const AllowEntry& earlier) {
+  if (entry.kind != earlier.kind) return false;
+  if (entry.kind == Kind::kIndex) return entry.index == earlier.index;
+  return entry.text.starts_with(earlier.text) || earlier.text.starts_with(entry.text);
+}
+
 bool is_named_by(const Device& device, const AllowEntry& entry) {
   if (device.mig != (entry.kind == Kind::kMig)) return false;
   if (entry.kind != Kind::kIndex) return device.name().starts_with(entry.text);
@@ -105,7 +113,10 @@ AllowList parse_allow_list(std::string_view text) {
   for (bool last = false; !last;) {
     const std::string_view written = without_blanks(take_entry(text, last));
     AllowEntry entry;
-    const Why why = list.count == kMostGpus ? Why::kTooMany : parse_entry(written, entry);
+    Why why = list.count == kMostGpus ? Why::kTooMany : parse_entry(written, entry);
+    for (size_t i = 0; i < list.count && why == Why::kNone; ++i) {
+      if (repeats(entry, list.entries[i])) why = Why::kDuplicate;
+    }
     if (why != Why::kNone) {
       list.error = {why, list.count + 1, written};
       break;
@@ -124,13 +135,6 @@ ListError machine_from_list(const AllowList& list, Machine& machine) {
     Why why = Why::kNone;
     if (entry.kind != list.entries[0].kind) why = Why::kNeedsNvml;
     if (entry.kind == Kind::kIndex && entry.index >= Machine::kUnknownGpu) why = Why::kNoSuchIndex;
-    for (size_t k = 0; k < i && why == Why::kNone; ++k) {
-      const AllowEntry& earlier = list.entries[k];
-      const bool same = entry.kind == Kind::kIndex ? entry.index == earlier.index
-                                                   : entry.text.starts_with(earlier.text) ||
-                                                         earlier.text.starts_with(entry.text);
-      if (same) why = Why::kDuplicate;
-    }
     if (why != Why::kNone) {
       machine.count = 0;
       return {why, i + 1, entry.text};

@@ -70,7 +70,8 @@ struct AllowList {
 /// Returns the value of `digits` (digits only), or kMostIndex + 1 if it is larger than kMostIndex.
 uint32_t number_of(std::string_view digits);
 
-/// Checks only the syntax; resolve() finds the devices.
+/// Checks what needs no machine: the syntax, and whether an index comes twice or a UUID starts
+/// another (kDuplicate). resolve() finds the devices.
 AllowList parse_allow_list(std::string_view text);
 
 /// The machine's devices as NVML lists them: GPUs in PCI order, then MIG devices.
@@ -92,8 +93,8 @@ struct Machine {
 };
 
 /// Makes one device per entry, for use without NVML. A list that mixes indices and UUIDs, or GPU-
-/// and MIG-, cannot be checked: kNeedsNvml. If an index comes twice or a UUID starts another, the
-/// error is kDuplicate. `machine` is overwritten; after an error it has no devices.
+/// and MIG-, cannot be checked: kNeedsNvml. `machine` is overwritten; after an error it has no
+/// devices.
 ListError machine_from_list(const AllowList& list, Machine& machine);
 
 /// The allowed devices, in the list's order.

@@ -388,12 +388,6 @@ ListError check_new_list(const LateWriteFacts& facts, bool& known) {
     if (index && facts.gpus != 0 && entry.index >= facts.gpus) {
       return {ListError::Why::kNoSuchIndex, i + 1, entry.text};
     }
-    for (size_t k = 0; k < i; ++k) {
-      const AllowEntry& earlier = list.entries[k];
-      if (index && earlier.kind == entry.kind && earlier.index == entry.index) {
-        return {ListError::Why::kDuplicate, i + 1, entry.text};
-      }
-    }
   }
   return {};
 }

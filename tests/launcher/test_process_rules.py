@@ -41,7 +41,9 @@ def value_is_wrong(policy, key, value, source):
         return True
     if key == "gpus":
         entries = [entry.strip() for entry in value.split(",")]
-        return (WIDTH[policy] != 1 or value == "-1" or
+        repeated = any(one.lstrip("0") == other.lstrip("0") if one.isdigit() else one.startswith(other)
+                       for one, other in itertools.permutations(entries, 2))
+        return (WIDTH[policy] != 1 or value == "-1" or repeated or
                 not all(re.fullmatch(r"\d{1,3}|(GPU|MIG)-[0-9a-f-]+", entry) for entry in entries))
     if key == "log":
         return value.lower() not in ("off", "error", "deny", "all")
@@ -224,8 +226,8 @@ CONDITIONS = [
     *("cgroup=" + glob for glob in ("/", "/user.slice/*", "*/job_[0-9]", "*slurm*"))]
 ACTIONS = ["gpus=0,1", "gpus=1", "gpus=1,0,2", "gpus=GPU-8932f937", "log=all", "log=DENY",
            "report=/var/log/x", "report=syslog:", "environment=may-widen"]
-MISTAKES = ["gpus=-1", "gpus=", "gpus=x", "log=loud", "report=x", "usr=a", "user", 'args="a', "=",
-            'args="a"b', "user=a user=a", "environment=x", "&", "\0", "\xff"]
+MISTAKES = ["gpus=-1", "gpus=", "gpus=x", "gpus=1,01", "gpus=GPU-8,GPU-89", "log=loud", "report=x",
+            "usr=a", "user", 'args="a', "=", 'args="a"b', "user=a user=a", "environment=x", "&", "\0", "\xff"]
 
 
 def some_process(rnd):

@@ -142,13 +142,14 @@ def test_no_rule_matches(case):
 
 
 def test_each_mistake_is_printed_with_its_file_and_line(case):
-    case.write(CONF, "OFFF\nOFF\nVALIDATE log=x\n")
+    case.write(CONF, "OFFF\nOFF\nVALIDATE log=x\nCLAMP gpus=0,00\n")
     case.write(MORE, "\nFORCE_CPU gpus=1\n")
     lines, answer = case.check(code=1)
     assert lines[2:] == [
         no_policy(CONF + ":1"),
         mistake(CONF + ":3", 'log="x" is not accepted (accepted: off, error, deny, all)'),
-        mistake(MORE + ":2", "gpus= needs VALIDATE or CLAMP"), "mistakes: 3"]
+        mistake(CONF + ":4", 'gpus="0,00": entry 2 "00" repeats a GPU (accepted: each GPU once)'),
+        mistake(MORE + ":2", "gpus= needs VALIDATE or CLAMP"), "mistakes: 4"]
     assert answer == {}
     # The line is FORCE_CPU for every process.
     answer = case.check("--user", "carol", code=1)[1]

@@ -153,12 +153,11 @@ TEST(Config, AllowList_EmptyMeansForceCpuWithoutAComplaint) {
 }
 
 TEST(Config, AllowList_MistakeMeansForceCpu) {
-  for (const char* bad : {"1gpu2", "0,,1", "all", "none", "void", "-1,0", "0,-1", "1;2"}) {
+  for (const char* bad : {"1gpu2", "0,,1", "all", "none", "void", "-1,0", "0,-1", "1;2", "0,0"}) {
     const Config config = parse_config({.policy = "VALIDATE", .visible_devices = bad});
     EXPECT_EQ(config.policy, Policy::kForceCpu) << bad;
     EXPECT_TRUE(config.allow_list.text.empty()) << bad;
     EXPECT_EQ(config.bad_list, bad);
-    // The parser finds a duplicate only when it knows the machine.
     EXPECT_NE(config.list_error.why, ListError::Why::kNone) << bad;
   }
   const std::string huge(kMaxVisibleDevices + 1, '1');

@@ -113,6 +113,9 @@ TEST(AllowListSyntax, Mistakes_HaveReasonPlaceAndEntry) {
            {"0,4294967296", Why::kNoSuchIndex, 2, "4294967296"},
            {"18446744073709551616", Why::kNoSuchIndex, 1, "18446744073709551616"},
            {long_uuid, Why::kUnknownUuid, 1, long_uuid},
+           {"1,01", Why::kDuplicate, 2, "01"},
+           {"0,GPU-aa,0", Why::kDuplicate, 3, "0"},
+           {"GPU-aabb,GPU-cc,GPU-aa", Why::kDuplicate, 3, "GPU-aa"},
        }) {
     const AllowList list = parse_allow_list(mistake.list);
     expect_error(list.error, mistake);

@@ -97,6 +97,7 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
       {"OFF gpus=0", "gpus= needs VALIDATE or CLAMP"},
       {"FORCE_CPU gpus=0", "gpus= needs VALIDATE or CLAMP"},
       {"CLAMP gpus=-1", "gpus=\"-1\" allows no GPU; write FORCE_CPU instead"},
+      {"VALIDATE gpus=0,0", "gpus=\"0,0\": entry 2 \"0\" repeats a GPU (accepted: each GPU once)"},
       {"CLAMP gpus=0,x",
        "gpus=\"0,x\": entry 2 \"x\" is not accepted (accepted: index, GPU-..., MIG-...)"},
       {"OFF log=loud", "log=\"loud\" is not accepted (accepted: off, error, deny, all)"},

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <optional>
 #include <utility>
 
@@ -329,14 +328,6 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
     refuse_list(settings, config.bad_list, config.list_error);
   }
   if (config.complaint_count > 0) refuse_complaint(settings, config.complaints[0]);
-  if (!config.allow_list.text.empty()) {
-    // Checks the list as far as possible without the GPUs: "1,01". The guard checks the rest.
-    const auto machine = std::make_unique<Machine>();
-    const ListError error = machine_from_list(parse_allow_list(config.allow_list.text), *machine);
-    if (error.why == ListError::Why::kDuplicate) {
-      refuse_list(settings, config.allow_list.text, error);
-    }
-  }
   // An inner run knows by the presets that there are rules, which it must keep.
   if (policy != Policy::kOff || !rules.empty()) {
     const bool without = policy == Policy::kForceCpu;
