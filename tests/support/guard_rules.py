@@ -176,8 +176,9 @@ def one_constructor(elf):
 
 def bind_now(elf):
     # A lazily bound call would run ld.so's resolver inside a hook, and the resolver saves vector
-    # registers.
-    return [] if elf.flag("BIND_NOW") and elf.flag("NOW") else ["is not BIND_NOW"]
+    # registers. With --disable-new-dtags, as Spack and conda link, the flag is a tag.
+    bound = elf.flag("BIND_NOW") or elf.tags("BIND_NOW")
+    return [] if bound and elf.flag("NOW") else ["is not BIND_NOW"]
 
 
 def nodelete(elf):
