@@ -235,6 +235,19 @@ class Wheel(Case):
                          "nor in %s\n\\Z" % venv)
 
 
+@pytest.mark.full
+def test_wheel_has_its_own_libdir_in_a_conda_build(tmp_path):
+    """conda-forge's compilers set CMAKE_ARGS, which scikit-build-core passes to CMake. With "lib"
+    the libraries went to a directory of the source, and the package had none."""
+    words = ["cmake", "-S", harness.SOURCE, "-B", str(tmp_path), "-DCMAKE_INSTALL_LIBDIR=lib"]
+    for wheel, place in ((["-DSKBUILD=2", "-DSKBUILD_SCRIPTS_DIR=bin"], "libexec"), ([], "lib")):
+        done = packaged.run([*words, *wheel])
+        assert done.returncode == 0, done.stdout
+        cache = (tmp_path / "CMakeCache.txt").read_text(encoding="utf-8")
+        assert "\nCMAKE_INSTALL_LIBDIR:PATH=%s\n" % place in cache
+        shutil.rmtree(tmp_path)
+
+
 @pytest.fixture(name="wheel_case")
 def make_wheel_case():
     yield from harness.lent(Wheel())
