@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-# For repos/spack_repo/builtin/packages/cudaguard of spack-packages. sha256 is that of the release's
-# SHA256SUMS.
+# For repos/spack_repo/builtin/packages/cudaguard of spack-packages. sha256 is that of the
+# release's SHA256SUMS.
+import sys
+
 from spack_repo.builtin.build_systems.cmake import CMakePackage
 
 from spack.package import *
@@ -12,6 +14,8 @@ class Cudaguard(CMakePackage):
 
     homepage = "https://github.com/OWNER/cudaguard"
     url = "https://github.com/OWNER/cudaguard/releases/download/v0.2.0/cudaguard-0.2.0.tar.gz"
+
+    maintainers("OWNER")
 
     license("Apache-2.0")
 
@@ -26,3 +30,14 @@ class Cudaguard(CMakePackage):
 
     def cmake_args(self):
         return [self.define("CUDAGUARD_STATIC", False)]
+
+    def setup_run_environment(self, env: EnvironmentModifications) -> None:
+        # For `pytest -p cudaguard.pytest_plugin --cudaguard`.
+        env.prepend_path("PYTHONPATH", self.prefix.share.cudaguard.python)
+
+    def test_run(self):
+        """a program finds no device"""
+        cudaguard = Executable(self.prefix.bin.cudaguard)
+        ask = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
+        answer = cudaguard("run", "--log", "off", "--", sys.executable, "-c", ask, output=str)
+        assert answer == "100\n"
