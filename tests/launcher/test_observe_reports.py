@@ -70,6 +70,17 @@ class Reports(observed.Case):
                          report)
         self.assertEqual(len(summary.order), 2)
 
+    def test_rule_that_has_a_report_is_named(self):
+        """Its records do not come to the list."""
+        ask = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+        message = ("cudaguard: --observe: a rule has report=, so the list lacks the processes to which "
+                   "it applies\n" + NO_ATTEMPT)
+        for rule, said in (("FORCE_CPU report=" + self.path("report"), True), ("FORCE_CPU", False)):
+            done = self.start("run", "--observe", "--rule", rule, *ask)
+            self.assertEqual((done.stderr == message, "1 process asked" in done.stderr),
+                             (said, not said), done)
+        self.assertEqual(len(harness.records(self.path("report"))), 1)
+
     def test_foreign_lines_are_counted_and_left_out(self):
         foreign = ["", "text", "{", "[]", "null", "1", '"text"', "{}", '{"v":1}', '{"v":1,"pid":7}',
                    '{"v":2,"pid":7,"decision":"allow"}', '{"v":1,"pid":-7,"decision":"allow"}',

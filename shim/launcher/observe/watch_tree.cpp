@@ -18,6 +18,8 @@
 #include "shim/launcher/observe/relief.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/tree.h"
+#include "shim/launcher/preload/machine_rules.h"
+#include "shim/launcher/preload/rules.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
@@ -68,6 +70,11 @@ void record_tree(const Prepared& program, Variables& variables, WatchedTree& wat
   watched.findings = report.findings();
   watched.tree.left = tree.left();
   if (!report.doubt().empty()) watched.tree.doubts.push_back(report.doubt());
+  const char* rules = variables.get(row_of(Variable::kProcessRules).name);
+  if (!reports_of(rules == nullptr ? "" : rules).empty() || MachineRules().name_report()) {
+    watched.tree.doubts.emplace_back(
+        "a rule has report=, so the list lacks the processes to which it applies");
+  }
 }
 
 void watch_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,

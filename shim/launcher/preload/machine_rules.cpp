@@ -143,6 +143,12 @@ MachineRules::MachineRules(const std::string& path) {
   }
 }
 
+bool MachineRules::name_report() const {
+  return std::ranges::any_of(files_, [](const File& file) {
+    return (keys_of(file.text, RuleSource::kFile) & bit_of(RuleKey::kReport)) != 0;
+  });
+}
+
 std::vector<std::string> MachineRules::mistakes() const {
   std::vector<std::string> found;
   for (const File& file : files_) {

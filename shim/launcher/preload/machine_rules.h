@@ -50,6 +50,8 @@ class MachineRules {
 
   /// False if there is no file.
   bool exist() const { return !files_.empty() || !unusable_.empty(); }
+  /// True if a rule has report=.
+  bool name_report() const;
   /// Each is a sentence of the guard, with the file and the line, or says who cannot read a file.
   std::vector<std::string> mistakes() const;
   /// "/etc/cudaguard.conf: 3 rules" for each file that is used.
