@@ -148,7 +148,7 @@ def test_each_mistake_is_printed_with_its_file_and_line(case):
     assert lines[2:] == [
         no_policy(CONF + ":1"),
         mistake(CONF + ":3", 'log="x" is not accepted (accepted: off, error, deny, all)'),
-        mistake(CONF + ":4", 'gpus="0,00": entry 2 "00" repeats a GPU (accepted: each GPU once)'),
+        mistake(CONF + ":4", 'gpus="0,00": ' + messages.text("entry_repeated", position=2, entry="00")),
         mistake(MORE + ":2", "gpus= needs VALIDATE or CLAMP"), "mistakes: 4"]
     assert answer == {}
     # The line is FORCE_CPU for every process.
