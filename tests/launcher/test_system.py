@@ -36,6 +36,27 @@ def test_enable_guards_every_program_and_disable_ends_that(case):
     assert "does not name " + GUARD in case.done("disable")
 
 
+LABEL = "security.selinux"
+CACHE = b"system_u:object_r:ld_so_cache_t:s0\0"
+
+
+@pytest.mark.parametrize("label", [CACHE, None], ids=["selinux", "none"])
+def test_file_has_the_selinux_label_of_ld_so_cache(case, label):
+    """ld.so maps both, and a policy gives both one label. A new file in /etc gets another."""
+    cache = case.inside("/etc/ld.so.cache")
+    case.write("/etc/ld.so.cache", "")
+    if label is not None:
+        try:
+            os.setxattr(cache, LABEL, label)
+        except OSError as error:
+            harness.skip(case, "this user or file system cannot set a label: %s" % error)
+    case.write(FILE, "# one\n")
+    case.done("enable")
+    labels = [os.getxattr(path, LABEL) if LABEL in os.listxattr(path) else None
+              for path in (cache, case.inside(FILE))]
+    assert labels == [label, label]
+
+
 def test_enable_twice_changes_nothing(case):
     case.done("enable")
     os.chmod(case.inside(FILE), 0o640)  # a new file would have another mode

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +26,8 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSeparators = ": \t\n";  // of ld.so
 constexpr std::string_view kBlanks = " \t\n";
 constexpr char kDirectory[] = "/etc";
+constexpr char kCacheFile[] = "/etc/ld.so.cache";
+constexpr char kLabel[] = "security.selinux";
 constexpr std::string_view kTemporary = "ld.so.preload.cudaguard-";
 constexpr uint64_t kMostText = uint64_t{1} << 20;
 
@@ -66,6 +69,18 @@ std::string read_text() {
   return text;
 }
 
+/// Gives the file the SELinux label of ld.so.cache, as a policy does. Most confined services may
+/// map no file with the label of a new one in /etc, and ld.so starts them unguarded without a
+/// message. Returns 0 or errno.
+int set_label(int fd) {
+  char label[256];
+  char old[sizeof label];
+  const ssize_t size = getxattr(kCacheFile, kLabel, label, sizeof label);
+  if (size <= 0) return 0;  // no SELinux
+  if (fgetxattr(fd, kLabel, old, sizeof old) == size && memcmp(label, old, size) == 0) return 0;
+  return fsetxattr(fd, kLabel, label, size, 0) == 0 ? 0 : errno;
+}
+
 /// A file next to the real one, which goes unless it was renamed.
 class Temporary {
  public:
@@ -83,6 +98,7 @@ class Temporary {
   /// Writes the text to the disk, for every user to read.
   void write(std::string_view text) {
     if (const int error = write_all(fd_, text); error != 0) throw cannot_change(error);
+    if (const int error = set_label(fd_); error != 0) throw cannot_change(error);
     if (fchmod(fd_, 0644) != 0 || fsync(fd_) != 0) throw cannot_change(errno);
     const int closed = close(std::exchange(fd_, -1));
     if (closed != 0) throw cannot_change(errno);
