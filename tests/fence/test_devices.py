@@ -345,6 +345,21 @@ def test_files_can_be_moved_and_linked_between_directories(case):
     assert "EXDEV" not in done.stderr
 
 
+def test_entry_that_selinux_hides_gets_no_grant(case):
+    """As for an SELinux user such as user_u, for whom statx() of /root ends with EACCES."""
+    case.need("strace")
+    hidden = case.path("hidden")
+    os.mkdir(hidden)
+    log = case.path("log")
+    done = case.unguarded("strace", "-f", "-o", log, "-P", hidden, "-e",
+                          "inject=statx:error=EACCES", launcher.LAUNCHER, "run",
+                          "--fence=devices", "--", "ls", "/", cwd=hidden)
+    assert "usr" in done.stdout.split(), done
+    assert done.returncode == 0, done
+    with open(log, encoding="utf-8") as stream:
+        assert "EACCES (Permission denied) (INJECTED)" in stream.read()
+
+
 def test_limit_node_elsewhere_than_in_dev_opens(case):
     words = [fence.program("opens_static"), case.path("nvidia0")]
     more = "mknod -m 666 %s c 1 3\n" % case.path("nvidia0")

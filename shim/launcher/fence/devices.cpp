@@ -145,9 +145,11 @@ class Grants {
     if (file < 0) return 0;  // gone meanwhile, or in a directory that this user may not search
     // With this flag, the kernel asks no file server, which may never answer.
     struct statx status;
-    int error =
+    const int looked =
         statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0 ? errno : 0;
-    if (error == 0 && !S_ISLNK(status.stx_mode)) {
+    // SELinux hides from a confined user what this user may not open, such as /root (EACCES).
+    int error = looked == EACCES ? 0 : looked;
+    if (looked == 0 && !S_ISLNK(status.stx_mode)) {
       // The kernel accepts the rights of directories only for directories.
       if (!S_ISDIR(status.stx_mode)) rights &= kReadFile | kWriteFile | kIoctlDev;
       const PathBeneathAttr rule = {rights, file};
