@@ -59,9 +59,40 @@ def test_file_has_the_selinux_label_of_ld_so_cache(case, label):
 
 def test_enable_twice_changes_nothing(case):
     case.done("enable")
-    os.chmod(case.inside(FILE), 0o640)  # a new file would have another mode
-    assert "already names it" in case.done("enable")
-    assert os.stat(case.inside(FILE)).st_mode & 0o777 == 0o640
+    os.chmod(case.inside(FILE), 0o744)  # a new file would have another mode
+    assert "already names it, and is unchanged" in case.done("enable")
+    assert os.stat(case.inside(FILE)).st_mode & 0o777 == 0o744
+
+
+@pytest.mark.parametrize(("owner", "mode", "why"), [
+    (0, 0o600, "cannot be read by every user"), (0, 0o640, "cannot be read by every user"),
+    (0, 0o646, "every user can write to"), (1000, 0o644, "belongs to user 1000, not to root")])
+def test_enable_corrects_the_mode_and_the_owner_of_the_file(case, owner, mode, why):
+    """ld.so says nothing if a user cannot read the file, and their programs run unguarded."""
+    case.done("enable")
+    assert os.path.exists(case.inside(FILE))
+    os.chown(case.inside(FILE), owner, 0)
+    os.chmod(case.inside(FILE), mode)
+    done = case.system("status")
+    assert done.returncode == 1, done
+    assert "Use cudaguard system enable to correct %s, which %s.\n" % (FILE, why) in done.stdout
+    assert "would be" in case.done("enable", "--dry-run")
+    assert os.stat(case.inside(FILE)).st_mode & 0o777 == mode
+    assert "(before: %s)" % why in case.done("enable")
+    status = os.stat(case.inside(FILE))
+    assert (status.st_mode & 0o777, status.st_uid, case.text()) == (0o644, 0, GUARD + "\n")
+    case.done("status")
+
+
+def test_status_knows_directories_that_not_every_user_can_enter(case):
+    case.done("enable")
+    case.done("status")  # the control: there is no /proc
+    for name in ("/etc", "/opt/cudaguard/lib"):
+        os.chmod(case.inside(name), 0o700)
+        done = case.system("status")
+        assert done.returncode == 1, done
+        assert "is in %s, which not every user can enter" % name in done.stdout
+        os.chmod(case.inside(name), 0o755)
 
 
 def test_other_lines_stay(case):

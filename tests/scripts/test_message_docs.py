@@ -50,6 +50,7 @@ ONLY_REPORT = {
     "# sudo and setuid programs inside gain no rights",
     # cudaguard system
     "Programs that were tried with", "already names it, and is unchanged", "would be",
+    "already names it, and now has mode 644 and belongs to root (before",
     "would be made", "has the records of programs whose rule in /etc/cudaguard.conf has report=",
     "now names it", "Programs that start from now on load it", "no longer names",
     "Programs that run keep it until they end", "no program could be guarded",

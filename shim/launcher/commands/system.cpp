@@ -157,6 +157,14 @@ int enable(const std::string& guard, const Options& options) {
   }
   for (const std::string& entry : file.entries()) {
     if (is_other(entry) && entry != guard) removed += " instead of " + printable(entry);
+    // The new file is root's, for every user to read.
+    const std::string why = why_not_roots(kPreloadFile);
+    if (!why.empty()) {
+      return finish(file, text, options,
+                    std::string(kPreloadFile) +
+                        " already names it, and now has mode 644 and belongs to root (before: " +
+                        why + ").\n");
+    }
   }
   return finish(file, text, options,
                 std::string(kPreloadFile) + " now names it" + removed +
@@ -200,7 +208,16 @@ int status() {
         (why.empty() ? ", version " + printable(version_of(FileBytes(guard))) : ", which " + why) +
         ".\n";
   }
-  if (guards.empty()) text += std::string(kPreloadFile) + " names no guard.\n";
+  if (guards.empty()) {
+    text += std::string(kPreloadFile) + " names no guard.\n";
+  } else if (const std::string why = why_not_roots(kPreloadFile); !why.empty()) {
+    well = false;
+    text += std::string("Use cudaguard system enable to correct ") + kPreloadFile + ", which " +
+            why + ".\n";
+  } else if (const std::string above = why_not_roots_path(kPreloadFile); !above.empty()) {
+    well = false;
+    text += std::string(kPreloadFile) + " " + above + ".\n";
+  }
   if (!has_own_numbers()) {
     print(text + "Processes are not listed: there is no /proc.\n");
     return well ? 0 : 1;

@@ -39,26 +39,6 @@ std::string cannot_be_checked(int error) {
   return std::string("cannot be checked: ") + strerror(error);
 }
 
-/// Says which user other than root can replace the file at this path, or cannot read it.
-std::string why_not_roots(const fs::path& path) {
-  for (const std::string& prefix : prefixes_of(path)) {
-    struct stat status = {};
-    if (stat(prefix.c_str(), &status) != 0) return cannot_be_checked(errno);
-    const std::string what = prefix == path ? "" : "is in " + printable(prefix) + ", which ";
-    if (status.st_uid != 0) {
-      return what + "belongs to user " + std::to_string(status.st_uid) + ", not to root";
-    }
-    if ((status.st_mode & S_IWOTH) != 0) return what + "every user can write to";
-    if ((status.st_mode & S_IWGRP) != 0 && status.st_gid != 0) {
-      return what + "group " + std::to_string(status.st_gid) + " can write to";
-    }
-    if ((status.st_mode & (S_ISDIR(status.st_mode) ? S_IXOTH : S_IROTH)) == 0) {
-      return what + (what.empty() ? "cannot be read by every user" : "not every user can enter");
-    }
-  }
-  return {};
-}
-
 std::string why_not_a_guard(const std::string& path) {
   const FileBytes file(path);
   if (file.error() != 0) return cannot_be_checked(file.error());
@@ -131,8 +111,31 @@ std::string why_unfit(const std::string& path) {
     return "is on a network file system, without which no program would start; install cudaguard "
            "on a local disk";
   }
-  std::string why = why_not_roots(fs::path(path).lexically_normal());
-  return why.empty() ? why_not_roots(resolved) : why;
+  std::string why = why_not_roots_path(fs::path(path).lexically_normal());
+  return why.empty() ? why_not_roots_path(resolved) : why;
+}
+
+std::string why_not_roots(const std::string& path) {
+  struct stat status = {};
+  if (stat(path.c_str(), &status) != 0) return cannot_be_checked(errno);
+  if (status.st_uid != 0)
+    return "belongs to user " + std::to_string(status.st_uid) + ", not to root";
+  if ((status.st_mode & S_IWOTH) != 0) return "every user can write to";
+  if ((status.st_mode & S_IWGRP) != 0 && status.st_gid != 0) {
+    return "group " + std::to_string(status.st_gid) + " can write to";
+  }
+  const bool directory = S_ISDIR(status.st_mode);
+  if ((status.st_mode & (directory ? S_IXOTH : S_IROTH)) != 0) return {};
+  return directory ? "not every user can enter" : "cannot be read by every user";
+}
+
+std::string why_not_roots_path(const std::string& path) {
+  for (const std::string& prefix : prefixes_of(path)) {
+    const std::string why = why_not_roots(prefix);
+    if (!why.empty())
+      return (prefix == path ? "" : "is in " + printable(prefix) + ", which ") + why;
+  }
+  return {};
 }
 
 bool is_guard(const std::string& entry) { return base_name(entry) == "libcudaguard.so"; }

@@ -15,6 +15,12 @@ bool is_network_file_system(int64_t type);
 /// The version in the note of a library of cudaguard; empty if it has none.
 std::string version_of(const Bytes& file);
 
+/// Says which user other than root can change the file or directory, or cannot use it: "cannot be
+/// read by every user"; empty if there is none. The second one also looks at the directories above
+/// it.
+std::string why_not_roots(const std::string& path);
+std::string why_not_roots_path(const std::string& path);
+
 /// Says why the file must not be in every program: "is below /home"; empty if it may. Setuid
 /// programs load it, too, so only root may be able to change it.
 std::string why_unfit(const std::string& path);
