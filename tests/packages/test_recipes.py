@@ -104,6 +104,7 @@ for one in Stage0Recipe.from_file(sys.argv[1]).render(
         VariantConfig.from_yaml("python: [3.12.*]\\nc_stdlib: [sysroot]\\nc_stdlib_version: ['2.17']"),
         RenderConfig(PlatformConfig(**place))):
     print(one.recipe.package.name, one.recipe.package.version, *one.recipe.requirements.to_dict()["build"])
+    print("patchelf:", *one.recipe.build.to_dict()["dynamic_linking"]["binary_relocation"])
 """
 
 
@@ -112,5 +113,5 @@ def test_conda_can_evaluate_its_recipe():
     recipe = os.path.join(harness.SOURCE, "scripts", "packaging", "conda-forge", "recipe.yaml")
     printed = subprocess.run([packaged.platforms(), "-c", RENDER, recipe], check=True, text=True,
                              capture_output=True).stdout
-    assert printed == "cudaguard %s gcc_linux-64 gxx_linux-64 sysroot_linux-64 2.17.* cmake >=3.22 ninja\n" % (
-        packaged.version())
+    assert printed == ("cudaguard %s gcc_linux-64 gxx_linux-64 sysroot_linux-64 2.17.* cmake >=3.22 ninja\n"
+                       "patchelf: bin/cudaguard\n" % packaged.version())
