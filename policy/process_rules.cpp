@@ -46,10 +46,26 @@ bool ends_rule(const RuleText& text) {
          text.rest[0] == '#' || is_separator(text);
 }
 
-/// Removes what is between rules. Returns how many "&" were there.
+/// True if the rest of the line has a control character. A blank, a tab and the CR of a CRLF are
+/// none. An editor may show the others as the end of a line, or not at all.
+bool has_control(RuleText& text) {
+  if (text.clean_line == text.line) return false;
+  const std::string_view line = head(text.rest, length_of_line(text.rest));
+  for (size_t i = 0; i < line.size(); ++i) {
+    const auto c = static_cast<unsigned char>(line[i]);
+    const bool ends = c == '\r' && i + 1 == line.size() && line.size() < text.rest.size();
+    if ((c < ' ' && c != '\t' && !ends) || c == 0x7f) return true;
+  }
+  text.clean_line = text.line;
+  return false;
+}
+
+/// Removes what is between rules. Returns how many "&" were there. Stops at a line that has a
+/// control character, also in a comment.
 size_t skip_to_rule(RuleText& text) {
   size_t separators = 0;
   for (;;) {
+    if (has_control(text)) return separators;
     skip_blanks(text);
     if (text.rest.empty()) return separators;
     if (text.rest[0] == '#') {
@@ -65,19 +81,21 @@ size_t skip_to_rule(RuleText& text) {
   }
 }
 
-/// Removes the value after "key=". Returns false if a quote is wrong.
-bool take_value(RuleText& text, std::string_view& value) {
+/// Removes the value after "key=". Returns what is wrong with its quotes, or kNone.
+Why take_value(RuleText& text, std::string_view& value) {
   if (!text.rest.starts_with('"')) {
     value = take_part(text);
-    return true;
+    if (value.starts_with('\'')) return Why::kSingleQuote;
+    if (value.find('"') != std::string_view::npos) return Why::kQuote;
+    return value.find('#') != std::string_view::npos ? Why::kHash : Why::kNone;
   }
   text.rest = tail(text.rest, 1);
   const std::string_view line = head(text.rest, length_of_line(text.rest));
   const size_t end = line.find('"');
   value = head(line, end);
-  if (end == std::string_view::npos) return false;
+  if (end == std::string_view::npos) return Why::kQuote;
   text.rest = tail(text.rest, end + 1);
-  return text.rest.empty() || ends_word(text.rest[0]);
+  return text.rest.empty() || ends_word(text.rest[0]) ? Why::kNone : Why::kQuote;
 }
 
 RuleMistake check_value(const ProcessRule& rule, RuleKey key, RuleSource source) {
@@ -124,7 +142,7 @@ RuleMistake take_pair(RuleText& text, ProcessRule& rule) {
   const auto key = static_cast<RuleKey>(place);
   text.rest = tail(text.rest, length + 1);
   std::string_view value;
-  if (!take_value(text, value)) return {Why::kQuote, key, value, {}};
+  if (const Why why = take_value(text, value); why != Why::kNone) return {why, key, value, {}};
   if (rule.has(key)) return {Why::kTwice, key, value, {}};
   rule.given |= bit_of(key);
   rule.values[place] = value;
@@ -132,6 +150,8 @@ RuleMistake take_pair(RuleText& text, ProcessRule& rule) {
 }
 
 RuleMistake take_words(RuleText& text, ProcessRule& rule) {
+  if (text.rest.starts_with("\xef\xbb\xbf")) return {Why::kByteOrderMark, {}, {}, {}};
+  if (has_control(text)) return {Why::kControl, {}, {}, {}};
   const std::string_view word = take_part(text);
   const size_t policy = place_of_word(row_of(Variable::kPolicy).accepted, word);
   if (policy == std::string_view::npos) return {Why::kPolicy, {}, word, {}};

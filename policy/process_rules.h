@@ -53,7 +53,11 @@ struct RuleMistake {
     kKey,          ///< there is no such key
     kTwice,        ///< the key is given twice
     kEmpty,        ///< the key has no value
-    kQuote,        ///< a quote is not closed, or does not end the value
+    kQuote,        ///< a quote that is not around the whole value
+    kSingleQuote,  ///< the value begins with a single quote
+    kHash,         ///< a # in a value without quotes, which is no comment
+    kControl,      ///< a control character in the line, or a CR that is not before its end
+    kByteOrderMark,
     kGpusInVain,   ///< gpus= with FORCE_CPU or OFF
     kNoGpu,        ///< gpus=-1
     kGpus,         ///< `list` has the mistake
@@ -88,6 +92,7 @@ struct RuleText {
   std::string_view rest;
   RuleSource source = RuleSource::kFile;
   size_t line = 1;
+  size_t clean_line = 0;  ///< the line that is known to have no control character
 };
 
 /// Takes the next rule. Rules are separated by newlines and semicolons. After a mistake, the text

@@ -238,7 +238,17 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
     case Why::kEmpty:
       return out.print("%c= needs a value", key);
     case Why::kQuote:
-      return out.print("%c= has a quote that is not closed, or does not end the value", key);
+      return out.print("%c= has a quote that is not around the whole value (accepted: %c=\"...\")",
+                       key, key);
+    case Why::kSingleQuote:
+      return out.print("%c= begins with a single quote (accepted: %c=\"...\")", key, key);
+    case Why::kHash:
+      return out.print(
+          "%c= has a # without quotes; add a blank before it, or quotes around the value", key);
+    case Why::kControl:
+      return out.put("the line has a control character, or a CR without LF; remove it");
+    case Why::kByteOrderMark:
+      return out.put("the line begins with a byte order mark; remove it");
     case Why::kGpusInVain:
       return out.put("gpus= needs VALIDATE or CLAMP");
     case Why::kNoGpu:

@@ -15,8 +15,11 @@ import sys
 
 WIDTH = {"FORCE_CPU": 0, "VALIDATE": 1, "CLAMP": 1, "OFF": 2}
 KEYS = ("program", "args", "user", "group", "cgroup", "gpus", "log", "report", "environment")
-PAIR = re.compile(r'([^=\s;]*)=(?:"([^"\n]*)"(?=[\s;]|\Z)|(?!")([^\s;]*))')
-GAP = re.compile(r"(?:[^\S\n]|;|#.*|\n)*")
+PAIR = re.compile(r"""([^=\s;]*)=(?:"([^"\n]*)"(?=[\s;]|\Z)|(?!')([^\s;"#]*)(?=[\s;]|\Z))""")
+# A line with one of these is wrong, in a comment, too.
+CONTROL = r"[\0-\x08\x0b-\x0c\x0e-\x1f\x7f]|\r(?!\n)"
+WRONG_LINE = re.compile(r"[^\n]*?(?:%s)" % CONTROL)
+GAP = re.compile(r"(?:[ \t]|\r(?=\n)|;|#[^\n]*|\n)")
 
 
 class Process:
@@ -55,6 +58,8 @@ def value_is_wrong(policy, key, value, source):
 def rule_at(text, at, source):
     """Returns the rule that begins here, and where it ends. A wrong one is the rest of its line."""
     end_of_line = (text + "\n").index("\n", at)
+    if WRONG_LINE.match(text, at):
+        return Rule(), end_of_line
     word = re.compile(r"[^\s;]*").match(text, at)
     policy = word[0].upper().replace("-", "_")
     if policy not in WIDTH:
@@ -77,10 +82,11 @@ def parse(text, source):
     """Returns lists of rules."""
     lists, at = [[]], 0
     while True:
-        at = GAP.match(text, at).end()
+        while not WRONG_LINE.match(text, at) and (gap := GAP.match(text, at)):
+            at = gap.end()
         if at == len(text):
             return lists
-        if source == "variable" and text[at] == "&":
+        if source == "variable" and text[at] == "&" and not WRONG_LINE.match(text, at):
             lists.append([])
             at += 1
             continue
@@ -227,7 +233,11 @@ CONDITIONS = [
 ACTIONS = ["gpus=0,1", "gpus=1", "gpus=1,0,2", "gpus=GPU-8932f937", "log=all", "log=DENY",
            "report=/var/log/x", "report=syslog:", "environment=may-widen"]
 MISTAKES = ["gpus=-1", "gpus=", "gpus=x", "gpus=1,01", "gpus=GPU-8,GPU-89", "log=loud", "report=x",
-            "usr=a", "user", 'args="a', "=", 'args="a"b', "user=a user=a", "environment=x", "&", "\0", "\xff"]
+            "usr=a", "user", 'args="a', "=",
+            'args="a"b', "user=a user=a", "environment=x", "&", "\0", "\xff", "args=a#b", "args='a'",
+            'args=a"', 'program=/"x"', "\r", "# \r", "\x0b", "#\x1b", "\x7f"]
+# Some of these are no mistakes.
+FRAGMENTS = ['args="\'a#"', "args=a'b", "# 'x\" #", "\r\n", " \t", "\xef\xbb\xbf"]
 
 
 def some_process(rnd):
@@ -250,8 +260,10 @@ def some_case(rnd):
             parts.append(rnd.choice(ACTIONS))
         if rnd.random() < 0.03:
             parts.insert(rnd.randrange(len(parts) + 1), rnd.choice(MISTAKES))
-        blank = rnd.choice((" ", " ", "\t ", "\r "))
-        text += blank.join(parts) + rnd.choice(("\n", "\n", "\n", ";", " ; ", " # x\n", "\n\n"))
+        if rnd.random() < 0.02:
+            parts.insert(rnd.randrange(len(parts) + 1), rnd.choice(FRAGMENTS))
+        blank = rnd.choice((" ", " ", "\t "))
+        text += blank.join(parts) + rnd.choice(("\n", "\r\n", "\n", ";", " ; ", " # x\n", "\n\n"))
         if source == "variable" and rnd.random() < 0.25:
             text += rnd.choice(("& ", " &\n", "&"))
     return text, source, some_process(rnd), rnd.choice(list(WIDTH))

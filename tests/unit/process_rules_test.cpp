@@ -77,11 +77,22 @@ TEST(ProcessRules, RuleHasItsLineTextAndValues) {
 }
 
 TEST(ProcessRules, MistakesSayWhatIsAccepted) {
+  const char* quote =
+      "args= has a quote that is not around the whole value (accepted: args=\"...\")";
+  const char* hash =
+      "args= has a # without quotes; add a blank before it, or quotes around the value";
+  const char* bom = "the line begins with a byte order mark; remove it";
   const struct {
     const char* rule;
     const char* sentence;
     RuleSource source = kFile;
   } cases[] = {
+      {"OFF#x", "\"OFF#x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
+      {"OFF user#=a",
+       "\"user#\" is not accepted (accepted: program, args, user, group, cgroup, gpus, "
+       "log, report, environment)"},
+      {"\xef\xbb\xbf# x", bom},
+      {"\xef\xbb\xbfOFF\n", bom, kVariable},
       {"VALIDATES", "\"VALIDATES\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
       {"program=x", "\"program=x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
       {"OFF bash", "\"bash\" is not accepted (accepted: KEY=VALUE)"},
@@ -91,9 +102,18 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
       {"OFF user=", "user= needs a value"},
       {"OFF args=\"\"", "args= needs a value"},
       {"OFF user=a user=b", "user= is given twice"},
-      {"OFF args=\"a b", "args= has a quote that is not closed, or does not end the value"},
-      {"OFF args=\"a\"b", "args= has a quote that is not closed, or does not end the value"},
-      {"OFF args=\"a\nb\"", "args= has a quote that is not closed, or does not end the value"},
+      {"OFF args=\"a b", quote},
+      {"OFF args=\"a\"b", quote},
+      {"OFF args=\"a\"#b", quote},
+      {"OFF args=\"a\nb\"", quote},
+      {"OFF args=a\"", quote},
+      {"OFF args=/bin/\"a\"", quote},
+      {"OFF args=\"a\"\"b\"", quote},
+      {"OFF args='a'", "args= begins with a single quote (accepted: args=\"...\")"},
+      {"OFF args='a b'", "args= begins with a single quote (accepted: args=\"...\")", kVariable},
+      {"OFF args=a#b", hash},
+      {"OFF args=#b", hash},
+      {"OFF args=a# b", hash, kOption},
       {"OFF gpus=0", "gpus= needs VALIDATE or CLAMP"},
       {"FORCE_CPU gpus=0", "gpus= needs VALIDATE or CLAMP"},
       {"CLAMP gpus=-1", "gpus=\"-1\" allows no GPU; write FORCE_CPU instead"},
@@ -115,6 +135,38 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
     EXPECT_EQ(decided(one.rule, facts_of(), one.source).policy, Policy::kForceCpu) << one.rule;
   }
   EXPECT_EQ(mistake_of("OFF environment=may-widen"), "");
+}
+
+TEST(ProcessRules, QuotedValueCanHaveEachCharacter) {
+  for (const char* text : {"OFF args=\"a#b;c'd\"", "OFF args=\"'a'\"", "OFF args=a'b # c\t\r\n",
+                           "# \"a 'b #c \xc3\xa4\r\nOFF", "OFF\t\r\n\r\n", "OFF # \xef\xbb\xbf"}) {
+    EXPECT_EQ(mistake_of(text), "") << text;
+    EXPECT_EQ(rules_in(text).at(0).policy, Policy::kOff) << text;
+    EXPECT_EQ(rules_in(text).size(), 1U) << text;
+  }
+}
+
+TEST(ProcessRules, ControlCharacterIsAMistakeOfItsLine) {
+  using namespace std::string_literals;
+  for (const std::string& wrong :
+       {"\x1b"s, "\0"s, "\x7f"s, "\r"s, "\v"s, "\f"s, "\r\r"s, "\x08"s}) {
+    for (const std::string& line :
+         {"OFF"s + wrong, "OFF "s + wrong, wrong + "OFF"s, wrong, "OFF # "s + wrong, "#"s + wrong,
+          "# all"s + wrong + "FORCE_CPU user=alice"s, "OFF args=\"a"s + wrong + "b\""s,
+          "OFF; OFF"s + wrong, " \t"s + wrong + " "s}) {
+      for (const RuleSource source : {kFile, kOption, kVariable}) {
+        const std::string text = "OFF\n"s + line + "\n\n"s;
+        const bool ends = wrong == "\r" && line.ends_with("\r");
+        const Ruling ruling = decided(text, facts_of(), source);
+        EXPECT_EQ(ruling.mistake.why, ends ? Why::kNone : Why::kControl) << text;
+        EXPECT_EQ(ends ? 2U : ruling.line, 2U) << text;
+        EXPECT_EQ(decided(line, facts_of(), source).mistake.why, Why::kControl)
+            << "no LF: " << line;
+        // In the file, a later line decides.
+        EXPECT_EQ(decided(text + "OFF"s).mistake.why, Why::kNone) << text;
+      }
+    }
+  }
 }
 
 TEST(ProcessRules, LastRuleThatMatchesDecides) {
