@@ -57,6 +57,13 @@ inline constexpr char kChildrenMark[] = "children";
 /// Names may come before it.
 inline constexpr char kGpusMark[] = "gpus=";
 
+/// The machine's file does not count for the probe, by which the launcher asks the driver. So a
+/// user must not be able to load other code into it: none of these may be set, but LD_PRELOAD to
+/// this.
+inline constexpr const char* kLoadingVariables[] = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT",
+                                                    "CUDA_INJECTION64_PATH"};
+inline constexpr char kProbePreload[] = "libnvidia-ml.so.1";
+
 /// Read only when a process starts; "1". It has no row, because a row would be in the guard's file.
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";
 

@@ -5,6 +5,8 @@
 #include <new>
 
 #include "policy/text/record.h"
+#include "policy/variables.h"
+#include "shim/elf/own_files.h"
 #include "shim/rules/rule_files.h"
 #include "shim/state/inherited.h"
 #include "shim/sys/system.h"
@@ -109,6 +111,47 @@ void FactsRoom::add(std::string_view rules, RuleSource source) {
   }
 }
 
+/// The value of a variable in `entry`, or null.
+const char* value_in(const char* entry, const char* name) {
+  while (*name != '\0' && *entry == *name) {
+    ++entry;
+    ++name;
+  }
+  return *name == '\0' && *entry == '=' ? entry + 1 : nullptr;
+}
+
+/// True if a variable loads code of the user's into this process.
+bool loads_other_code() {
+  char** entries = kernel_environment();
+  if (entries == nullptr) return true;
+  for (; *entries != nullptr; ++entries) {
+    for (const char* name : kLoadingVariables) {
+      const char* value = value_in(*entries, name);
+      if (value == nullptr || *value == '\0') continue;
+      if (name != kLoadingVariables[0] || std::string_view(value) != kProbePreload) return true;
+    }
+  }
+  return false;
+}
+
+/// True in the launcher's probe, which only asks the driver and prints its answer. It is the file
+/// that is installed with this guard, and root's as the guard of a machine is.
+bool is_own_probe() {
+  constexpr std::string_view kName = "cudaguard-probe";
+  char program[1024];
+  const long length = sys::readlink("/proc/self/exe", program, sizeof program);
+  if (length <= 0 || static_cast<size_t>(length) == sizeof program) return false;
+  const std::string_view path(program, static_cast<size_t>(length));
+  if (base_name(path) != kName) return false;
+  const sys::Mapped<PathRoom> room;
+  if (!room) return false;
+  OwnPath own(*room, sizeof *room);
+  struct stat status = {};
+  return own.set_real_directory() && path == own.file(kName) &&
+         sys::stat(own.file(kName), &status) == 0 && status.st_uid == 0 &&
+         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && !loads_other_code();
+}
+
 /// Needed only while the files are read.
 struct WorkRoom {
   FactsRoom room;
@@ -144,6 +187,10 @@ const MachineRuling* read_files() {
     // There may be no free descriptor, or a filter of the program refuses the call.
     struct stat status = {};
     if (sys::lstat(kRuleFile, &status) == -ENOENT) return &kAbsent;
+  }
+  if (is_own_probe()) {
+    if (fd >= 0) sys::close(fd);
+    return &kAbsent;
   }
   auto* file = static_cast<MachineFile*>(sys::map(sizeof(MachineFile)));
   const sys::Mapped<WorkRoom> work;

@@ -8,7 +8,8 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// Returns what the file says about this process; null if there is no file.
+/// Returns what the file says about this process; null if there is no file. The launcher's probe
+/// has none, because it asks about the driver, for programs to which the file may allow CUDA.
 const MachineRuling* machine_ruling();
 
 /// parse_config() with the facts that the rules of the environment ask for, and with the file. A

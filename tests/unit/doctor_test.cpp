@@ -261,6 +261,12 @@ TEST(DriverAnswer, NamesTheCallThatFailedOrHangs) {
   EXPECT_EQ(whole.gpus, 2);
 }
 
+TEST(DriverAnswer, RefusalOfTheGuardIsNoAnswer) {
+  const std::string asks = "\ncudaguard-probe asks 0 0\n";
+  EXPECT_EQ(read_answer(ended(asks + "\ncudaguard-probe refused 0 0\n"), "/probe").kind,
+            DriverAnswer::Kind::kNotAsked);
+}
+
 std::vector<std::string> problems_of(std::vector<const char*> environment) {
   environment.push_back(nullptr);
   FindingList findings;

@@ -17,10 +17,12 @@
 #include <utility>
 
 #include "policy/rules.h"
+#include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/process.h"
+#include "shim/launcher/preload/machine_rules.h"
 
 namespace cudaguard::launcher {
 
@@ -129,6 +131,24 @@ bool survives(pid_t pid) {
   return true;
 }
 
+/// Says which rule of the machine keeps the probe off the driver, and what helps.
+std::string why_refused(const std::string& probe, const Variables& variables) {
+  Program program;
+  program.path = probe;
+  AskedProcess process = started_here(program);
+  process.args = probe;
+  const std::string place = MachineRules().answer(process).place;
+  std::string set;
+  for (const char* name : kLoadingVariables) {
+    const char* value = variables.get(name);
+    if (value == nullptr || *value == '\0' || std::string_view(value) == kProbePreload) continue;
+    set += std::string(set.empty() ? "" : " ") + name;
+  }
+  return std::string(base_name(probe)) + " may not use CUDA (" + printable(place) + "); " +
+         (set.empty() ? "use the cudaguard command whose guard /etc/ld.so.preload names"
+                      : "unset " + set);
+}
+
 }  // namespace
 
 const DriverError* driver_error(int code) {
@@ -141,7 +161,9 @@ DriverAnswer read_answer(const ChildEnd& end, const std::string& probe) {
   DriverAnswer answer;
   answer.stuck = end.stuck;
   bool has_answer = false;
+  bool refused = false;
   for (const Line& line : lines_of(end.out)) {
+    refused = refused || line.key == "refused";
     if (line.key == "no-cuInit") answer.why = "it has no cuInit";
     if (line.key == "init") answer.took = std::chrono::microseconds(line.value);
     if (line.key == "count") answer.gpus = static_cast<int>(line.value);
@@ -164,7 +186,9 @@ DriverAnswer read_answer(const ChildEnd& end, const std::string& probe) {
     }
     if (line.key == "done") has_answer = true;
   }
-  if (!end.in_time) {
+  if (refused) {
+    answer.kind = Kind::kNotAsked;
+  } else if (!end.in_time) {
     answer.kind = Kind::kHangs;
   } else if (WIFSIGNALED(end.status)) {
     const char* name = sigabbrev_np(WTERMSIG(end.status));
@@ -187,9 +211,9 @@ DriverAnswer ask_cuda(const std::string& probe, Variables variables,
   std::vector<std::string> words = {probe};
   if (what == Ask::kGpus) {
     words.emplace_back("gpus");
-    variables.set("LD_PRELOAD", "libnvidia-ml.so.1");
+    variables.set("LD_PRELOAD", kProbePreload);
   }
-  const ChildEnd end = run_child(std::move(words), std::move(variables), limit,
+  const ChildEnd end = run_child(std::move(words), variables, limit,
                                  loaded ? become_probe : become_probe_without_nodes);
   DriverAnswer answer;
   if (end.not_started != 0) {
@@ -199,6 +223,7 @@ DriverAnswer ask_cuda(const std::string& probe, Variables variables,
     return answer;
   }
   answer = read_answer(end, probe);
+  if (answer.kind == DriverAnswer::Kind::kNotAsked) answer.why = why_refused(probe, variables);
   for (const Line& line : lines_of(end.out)) {
     const auto pid = static_cast<pid_t>(line.value);
     if (line.key == "process" && !end.in_time && survives(pid)) answer.stuck = pid;

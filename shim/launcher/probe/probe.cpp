@@ -15,6 +15,7 @@ extern "C" {
 [[gnu::weak]] int cuDeviceGetName(char* name, int length, int device);
 [[gnu::weak]] int cuDeviceGetUuid(void* uuid, int device);
 [[gnu::weak]] int nvmlInit_v2();
+[[gnu::weak]] int cudaguard_touches();  // of a guard in /etc/ld.so.preload
 }
 
 namespace {
@@ -64,6 +65,10 @@ int probe(bool gpus) {
   report("asks", 0, 0);
   const long start = microseconds();
   const int code = cuInit(0);
+  if (cudaguard_touches != nullptr && cudaguard_touches() != 0) {
+    report("refused", 0, 0);  // the answer is not the driver's
+    return 1;
+  }
   report("init", code, microseconds() - start);
   if (code == 0 && gpus && ask_about_gpus() != 0) return 0;
   // NVML is there if doctor has preloaded it. It can hang although CUDA answers. Its errors do not
