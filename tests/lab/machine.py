@@ -24,7 +24,14 @@ RECIPES = {
     "bookworm": vm.Recipe(name="machine-bookworm", suite="bookworm", **NVIDIA),
     "trixie": vm.Recipe(name="machine-trixie", suite="trixie", components=NVIDIA["components"],
                         packages=(*NVIDIA["packages"], "busybox")),
+    "bookworm-selinux": vm.Recipe(
+        name="machine-bookworm-selinux", suite="bookworm",
+        packages=("selinux-basics", "selinux-policy-default", "auditd", "nginx-light", "postfix",
+                  "bind9", "memcached", "rsyslog"),
+        commands="setfiles -F /etc/selinux/default/contexts/files/file_contexts /\n"),
 }
+# The row of an image of its own may need words for the kernel.
+KERNEL_WORDS = {"bookworm-selinux": ("security=selinux", "enforcing=1")}
 GUARD = "/usr/lib/x86_64-linux-gnu/libcudaguard.so"
 ASK = "python3 -c " + shlex.quote(packaged.ASK)
 DEB = "/root/" + packaged.DEB
@@ -79,12 +86,13 @@ class Row:
 
 def rows(lab):
     return [Row(f"{suite}-{name}", suite, inspect.getsource(check))
-            for suite in SUITES for name, check in CHECKS.items()]
+            for suite in SUITES for name, check in CHECKS.items()
+            if check is not selinux or f"{suite}-{name}" in RECIPES]
 
 
 def run(lab, row):
-    image = vm.image(lab, RECIPES[row.suite])
-    with vm.Machine(image, lab.scratch) as machine:
+    image = vm.image(lab, RECIPES.get(row.name, RECIPES[row.suite]))
+    with vm.Machine(image, lab.scratch, KERNEL_WORDS.get(row.name, ())) as machine:
         machine.boot()
         facts = CHECKS[row.name.removeprefix(row.suite + "-")](lab, machine)
         return {"outcome": "passed", "kernel": machine.must("uname -r").strip(), **facts}
@@ -445,5 +453,52 @@ def docker(lab, machine):
     return {"versions": machine.must("dpkg-query -W docker.io containerd runc").splitlines()}
 
 
+# The domain of a process that SELinux confines, if the process has loaded the guard.
+DOMAINS = """for process in /proc/[0-9]*; do
+  grep -qs libcudaguard "$process/maps" && cut -d: -f3 "$process/attr/current"
+done; true"""
+# Systemd starts this copy of Python in the domain of nginx.
+CONFINED = ("cp -L /usr/bin/python3 /usr/local/bin/confined && "
+            "chcon -t httpd_exec_t /usr/local/bin/confined")
+ASK_CONFINED = ("systemd-run --quiet --wait --unit ask{} {} /usr/local/bin/confined -c " +
+                shlex.quote("print(open('/proc/self/attr/current').read()); " + packaged.ASK) +
+                "; journalctl --sync; journalctl -u ask{} -o cat")
+
+
+def selinux(lab, machine):
+    """SELinux confines services, which start guarded, obey the machine's file and work."""
+    assert machine.must("getenforce").strip() == "Enforcing"
+    install(lab, machine)
+    install_driver(lab, machine)
+    machine.must(f"restorecon -R /usr/local && {CONFINED}")
+    before = machine.must("systemctl --failed --plain --no-legend")
+    expect(machine.ssh(ASK_CONFINED.format(1, "", 1)), "0")
+    guard(machine)
+    files = f"/etc/ld.so.preload {GUARD} /usr/lib/x86_64-linux-gnu/cudaguard"
+    assert machine.must(f"restorecon -n -v -R {files}") == ""
+    machine.reboot()
+    machine.ssh("systemctl is-system-running --wait")
+    assert machine.must("systemctl --failed --plain --no-legend") == before
+    guarded = all_guarded(machine)
+    domains = sorted(set(machine.must(DOMAINS).split()))
+    assert {"crond_t", "httpd_t", "memcached_t", "named_t", "postfix_master_t", "sshd_t",
+            "syslogd_t"} <= set(domains), domains
+    expect(machine.ssh(ASK_CONFINED.format(2, "", 2)), "100")
+    expect(machine.ssh(ASK_CONFINED.format(3, "-p Environment=CUDAGUARD_POLICY=OFF", 3)), "0")
+    machine.must("printf 'FORCE_CPU\nVALIDATE program=/usr/local/bin/confined report=syslog:\n' "
+                 ">/etc/cudaguard.conf")
+    expect(machine.ssh(ASK_CONFINED.format(4, "", 4)), "0")
+    assert "/usr/local/bin/confined" in machine.must("journalctl -t cudaguard -o cat")
+    each(machine, ("cudaguard run --fence=devices -- " + ASK, ASK), "100", "alice")
+    denied = machine.must("grep -a denied /var/log/audit/audit.log | grep -a 'preload\\|cudaguard'"
+                          "; true")
+    assert denied == "", denied
+    # sshd changes the domain, so that ld.so treats a login shell as a setuid program.
+    machine.must(f"printf 'SetEnv LD_PRELOAD={GUARD}\n' >/etc/ssh/sshd_config.d/lab.conf && "
+                 "systemctl restart ssh")
+    assert machine.must("echo \"preload:$LD_PRELOAD\"", user="alice") == "preload:\n"
+    return {"guarded processes": guarded, "domains": domains}
+
+
 CHECKS = {"login-node": login_node, "upgrade": upgrade, "boots": boots, "recovery": recovery,
-          "power-cuts": power_cuts, "packages": packages, "docker": docker}
+          "power-cuts": power_cuts, "packages": packages, "docker": docker, "selinux": selinux}
