@@ -61,10 +61,9 @@ bool is_given_by_option(const Environment& environment) {
 }
 
 /// Sets a rule's allow-list, which has no mistake. It may be the one that was given.
-void set_list(Config& config, std::string_view list) {
+void set_list(Config& config, std::string_view list, std::string_view place = {}) {
   if (list == config.allow_list.text) return;
-  config.allow_list.text = list;
-  config.allow_list.by = ListBy::kRule;
+  config.allow_list = {list, ListBy::kRule, place};
 }
 
 void parse_list(const Environment& environment, Config& config) {
@@ -225,6 +224,7 @@ void apply_machine(const MachineRuling& machine, const Environment& environment,
   const std::string_view line = said.rule.empty() ? std::string_view{} : machine.place;
   if (said.policy == Policy::kForceCpu) {
     narrow_to_cpu(config, machine.place);
+    config.may_lift = said.may_widen && !config.privileged;
     config.decided_by = line;
     return;
   }
@@ -232,7 +232,7 @@ void apply_machine(const MachineRuling& machine, const Environment& environment,
   // The environment's ruling has no rule.
   if (!result.rule.empty()) config.decided_by = line;
   config.policy = result.policy;
-  if (result.policy != Policy::kForceCpu) set_list(config, result.gpus);
+  if (result.policy != Policy::kForceCpu) set_list(config, result.gpus, machine.place);
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ struct Config {
   bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children`
   /// Why FORCE_CPU applies, as a clause, if the user has not named it; otherwise empty.
   std::string_view because;
+  bool may_lift = false;  ///< that is a rule of the machine that a variable may lift
   /// The rule of CUDAGUARD_RULES for this process, if `because` is kIsRuled.
   std::string_view rule;
   /// The rule that gives the policy: "/etc/cudaguard.conf:7", or a rule of CUDAGUARD_RULES. Empty

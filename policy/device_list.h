@@ -31,6 +31,7 @@ constexpr const char* name_of(ListBy by) { return kListNames[static_cast<size_t>
 struct GivenList {
   std::string_view text;  ///< syntax checked; empty: every GPU
   ListBy by = ListBy::kVariable;
+  std::string_view place = {};  ///< if a rule of the machine's file has it: "/etc/cudaguard.conf:7"
 };
 
 /// What is wrong with an allow-list.

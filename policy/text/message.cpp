@@ -182,6 +182,11 @@ Text& put_list_name(Text& out, ListBy by) {
   return out.put(name_of(by)).put(kBetween[static_cast<size_t>(by)]);
 }
 
+/// Writes "/etc/cudaguard.conf:7: ", or nothing.
+Text& put_place(Text& out, std::string_view place) {
+  return place.empty() ? out : out.print("%l: ", place);
+}
+
 Text& put_list(Text& out, std::string_view list, ListBy by) {
   return put_list_name(out, by).print("\"%s\": ", list);
 }
@@ -301,7 +306,8 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   out.put("; ");
   if (facts.names_call) out.print("%s ", attempt.api);
   put_caller(out, attempt).put(")");
-  if (facts.privileged || !(child || facts.is_parent || facts.because.empty())) return;
+  const bool helps = child || facts.is_parent || facts.because.empty() || facts.may_lift;
+  if (facts.privileged || !helps) return;
   out.print("; to allow %c: ", name_of(attempt.asked));
   if (child || facts.is_parent) {
     out.put(facts.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
@@ -343,18 +349,18 @@ void write_allowed(Text& out, Policy policy, const Attempt& attempt) {
 }
 
 void write_list_error(Text& out, const ListErrorFacts& facts) {
-  put_list(out, facts.list, facts.by);
+  put_list(put_place(out, facts.place), facts.list, facts.by);
   put_list_error(out, facts.error, facts.count).put(kForceCpu);
 }
 
 void write_list_in_vain(Text& out, const ListInVainFacts& facts) {
-  put_list(out, facts.list, facts.by).put(facts.why);
+  put_list(put_place(out, facts.place), facts.list, facts.by).put(facts.why);
   if (facts.error != 0) out.print(" %u", static_cast<uint64_t>(facts.error));
   out.put("; to find the cause: cudaguard doctor");
 }
 
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts) {
-  out.put(name_of(facts.by)).put(facts.why).put(kForceCpu);
+  put_place(out, facts.place).put(name_of(facts.by)).put(facts.why).put(kForceCpu);
 }
 
 void write_bad_index(Text& out, const IndexFacts& facts) {

@@ -51,7 +51,7 @@ struct DeniedFacts {
   bool names_call = false;  ///< CUDAGUARD_LOG=all
   bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN=FORCE_CPU
   bool is_parent = false;   ///< the cause is CUDAGUARD_CHILDREN=ONLY
-  // Config's:
+  bool may_lift = false;    ///< Config's, as all that follow
   bool privileged = false;
   bool in_run = false;
   bool fenced = false;
@@ -72,6 +72,7 @@ struct ListErrorFacts {
   const ListError& error;
   size_t count = 0;  ///< as in put_list_error
   ListBy by = ListBy::kVariable;
+  std::string_view place = {};  ///< as in GivenList, also below
 };
 void write_list_error(Text& out, const ListErrorFacts& facts);
 
@@ -79,6 +80,7 @@ void write_list_error(Text& out, const ListErrorFacts& facts);
 struct NotEnforcedFacts {
   const char* why;
   ListBy by = ListBy::kVariable;
+  std::string_view place = {};
 };
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 
@@ -88,6 +90,7 @@ struct ListInVainFacts {
   const char* why;
   ListBy by = ListBy::kVariable;
   int error = 0;  ///< cuInit's answer, if `why` is about it
+  std::string_view place = {};
 };
 void write_list_in_vain(Text& out, const ListInVainFacts& facts);
 

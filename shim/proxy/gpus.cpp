@@ -110,7 +110,7 @@ void resolve_list(Allowed& allowed) {
   }
   if (allowed.view.error.why == ListError::Why::kNone) return;
   const ListErrorFacts facts = {text, allowed.view.error, count_gpus(allowed.machine),
-                                process.allow_list->by};
+                                process.allow_list->by, process.allow_list->place};
   guard.print_message(process, Message::kList, write_line_of<write_list_error, ListErrorFacts>,
                       &facts);
 }

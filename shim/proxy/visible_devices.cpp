@@ -55,13 +55,14 @@ const Plan* make_plan() {
 }
 
 void print_why(Process& here, const char* why) {
-  const NotEnforcedFacts facts = {why, here.allow_list->by};
+  const NotEnforcedFacts facts = {why, here.allow_list->by, here.allow_list->place};
   the_guard().print_message(here, Message::kList,
                             write_line_of<write_not_enforced, NotEnforcedFacts>, &facts);
 }
 
 void print_in_vain(Process& here, const char* why, int error = 0) {
-  const ListInVainFacts facts = {here.allow_list->text, why, here.allow_list->by, error};
+  const ListInVainFacts facts = {here.allow_list->text, why, here.allow_list->by, error,
+                                 here.allow_list->place};
   the_guard().print_message(here, Message::kListInVain,
                             write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
 }

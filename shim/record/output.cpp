@@ -134,7 +134,9 @@ void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
   const int error = send(process.config->report, scratch, pid, attempt);
   if (error != 0 && process.config->log != Log::kOff && print_once(Message::kReportFailed)) {
     Line line(scratch);
-    write_report_failed(line, process.config->report, error);
+    const std::string_view path =
+        scratch->report.has_file ? scratch->report.path : process.config->report;
+    write_report_failed(line, path, error);
     line.write();
   }
 }
@@ -330,6 +332,7 @@ void write_out(Process& process, const void* caller, Output& output) {
                           .names_call = config.log == Log::kAll,
                           .is_child = because == kIsChild,
                           .is_parent = because == kIsParent,
+                          .may_lift = config.may_lift,
                           .privileged = config.privileged,
                           .in_run = config.in_run,
                           .fenced = config.fenced,
@@ -367,7 +370,7 @@ void print_case(Process& process, uint64_t key, Writer write, const void* contex
 void record_no_driver(Process& process, const char* api, const void* caller) {
   constexpr int kNoDevice = 100;
   const ListInVainFacts facts = {process.allow_list->text, "NVIDIA's driver is not installed",
-                                 process.allow_list->by};
+                                 process.allow_list->by, 0, process.allow_list->place};
   if (!facts.list.empty()) {
     print_message(process, Message::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
                   &facts);

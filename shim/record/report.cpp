@@ -74,7 +74,14 @@ int append_to_spool(const ProcessFacts& facts, const Attempt& attempt, ReportRoo
   put_spool_name(out, user, facts.ts.seconds);
   name[out.view().size()] = '\0';
   const sys::File file(sys::open_at(directory.fd(), name, kAppend, 0600));
-  if (!file.ok()) return file.error();
+  const int error = file.ok() ? 0 : file.error();
+  if (error != 0 && sys::lstat_at(directory.fd(), name, &status) != 0) return error;
+  Text path(room.path, sizeof room.path - 1);
+  path.put(std::string_view(room.path)).put("/").put(name);  // in place: begins with its own text
+  room.path[path.view().size()] = '\0';
+  room.has_file = true;
+  // Another user's file with mode 0600 gives EACCES, their link ELOOP and so on.
+  if (error != 0) return status.st_uid != user ? kAnothersFile : error;
   if (sys::fstat(file.fd(), &status) != 0 || !S_ISREG(status.st_mode)) return EINVAL;
   if (status.st_uid != user) return kAnothersFile;
   if (status.st_nlink > 1) return EMLINK;

@@ -13,6 +13,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct ReportRoom {
   char path[4352];
+  bool has_file;  ///< `path` is that of the file in the spool directory
   char record[kMaxRecord];
 };
 

@@ -90,10 +90,11 @@ inline int stat(const char* path, struct stat* to) {
   return static_cast<int>(call(SYS_newfstatat, AT_FDCWD, word(path), word(to), 0));
 }
 /// Looks at a symbolic link itself.
-inline int lstat(const char* path, struct stat* to) {
+inline int lstat_at(int directory, const char* name, struct stat* to) {
   return static_cast<int>(
-      call(SYS_newfstatat, AT_FDCWD, word(path), word(to), AT_SYMLINK_NOFOLLOW));
+      call(SYS_newfstatat, directory, word(name), word(to), AT_SYMLINK_NOFOLLOW));
 }
+inline int lstat(const char* path, struct stat* to) { return lstat_at(AT_FDCWD, path, to); }
 inline long readlink(const char* path, char* to, size_t size) {
   return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));
 }

@@ -360,6 +360,7 @@ TEST(Config, Machine_DecidesIfTheEnvironmentIsSilent) {
   EXPECT_EQ(parse_config({}, {}, &none).because, "/etc/cudaguard.conf:7");
   const MachineRuling list = machine(Policy::kValidate, "0,1");
   EXPECT_EQ(parse_config({}, {}, &list).allow_list.text, "0,1");
+  EXPECT_EQ(parse_config({}, {}, &list).allow_list.place, "/etc/cudaguard.conf:7");
 }
 
 TEST(Config, Machine_EnvironmentNarrows) {
@@ -368,6 +369,7 @@ TEST(Config, Machine_EnvironmentNarrows) {
   EXPECT_EQ(parse_config({.policy = "nonsense"}, {}, &all).policy, Policy::kForceCpu);
   EXPECT_EQ(parse_config({.policy = "CLAMP"}, {}, &all).policy, Policy::kClamp);
   EXPECT_EQ(parse_config({.visible_devices = "2"}, {}, &all).allow_list.text, "2");
+  EXPECT_EQ(parse_config({.visible_devices = "2"}, {}, &all).allow_list.place, "");
   EXPECT_EQ(parse_config({.visible_devices = ""}, {}, &all).policy, Policy::kForceCpu);
   EXPECT_EQ(parse_config({.rules = "FORCE_CPU"}, {}, &all).policy, Policy::kForceCpu);
   const MachineRuling list = machine(Policy::kValidate, "0,1");
@@ -398,6 +400,11 @@ TEST(Config, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
   const MachineRuling none = machine(Policy::kForceCpu, {}, true);
   EXPECT_EQ(parse_config({}, {}, &none).policy, Policy::kForceCpu);
   EXPECT_EQ(parse_config({.policy = "OFF"}, {}, &none).policy, Policy::kOff);
+  // The message says what would lift the rule.
+  EXPECT_TRUE(parse_config({}, {}, &none).may_lift);
+  EXPECT_FALSE(parse_config({.privileged = true}, {}, &none).may_lift);
+  const MachineRuling fixed = machine(Policy::kForceCpu);
+  EXPECT_FALSE(parse_config({}, {}, &fixed).may_lift);
   EXPECT_EQ(parse_config({.policy = "OFF", .privileged = true}, {}, &none).policy,
             Policy::kForceCpu);
   // CUDAGUARD_CHILDREN names no policy, so the rule's applies, to the root alone.

@@ -314,6 +314,29 @@ TEST_F(Message, NotEnforced_NamesTheVariableOrOption) {
   EXPECT_TRUE(take().starts_with("cudaguard[1]: gpus=\"0\": x; "));
 }
 
+TEST_F(Message, ListOfTheMachinesFile_NamesItsLine) {
+  const char* place = "/etc/cudaguard.conf:7";
+  write_list_in_vain(line(1), {"0", "x", ListBy::kRule, 0, place});
+  EXPECT_TRUE(take().starts_with("cudaguard[1]: /etc/cudaguard.conf:7: gpus=\"0\": x; "));
+  write_not_enforced(line(1), {": out of memory", ListBy::kRule, place});
+  EXPECT_EQ(take(),
+            "cudaguard[1]: /etc/cudaguard.conf:7: gpus=: out of memory; FORCE_CPU applies\n");
+  write_list_error(line(1),
+                   {"0,1", {ListError::Why::kNoSuchIndex, 2, "1"}, 1, ListBy::kRule, place});
+  EXPECT_EQ(take(),
+            "cudaguard[1]: /etc/cudaguard.conf:7: gpus=\"0,1\": entry 2 \"1\" does not exist (this "
+            "machine has 1 GPU); FORCE_CPU applies\n");
+}
+
+TEST_F(Message, Denied_ByALineThatVariablesMayLift_SaysSo) {
+  const Attempt attempt{.api = "cuInit", .object = {}, .caller = {"/lib/libfoo.so", 16}};
+  for (const bool may : {false, true}) {
+    write_denied(line(1),
+                 {.because = "/etc/cudaguard.conf:7", .attempt = attempt, .may_lift = may});
+    EXPECT_EQ(take().ends_with("; to allow CUDA: CUDAGUARD_POLICY=OFF\n"), may);
+  }
+}
+
 TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
   write_list_error(line(1), {"0,9", {ListError::Why::kNoSuchIndex, 2, "9"}, 8});
   EXPECT_EQ(take(),
