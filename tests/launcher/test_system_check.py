@@ -33,7 +33,8 @@ class Case(launcher.Case):
         self.root = self.path("root")
         for name, text in FILES.items():
             self.write(name, text)
-        os.makedirs(self.inside("/usr/bin"))
+        for name in ("/usr/bin", "/var/log"):
+            os.makedirs(self.inside(name))
         shutil.copy("/bin/true", self.inside("/usr/bin/smi"))
         os.symlink("smi", self.inside("/usr/bin/link"))
         self.write("/usr/bin/script", "#!/usr/bin/link\n", 0o755)
@@ -47,9 +48,9 @@ class Case(launcher.Case):
             stream.write(text)
         os.chmod(self.inside(name), mode)
 
-    def check(self, *words, code=0):
+    def check(self, *words, code=0, env=None):
         """Returns the lines before the answer and the rows of the answer."""
-        done = self.start("system", "check", "--root", self.root, *words)
+        done = self.start("system", "check", "--root", self.root, *words, env=env)
         self.assertEqual((done.returncode, done.stderr), (code, ""), done)
         lines, _, answer = done.stdout.partition("\n\n")
         return lines.splitlines(), dict(row.split(": ", 1) for row in answer.splitlines())
@@ -98,13 +99,86 @@ def test_answer_is_what_the_program_gets(case, words, rows):
     assert ("variables" in answer) == ("variables" in rows)
 
 
-def test_program_that_is_a_link_is_a_mistake(case):
-    """The kernel knows the file that a link leads to, so such a rule matches nothing."""
-    case.write(CONF, "FORCE_CPU\nVALIDATE program=/usr/bin/link\nVALIDATE program=/usr/bin/l*k\n"
-                     "VALIDATE program=link\nVALIDATE program=/opt/none\n")
-    lines, answer = case.check("--program", "/usr/bin/link", code=1)
-    assert lines == [CONF + ": 5 rules",
-                     CONF + ':2: program="/usr/bin/link" is a link; write /usr/bin/smi', "mistakes: 1"]
+SCRIPT = " is a script, whose interpreter runs; use args= instead"
+OPEN = " has a [ that is not closed, so it matches only a ["
+NAME = " is not in /etc/%s; write the number, if another service knows the name"
+ARGS = ' matches only this whole command line; write args="*%s*" for a part'
+# A rule after FORCE_CPU, and what follows the value in its warning. None: there is no warning.
+WARNINGS = [
+    ("program=/usr/bin/smi", None), ("program=/usr/bin/l*k", None), ("program=smi", None),
+    ("program=none", None), ("program=*/none", None), ("program=both", None),
+    # The kernel knows the file that a link leads to, so such a rule matches nothing.
+    ("program=/usr/bin/link", " is a link; write /usr/bin/smi"),
+    ("program=link", " is only a link in PATH; write smi"),
+    ("program=/opt/none", " does not exist"),
+    ("program=/usr/bin/script", SCRIPT), ("program=script", SCRIPT),
+    ("program=bin/smi", " is no full path, so it matches no program"),
+    ("program=/usr/bin/[sm", OPEN), ("args=*[!]*", OPEN), ("cgroup=/[a-b", OPEN),
+    ("program=[s]m[]i]", None), ("cgroup=/user*", None),
+    ("args=serve", ARGS % "serve"), ("args=*serve", None),
+    ("user=dave", NAME % "passwd"), ("user=alice", None), ("user=1009", None),
+    ("group=staff", NAME % "group"), ("group=gpu", None), ("group=1009", None),
+    ("report=/var/log/x/", ": there is no directory /var/log/x"),
+    ("report=/var/none/x.jsonl", ": there is no directory /var/none"),
+    ("report=/var/log", " is a directory; write report=/var/log/"),
+    ("report=/var/log/", None), ("report=/var/log/x.jsonl", None), ("report=syslog:", None),
+    ("report=/var/none/%u/x", None), ("report=/dev/stderr", None),
+    ("gpus=0,9", ": this machine has no GPU 9"), ("gpus=1,0", None), ("gpus=GPU-12", None)]
+
+
+@pytest.mark.parametrize(("pair", "warning"), WARNINGS)
+def test_rule_that_does_less_than_it_seems_is_a_mistake(case, pair, warning):
+    for gpu in ("0000:01:00.0", "0000:02:00.0"):
+        os.makedirs(case.inside("/proc/driver/nvidia/gpus/" + gpu))
+    os.makedirs(case.inside("/usr/local/bin"))
+    os.symlink("/usr/bin/smi", case.inside("/usr/local/bin/both"))
+    shutil.copy("/bin/true", case.inside("/usr/bin/both"))
+    env = launcher.environment(PATH="/usr/local/bin:/usr/bin")
+    key, value = pair.split("=")
+    rule = "VALIDATE %s%s\n" % ("cgroup=/* " if key in ("report", "gpus") else "", pair)
+    case.write(CONF, "FORCE_CPU\n" + rule)
+    draft = case.make("draft", rule, 0o644)
+    for words, place in (((), CONF + ":2"), ((draft,), draft + ":1")):
+        wanted = [] if warning is None else ['%s: %s="%s"%s' % (place, key, value, warning)]
+        lines, _ = case.check(*words, code=len(wanted), env=env)
+        assert lines[1:] == [*wanted, "mistakes: %s" % (len(wanted) or "none")]
+
+
+def test_rule_before_one_that_matches_every_process_is_a_mistake(case):
+    never = ": never decides, because %s:2 matches every process" % MORE
+    case.write(CONF, "OFF program=smi\nFORCE_CPU\nOFFF\n")
+    case.write(MORE, "CLAMP args=*x* gpus=0\nVALIDATE gpus=0 log=all\nFORCE_CPU user=alice\n")
+    lines, _ = case.check(code=1)
+    assert lines[2:] == [CONF + ":1" + never, CONF + ":2" + never, no_policy(CONF + ":3"),
+                         MORE + ":1" + never, "mistakes: 4"]
+
+
+def test_files_without_a_rule_are_a_mistake(case):
+    case.write(CONF, "# none\n\n")
+    assert case.check(code=1)[0] == [CONF + ": 0 rules",
+                                     CONF + ": no rule; FORCE_CPU applies to every process",
+                                     "mistakes: 1"]
+    case.write(MORE, "OFF\n")
+    assert case.check()[0] == [CONF + ": 0 rules", MORE + ": 1 rule", "mistakes: none"]
+
+
+@pytest.mark.parametrize(("line", "text"), [
+    ("FORCE_CPU program=smi#x",
+     "program= has a # without quotes; add a blank before it, or quotes around the value"),
+    ('FORCE_CPU program=/usr/bin/smi"',
+     'program= has a quote that is not around the whole value (accepted: program="...")'),
+    ('FORCE_CPU program=/usr/bin/"smi"',
+     'program= has a quote that is not around the whole value (accepted: program="...")'),
+    ("FORCE_CPU program='/usr/bin/smi'",
+     'program= begins with a single quote (accepted: program="...")'),
+    ("# all\rFORCE_CPU user=alice\r",
+     "the line has a control character, or a CR without LF; remove it"),
+    ("FORCE_CPU user=alice\0", "the line has a control character, or a CR without LF; remove it"),
+    ("\ufeffFORCE_CPU user=alice", "the line begins with a byte order mark; remove it")])
+def test_line_that_would_protect_less_is_a_mistake(case, line, text):
+    case.write(CONF, "VALIDATE\n" + line)
+    lines, answer = case.check("--user", "carol", "--program", "/usr/bin/smi", code=1)
+    assert lines[1:] == [mistake(CONF + ":2", text), "mistakes: 1"]
     assert answer["policy"] == "FORCE_CPU"
 
 
@@ -119,7 +193,7 @@ def test_words_beyond_what_the_guard_reads_are_not_known(case):
 
 def test_last_file_decides(case):
     case.write(CONF, RULES)
-    case.write(MORE, "\nOFF program=/nothing\nCLAMP args=*serve* cgroup=/batch/*\n")
+    case.write(MORE, "\nOFF program=nothing\nCLAMP args=*serve* cgroup=/batch/*\n")
     lines, answer = case.check("--args", "python3 serve.py", "--cgroup", "/batch/7",
                                "--user", "carol", "--program", "/usr/bin/smi")
     assert lines == [CONF + ": 4 rules", MORE + ": 2 rules", "mistakes: none"]
@@ -131,12 +205,12 @@ def test_last_file_decides(case):
 
 def test_name_that_no_file_has_is_not_known(case):
     case.write(CONF, "OFF\nFORCE_CPU user=dave\n")
-    assert case.check("--user", "carol")[1]["not sure"].startswith(
+    assert case.check("--user", "carol", code=1)[1]["not sure"].startswith(
         "a rule has a name that is not in /etc/passwd or /etc/group: ")
 
 
 def test_no_rule_matches(case):
-    case.write(CONF, "OFF program=/other\n")
+    case.write(CONF, "OFF program=other\n")
     answer = case.check("--program", "/usr/bin/smi")[1]
     assert (answer["policy"], answer["rule"]) == ("FORCE_CPU", "no rule of " + CONF)
 
@@ -175,7 +249,7 @@ def not_used(path, why):
     (CONF + ".d", lambda path: os.chmod(path, 0o700), "for users who cannot read it")])
 def test_file_that_is_not_used_is_a_mistake(case, name, change, line):
     case.write(CONF, "OFF\n")
-    case.write(MORE, "OFF\n")
+    case.write(MORE, "OFF user=carol\n")
     assert case.check("--user", "carol")[1]["policy"] == "OFF"  # the control
     change(case.inside(name))
     lines, answer = case.check("--user", "carol", code=1)
@@ -213,9 +287,14 @@ def test_named_file_is_checked_alone_and_whoever_owns_it(case):
 
 
 def test_without_a_file_the_variables_decide(case):
+    line = CONF + " is not there: no rules are read, and variables alone decide."
+    assert case.check("--user", "carol") == ([line], {})
+    case.write(CONF + ".d/notes", "OFF\n")
+    assert case.check("--user", "carol") == ([line], {})
     case.write(MORE, "OFF\n")
-    assert case.check("--user", "carol") == (
-        [CONF + " is not there: no rules are read, and variables alone decide."], {})
+    assert case.check("--user", "carol", code=1) == (
+        [line, "The files of %s.d are not read; make %s, which may be empty." % (CONF, CONF),
+         "mistakes: 1"], {})
 
 
 @pytest.mark.parametrize(("words", "meaning"), [

@@ -16,6 +16,7 @@
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/preload/machine_rules.h"
 #include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/rule_warnings.h"
 #include "shim/launcher/system/guard_file.h"
 #include "shim/launcher/system/preload_file.h"
 #include "shim/launcher/system/processes.h"
@@ -85,7 +86,11 @@ int check(const Options& options) {
   const MachineRules rules = named ? *std::move(named) : MachineRules();
   if (!rules.exist()) {
     print("/etc/cudaguard.conf is not there: no rules are read, and variables alone decide.\n");
-    return 0;
+    if (!has_more_files()) return 0;
+    print(
+        "The files of /etc/cudaguard.conf.d are not read; make /etc/cudaguard.conf, which may be "
+        "empty.\nmistakes: 1\n");
+    return 1;
   }
   const std::vector<std::string> mistakes = rules.mistakes();
   std::string text;
@@ -152,11 +157,6 @@ int enable(const std::string& guard, const Options& options) {
   }
   print(shown + make_spool(options, spool));
   if (text == file.text()) {
-    print(std::string(kPreloadFile) + " already names it, and is unchanged.\n");
-    return 0;
-  }
-  for (const std::string& entry : file.entries()) {
-    if (is_other(entry) && entry != guard) removed += " instead of " + printable(entry);
     // The new file is root's, for every user to read.
     const std::string why = why_not_roots(kPreloadFile);
     if (!why.empty()) {
@@ -165,6 +165,11 @@ int enable(const std::string& guard, const Options& options) {
                         " already names it, and now has mode 644 and belongs to root (before: " +
                         why + ").\n");
     }
+    print(std::string(kPreloadFile) + " already names it, and is unchanged.\n");
+    return 0;
+  }
+  for (const std::string& entry : file.entries()) {
+    if (is_other(entry) && entry != guard) removed += " instead of " + printable(entry);
   }
   return finish(file, text, options,
                 std::string(kPreloadFile) + " now names it" + removed +

@@ -18,6 +18,7 @@
 #include "policy/text/message.h"
 #include "policy/text/record.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/rule_warnings.h"
 #include "shim/rules/rule_files.h"
 
 namespace cudaguard::launcher {
@@ -25,8 +26,6 @@ namespace cudaguard::launcher {
 namespace {
 
 using Why = RuleMistake::Why;
-constexpr char kUsers[] = "/etc/passwd";
-constexpr char kGroups[] = "/etc/group";
 
 using OpenFile = std::unique_ptr<FILE, int (*)(FILE*)>;
 
@@ -77,15 +76,6 @@ std::optional<uint32_t> number_in(const std::string& text) {
 
 std::string sentence_about(const std::string& place, const RuleMistake& mistake) {
   return text_of([&](Text& out) { write_rule_mistake(out, {place, mistake}); });
-}
-
-/// Returns the file that the rule's program= leads to, or nothing if it is no link. The kernel
-/// knows the path of a process's file, so a rule with a link matches nothing.
-std::string file_behind(const ProcessRule& rule) {
-  const std::string path(rule.value(RuleKey::kProgram));
-  if (!path.starts_with("/") || path.find_first_of("*?[") != std::string::npos) return {};
-  char resolved[PATH_MAX];
-  return realpath(path.c_str(), resolved) == nullptr || path == resolved ? "" : resolved;
 }
 
 void for_each_rule(const std::string& text, const auto& take) {
@@ -149,19 +139,40 @@ bool MachineRules::name_report() const {
   });
 }
 
-std::vector<std::string> MachineRules::mistakes() const {
-  std::vector<std::string> found;
+/// Calls `take` for each rule with its place: "/etc/cudaguard.conf:7".
+void MachineRules::for_each(
+    const std::function<void(const std::string&, const ProcessRule&)>& take) const {
   for (const File& file : files_) {
     for_each_rule(file.text, [&](const ProcessRule& rule) {
-      const std::string place = file.path + ":" + std::to_string(rule.line);
-      if (rule.mistake.why != Why::kNone) {
-        found.push_back(sentence_about(place, rule.mistake));
-      } else if (const std::string behind = file_behind(rule); !behind.empty()) {
-        found.push_back(printable(place) +
-                        ": program=" + in_quotes(std::string(rule.value(RuleKey::kProgram))) +
-                        " is a link; write " + printable(behind));
-      }
+      take(file.path + ":" + std::to_string(rule.line), rule);
     });
+  }
+}
+
+std::vector<std::string> MachineRules::mistakes() const {
+  std::vector<std::string> found;
+  std::string last;  // the last place whose rule matches every process
+  for_each([&](const std::string& place, const ProcessRule& rule) {
+    if (matches_all(rule)) last = place;
+  });
+  bool decides = last.empty();
+  size_t rules = 0;
+  for_each([&](const std::string& place, const ProcessRule& rule) {
+    ++rules;
+    decides = decides || place == last;
+    if (rule.mistake.why != Why::kNone) {
+      found.push_back(sentence_about(place, rule.mistake));
+      return;
+    }
+    std::vector<std::string> warnings = warnings_about(rule);
+    if (!decides) {
+      warnings.push_back("never decides, because " + printable(last) + " matches every process");
+    }
+    for (const std::string& text : warnings) found.push_back(printable(place) + ": " + text);
+  });
+  if (rules == 0 && why_ == nullptr && !files_.empty()) {
+    found.push_back(printable(files_.front().path) +
+                    ": no rule; FORCE_CPU applies to every process");
   }
   if (why_ != nullptr) {
     found.push_back(text_of([&](Text& out) { write_unused_file(out, {unusable_, why_}); }));

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -52,7 +53,8 @@ class MachineRules {
   bool exist() const { return !files_.empty() || !unusable_.empty(); }
   /// True if a rule has report=.
   bool name_report() const;
-  /// Each is a sentence of the guard, with the file and the line, or says who cannot read a file.
+  /// Each is a sentence of the guard or a warning, with the file and the line, or says who cannot
+  /// read a file. None if there is no file.
   std::vector<std::string> mistakes() const;
   /// "/etc/cudaguard.conf: 3 rules" for each file that is used.
   std::vector<std::string> summary() const;
@@ -71,6 +73,7 @@ class MachineRules {
     mode_t mode;
     gid_t group;
   };
+  void for_each(const std::function<void(const std::string&, const ProcessRule&)>& take) const;
   void note_unreadable(const std::string& path, mode_t rights);
   const Closed* closed_to(const AskedProcess& process) const;
   bool may_be_off(const RuleFacts& facts, const Environment& environment) const;
