@@ -317,14 +317,15 @@ class OtherUsers(Case):
 
     def test_process_that_proc_hides_makes_the_result_incomplete(self):
         """With hidepid, other users see nothing of a process whose memory they may not read."""
-        os.chmod(self.waits, 0o111)
         self.control_of_mounts("mount -t proc -o hidepid=2 proc /proc")
         script = ('mount -t proc -o hidepid="$1" proc /proc && exec setpriv --reuid=65534 '
                   '--regid=65534 --clear-groups "$0" verify -- sh -c "$2 $3 0.5; true"')
-        for how, start, code in (("1", "env -i", 3), ("2", "env -i", 3), ("2", "env", 0)):
+        for how, mode, start, code in (("1", 0o111, "env -i", 3), ("2", 0o111, "env -i", 3),
+                                       ("2", 0o111, "env", 3), ("2", 0o755, "env -i", 0)):
+            os.chmod(self.waits, mode)
             done = self.unguarded("unshare", "--mount", "sh", "-c", script, self.command, how, start,
                                   self.waits, env=launcher.environment(TMPDIR="/tmp"))
-            self.assertEqual(done.returncode, code, (how, start, str(done)))
+            self.assertEqual(done.returncode, code, (how, mode, start, str(done)))
             self.assertEqual("in doubt: /proc does not show process " in done.stderr, code == 3, done)
 
     def test_proc_that_is_unmounted_makes_the_result_incomplete(self):

@@ -325,18 +325,13 @@ std::string Watch::silent() const {
          " sent no start beacon, or ended before it could";
 }
 
-/// Names the processes that /proc did not show, as a clause; empty if there are none. Its guard may
-/// have reported such a process.
+/// Names the processes that /proc did not show, as a clause; empty if there are none. The children
+/// of such a process are not known either, so it counts although it may be guarded.
 std::string Watch::unseen() const {
-  std::set<pid_t> unseen = hidden_;
-  std::erase_if(unseen, [&](pid_t pid) {
-    const auto found = processes_.find({0, pid});
-    return found != processes_.end() && found->second.seen.heard;
-  });
-  if (unseen.empty()) return {};
+  if (hidden_.empty()) return {};
   const std::string more =
-      unseen.size() == 1 ? "" : " and " + std::to_string(unseen.size() - 1) + " more";
-  return "/proc does not show process " + std::to_string(*unseen.begin()) + more;
+      hidden_.size() == 1 ? "" : " and " + std::to_string(hidden_.size() - 1) + " more";
+  return "/proc does not show process " + std::to_string(*hidden_.begin()) + more;
 }
 
 TreeTruth Watch::finish(const Findings& findings) const {
