@@ -5,7 +5,7 @@ is the one of a launcher that was never stopped."""
 import os
 import time
 
-from support import harness, verified
+from support import harness, launcher, verified
 from launcher import test_verify_tree
 
 # The sleep is there before the launcher stops. It only matters if programs cannot start.
@@ -51,6 +51,16 @@ class StoppedLauncher(test_verify_tree.Case):
         self.assertEqual(len(true), 1000)
         for record in true[:3]:
             self.validates(record, "record", "record.schema.json")
+
+    def test_launcher_does_not_wait_for_a_call_that_the_other_process_has(self):
+        """A busy machine delays the launcher between the look for a call and its receipt."""
+        self.need("strace")
+        done = self.unguarded("timeout", "-k1", "60", "strace", "-qq", "-o", "/dev/null", "-e",
+                              "trace=ioctl", "-e", "inject=ioctl:delay_enter=200000",
+                              launcher.LAUNCHER, "verify", "--", "sh", "-c", "/bin/true; true",
+                              env=launcher.environment())
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("PASS: no CUDA use (2 processes checked)", done.stderr)
 
     def test_start_beacons_that_do_not_arrive_are_a_doubt(self):
         """The other process holds more than a pipe can, and is stopped as well."""

@@ -2,7 +2,6 @@
 #include "shim/launcher/observe/listener.h"
 
 #include <linux/seccomp.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -124,13 +123,13 @@ void Listener::take_over() noexcept {
 }
 
 void Listener::answer() noexcept {
-  pollfd waiting = {descriptor_, POLLIN, 0};
   auto* call = reinterpret_cast<seccomp_notif*>(calls_.data());
-  for (int i = 0; i < kMostAnswers && poll(&waiting, 1, 0) == 1; ++i) {
+  for (int i = 0; i < kMostAnswers; ++i) {
     std::fill(calls_.begin(), calls_.end(), 0);  // the kernel wants zeros there
-    // ENOENT: the thread was killed meanwhile. The call does not block for the next one.
-    if (ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_RECV, call) != 0) {
-      if (errno == ENOENT || errno == EINTR) continue;
+    const int error = relief_.receive(descriptor_, call);
+    if (error == EAGAIN) return;
+    if (error == ENOENT || error == EINTR) continue;  // ENOENT: the thread was killed meanwhile
+    if (error != 0) {
       close(std::exchange(descriptor_, -1));
       relief_.end();
       failed_ = true;

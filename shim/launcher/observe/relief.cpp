@@ -91,9 +91,9 @@ class Server {
   bool take() {
     std::fill(room_.begin(), room_.end(), 0);  // the kernel wants zeros there
     auto* received = reinterpret_cast<seccomp_notif*>(room_.data());
-    if (ioctl(listener_, SECCOMP_IOCTL_NOTIF_RECV, received) != 0) {
-      return errno == ENOENT || errno == EINTR;  // the thread was killed meanwhile
-    }
+    const int error = Relief::receive(&shared_, listener_, received);
+    // ENOENT: the thread was killed meanwhile.
+    if (error != 0) return error == EAGAIN || error == ENOENT || error == EINTR;
     Header header = {};
     header.call = *received;
     std::string record;
@@ -172,6 +172,20 @@ bool is_start(const seccomp_notif& call) {
          call.data.args[1] == static_cast<uint64_t>(Beacon::kStart);
 }
 
+int Relief::receive(Shared* shared, int listener, seccomp_notif* to) {
+  // The ioctl blocks if there is no call, as after the other process has received it. So both must
+  // not see the same call. The mutex is robust, because either process may be killed.
+  const int error = shared == nullptr ? 0 : pthread_mutex_trylock(&shared->receiving);
+  if (error == EBUSY) return EAGAIN;
+  if (error == EOWNERDEAD) pthread_mutex_consistent(&shared->receiving);
+  int result = EAGAIN;
+  if (is_readable(listener)) {
+    result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, to) == 0 ? 0 : errno;
+  }
+  if (shared != nullptr) pthread_mutex_unlock(&shared->receiving);
+  return result;
+}
+
 Relief::Relief(int listener) {
   if (listener < 0 || !has_own_numbers()) return;
   void* shared =
@@ -180,6 +194,11 @@ Relief::Relief(int listener) {
   if (shared == MAP_FAILED || pipe2(both, O_CLOEXEC) != 0) return;
   for (int& one : both) one = above_stderr(one);
   shared_ = new (shared) Shared;
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&shared_->receiving, &kind);
   const pid_t launcher = getpid();
   pid_ = fork();
   if (pid_ == 0) {

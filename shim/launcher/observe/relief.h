@@ -6,6 +6,7 @@
 #pragma once
 
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -55,11 +56,16 @@ class Relief {
     return shared_ != nullptr && shared_->received.load(std::memory_order_acquire) > taken_;
   }
 
-  /// What both processes count.
+  /// What both processes use.
   struct Shared {
     std::atomic<uint64_t> progress{0};  ///< of the launcher
     std::atomic<uint64_t> received{0};  ///< calls, by the process
+    pthread_mutex_t receiving = {};     ///< held by the one that receives a call
   };
+  /// Receives a call that waits, and blocks for none. Returns 0 or errno; EAGAIN if no call waits,
+  /// or if the other process receives it.
+  static int receive(Shared* shared, int listener, seccomp_notif* to);
+  int receive(int listener, seccomp_notif* to) const { return receive(shared_, listener, to); }
 
  private:
   pid_t pid_ = -1;
