@@ -96,6 +96,22 @@ def test_spack_can_evaluate_its_recipe():
     assert "./share/cudaguard/python/cudaguard/pytest_plugin.py\n" in read("tests", "artefacts", "installed.txt")
 
 
+class Spec(packaged.Case):
+    @pytest.mark.full
+    def test_fedora_has_a_package_for_builds_and_a_release_has_one(self):
+        self.need("rpmspec")
+        spec = os.path.join(harness.SOURCE, "scripts", "packaging", "cudaguard.spec")
+        for words, names in ((), "cudaguard cudaguard-devel"), (("--with", "release"), "cudaguard"):
+            done = packaged.run(["rpmspec", "-q", "--qf", "%{NAME} ", *words, spec])
+            self.assertEqual(done.stdout.split(), names.split())
+            parsed = packaged.run(["rpmspec", "-P", *words, spec]).stdout
+            # Fedora's glibc does it.
+            self.assertEqual("\n/sbin/ldconfig\n" in parsed, bool(words))
+        _, files = packaged.run(["rpmspec", "-P", spec]).stdout.split("\n%files devel\n")
+        self.assertEqual([os.path.basename(line.rstrip("/")) for line in files.splitlines()
+                          if line.startswith("/")], ["cudaguard.h", "cudaguard", "cudaguard.pc"])
+
+
 RENDER = """
 import sys
 from rattler_build import PlatformConfig, RenderConfig, Stage0Recipe, VariantConfig
