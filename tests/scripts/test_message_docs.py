@@ -58,6 +58,18 @@ ONLY_REPORT = {
     "it is a cudaguard command", "it was started before the file named the guard",
     "its ld.so has not loaded it", "names no guard", "would be made",
     "has the records of programs whose rule in /etc/cudaguard.conf has report=",
+    "instead of",
+    # rules and lists: each names its place and the mistake
+    '*" for a part', "--gpus is not accepted", "CUDAGUARD_CHILDREN is not accepted",
+    "CUDAGUARD_RULES is not accepted", "CUDAGUARD_VISIBLE_DEVICES is not accepted",
+    "gpus= is not accepted", "has a [ that is not closed, so it matches only a [",
+    "is a script, whose interpreter runs; use args= instead",
+    "is no full path, so it matches no program", "matches every process", "never decides, because",
+    "no rule; FORCE_CPU applies to every process", "there is no directory",
+    "this machine has no GPU",
+    # report files
+    "cut short (the writer was killed, or the disk is full", "is another user's link",
+    "is no cudaguard record", "it is a hard link", "left out", "left out that", "unreadable path",
     # verify: the verdict
     "allowed process", "except in", "but the program", "ended with exit code",
     "was killed by signal", "not denied", "its own policy allowed it",
