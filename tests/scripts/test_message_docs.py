@@ -67,6 +67,11 @@ ONLY_REPORT = {
     "is no full path, so it matches no program", "matches every process", "never decides, because",
     "no rule; FORCE_CPU applies to every process", "there is no directory",
     "this machine has no GPU",
+    # the guard and the fence
+    "no OpenCL from NVIDIA here", "of kernel.json, then restart the kernel",
+    "--fence: the fence cannot be set up", "--fence=devices: the fence cannot be set up",
+    "--fence=require: the fence cannot be set up", "only the guard is active",
+    "the fence cannot be set up",
     # report files
     "cut short (the writer was killed, or the disk is full", "is another user's link",
     "is no cudaguard record", "it is a hard link", "left out", "left out that", "unreadable path",
