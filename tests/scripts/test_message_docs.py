@@ -67,8 +67,7 @@ ONLY_REPORT = {
     "is no full path, so it matches no program", "matches every process", "never decides, because",
     "no rule; FORCE_CPU applies to every process", "there is no directory",
     "this machine has no GPU",
-    # the guard and the fence
-    "no OpenCL from NVIDIA here", "of kernel.json, then restart the kernel",
+    # the fence
     "--fence: the fence cannot be set up", "--fence=devices: the fence cannot be set up",
     "--fence=require: the fence cannot be set up", "only the guard is active",
     "the fence cannot be set up",
