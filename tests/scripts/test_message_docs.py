@@ -56,7 +56,8 @@ ONLY_REPORT = {
     "Programs that run keep it until they end", "no program could be guarded",
     "Processes are not listed: there is no /proc", "an unknown version",
     "it is a cudaguard command", "it was started before the file named the guard",
-    "its ld.so has not loaded it", "names no guard", "would be made",
+    "its ld.so has not loaded it", "its ld.so is still loading libraries", "names no guard",
+    "would be made",
     "has the records of programs whose rule in /etc/cudaguard.conf has report=",
     "instead of",
     # rules and lists: each names its place and the mistake
