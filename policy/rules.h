@@ -31,7 +31,7 @@ enum class Action : uint8_t {
 enum class LaterExports : uint8_t {
   kAll,
   kRuntime,  ///< cudaSetDevice, …: the null drivers have all other names
-  kOwn,      ///< dlopen, cudaguard_touches, …
+  kOwn,      ///< dlopen, cudaguard_attempts, …
 };
 
 struct Rules {
@@ -63,7 +63,7 @@ std::string_view name_of(Policy policy);
 constexpr bool allows_cuda(Policy policy) { return rules_of(policy).driver == Action::kProxy; }
 
 /// True if later look-ups must not find this export of the guard. "cuInit" and "nvmlInit" are the
-/// driver's, "cudaSetDevice" is the runtime's, "cudaguard_touches" and "dlopen" are the guard's
+/// driver's, "cudaSetDevice" is the runtime's, "cudaguard_attempts" and "dlopen" are the guard's
 /// own.
 constexpr bool leaves_later_lookups(Policy policy, std::string_view name) {
   if (name.starts_with("cudaguard_")) return false;

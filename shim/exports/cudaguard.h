@@ -3,8 +3,8 @@
  *
  * The program needs no link to the guard. Declare a function weak, or look it up:
  *
- *     int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
- *     if (touches && touches() != 0) { ... something in this process asked for a GPU ... }
+ *     int (*attempts)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_attempts");
+ *     if (attempts && attempts() != 0) { ... something in this process asked for a GPU ... }
  */
 #ifndef CUDAGUARD_H
 #define CUDAGUARD_H
@@ -20,12 +20,12 @@ extern "C" {
  * alone does not count. A forked child starts at 0. Cannot fail. Thread-safe and
  * async-signal-safe; does not change errno.
  */
-int cudaguard_touches(void) __attribute__((weak));
+int cudaguard_attempts(void) __attribute__((weak));
 
 /* A test runner calls this before each test. From now on the guard records the first call of each
  * kind in this process again, in the file `report` instead of CUDAGUARD_REPORT's. `report` is a
  * full path; null keeps the present file. A forked child writes to the same file. Returns what
- * cudaguard_touches() returns. Returns -1 without any change under other policies, and for a file
+ * cudaguard_attempts() returns. Returns -1 without any change under other policies, and for a file
  * if a rule of /etc/cudaguard.conf has report=. Thread-safe and async-signal-safe, unless `report`
  * changes while a thread asks for a GPU; does not change errno.
  */

@@ -22,7 +22,7 @@ bool is_driver(const link_map& object) {
   return (library == Library::kDriver || library == Library::kNvml) && !is_null_driver(object);
 }
 
-/// Nothing in NVIDIA's libraries touches a device before one of these functions was called.
+/// Nothing in NVIDIA's libraries opens a device before one of these functions was called.
 constexpr const char* kFirstCalls[] = {"cuInit",   "cuGetProcAddress", "cuGetProcAddress_v2",
                                        "nvmlInit", "nvmlInit_v2",      "nvmlInitWithFlags"};
 

@@ -61,7 +61,7 @@ struct Options : GuardSettings {
   std::optional<std::string> prometheus_file;
   bool force = false;  ///< overwrite files that cudaguard has not written
   // For verify.
-  std::vector<std::string> allow;  ///< patterns of processes and code that may touch CUDA
+  std::vector<std::string> allow;  ///< patterns of processes and code that may ask for CUDA
   std::vector<std::string> deny;   ///< attempts that fail the run: init (the default), nvml, opencl
   bool allow_incomplete = false;   ///< pass although attempts may be missing
   bool gpu = false;                ///< for doctor: ask the driver alone

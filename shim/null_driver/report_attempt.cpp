@@ -4,7 +4,7 @@
 #include "shim/null_driver/guard_function.h"
 
 // ld.so binds this to the preloaded guard. It is null without a guard and in dlmopen's namespaces.
-extern "C" [[gnu::weak, gnu::visibility("default")]] void cudaguard_touch_v1(
+extern "C" [[gnu::weak, gnu::visibility("default")]] void cudaguard_attempt_v1(
     unsigned abi, const char* api, const void* return_address);
 
 namespace cudaguard {
@@ -18,8 +18,8 @@ constexpr unsigned kAbi = 1;
 }  // namespace
 
 void report_attempt(const char* api, const void* caller) {
-  Report report = &cudaguard_touch_v1;
-  if (report == nullptr) report = elsewhere.find<Report>("cudaguard_touch_v1");
+  Report report = &cudaguard_attempt_v1;
+  if (report == nullptr) report = elsewhere.find<Report>("cudaguard_attempt_v1");
   if (report != nullptr) report(kAbi, api, caller);
 }
 

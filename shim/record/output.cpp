@@ -230,15 +230,15 @@ void report_start(char** words, char** variables) {
   if (inherited.start.wants_start) write_start(words, variables);
 }
 
-bool is_new(Process& process, const char* touched) {
+bool is_new(Process& process, const char* asked) {
   bool is_known = false;
   for (auto& slot : process.record.seen) {
     const char* here = slot.load(std::memory_order_relaxed);
-    if (here == nullptr && slot.compare_exchange_strong(here, touched, std::memory_order_relaxed)) {
+    if (here == nullptr && slot.compare_exchange_strong(here, asked, std::memory_order_relaxed)) {
       return !is_known;
     }
-    if (here == touched) return false;
-    if (strcmp(here, touched) == 0) is_known = true;
+    if (here == asked) return false;
+    if (strcmp(here, asked) == 0) is_known = true;
   }
   return false;  // impossible: there are fewer kinds than slots
 }

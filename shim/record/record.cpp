@@ -106,7 +106,7 @@ void record_place(Process& process, const Event& event, Output& output) {
 
 void record_attempt(Process& process, const char* key, const char* object, const void* caller) {
   if (process.policy() != Policy::kForceCpu) return;
-  process.record.touches.fetch_add(1, std::memory_order_relaxed);
+  process.record.attempts.fetch_add(1, std::memory_order_relaxed);
   // The names of all functions of CUDA begin with this letter.
   if (*key == 'c') inherited.record.refusals.fetch_add(1, std::memory_order_relaxed);
   record(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
@@ -149,8 +149,8 @@ void record_event(Process& process, const Event& event) {
 extern "C" {
 
 /// Called by the null drivers (shim/null_driver/report_attempt.cpp); `abi` is 1.
-[[gnu::visibility("default")]] void cudaguard_touch_v1(unsigned abi, const char* api,
-                                                       const void* caller) {
+[[gnu::visibility("default")]] void cudaguard_attempt_v1(unsigned abi, const char* api,
+                                                         const void* caller) {
   if (abi == 1) cudaguard::record_attempt(cudaguard::process(), api, nullptr, caller);
 }
 
@@ -161,8 +161,8 @@ extern "C" {
   return cudaguard::inherited.record.refusal.text();
 }
 
-[[gnu::visibility("default")]] int cudaguard_touches(void) {
-  return static_cast<int>(cudaguard::process().record.touches.load(std::memory_order_relaxed));
+[[gnu::visibility("default")]] int cudaguard_attempts(void) {
+  return static_cast<int>(cudaguard::process().record.attempts.load(std::memory_order_relaxed));
 }
 
 [[gnu::visibility("default")]] int cudaguard_watch(const char* report) {
@@ -171,6 +171,6 @@ extern "C" {
   if (report != nullptr && !cudaguard::report_to(here, report)) return -1;
   for (auto& slot : here.record.seen) slot.store(nullptr, std::memory_order_relaxed);
   here.record.places.forget();
-  return static_cast<int>(here.record.touches.load(std::memory_order_relaxed));
+  return static_cast<int>(here.record.attempts.load(std::memory_order_relaxed));
 }
 }

@@ -59,7 +59,7 @@ class Cases {
 };
 
 struct RecordProcess {
-  std::atomic<uint32_t> touches{0};
+  std::atomic<uint32_t> attempts{0};
   /// The names of attempts that need no more attention, in order of arrival. They are compared by
   /// address first, because the callers pass constants. Empty if `places` is in use.
   std::atomic<const char*> seen[24] = {};

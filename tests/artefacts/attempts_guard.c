@@ -11,8 +11,8 @@ __attribute__((visibility("default"))) void record_program(const void* first, co
   end_of_program = end;
 }
 
-__attribute__((visibility("default"))) void cudaguard_touch_v1(unsigned abi, const char* api,
-                                                               const void* return_address) {
+__attribute__((visibility("default"))) void cudaguard_attempt_v1(unsigned abi, const char* api,
+                                                                 const void* return_address) {
   const int known = return_address >= first_of_program && return_address < end_of_program;
   printf("touch %u %s %s\n", abi, api, known ? "program" : "elsewhere");
 }

@@ -61,7 +61,7 @@ class NullDriver:
     """The tests of one null driver. The subclasses name it."""
 
     path = csv_file = list_file = soname = dev_name = ""
-    of_guard = frozenset({"cudaguard_touch_v1"})
+    of_guard = frozenset({"cudaguard_attempt_v1"})
     of_libc = frozenset()
 
     @classmethod
@@ -199,7 +199,7 @@ class CudaNullDriver(NullDriver, unittest.TestCase):
     path = harness.NULL_DRIVER_CUDA
     csv_file, list_file = "driver.csv", "driver-535-cuda.txt"
     soname, dev_name = "libcuda.so.1", "libcuda.so"
-    of_guard = frozenset({"cudaguard_touch_v1", "cudaguard_refusal_v1"})
+    of_guard = frozenset({"cudaguard_attempt_v1", "cudaguard_refusal_v1"})
     of_libc = frozenset({"secure_getenv"})  # CUDA_LOG_FILE
 
 

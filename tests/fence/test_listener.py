@@ -38,7 +38,7 @@ class Case(fence.Case):
             self.document = json.load(stream)
         processes = self.document["processes"]
         reported = {}
-        for one in self.document["touchers"]:
+        for one in self.document["calls"]:
             if one["api"] == "ioctl":
                 numbers = reported.setdefault(one["object"], set())
                 numbers.update(processes[number]["pid"] for number in one["processes"])

@@ -66,7 +66,7 @@ def own_files(case, closed, mode, guard=True, env=None):
     # Only now: the results need a descriptor too.
     steps += ["results:" + case.results]
     steps += ["put:%d:before\n" % n for n in closed] + ["ask", "nvml"]
-    steps += ["put:%d:after\n" % n for n in closed] + ["touches"]
+    steps += ["put:%d:after\n" % n for n in closed] + ["attempts"]
     out = launch(case, " ".join("%d>&-" % n for n in closed), steps, guard=guard, env=env or {})
     contents = {}
     for n in closed:
@@ -81,7 +81,7 @@ def test_no_message_goes_to_the_programs_own_files(descriptors_case, closed, mod
     _, unguarded = own_files(descriptors_case, closed, mode, guard=False)
     out, guarded = own_files(descriptors_case, closed, mode, env={"CUDAGUARD_LOG": log})
     assert "cuInit=100\n" in out
-    assert "touches=2\n" in out
+    assert "attempts=2\n" in out
     for n in closed:
         assert "before\nafter\n" in unguarded[n]
     assert guarded == unguarded

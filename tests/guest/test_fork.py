@@ -60,11 +60,11 @@ def test_children_of_300_forks_that_load_never_reach_the_driver(case):
 
 def test_child_and_grandchild_make_records_of_their_own(case):
     report = case.path("report")
-    result = case.steps("ask", "fork", "touches", "ask", "fork", "touches", "ask", "end",
-                        "touches", "end", "touches", env={"CUDAGUARD_REPORT": report})
+    result = case.steps("ask", "fork", "attempts", "ask", "fork", "attempts", "ask", "end",
+                        "attempts", "end", "attempts", env={"CUDAGUARD_REPORT": report})
     result.assert_untouched(case)
-    counts = [line for line in result.out.splitlines() if line.startswith("touches=")]
-    assert counts == ["touches=0", "touches=0", "touches=1", "touches=1"]
+    counts = [line for line in result.out.splitlines() if line.startswith("attempts=")]
+    assert counts == ["attempts=0", "attempts=0", "attempts=1", "attempts=1"]
     with open(report, encoding="utf-8") as stream:
         pids = [json.loads(line)["pid"] for line in stream]
     assert len(set(pids)) == 3, str(pids)

@@ -44,8 +44,8 @@ def test_limit_program_that_opens_the_device_itself_is_not_stopped():
 
 
 def test_program_reaches_the_driver_under_off(case):
-    result = case.steps("ask", "nvml", "touches", env={"CUDAGUARD_POLICY": "OFF"})
+    result = case.steps("ask", "nvml", "attempts", env={"CUDAGUARD_POLICY": "OFF"})
     result.assert_reached(case)
-    assert result.answers == {"cuInit": "0", "nvmlInit_v2": "0", "touches": "0"}
+    assert result.answers == {"cuInit": "0", "nvmlInit_v2": "0", "attempts": "0"}
     assert result.err == ""
     assert all(os.path.dirname(p) == harness.FAKE_DRIVER for p in result.driver_files)

@@ -16,7 +16,7 @@ FIELDS = {"v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup
           "caller", "library", "asked"}
 THREADS = 12
 PROCESSES = 100
-KINDS = 7  # what programs/records.c touches
+KINDS = 7  # what programs/records.c asks for
 PIPE_BUF = 4096
 
 
@@ -59,7 +59,7 @@ def many(environment, stderr):
                                   stderr=stderr) for i in range(PROCESSES)]
     answers = [p.communicate(timeout=60)[0] for p in processes]
     assert {p.returncode for p in processes} == {0}
-    assert set(answers) == {b"touches=%d\n" % (THREADS * KINDS)}
+    assert set(answers) == {b"attempts=%d\n" % (THREADS * KINDS)}
     return {p.pid: i for i, p in enumerate(processes)}
 
 
@@ -148,7 +148,7 @@ def to_a_fifo(case, count, room=None):
     ]
     outputs = [p.communicate(timeout=60) for p in processes]
     assert {p.returncode for p in processes} == {0}
-    assert {out for out, _ in outputs} == {b"touches=%d\n" % (2 * KINDS)}
+    assert {out for out, _ in outputs} == {b"attempts=%d\n" % (2 * KINDS)}
     data = b""
     while chunk := os.read(reader, 1 << 20):  # to its end: no process has it open for writing
         data += chunk
@@ -214,7 +214,7 @@ def one(case, argv, **environment):
     done = subprocess.run(argv, env=environment_of(case, CUDAGUARD_REPORT=report, **environment),
                           executable=RECORDS, stdin=subprocess.DEVNULL, capture_output=True,
                           cwd=case.directory, timeout=60, check=True)
-    assert done.stdout == b"touches=%d\n" % KINDS
+    assert done.stdout == b"attempts=%d\n" % KINDS
     return parse(report)
 
 

@@ -18,7 +18,7 @@ ROOT = []
 ALICE = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"]
 BOB = ["setpriv", "--reuid=1001", "--regid=1001", "--clear-groups"]
 RECORDS = guest.binary("records")
-KINDS = 7  # what programs/records.c touches
+KINDS = 7  # what programs/records.c asks for
 MOST = 8192  # bytes of a datagram
 
 

@@ -16,11 +16,11 @@ class Watch(guest.Case):
     def test_watch_makes_new_records_and_no_second_message(self):
         report = self.path("report")
         result = self.watched("ask", "ask", "nvml", "watch", "ask", "ask", "watch", "nvml",
-                              "touches", CUDAGUARD_REPORT=report)
+                              "attempts", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2", "cuInit", "nvmlInit_v2"])
         # The count goes on, and the guard prints the message once.
         self.assertEqual([line for line in result.out.splitlines() if "watch" in line or
-                          "touches" in line], ["watch=3", "watch=5", "touches=6"])
+                          "attempts" in line], ["watch=3", "watch=5", "attempts=6"])
         self.assertEqual(guest.lines_of(result.err), [guest.DENIED % "steps"])
         result.assert_untouched(self)
 

@@ -192,7 +192,7 @@ def test_message_names_the_cell_and_its_advice_works(case, changes, key, remedy,
 def test_words_that_are_not_options_are_refused(case, words, meaning):
     """If a word is not an option of run, or is a program, the script prints one line and
     installs no kernel."""
-    mark = case.path("touched")
+    mark = case.path("asked")
     words = [mark if word == "MARK" else word for word in words]
     done = case.install("--user", "--cudaguard", launcher.LAUNCHER, *words)
     assert done.returncode != 0, str(done)

@@ -123,7 +123,7 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
   }
   Json all;
   const auto put_one = [&](const auto& one) { put(all, one); };
-  all.begin_object().objects("touchers", findings.sites, put_one);
+  all.begin_object().objects("calls", findings.sites, put_one);
   all.objects("places", findings.places, put_one);
   all.objects("processes", findings.processes, put_one);
   for (const ByWord& by : kByWords) {

@@ -84,7 +84,7 @@ class Heard(test_verify_tree.Case):
         """The stack is not named by the mappings of another process, which has the number there."""
         result, _ = self.tree([self.program, "plain", "attempt"], bwrap=["--unshare-pid"])
         self.assertEqual(result.rc, 1, result)
-        self.assertEqual(self.document["touchers"][0]["native_missing"],
+        self.assertEqual(self.document["calls"][0]["native_missing"],
                          "/proc is another PID namespace's", result)
 
     def test_control_without_beacons_verify_misses_an_attempt(self):
@@ -121,7 +121,7 @@ class Heard(test_verify_tree.Case):
         report = self.path("report")
         result, _ = self.tree(self.python(text), ["--report", report])
         self.ends(result, 1, ", in 1 of 1 process", "cuInit or the like")
-        self.assertEqual(self.document["touchers"][0]["python_missing"],
+        self.assertEqual(self.document["calls"][0]["python_missing"],
                          "its process ended before it sent the details", result)
         for record in harness.records(report):
             self.validates(record, "record", "record.schema.json")
@@ -192,7 +192,7 @@ def test_process_that_asks_fails(case, name):
     # refuses_getpid makes an ioctl in place of the beacon, which carries no stack. Only root may look
     # at the stack of not_dumpable.
     if name != "refuses_getpid" and (name != "not_dumpable" or os.geteuid() == 0):
-        stack = [frame["symbol"] for frame in case.document["touchers"][0]["native"]]
+        stack = [frame["symbol"] for frame in case.document["calls"][0]["native"]]
         assert stack[0] == "ask", str(result)
 
 

@@ -32,7 +32,7 @@ class Lines(test_verify_tree.Case):
     def without_lines(self, words, **more):
         self.assertEqual(self.own_row(words, **more), "app: train")
         self.assertIn("FAIL: 1 place asked", self.result.err)
-        self.assertIsNone(self.document["touchers"][0]["line"])
+        self.assertIsNone(self.document["calls"][0]["line"])
 
     def test_line_of_the_users_frame_is_the_place(self):
         # The compiler notes the path that it is given. The build's paths depend on ccache.

@@ -94,7 +94,7 @@ class Pages(harness.Case):
         for name in ("report", "small_report"):
             document = self.parts(name).loaded()
             for field, one in (("place", document["places"][0]),
-                               ("toucher", document["touchers"][0]),
+                               ("call", document["calls"][0]),
                                ("process", document["processes"][0]),
                                ("group", document["groups"]["exe"]["rows"][0])):
                 jsonschema.Draft202012Validator(
@@ -115,7 +115,7 @@ class Pages(harness.Case):
         document = self.parts("report").loaded()
         self.assertEqual(len(document["processes"]), document["process_count"])
         self.assertEqual(document["groups"]["host"]["count"], 40)
-        self.assertEqual(sum(one["touching"] for one in document["groups"]["host"]["rows"]), 3000)
+        self.assertEqual(sum(one["asking"] for one in document["groups"]["host"]["rows"]), 3000)
 
     def test_text_is_the_text_report(self):
         for name in page.NAMES:
@@ -183,7 +183,7 @@ class Pages(harness.Case):
         for name in page.LARGEST:
             self.assertLess(len(self.bytes_of(name)), MOST_LARGEST[name], name)
         # Only the attempts that the page shows have a stack.
-        sites = self.parts("worst").loaded()["touchers"]
+        sites = self.parts("worst").loaded()["calls"]
         self.assertEqual(len(sites), 500)
         self.assertEqual(sum(bool(one["python"]) for one in sites), 40)
 

@@ -29,7 +29,7 @@ ROWS = "[...document.querySelectorAll('.tree .row')].filter(one => one.checkVisi
 
 TEXTS = {
     "fail": [
-        "FAIL ppo.py:159 and envs.py:22 touched CUDA",
+        "FAIL ppo.py:159 and envs.py:22 asked for CUDA",
         "2 lines asked for CUDA, in 66 of 70 processes; the program ended with exit code 1. First attempt, "
         "4.90 s after the start: cuInit from libc10_cuda.so, refused.",
         "Coverage: 2 processes were unguarded, and attempts may be missing.",
@@ -47,10 +47,10 @@ TEXTS = {
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",
                 "In doubt: there is no /proc.", "Not waited for: probe-daemon &lt; (14)",
                 "libprobe.so allowed", ", allowed by the guard"],
-    "bypassed": ["FAIL ./static and 2 others touched CUDA or NVML", "--denyCUDA, NVML",
+    "bypassed": ["FAIL ./static and 2 others asked for CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
                  "Sudo and setuid programs got no more rights under the fence"],
-    "pass": ["PASS No process touched CUDA", "No CUDA use (3 processes checked).",
+    "pass": ["PASS No process asked for CUDA", "No CUDA use (3 processes checked).",
              "No unguarded process was seen. 3 processes seen.", "2026-11-21 10:25:48",
              "3.84 s", "exit code 0", "--denyCUDA"],
     "failed": ["FAIL The program failed", "No CUDA use (1 process checked), but the program was "
@@ -127,7 +127,7 @@ class Seen(harness.DirectoryCase):
                 self.assertIn(without_blanks(wanted), text, (name, wanted))
         self.open("fail")
         self.assertEqual(self.browser.value("document.title"),
-                         "FAIL: ppo.py:159 and envs.py:22 touched CUDA")
+                         "FAIL: ppo.py:159 and envs.py:22 asked for CUDA")
 
     @unittest.skipUnless(html5lib, "no html5lib (Debian: python3-html5lib)")
     def test_forged_records_make_no_element(self):
@@ -152,7 +152,7 @@ class Seen(harness.DirectoryCase):
             self.browser.open(self.path("bad.html"))
             self.assertNotEqual(self.browser.complaints()[0], [], bad)
             self.assertEqual(self.browser.value("document.title"),
-                             "PASS: No process touched CUDA", bad)
+                             "PASS: No process asked for CUDA", bad)
             self.assertEqual(self.browser.value(LAID_OUT), 1280, bad)
             self.assertEqual(self.browser.value(
                 "getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)", bad)

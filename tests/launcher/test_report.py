@@ -47,8 +47,8 @@ class Case(launcher.Case):
         return document
 
     def groups(self, by, *words, **more):
-        """[(name, processes, touching)]"""
-        return [(group["name"], group["processes"], group["touching"])
+        """[(name, processes, asking)]"""
+        return [(group["name"], group["processes"], group["asking"])
                 for group in self.json("--by", by, *words, **more)["groups"]]
 
 
@@ -63,7 +63,7 @@ class Reading(Case):
 
     def test_one_record_makes_one_process_and_one_place(self):
         document = self.json(self.make("r.jsonl", text(line(native=recorded.NATIVE))))
-        (process,), (site,) = document["processes"], document["touchers"]
+        (process,), (site,) = document["processes"], document["calls"]
         self.assertEqual((process["host"], process["pid"], process["uid"], process["command"]),
                          ("node7", 7, 1000, "python3 ppo.py"))
         self.assertEqual((process["job"], process["refused"]),

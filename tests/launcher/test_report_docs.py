@@ -27,7 +27,7 @@ BY_LINE = """
 SELECT coalesce(python[line_frame + 1].file || ':' || python[line_frame + 1].line,
                 code, library) AS line,
        count(DISTINCT (host, pid, exe, job)) AS asked, min(ts), max(ts)
-FROM records WHERE touch GROUP BY ALL ORDER BY asked DESC, line
+FROM records WHERE attempt GROUP BY ALL ORDER BY asked DESC, line
 """
 
 
@@ -84,13 +84,13 @@ class Queries(launcher.Case):
 
     def test_views_count_as_report_does(self):
         for by, column in (("exe", "exe"), ("user", "uid"), ("host", "host"), ("job", "job")):
-            wanted = {(group["name"], group["processes"], group["touching"], group["first"],
+            wanted = {(group["name"], group["processes"], group["asking"], group["first"],
                        group["last"]) for group in self.groups(by)}
             rows = {(None if row[0] is None else str(row[0]), *row[1:])
                     for row in self.query(views(), re.sub(r"\bexe\b", column, BY_EXE))}
             self.assertEqual(rows, wanted, by)
             self.assertGreater(len(rows), 1)
-        wanted = [[group["name"], group["touching"], group["first"], group["last"]]
+        wanted = [[group["name"], group["asking"], group["first"], group["last"]]
                   for group in self.groups("line")]
         self.assertEqual(self.query(views(), BY_LINE), wanted)
         self.assertEqual(len(wanted), 6)

@@ -171,7 +171,7 @@ class Symbols(Case):
     def symbol(self, path, offset):
         document = self.document(record(caller="%s+%#x" % (path, offset), native=[
             "%s+%#x" % (path, offset)], python_missing="x"))
-        return document["touchers"][0]["native"][0]["symbol"]
+        return document["calls"][0]["native"][0]["symbol"]
 
     def test_symbols_are_demangled(self):
         source = self.make("lib.cc", "#include <string>\nnamespace app { struct T { static int open("
@@ -231,7 +231,7 @@ class Json(Case):
                                   (self.torch()[:90], [], 3)):
             document = self.valid(self.document(text, options, rc))
             self.assertEqual(document["exit_code"], rc)
-            self.assertEqual(document["touched"], rc == 1)
+            self.assertEqual(document["asked"], rc == 1)
         bad = dict(document, verdict="maybe")
         self.assertRaises(jsonschema.ValidationError, self.valid, bad)
 
@@ -239,7 +239,7 @@ class Json(Case):
         """The text cuts them."""
         document = self.valid(self.document(self.torch(
             python=[frame(self.path("ppo.py"), 5, "f%d" % n) for n in range(60)])))
-        site = document["touchers"][0]
+        site = document["calls"][0]
         self.assertEqual(len(site["python"]), 60)
         self.assertEqual(site["python"][59], {
             "file": self.path("ppo.py"), "line": 5, "function": "f59",
@@ -322,7 +322,7 @@ class JUnit(Case):
         self.assertEqual(suites[0].tests, len(cases))
 
     def test_junit_has_one_test_for_each_condition(self):
-        no_attempt, succeeds, guarded = ("no process touches CUDA", "the program succeeds",
+        no_attempt, succeeds, guarded = ("no process asks for CUDA", "the program succeeds",
                                          "every process is guarded")
         clean = self.suite(["true"], 0)
         self.assertEqual(clean, {no_attempt: [], succeeds: [], guarded: []})
@@ -334,7 +334,7 @@ class JUnit(Case):
         self.assertEqual(attempted[no_attempt][0][0], "failure")
         self.assertIn("1 line asked for CUDA", attempted[no_attempt][0][1])
         self.assertEqual(attempted[succeeds], [])
-        self.assertIn("no process touches CUDA or NVML",
+        self.assertIn("no process asks for CUDA or NVML",
                       self.suite(["true"], 0, ["--deny=init", "--deny=nvml"]))
 
     def test_long_result_is_not_cut(self):

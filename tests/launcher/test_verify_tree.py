@@ -190,7 +190,7 @@ class Unguarded(Case):
         self.assertEqual([(one["reason"], one["has_driver"]) for one in tree["unguarded"]],
                          [("CUDAGUARD_POLICY is OFF", False), ("CUDAGUARD_POLICY is OFF", True)],
                          result)
-        self.ends(result, 1, "FAIL: 1 of 3 processes touched CUDA")
+        self.ends(result, 1, "FAIL: 1 of 3 processes asked for CUDA")
 
     def test_child_of_a_process_whose_first_thread_has_ended_is_listed(self):
         result, tree = self.tree([launcher.program("first_ends"), shutil.which("env"), "-i",

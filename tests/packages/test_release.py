@@ -46,7 +46,7 @@ class Release(packaged.Case):
         self.assertTrue(notes.startswith("- "), notes)
 
     def test_pages_name_this_version(self):
-        pattern = re.compile(r"cudaguard[-_:]v?(\d+\.\d+\.\d+)|cudaguard@v(\d+\.\d+\.\d+)")
+        pattern = re.compile(r"cudaguard(?:-init)?[-_:]v?(\d+\.\d+\.\d+)|cudaguard@v(\d+\.\d+\.\d+)")
         for page in ("README.md", "docs/integrations/ci.md",
                      "docs/integrations/containers.md", "scripts/kubernetes/pod.yaml"):
             with open(os.path.join(harness.SOURCE, page), encoding="utf-8") as stream:

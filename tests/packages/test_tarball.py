@@ -24,7 +24,7 @@ target_link_libraries(user %s cudaguard::cudaguard)
 file(WRITE "${CMAKE_BINARY_DIR}/launcher" "${cudaguard_LAUNCHER}")
 file(WRITE "${CMAKE_BINARY_DIR}/library" "${cudaguard_LIBRARY}")
 """
-GUARDED = "touches 0 1, cuInit 100\n"
+GUARDED = "attempts 0 1, cuInit 100\n"
 
 
 class Tarball(packaged.Case):

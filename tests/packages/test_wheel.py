@@ -92,11 +92,11 @@ class Case(packaged.Case):
         self.assertEqual(guarded.answers["cuInit"], "100", guarded)
         self.assertEqual(guarded.err.count("\n"), 1, guarded)
         asked = start(python, "-c", "import cudaguard as c; print(c.launcher(), c.library())\n"
-                      "try: c.touches()\nexcept c.NotGuarded as why: print(why)")
+                      "try: c.attempts()\nexcept c.NotGuarded as why: print(why)")
         library = prefix + "/libexec/libcudaguard.so"
         self.assertEqual(asked.out.splitlines()[0], "%s %s" % (launcher, library), asked)
         self.assertIn("not loaded in this process", asked.out)
-        code = "import cudaguard; print(cudaguard.touches()); %s; print(cudaguard.touches())"
+        code = "import cudaguard; print(cudaguard.attempts()); %s; print(cudaguard.attempts())"
         counted = harness.run([python, "-c", code % ATTEMPT], guard=False,
                               env={**env, "LD_PRELOAD": library}, cwd="/")
         self.assertEqual(counted.out, "0\ncuInit=100\n1\n", counted)

@@ -243,8 +243,8 @@ def test_release_is_not_unpacked_otherwise(release, row, code, reason):
 
 
 @pytest.mark.parametrize(("command", "rc", "word"),
-                         [("python3 -c 'import json'", 0, "clean"), (ATTEMPT, 1, "touched"),
-                          (ATTEMPT + "; exit 3", 1, "touched"), ("exit 3", 2, "failed"),
+                         [("python3 -c 'import json'", 0, "clean"), (ATTEMPT, 1, "asked"),
+                          (ATTEMPT + "; exit 3", 1, "asked"), ("exit 3", 2, "failed"),
                           (NVML, 0, "clean"),
                           ("true\nif [ -n \"$BASH\" ]; then exit 4; fi", 2, "failed")])
 def test_result_follows_verifys_verdict(case, command, rc, word):

@@ -71,7 +71,7 @@ def test_without_arguments_both_sections_of_the_manual_are_read(tmp_path):
 
 @pytest.mark.parametrize("text", [
     "The option\n.Fl -cpu\nhides all devices.\nThis is the default.\n",
-    "The test\n.Dq no process touches CUDA\nand the file\n.Pa folder/door\nare quoted.\n",
+    "The test\n.Dq no process asks for CUDA\nand the file\n.Pa folder/door\nare quoted.\n",
     ".Bd -literal\na folder\n.Ed\n",
     ".Dl a folder\n",
 ])

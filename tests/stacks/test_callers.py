@@ -37,7 +37,7 @@ class Callers(harness.DirectoryCase):
                                   world="none", guard=False, trace=False)
         self.assertEqual(self.result.rc, 1, self.result)
         with open(document, encoding="utf-8") as stream:
-            sites = [one for one in json.load(stream)["touchers"] if one["fails"]]
+            sites = [one for one in json.load(stream)["calls"] if one["fails"]]
         found = {}
         for one in sites:
             self.assertEqual(one["python"], [], self.result)

@@ -70,7 +70,7 @@ class Case(harness.DirectoryCase):
         result, document = self.verify(*words)
         self.assertIn(result.rc, code, result)
         self.assertIn("cudaguard: FAIL: ", result.err)
-        sites = [one for one in document["touchers"] if one["fails"]]
+        sites = [one for one in document["calls"] if one["fails"]]
         self.assertTrue(sites, result)
         self.result = result
         return sites

@@ -14,7 +14,7 @@ from support import elf_facts, harness
 # The guard exports as few names as possible, because a library crashes if it has a variable with
 # the name of an export.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
-    "dlopen", "dlmopen", "dlclose", "dlvsym", "cudaguard_touch_v1", "cudaguard_touches", "cudaguard_watch",
+    "dlopen", "dlmopen", "dlclose", "dlvsym", "cudaguard_attempt_v1", "cudaguard_attempts", "cudaguard_watch",
     "cudaguard_refusal_v1", "cudaguard_services_v1",
 }  # fmt: skip
 # dlsym calls the resolvers of these while it holds ld.so's lock (shim/hook/needed.cpp).

@@ -73,7 +73,7 @@ class Row:
     guard_last: bool = False  # the guard follows the program's own preloads
     cwd: str = None
     mounts: tuple = ()  # directories on which this world's driver directory is mounted
-    # Whether the guard prints one message for each process that touched CUDA. None allows both.
+    # Whether the guard prints one message for each process that asked for CUDA. None allows both.
     prints: bool = True
     same_as_unguarded: str = None  # the guarded output equals the unguarded one in this world
     check: object = None  # check(result, world) -> list of complaints
@@ -179,7 +179,7 @@ def judge_answers(row, result):
 
 
 def judge_words(row, result):
-    """Fails unless the guard prints one message for each process that touched CUDA, or two if NVML
+    """Fails unless the guard prints one message for each process that asked for CUDA, or two if NVML
     came first, and stderr has nothing else."""
     ours = [(message["pid"], message["name"])
             for message in messages.find(result.err, *messages.DENIED)]

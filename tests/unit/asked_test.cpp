@@ -38,7 +38,7 @@ TEST(UserCode, RuntimeFunctionsAreRecognised) {
     EXPECT_TRUE(is_runtime_function(name)) << name;
   }
   for (const char* name :
-       {"main", "", "cuda", "cudaguard_touch_v1", "cuda_setup", "my::cudaInit"}) {
+       {"main", "", "cuda", "cudaguard_attempt_v1", "cuda_setup", "my::cudaInit"}) {
     EXPECT_FALSE(is_runtime_function(name)) << name;
   }
 }

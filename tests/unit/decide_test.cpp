@@ -56,7 +56,7 @@ TEST_F(Decision, NoAttemptPasses) {
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.exit_code, 0);
   EXPECT_EQ(verdict_.processes, 3u);
-  EXPECT_EQ(verdict_.touched, 0u);
+  EXPECT_EQ(verdict_.asked, 0u);
 }
 
 TEST_F(Decision, EachProcessWithAnAttemptIsForbidden) {
@@ -66,7 +66,7 @@ TEST_F(Decision, EachProcessWithAnAttemptIsForbidden) {
   EXPECT_FALSE(verdict_.passed());
   EXPECT_EQ(verdict_.exit_code, 1);
   EXPECT_EQ(one.forbidden, (std::vector<size_t>{1, 2}));
-  EXPECT_EQ(verdict_.touched, 2u);
+  EXPECT_EQ(verdict_.asked, 2u);
   EXPECT_EQ(verdict_.allowed, 0u);
 }
 
@@ -85,7 +85,7 @@ TEST_F(Decision, ProcessWithAllowedAndForbiddenAttemptsFails) {
   verdict_.findings.processes.push_back(process(2, "python3 other.py"));
   add(DriverApi::kCuda, {1, 3});
   decide(verdict_);
-  EXPECT_EQ(verdict_.touched, 1u);
+  EXPECT_EQ(verdict_.asked, 1u);
   EXPECT_EQ(verdict_.allowed, 0u);
 }
 
@@ -184,7 +184,7 @@ TEST_F(Decision, ReusedProcessIdIsAnotherProcess) {
   add(DriverApi::kCuda, {1, 3});
   decide(verdict_);
   EXPECT_EQ(verdict_.processes, 4u);
-  EXPECT_EQ(verdict_.touched, 2u);
+  EXPECT_EQ(verdict_.asked, 2u);
 }
 
 TEST_F(Decision, CountsTheGuardedProcessesThatReported) {
@@ -324,7 +324,7 @@ TEST_F(Decision, AllowedCodeDoesNotFail) {
   decide(verdict_);
   EXPECT_TRUE(verdict_.findings.sites[0].forbidden.empty());
   EXPECT_EQ(verdict_.findings.places[0].forbidden, std::vector<size_t>{2});
-  EXPECT_EQ(verdict_.touched, 1u);
+  EXPECT_EQ(verdict_.asked, 1u);
   EXPECT_EQ(verdict_.allowed, 1u);
   verdict_.allow = {"line:ppo.py:159"};
   decide(verdict_);

@@ -8,8 +8,8 @@
 namespace cudaguard::launcher {
 
 /// Becomes the program, or starts and watches it. The exit code of kAttempts is the program's own.
-/// That of kProcesses is 0 if no process touched CUDA, 1 if one did, 2 if the program failed, and 3
-/// if the result is incomplete.
+/// That of kProcesses is 0 if no process asked for CUDA, 1 if one did, 2 if the program failed, and
+/// 3 if the result is incomplete.
 int carry_out(const Plan& plan, const char* const* environment);
 
 /// Summarises the records of finished jobs.

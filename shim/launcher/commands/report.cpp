@@ -224,7 +224,7 @@ void write_json(OutputFile& out, const Findings& findings, const Read& all,
     put_list(out, "groups", groups_of(findings, by->by));
   } else {
     put_list(out, "places", findings.places);
-    put_list(out, "touchers", findings.sites);
+    put_list(out, "calls", findings.sites);
     put_list(out, "processes", findings.processes);
     put_list(out, "sick_drivers", findings.sick_drivers);
   }

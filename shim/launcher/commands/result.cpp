@@ -59,7 +59,7 @@ int Result::give(Verdict& verdict, const Variables& variables) {
   write(json_, [&] { return document(verdict); });
   write(junit_, [&] { return junit_of(verdict, text); });
   write(html_, [&] { return page_of_verdict(verdict, text); });
-  return all || verdict.touched != 0 ? verdict.exit_code : kRefused;
+  return all || verdict.asked != 0 ? verdict.exit_code : kRefused;
 }
 
 }  // namespace cudaguard::launcher

@@ -43,7 +43,7 @@ void add_libraries(const Libraries& libraries, FindingList& findings) {
     const bool opencl = name == "libnvidia-opencl.so.1";
     add(findings, opencl ? "NVIDIA's OpenCL" : name.c_str(), State::kFact,
         path.empty() ? "none" : printable(path) + (link ? ", which is " + printable(file) : ""));
-    if (!contains(FileBytes(path), "cudaguard_touch_v1", kMostNullDriver)) continue;
+    if (!contains(FileBytes(path), "cudaguard_attempt_v1", kMostNullDriver)) continue;
     add(findings, "null_driver", State::kProblem,
         name + " is cudaguard's null driver (" + printable(path) +
             "): programs find no CUDA device, whatever CUDAGUARD_POLICY says",

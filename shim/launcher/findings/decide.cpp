@@ -15,7 +15,7 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr int kTouched = 1;
+constexpr int kAsked = 1;
 constexpr int kProgramFailed = 2;
 constexpr int kIncomplete = 3;
 
@@ -144,7 +144,7 @@ void decide(Verdict& verdict) {
   using Key = std::pair<uint32_t, uint64_t>;  // process ids are reused
   std::set<Key> all;
   std::set<Key> heard;
-  std::set<Key> touched;
+  std::set<Key> asked;
   std::set<Key> allowed;
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) {
@@ -167,25 +167,25 @@ void decide(Verdict& verdict) {
       allowed.insert(Key(processes[number].pid, processes[number].since));
     }
     for (const size_t number : site.forbidden) {
-      touched.insert(Key(processes[number].pid, processes[number].since));
+      asked.insert(Key(processes[number].pid, processes[number].since));
     }
   }
   for (TreeTruth::Unguarded& process : tree.unguarded) {
     all.insert(Key(process.pid, process.since));
     const bool denied = !process.only_nvml || verdict.deny.contains(DriverApi::kNvml);
     process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
-    if (process.fails) touched.insert(Key(process.pid, process.since));
+    if (process.fails) asked.insert(Key(process.pid, process.since));
   }
-  for (const Key& process : touched) allowed.erase(process);
+  for (const Key& process : asked) allowed.erase(process);
   verdict.processes = all.size();
   verdict.heard = heard.size();
-  verdict.touched = touched.size();
+  verdict.asked = asked.size();
   verdict.allowed = allowed.size();
   using Result = Verdict::Result;
-  const bool failed = !touched.empty() || verdict.status != 0;
+  const bool failed = !asked.empty() || verdict.status != 0;
   const bool in_doubt = verdict.is_in_doubt() && !verdict.allow_incomplete;
   verdict.result = failed ? Result::kFail : in_doubt ? Result::kIncomplete : Result::kPass;
-  verdict.exit_code = !touched.empty()      ? kTouched
+  verdict.exit_code = !asked.empty()        ? kAsked
                       : verdict.status != 0 ? kProgramFailed
                       : in_doubt            ? kIncomplete
                                             : 0;

@@ -19,8 +19,8 @@ struct Verdict;
 std::set<DriverApi> denied_words(const std::vector<std::string>& lists);
 
 /// Sets the members of the model that say "by decide()". An unguarded process that has the driver
-/// counts as one that touched CUDA, because no guard could refuse the attempt. NVML alone does not
-/// count as CUDA, as with --deny.
+/// counts as one that asked for CUDA, because no guard could refuse the attempt. NVML alone does
+/// not count as CUDA, as with --deny.
 void decide(Verdict& verdict);
 
 // --allow

@@ -48,7 +48,7 @@ std::vector<Group> by_process(const Findings& findings, By by) {
     for (const size_t process : site.processes) {
       Group& group = groups[group_of[process]];
       group.asked.insert(site.asked);
-      if (!asks[process]) ++group.touching;
+      if (!asks[process]) ++group.asking;
       asks[process] = true;
     }
   }
@@ -106,7 +106,7 @@ void group_by_place(Findings& findings) {
 std::vector<Group> groups_of(const Findings& findings, By by) {
   std::vector<Group> groups = by == By::kLine ? by_line(findings) : by_process(findings, by);
   std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
-    if (a.touching != b.touching) return a.touching > b.touching;
+    if (a.asking != b.asking) return a.asking > b.asking;
     if (a.processes != b.processes) return a.processes > b.processes;
     return a.name < b.name;
   });

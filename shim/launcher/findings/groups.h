@@ -28,13 +28,13 @@ struct Group {
   /// unknown, the calling library. Empty if the records do not have the name.
   std::string name;
   size_t processes = 0;
-  size_t touching = 0;        ///< how many of these made a CUDA attempt
+  size_t asking = 0;          ///< how many of these made a CUDA attempt
   std::set<DriverApi> asked;  ///< what these processes asked for
   double first = 0;           ///< seconds since 1970-01-01 UTC; 0: unknown
   double last = 0;
 };
 
-/// Sorted by the number of touching processes, largest first. Lists only lines with an attempt.
+/// Sorted by the number of asking processes, largest first. Lists only lines with an attempt.
 std::vector<Group> groups_of(const Findings& findings, By by);
 
 /// Fills Findings::places with the groups of --by line.

@@ -27,7 +27,7 @@ struct TreeTruth {
     bool has_driver = false;  ///< maps the driver or has /dev/nvidia* open: worse than unguarded
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
-    bool fails = false;      ///< counts as a process that touched CUDA; by decide()
+    bool fails = false;      ///< counts as a process that asked for CUDA; by decide()
     uint64_t since = 0;      ///< as in ObservedProcess
   };
   /// Every process that was seen, guarded or not. `last` is its end, to about a tenth of a second.
@@ -75,7 +75,7 @@ struct Verdict : WatchedTree {
   Result result = Result::kPass;
   size_t processes = 0;  ///< all that were seen
   size_t heard = 0;      ///< processes that sent beacons, or were forked from one that did
-  size_t touched = 0;    ///< processes that made a denied attempt
+  size_t asked = 0;      ///< processes that made a denied attempt
   size_t allowed = 0;    ///< processes that made one and are allowed to
   size_t places = 0;     ///< places that fail the run
   size_t lines = 0;      ///< of these, lines of the user's code

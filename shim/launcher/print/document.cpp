@@ -74,7 +74,7 @@ std::string document(const Verdict& verdict, unsigned indent, size_t most_stacks
       .field("cudaguard", CUDAGUARD_VERSION)
       .field("verdict", word_of(verdict.result))
       .field("exit_code", verdict.exit_code)
-      .field("touched", verdict.touched != 0)
+      .field("asked", verdict.asked != 0)
       .list("command", verdict.command);
   put_program(json, verdict.status);
   json.field("started", verdict.started).field("ended", verdict.ended);
@@ -87,7 +87,7 @@ std::string document(const Verdict& verdict, unsigned indent, size_t most_stacks
       .key("counts")
       .begin_object()
       .field("processes", verdict.processes)
-      .field("touched", verdict.touched)
+      .field("asked", verdict.asked)
       .field("allowed", verdict.allowed)
       .field("places", verdict.places)
       .field("lines", verdict.lines)

@@ -134,7 +134,7 @@ void put(Json& json, const Place& place) {
   put_asked(json, "asked", place.asked);
   json.field_or_null("first", place.first)
       .field_or_null("last", place.last)
-      .list("touchers", place.sites)
+      .list("calls", place.sites)
       .list("processes", place.processes)
       .list("at", place.at);
 }
@@ -167,7 +167,7 @@ void put(Json& json, const ObservedProcess& process) {
 void put(Json& json, const Group& group) {
   json.field_or_null("name", group.name)
       .field("processes", group.processes)
-      .field("touching", group.touching);
+      .field("asking", group.asking);
   put_asked(json, "asked", group.asked);
   json.field_or_null("first", group.first).field_or_null("last", group.last);
 }
@@ -215,7 +215,7 @@ void put_findings(Json& json, const Findings& findings, size_t most_stacks, size
   });
   const std::set<size_t> with_stacks = sites_with_stacks(findings, most_stacks);
   size_t number = 0;
-  json.objects("touchers", findings.sites, [&](CallSite site) {
+  json.objects("calls", findings.sites, [&](CallSite site) {
     if (!with_stacks.contains(number++)) site.stack = {};
     put(json, site, decided);
     put_forbidden(site);

@@ -106,7 +106,7 @@ void put(Json& json, const Place& place);
 void put(Json& json, const ObservedProcess& process);
 void put(Json& json, const Group& group);
 void put(Json& json, const SickDriver& one);
-/// Writes "places", "touchers" and "processes". Only `most_stacks` sites keep their stacks,
+/// Writes "places", "calls" and "processes". Only `most_stacks` sites keep their stacks,
 /// failing ones first. `decided`: decide() and name_frames() have filled in the model.
 void put_findings(Json& json, const Findings& findings, size_t most_stacks, size_t most_processes,
                   bool decided);

@@ -73,15 +73,15 @@ std::string junit_of(const Verdict& verdict, const std::string& text) {
   };
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite";
   out += attribute("name", "cudaguard verify") + attribute("tests", "3") +
-         attribute("failures", std::to_string((verdict.touched != 0 ? 1 : 0) + (failed ? 1 : 0))) +
+         attribute("failures", std::to_string((verdict.asked != 0 ? 1 : 0) + (failed ? 1 : 0))) +
          attribute("errors", incomplete ? "1" : "0") + attribute("skipped", unguarded ? "1" : "0") +
          attribute("time", seconds(verdict.ended - verdict.started)) +
          attribute("timestamp", utc_time(verdict.started, "%Y-%m-%dT%H:%M:%S")) +
          attribute("hostname", host_name()) + ">\n";
-  out += test("no process touches " + denied_names(verdict.deny),
-              verdict.touched != 0 ? outcome("failure", "touched", headline)
-              : incomplete         ? outcome("error", "incomplete", headline)
-                                   : "");
+  out += test("no process asks for " + denied_names(verdict.deny),
+              verdict.asked != 0 ? outcome("failure", "asked", headline)
+              : incomplete       ? outcome("error", "incomplete", headline)
+                                 : "");
   out += test("the program succeeds",
               failed ? outcome("failure", "program", text_of_end(verdict.status)) : "");
   out += test("every process is guarded",

@@ -55,13 +55,13 @@ std::string page_of_records(const Findings& findings, const std::string& title,
   Group all;
   for (const Group& host : groups_of(findings, By::kHost)) {
     note_times(host.first, host.last, all);
-    all.touching += host.touching;
+    all.asking += host.asking;
   }
   Json json;
   json.begin_object().field("cudaguard", CUDAGUARD_VERSION).field("title", title);
   json.field_or_null("first", all.first)
       .field_or_null("last", all.last)
-      .field("touching", all.touching);
+      .field("asking", all.asking);
   json.field("process_count", findings.processes.size()).key("groups").begin_object();
   for (const ByWord& by : kByWords) put_groups(json, findings, by);
   json.end_object();

@@ -43,7 +43,7 @@ std::string text_of_records(const Findings& findings, const ReadFiles& read,
 /// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
 std::string what_was_read(const Findings& findings, const ReadFiles& read);
 
-/// "PASS: none of 3 processes touched CUDA", "FAIL: 1 line asked for CUDA, in 2 of 3 processes"
+/// "PASS: none of 3 processes asked for CUDA", "FAIL: 1 line asked for CUDA, in 2 of 3 processes"
 std::string result_line(const Verdict& verdict);
 
 /// Sentences with further facts for the reader.

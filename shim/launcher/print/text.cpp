@@ -232,7 +232,7 @@ std::string table_of(const std::vector<Group>& groups, std::string_view title) {
   };
   put("processes", "asked", "for", "first (UTC)", "last", std::string(title));
   for (const Group& group : groups) {
-    put(std::to_string(group.processes), std::to_string(group.touching), words_of(group.asked),
+    put(std::to_string(group.processes), std::to_string(group.asking), words_of(group.asked),
         shown_time(group.first), shown_time(group.last),
         group.name.empty() ? "?" : printable(group.name));
   }

@@ -299,17 +299,17 @@ std::string counted_allowed(size_t processes) { return counted(processes, "allow
 
 /// "no CUDA use (12 processes checked)", "2 lines asked for CUDA, in 3 of 12 processes". If no
 /// place made an attempt, an unguarded process has the driver.
-std::string what_touched(const Verdict& verdict) {
+std::string what_asked(const Verdict& verdict) {
   const std::string all = " of " + counted(verdict.processes, "process");
   const std::string kinds = denied_names(verdict.deny);
-  if (verdict.touched == 0) {
+  if (verdict.asked == 0) {
     std::string text = "no " + kinds + " use";
     if (verdict.result == Verdict::Result::kIncomplete) text += " seen";
     if (verdict.allowed != 0) text += " except in " + counted_allowed(verdict.allowed);
     return text + " (" + counted(verdict.processes, "process") + " checked)";
   }
-  const std::string some = grouped(verdict.touched) + all;
-  if (verdict.places == 0) return some + " touched " + kinds;
+  const std::string some = grouped(verdict.asked) + all;
+  if (verdict.places == 0) return some + " asked for " + kinds;
   return counted(verdict.places, verdict.lines == verdict.places ? "line" : "place") +
          " asked for " + kinds + ", in " + some;
 }
@@ -324,11 +324,11 @@ std::string denied_names(const std::set<DriverApi>& denied) {
 }
 
 std::string result_line(const Verdict& verdict) {
-  const bool touched = verdict.touched != 0;
-  std::string text = std::string(result_word(verdict.result)) + ": " + what_touched(verdict);
-  if (touched && verdict.allowed != 0) text += " (and in " + counted_allowed(verdict.allowed) + ")";
+  const bool asked = verdict.asked != 0;
+  std::string text = std::string(result_word(verdict.result)) + ": " + what_asked(verdict);
+  if (asked && verdict.allowed != 0) text += " (and in " + counted_allowed(verdict.allowed) + ")";
   if (verdict.status != 0) {
-    text += (touched ? "; the program " : ", but the program ") + text_of_end(verdict.status);
+    text += (asked ? "; the program " : ", but the program ") + text_of_end(verdict.status);
   }
   return text;
 }
@@ -344,7 +344,7 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
     std::string note = what_asked(verdict, kind);
     if (note.empty()) continue;
     // A program that asks NVML first finds no GPU there, and may therefore not ask CUDA at all.
-    if (kind == DriverApi::kNvml && verdict.touched == 0) {
+    if (kind == DriverApi::kNvml && verdict.asked == 0) {
       note += "; if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this";
     }
     notes.push_back(note);

@@ -15,7 +15,7 @@ extern "C" {
 [[gnu::weak]] int cuDeviceGetName(char* name, int length, int device);
 [[gnu::weak]] int cuDeviceGetUuid(void* uuid, int device);
 [[gnu::weak]] int nvmlInit_v2();
-[[gnu::weak]] int cudaguard_touches();  // of a guard in /etc/ld.so.preload
+[[gnu::weak]] int cudaguard_attempts();  // of a guard in /etc/ld.so.preload
 }
 
 namespace {
@@ -65,7 +65,7 @@ int probe(bool gpus) {
   report("asks", 0, 0);
   const long start = microseconds();
   const int code = cuInit(0);
-  if (cudaguard_touches != nullptr && cudaguard_touches() != 0) {
+  if (cudaguard_attempts != nullptr && cudaguard_attempts() != 0) {
     report("refused", 0, 0);  // the answer is not the driver's
     return 1;
   }

@@ -18,13 +18,13 @@ class Guard:
     def __init__(self) -> None:
         """Raises AttributeError if no guard is loaded, or an older one."""
         names = ctypes.CDLL(None)
-        self._touches = names.cudaguard_touches
+        self._attempts = names.cudaguard_attempts
         self._watch = names.cudaguard_watch
         self._watch.argtypes = [ctypes.c_char_p]
 
-    def touches(self) -> int:
+    def attempts(self) -> int:
         """How often this process has asked for a GPU under FORCE_CPU."""
-        return int(self._touches())
+        return int(self._attempts())
 
     def watch(self, report: Optional[str] = None) -> bool:
         """From now on the guard records the first call of each kind again, in the file `report` (a
@@ -41,10 +41,10 @@ def find() -> Optional[Guard]:
         return None
 
 
-def touches() -> int:
+def attempts() -> int:
     """How often this process has asked for a GPU under FORCE_CPU. Raises NotGuarded."""
     guard = find()
     if guard is None:
         raise NotGuarded("cudaguard is not loaded in this process: start it by `cudaguard run`, or with "
                          "LD_PRELOAD=cudaguard.library()")
-    return guard.touches()
+    return guard.attempts()

@@ -228,7 +228,7 @@ class Watcher:
         if self.outer and not self.outer.startswith("/"):
             self.outer = os.path.abspath(self.outer)
         self.pid = os.getpid()
-        self.count = found.touches()
+        self.count = found.attempts()
         self.read: Dict[str, int] = {}  # position up to which each file was read
         self.names: Dict[str, str] = {}  # the test of each file
         self.imports = 0  # collected modules with a CUDA attempt
@@ -283,7 +283,7 @@ class Watcher:
     def take(self) -> List[records.Attempt]:
         """The attempts since the last call."""
         attempts = self._take(self.own) + self._take(self.current)
-        count = self.guard.touches()
+        count = self.guard.attempts()
         if count > self.count and not any(attempt.pid == os.getpid() for attempt in attempts):
             attempts.append(records.Attempt("init", "%d calls" % (count - self.count), os.getpid(), "",
                                             "code that could not be written down", "", [], ""))

@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
   pthread_barrier_init(&g_start, NULL, (unsigned)count);
   for (int i = 0; i < count; ++i) pthread_create(&threads[i], NULL, attempt_all, NULL);
   for (int i = 0; i < count; ++i) pthread_join(threads[i], NULL);
-  int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
-  printf("touches=%d\n", touches ? touches() : -1);
+  int (*attempts)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_attempts");
+  printf("attempts=%d\n", attempts ? attempts() : -1);
   return 0;
 }

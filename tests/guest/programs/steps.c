@@ -5,7 +5,7 @@
 //   ask:NAME           the same with the library NAME
 //   load:NAME          dlopen(NAME) alone
 //   grab, libc:NAME    get hold of libc's own dlopen; ask:NAME by it
-//   touches            what cudaguard_touches() returns
+//   attempts            what cudaguard_attempts() returns
 //   watch, watch:PATH  what cudaguard_watch(NULL), cudaguard_watch(PATH) returns
 //   fork, end          what lies between is done in a child that is waited for
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
@@ -119,9 +119,9 @@ static void one(char* step) {
     grab();
   } else if ((rest = after(step, "libc:"))) {
     attempt_by(g_libc_dlopen, "cuInit", rest, "cuInit");
-  } else if (strcmp(step, "touches") == 0) {
-    int (*touches)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_touches");
-    print_line("touches=%d\n", touches ? touches() : -1);
+  } else if (strcmp(step, "attempts") == 0) {
+    int (*attempts)(void) = (int (*)(void))dlsym(RTLD_DEFAULT, "cudaguard_attempts");
+    print_line("attempts=%d\n", attempts ? attempts() : -1);
   } else if (strcmp(step, "watch") == 0 || (rest = after(step, "watch:")) != NULL) {
     int (*watch)(const char*) = (int (*)(const char*))dlsym(RTLD_DEFAULT, "cudaguard_watch");
     print_line("watch=%d\n", watch ? watch(step[5] == ':' ? step + 6 : NULL) : -2);

@@ -5,10 +5,10 @@
 #include <stdio.h>
 
 int main(void) {
-  if (!cudaguard_touches) return puts("no guard") < 0;
-  const int before = cudaguard_touches();
+  if (!cudaguard_attempts) return puts("no guard") < 0;
+  const int before = cudaguard_attempts();
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   int (*init)(unsigned) = driver ? (int (*)(unsigned))dlsym(driver, "cuInit") : NULL;
   const int answer = init ? init(0) : -1;
-  return printf("touches %d %d, cuInit %d\n", before, cudaguard_touches(), answer) < 0;
+  return printf("attempts %d %d, cuInit %d\n", before, cudaguard_attempts(), answer) < 0;
 }

@@ -144,7 +144,7 @@
   // The places with their calls, in the order of the page. For verify, the places that fail the run
   // come first; for records, the most frequent ones.
   const attempts = data.places.map((place) =>
-    ({ ...place, calls: place.touchers.map((i) => data.touchers[i]) }));
+    ({ ...place, calls: place.calls.map((i) => data.calls[i]) }));
   if (isVerdict) attempts.sort((a, b) => b.fails - a.fails);
   else attempts.sort((a, b) => b.processes.length - a.processes.length);
   const cards = attempts.slice(0, CARDS);
@@ -560,13 +560,13 @@
     const names = [...new Set(attempts.filter(isFailing).map(nameOf))];
     const denied = namesOf(data.deny).join(" or ");
     if (names.length > 2) names.splice(1, names.length, `${grouped(names.length - 1)} others`);
-    if (names.length > 0) return `${names.join(" and ")} touched ${denied}`;
+    if (names.length > 0) return `${names.join(" and ")} asked for ${denied}`;
     const bad = data.tree.unguarded.find((one) => one.fails);
     if (bad !== undefined) return `${bad.command} has the driver and is unguarded`;
     if (data.verdict === "fail") return "The program failed";
     if (data.verdict === "incomplete") return "Attempts may be missing";
     const allowed = attempts.some(isDenied);
-    return `${allowed ? "Only allowed processes" : "No process"} touched ${denied}`;
+    return `${allowed ? "Only allowed processes" : "No process"} asked for ${denied}`;
   }
 
   function lead() {
@@ -642,8 +642,8 @@
         return make("tr", rowHead(number !== undefined && [make("a.chip",
           { href: `#t${number}`, "aria-label": `attempt ${number}` }, number), " "],
         row.name === null ? (by === "rule" ? "none" : "unknown") : pathOf(row.name)),
-        styled(make("td.number.share", grouped(row.touching)),
-          { "--p": percent(row.touching / rows[0].touching) }),
+        styled(make("td.number.share", grouped(row.asking)),
+          { "--p": percent(row.asking / rows[0].asking) }),
         make("td", namesOf(row.asked).join(", ")), make("td.time", dateOf(row.last)));
       })), leftOut(count - shown.length, "more row"));
   }
@@ -665,7 +665,7 @@
 
   function reportPage() {
     const hosts = data.groups.host;
-    const title = `${counted(data.touching, "process")}${hosts.count > 1
+    const title = `${counted(data.asking, "process")}${hosts.count > 1
       ? ` on ${counted(hosts.count, "host")}` : ""} attempted to use CUDA or NVML`;
     document.title = title;
     return [
