@@ -122,10 +122,13 @@ bool become_probe() {
 
 bool become_probe_without_nodes() { return forbid_device_nodes() && become_probe(); }
 
-/// Waits for the death of a killed process, for 50 ms. False if /proc cannot tell.
+/// Waits for the death of a killed process: 100 ms after it was last seen runnable, 2 s at most.
+/// False if /proc cannot tell.
 bool survives(pid_t pid) {
-  for (int i = 0; i < 25; ++i) {
-    if (!read_stat(pid).runs()) return false;
+  for (int looks = 0, asleep = 0; looks < 1000 && asleep < 50; ++looks) {
+    const Stat stat = read_stat(pid);
+    if (!stat.runs()) return false;
+    asleep = stat.state == 'R' ? 0 : asleep + 1;
     usleep(2000);
   }
   return true;
