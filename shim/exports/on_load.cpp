@@ -82,9 +82,8 @@ void redirect_first_calls(Process& here) {
 }
 
 /// Makes no system call, unless a start record is wanted, the program is linked to the driver, or
-/// CUDAGUARD_RULES is set.
-/// Only glibc gives a constructor these arguments; with another libc the first call reads the
-/// kernel's copy.
+/// CUDAGUARD_RULES is set. Only glibc gives a constructor these arguments; with another libc the
+/// first call reads the kernel's copy.
 [[gnu::constructor]] void on_load(int, char** words, char** variables) {
   if (!sys::is_glibc()) return;
   read_start_environment(inherited.start, variables);

@@ -113,10 +113,9 @@ Prepared set_up(const Plan& plan, Variables& variables) {
     variables.unset(row_of(Variable::kReport).name);
     report.clear();
   }
-  const char* rules = plan.strict ? variables.get(row_of(Variable::kProcessRules).name) : nullptr;
   check.name = "report=";
-  for (const std::string& one : reports_of(rules == nullptr ? "" : rules)) {
-    check_report(one, check, program.files);
+  if (plan.strict) {
+    for (const std::string& one : reports_of(variables)) check_report(one, check, program.files);
   }
   if (wish && !health.healthy) warn(health_warning(health, *wish));
   if (wish && !report.empty()) record_health(health, report, plan.program);

@@ -70,8 +70,7 @@ void record_tree(const Prepared& program, Variables& variables, WatchedTree& wat
   watched.findings = report.findings();
   watched.tree.left = tree.left();
   if (!report.doubt().empty()) watched.tree.doubts.push_back(report.doubt());
-  const char* rules = variables.get(row_of(Variable::kProcessRules).name);
-  if (!reports_of(rules == nullptr ? "" : rules).empty() || MachineRules().name_report()) {
+  if (!reports_of(variables).empty() || MachineRules().name_report()) {
     watched.tree.doubts.emplace_back(
         "a rule has report=, so the list lacks the processes to which it applies");
   }

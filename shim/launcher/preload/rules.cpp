@@ -38,10 +38,12 @@ void check_rules(const std::vector<std::string>& rules) {
   }
 }
 
-std::vector<std::string> reports_of(std::string_view rules) {
+std::vector<std::string> reports_of(const Variables& variables) {
+  const char* rules = variables.get(row_of(Variable::kProcessRules).name);
   std::vector<std::string> reports;
   ProcessRule rule;
-  for (RuleText rest = {rules, RuleSource::kVariable}; take_rule(rest, rule);) {
+  for (RuleText rest = {rules == nullptr ? "" : rules, RuleSource::kVariable};
+       take_rule(rest, rule);) {
     if (rule.has(RuleKey::kReport)) reports.emplace_back(rule.value(RuleKey::kReport));
   }
   return reports;

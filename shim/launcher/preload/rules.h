@@ -13,8 +13,8 @@ namespace cudaguard::launcher {
 /// Throws Refusal if a rule of --rule has a mistake, with the sentence that the guard prints.
 void check_rules(const std::vector<std::string>& rules);
 
-/// The values of report= in rules without a mistake.
-std::vector<std::string> reports_of(std::string_view rules);
+/// The values of report= in CUDAGUARD_RULES.
+std::vector<std::string> reports_of(const Variables& variables);
 
 /// The policy and the list of the variables, as a rule that matches each process.
 std::string rule_for_all(const Variables& variables);
