@@ -63,6 +63,10 @@ inline constexpr char kGpusMark[] = "gpus=";
 inline constexpr const char* kLoadingVariables[] = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT",
                                                     "CUDA_INJECTION64_PATH"};
 inline constexpr char kProbePreload[] = "libnvidia-ml.so.1";
+/// True if this value of one of these variables loads other code into the probe.
+constexpr bool loads_other_code(std::string_view name, std::string_view value) {
+  return !value.empty() && (name != kLoadingVariables[0] || value != kProbePreload);
+}
 
 /// Read only when a process starts; "1". It has no row, because a row would be in the guard's file.
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";

@@ -121,14 +121,13 @@ const char* value_in(const char* entry, const char* name) {
 }
 
 /// True if a variable loads code of the user's into this process.
-bool loads_other_code() {
+bool loads_other_code_here() {
   char** entries = kernel_environment();
   if (entries == nullptr) return true;
   for (; *entries != nullptr; ++entries) {
     for (const char* name : kLoadingVariables) {
       const char* value = value_in(*entries, name);
-      if (value == nullptr || *value == '\0') continue;
-      if (name != kLoadingVariables[0] || std::string_view(value) != kProbePreload) return true;
+      if (value != nullptr && loads_other_code(name, value)) return true;
     }
   }
   return false;
@@ -149,7 +148,7 @@ bool is_own_probe() {
   struct stat status = {};
   return own.set_real_directory() && path == own.file(kName) &&
          sys::stat(own.file(kName), &status) == 0 && status.st_uid == 0 &&
-         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && !loads_other_code();
+         (status.st_mode & (S_IWGRP | S_IWOTH)) == 0 && !loads_other_code_here();
 }
 
 /// Needed only while the files are read.

@@ -28,9 +28,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// How long to wait for the death of a killed process. If it sleeps in the kernel, it may never
-/// end. If it is runnable, it ends when it gets a processor.
-constexpr TimeLimit kDeath(milliseconds{100}, milliseconds{2000});
 constexpr size_t kMostText = size_t{4} << 20;
 /// In bytes, for become().
 constexpr size_t kStack = 16384;

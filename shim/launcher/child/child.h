@@ -31,6 +31,9 @@ struct TimeLimit {
   std::chrono::milliseconds usual;
   std::chrono::milliseconds busy;
 };
+/// How long to wait for the death of a killed process. If it sleeps in the kernel, it may never
+/// end. If it is runnable, it ends when it gets a processor.
+inline constexpr TimeLimit kDeath(std::chrono::milliseconds{100}, std::chrono::milliseconds{2000});
 
 struct ChildEnd {
   int not_started = 0;  ///< errno; kHeldBack: `before` returned false; 0: it was started

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <sstream>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include "policy/rules.h"
@@ -122,14 +123,16 @@ bool become_probe() {
 
 bool become_probe_without_nodes() { return forbid_device_nodes() && become_probe(); }
 
-/// Waits for the death of a killed process: 100 ms after it was last seen runnable, 2 s at most.
+/// Waits for the death of a killed process. While it is runnable, only the longer limit counts.
 /// False if /proc cannot tell.
 bool survives(pid_t pid) {
-  for (int looks = 0, asleep = 0; looks < 1000 && asleep < 50; ++looks) {
+  constexpr std::chrono::milliseconds kPause(2);
+  for (int looks = 0, asleep = 0; looks < kDeath.busy / kPause && asleep < kDeath.usual / kPause;
+       ++looks) {
     const Stat stat = read_stat(pid);
     if (!stat.runs()) return false;
     asleep = stat.state == 'R' ? 0 : asleep + 1;
-    usleep(2000);
+    std::this_thread::sleep_for(kPause);
   }
   return true;
 }
@@ -144,7 +147,7 @@ std::string why_refused(const std::string& probe, const Variables& variables) {
   std::string set;
   for (const char* name : kLoadingVariables) {
     const char* value = variables.get(name);
-    if (value == nullptr || *value == '\0' || std::string_view(value) == kProbePreload) continue;
+    if (value == nullptr || !loads_other_code(name, value)) continue;
     set += std::string(set.empty() ? "" : " ") + name;
   }
   return std::string(base_name(probe)) + " may not use CUDA (" + printable(place) + "); " +
