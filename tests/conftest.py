@@ -15,12 +15,14 @@ AARCH64 = os.path.join(settings.TESTS, "aarch64")
 
 def pytest_addoption(parser):
     settings.add_options(parser.addoption)
+    parser.addoption("--all", action="store_true", help="also the tests marked all")
     parser.addoption("--full", action="store_true", help="also the tests marked full; each test in "
                      "its full length")
     parser.addoption("--must-run", action="store_true", help="fail a test that lacks something "
                      "instead of skipping it")
-    parser.addoption("--without-driver", action="store_true", help="with --must-run: a test may "
-                     "still skip if it lacks NVIDIA's driver")
+    parser.addoption("--without", metavar="NEED", action="append", default=[], help="with "
+                     "--must-run: a test may still skip if it lacks NVIDIA's driver (driver) or this "
+                     "need of support/machine.py")
     parser.addoption("--runner", metavar="COMMAND", help="runs each program (tests/aarch64)")
     parser.addoption("--write-golden", action="store_true", help="rewrite the golden files")
 
@@ -33,7 +35,7 @@ def pytest_configure(config):
                                 "options before they were known: import it in the fixture")
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
-                       option.without_driver, option.runner, option.write_golden)
+                       option.without, option.runner, option.write_golden)
     # pytest compiles the test files once. It is not a variable, because other Pythons would read it.
     sys.pycache_prefix, sys.dont_write_bytecode = os.path.join(settings.BUILD, "pycache"), False
     # "python3" must be this Python. pyenv's is a shell script, which takes longer than most tests.
@@ -68,8 +70,18 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.path.name, reverse=True)
     if config.option.full:
         return
-    config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("full")])
-    items[:] = [item for item in items if not item.get_closest_marker("full")]
+    left_out = ("full",) if config.option.all else ("full", "all")
+    omitted = [item for item in items if any(map(item.get_closest_marker, left_out))]
+    config.hook.pytest_deselected(items=omitted)
+    omitted = set(omitted)
+    items[:] = [item for item in items if item not in omitted]
+
+
+def pytest_runtest_setup(item):
+    from support import machine  # which reads the options
+
+    for marker in item.iter_markers("needs"):
+        machine.need(*marker.args)
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist

@@ -156,6 +156,7 @@ def in_a_namespace(case, root, start=()):
     return box.seen(result.answers["child.cu.see"])
 
 
+@pytest.mark.needs("process_namespaces")
 def test_same_pid_in_another_namespace_is_not_the_root(case):
     exact = "export CUDAGUARD_ROOT=$$:$(readlink /proc/self/ns/pid);"
     assert in_a_namespace(case, exact) == "!100"

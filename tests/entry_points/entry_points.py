@@ -89,9 +89,9 @@ def as_data(result):
 def main():
     given = options()
     settings.configure(given.build, given.lib, given.deps, must_run=given.must_run)
-    from support import harness, matrix
+    from support import harness, machine, matrix
 
-    missing = harness.check_tools() + [
+    missing = [why for why in map(machine.missing, ("tracing",)) if why] + [
         path for path in (harness.GUARD, harness.program("entry_point")) if not os.path.exists(path)]
     if missing:
         sys.exit("missing: " + ", ".join(missing))

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import fence, harness, launcher, nodes
+from support import fence, harness, launcher, machine, nodes
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 FENCED = [launcher.LAUNCHER, "run", "--log=off", "--fence=devices", "--"]
@@ -20,8 +20,7 @@ class Case(fence.Case):
         super().setUp()
         self.need("unshare", "setpriv")
         self.need_fence_of_devices()
-        if nodes.missing():
-            harness.skip(self, nodes.missing())
+        machine.need("mounts", "device_nodes")
 
     def private(self, *words, **more):
         done = self.unguarded(*nodes.in_private_dev(*words, **more))

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from support import driver, fence, harness, launcher, messages
+from support import driver, fence, harness, launcher, machine, messages
 
 NOBODY = 65534
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
@@ -113,8 +113,7 @@ class Privileged(fence.Case):
     def setUp(self):
         super().setUp()
         self.need("setpriv")
-        if os.geteuid() != 0:
-            harness.skip(self, "needs root for a setuid file")
+        machine.need("setuid_programs")
         self.launcher = self.installed()
         self.helper = shutil.copy(fence.program("helper"), self.path("helper"))
         os.chmod(self.helper, 0o4755)
@@ -125,6 +124,7 @@ class Privileged(fence.Case):
         self.assertEqual(done.returncode, 0, done)
         return done.stdout, done.stderr
 
+    @pytest.mark.needs("roots_filters")
     def test_setuid_program_under_roots_fence_becomes_root(self):
         """Root's fence sets no no_new_privs."""
         unguarded, _ = self.output(*self.as_nobody, self.helper)

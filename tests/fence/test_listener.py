@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from support import fence, harness, launcher
+from support import fence, harness, launcher, machine
 
 ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
@@ -194,8 +194,7 @@ class Programs(Case):
         self.assertEqual((done.stdout, set(reported)), ("c020462a ENODEV\n", {RM_CONTROL}))
 
     def test_ioctl_of_another_user_is_reported(self):
-        if os.geteuid() != 0:
-            harness.skip(self, "needs root to become another user")
+        machine.need("other_users", "other_users_processes")
         self.need("setpriv")
         program = shutil.copy(ASKS, self.path("asks_static"))
         report = self.path("report")

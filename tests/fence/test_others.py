@@ -12,7 +12,7 @@ import unittest
 
 import pytest
 
-from support import browser, fence, harness, launcher, sshd
+from support import browser, fence, harness, launcher, machine, sshd
 from support.fence import ASK, UNGUARDED, FENCED
 
 NOBODY = 65534
@@ -63,6 +63,7 @@ class OwnFilters(Case):
         self.differ("listener", unguarded="listener=yes request=ENOSYS",
                     fenced="listener=yes request=ENODEV")
 
+    @pytest.mark.needs("no_filter")
     def test_limit_strict_mode_is_refused(self):
         """docs/limits.md: the kernel refuses it under any filter."""
         self.differ("strict", unguarded="strict=yes request=ENOTTY",
@@ -83,10 +84,10 @@ class Inheritance(Case):
         unguarded = self.unguarded("sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
         self.assertTrue(unguarded.stdout.endswith(UNGUARDED), unguarded)
         filters = int(unguarded.stdout.split("Seccomp_filters:")[1].split()[0])
-        users = [[]] if os.geteuid() else [[], AS_NOBODY]
+        users = [[]] if machine.missing("other_users") else [[], AS_NOBODY]
         for user in users:
             done = self.unguarded(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
-            privileged = "0" if os.geteuid() == 0 and not user else "1"
+            privileged = "1" if user or machine.missing("roots_filters") else "0"
             self.prints(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
                         (privileged, filters + 1, FENCED))
 
@@ -117,9 +118,11 @@ class Sandboxes(Case):
         self.prints(self.unguarded(*words, *ASK, **more), UNGUARDED)
         self.prints(self.fenced(*words, *ASK, **more), FENCED)
 
+    @pytest.mark.needs("sandbox", "user_namespaces")
     def test_program_in_bubblewrap_is_fenced(self):
         self.sandboxed("bwrap", "--dev-bind", "/", "/", "--unshare-all", "--cap-drop", "ALL", "--")
 
+    @pytest.mark.needs("sandbox")
     def test_filter_of_bubblewrap_works_under_the_fence(self):
         """Of one more: TCGETS answers EPERM."""
         steps = [(0x20, 0, 0, 24),  # the request
@@ -129,6 +132,7 @@ class Sandboxes(Case):
         self.prints(self.unguarded(*words), UNGUARDED.replace("5401 ENOTTY", "5401 EPERM"))
         self.prints(self.fenced(*words), FENCED.replace("5401 ENOTTY", "5401 EPERM"))
 
+    @pytest.mark.needs("user_namespaces")
     def test_program_under_unshare_is_fenced(self):
         self.sandboxed("unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork")
 
@@ -242,12 +246,13 @@ class Identities(Case):
     def setUp(self):
         super().setUp()
         self.need("unshare", "setpriv")
-        if os.geteuid() != 0:
-            harness.skip(self, "needs root for rules of its own of su and sudo")
+        machine.need("roots_filters", "setuid_programs")
         self.run_fenced = [self.installed(), "run", "--fence", "--"]
         self.helper = shutil.copy(HELPER, self.path("helper"))
 
     def becomes_root(self, mine, system, command, complaint):
+        machine.need("mounts")
+
         def in_namespace(*words):
             return self.unguarded(*self.IN_NAMESPACE, mine, system, *words)
 

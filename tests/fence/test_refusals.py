@@ -7,7 +7,7 @@ import unittest
 
 import pytest
 
-from support import fence, harness, launcher
+from support import fence, harness, launcher, machine
 
 NOBODY = 65534
 
@@ -175,8 +175,7 @@ class UnguardedPrograms(fence.Case):
 
     def test_setuid_program_starts_only_fenced_and_gains_nothing(self):
         """An ordinary user starts the program."""
-        if os.geteuid() != 0 or os.statvfs(self.directory).f_flag & os.ST_NOSUID:
-            harness.skip(self, "needs root, and temporary files that may be setuid")
+        machine.need("setuid_programs")
         self.need("setpriv")
         command = self.installed()
         program = self.copied("user")

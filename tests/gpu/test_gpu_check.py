@@ -15,7 +15,7 @@ import unittest
 
 import pytest
 
-from support import harness, pytest_runs
+from support import harness, machine, pytest_runs
 
 BOX = os.path.join(harness.FAKES, "lazy")
 FAKES = BOX + ":" + os.path.join(harness.FAKES, "runtime")
@@ -30,8 +30,7 @@ class GpuCheck(unittest.TestCase):
     def setUp(self):
         if not os.path.exists(os.path.join(BOX, "libcuda.so.1")):
             harness.skip(self, "tests/fakes is not built")
-        if "bwrap" in harness.check_tools():
-            harness.skip(self, "not installed: bwrap")
+        machine.need("sandbox")
         self.scratch = tempfile.mkdtemp(prefix="cg-")
         self.addCleanup(shutil.rmtree, self.scratch)
         self.nodes = glob.glob("/dev/nvidia*")

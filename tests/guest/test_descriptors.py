@@ -14,7 +14,7 @@ import subprocess
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, machine, messages
 
 MODES = {"w": "write", "we": "write, close-on-exec", "+": "both ways", "wa": "append"}
 
@@ -372,8 +372,7 @@ def test_pipe_without_reader_or_room_does_not_kill(never_kills_case):
 def test_pipe_of_another_user_does_not_kill(never_kills_case):
     """A service manager's: /proc/self/fd/2 cannot be opened."""
     never_kills_case.need("setpriv")
-    if os.geteuid() != 0:
-        harness.skip(never_kills_case, "needs root to be another user")
+    machine.need("other_users")
     wrap = ("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups")
     read_end, write_end = os.pipe()
     done = subprocess.run([*wrap, "sh", "-c", ": <>/proc/self/fd/2"], stderr=write_end,

@@ -3,12 +3,11 @@
 and a child's attempt is recorded with the child's own process id."""
 
 import json
-import os
 import re
 
 import pytest
 
-from support import guest, harness, syscalls
+from support import guest, harness, machine, syscalls
 
 FORKS = guest.binary("forks")
 
@@ -75,8 +74,7 @@ def test_child_and_grandchild_make_records_of_their_own(case):
                                    "VALIDATE;FORCE_CPU args=*steps* user=0"])
 def test_rules_see_the_process_as_it_was_started(case, rules, change):
     """Neither it nor its forked child gets more if it looks like another process later."""
-    if os.geteuid() != 0:
-        harness.skip(case, "only root can change its user")
+    machine.need("other_users")
     env = {"CUDAGUARD_RULES": rules, "CUDAGUARD_LOG": "off"}
     steps = ("fork", change, "ask", "end", change, "ask")
     control = case.steps(*steps, env={**env, "CUDAGUARD_RULES": "VALIDATE"})

@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from support import guest, harness, launcher, messages
+from support import guest, harness, launcher, machine, messages
 
 CONF = "/etc/cudaguard.conf"
 OFF = {"CUDAGUARD_POLICY": "OFF"}
@@ -23,8 +23,7 @@ BOB = ["setpriv", "--reuid=1001", "--regid=1001", "--clear-groups"]
 class Case(guest.Case):
     def setUp(self):
         super().setUp()
-        if os.geteuid() != 0:
-            harness.skip(self, "needs files that root owns")
+        machine.need("root", "sandbox")
         self.need("setpriv", "unshare")
         os.mkdir(self.path("etc"))
         os.chmod(self.path("etc"), 0o755)

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, machine, messages
 
 NOBODY = 65534
 IGNORED = ("ERROR: ld.so: object 'libcudaguard.so' from LD_PRELOAD cannot be preloaded "
@@ -29,8 +29,7 @@ exec setpriv --reuid={nobody} --regid={nobody} --clear-groups -- "$@"
 @pytest.fixture(name="case")
 def make_case(case):
     case.need("unshare", "setpriv")
-    if os.geteuid() != 0:
-        harness.skip(case, "needs root for a mount namespace and a setuid file")
+    machine.need("mounts", "setuid_programs")
     case.guard = harness.copy_install(case.path("lib"))
     case.setuid = case.path("steps-setuid")
     case.plain = case.path("steps-plain")

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from support import guest, harness, launcher, messages
+from support import guest, harness, launcher, machine, messages
 
 ROOT = []
 ALICE = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"]
@@ -25,8 +25,7 @@ MOST = 8192  # bytes of a datagram
 class Case(guest.Case):
     def setUp(self):
         super().setUp()
-        if os.geteuid() != 0:
-            harness.skip(self, "needs root to become other users")
+        machine.need("other_users")
         self.need("setpriv", "unshare", "mount")
         self.guard = harness.copy_install(self.path("lib"))  # every user can read it
         self.spool = self.path("spool")
@@ -221,6 +220,7 @@ MOUNTS = {
 
 @pytest.mark.parametrize("error", MOUNTS)
 def test_limit_disk_that_takes_nothing_loses_the_record(case, error):
+    machine.need("mounts")
     result = case.ask("unshare", "--mount", "sh", "-c", MOUNTS[error] + ' && exec "$@"', case.spool,
                       *ALICE, program=(RECORDS, "1"))
     assert failures(result) == [error], str(result)
@@ -372,6 +372,7 @@ def test_limit_user_changes_own_file(case):
     assert [record["uid"] for record in harness.records(case.file(1000))] == [1000, 1001]
 
 
+@pytest.mark.needs("user_namespaces")
 def test_limit_user_namespace_has_no_spool(case):
     result = case.ask(*ALICE, "unshare", "--map-root-user")
     assert failures(result) == [UNSAFE]

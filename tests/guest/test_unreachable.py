@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, machine, messages
 
 CANNOT = messages.text("file_unreachable", file="%s", library="%s")
 
@@ -18,8 +18,7 @@ NOBODY = 65534
 
 @pytest.fixture(name="jailed_case")
 def make_jailed_case(case):
-    if os.geteuid() != 0:
-        harness.skip(case, "needs root for a chroot")
+    machine.need("change_of_root")
     case.jail = case.path("jail")
     for library in ("libm.so.6", "libcuda.so.1", "libnvidia-ml.so.1"):
         source = library_path(case, library)
@@ -70,8 +69,7 @@ def test_control_unguarded_program_loads_the_driver(jailed_case):
 
 @pytest.fixture(name="other_user_case")
 def make_other_user_case(case):
-    if os.geteuid() != 0:
-        harness.skip(case, "needs root to become another user")
+    machine.need("other_users")
     os.mkdir(case.path("private"))
     case.guard = harness.copy_install(case.path("private", "lib"))
     return case

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from support import harness, messages, places, slurm_node
+from support import harness, machine, messages, places, slurm_node
 from support.places import launcher
 
 PROLOG = places.script("slurm", "task-prolog")
@@ -29,7 +29,7 @@ class Slurm(places.Case):
 
     @classmethod
     def start_node(cls):
-        if harness.check_tools():
+        if machine.missing("sandbox"):
             return
         cls.reason = harness.fetch_daemon("slurm")
         if cls.reason:

@@ -7,7 +7,7 @@ import stat
 
 import pytest
 
-from support import harness, launcher
+from support import harness, launcher, machine
 
 
 @pytest.mark.parametrize("gpus", ["0", "MIG-2,GPU-1", "-1", "", " "])
@@ -87,8 +87,7 @@ class Programs(launcher.Case):
 
     def test_unreadable_program_is_refused(self):
         """The launcher cannot know whether such a program can be guarded."""
-        if os.geteuid() != 0:
-            harness.skip(self, "needs root to become an ordinary user")
+        machine.need("other_users")
         self.need("setpriv")
         program = self.copied("exits_7")
         as_nobody = ["setpriv", "--reuid=65534", "--clear-groups"]

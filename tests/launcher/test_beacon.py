@@ -9,14 +9,15 @@ import subprocess
 
 import pytest
 
-from support import fence, harness, launcher, verified
+from support import fence, harness, launcher, machine, verified
 from launcher import test_verify_tree
 from support.observed import box
 
 SHAPES = [line.split("SHAPE(")[1].split(")")[0] for line in launcher.source("shapes.c").splitlines()
           if line.lstrip().startswith("SHAPE(")]
-if os.geteuid() != 0:  # others may not make these calls
-    SHAPES = [name for name in SHAPES if name not in ("chroot", "nobody")]
+# What these shapes, which name it, need of the machine.
+NEEDS = {"chroot": ["change_of_root"], "nobody": ["other_users_processes"],
+         "new_user": ["user_namespaces"], "new_pids": ["process_namespaces"]}
 assert len(SHAPES) > 20
 OFF = ["--fence=off"]  # there is no filter that reports the beacons
 
@@ -29,6 +30,7 @@ class Heard(test_verify_tree.Case):
         self.program = launcher.program("shapes")
 
     def shape(self, name, what, options=()):
+        machine.need(*NEEDS.get(name, ()))
         return self.tree([self.program, name, what], options)
 
     def processes(self):
@@ -165,8 +167,7 @@ class Heard(test_verify_tree.Case):
 
     def test_announcement_outlives_its_threads_id(self):
         """Another process gets the id, announces NVML and takes that back."""
-        if os.geteuid() != 0:
-            harness.skip(self, "only root can choose the id of a process")
+        machine.need("root")
         result, _ = self.tree([launcher.program("same_id")])
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of ")
 
@@ -191,7 +192,8 @@ def test_process_that_asks_fails(case, name):
     assert tree["doubts"] == [], str(result)
     # refuses_getpid makes an ioctl in place of the beacon, which carries no stack. Only root may look
     # at the stack of not_dumpable.
-    if name != "refuses_getpid" and (name != "not_dumpable" or os.geteuid() == 0):
+    if name != "refuses_getpid" and (
+            name != "not_dumpable" or not machine.missing("other_users_processes")):
         stack = [frame["symbol"] for frame in case.document["calls"][0]["native"]]
         assert stack[0] == "ask", str(result)
 

@@ -8,7 +8,7 @@ import unittest
 
 import pytest
 
-from support import doctor, harness, launcher
+from support import doctor, harness, launcher, machine
 
 BOX = os.path.join(harness.FAKES, "lazy")
 
@@ -73,6 +73,7 @@ class Preload(doctor.Case):
         os.symlink(harness.GUARD, self.path("libcudaguard.so"))
         self.well(LD_PRELOAD=self.path("libcudaguard.so"))
 
+    @pytest.mark.needs("sandbox")
     def test_etc_ld_so_preload_is_reported_as_guarded(self):
         if not os.path.islink("/lib"):
             harness.skip(self, "/lib is no link to /usr/lib here")
@@ -187,8 +188,7 @@ CONF = "/etc/cudaguard.conf"
     ("OFF\n", 0o666, ["FORCE_CPU by " + CONF], CONF + " is not used: others than root can write it")])
 def test_machines_rules_are_shown(installation, text, mode, rows, problem):
     """Those of the program come first."""
-    if os.geteuid() != 0:
-        harness.skip(installation, "needs files that root owns")
+    machine.need("root")
     os.mkdir(installation.path("etc"), 0o755)
     if text is not None:
         os.chmod(installation.make("etc/cudaguard.conf", text), mode)
@@ -222,8 +222,7 @@ BY_CPU = " (cudaguard run --cpu goes before it)"
     (None, {"CUDAGUARD_RULES": "OFF program=ask"},
      "no, because its policy is OFF by CUDAGUARD_RULES" + BY_CPU, "0")])
 def test_verdict_is_what_the_guard_does_by_the_rules(installation, text, variables, verdict, gets):
-    if os.geteuid() != 0:
-        harness.skip(installation, "needs files that root owns")
+    machine.need("root")
     os.mkdir(installation.path("etc"), 0o755)
     if text is not None:
         installation.make("etc/cudaguard.conf", text)

@@ -9,7 +9,7 @@ import unittest
 
 import pytest
 
-from support import doctor_program, harness, launcher
+from support import doctor_program, harness, launcher, machine
 
 PYTHON = "import ctypes; print('cuInit=%%d' %% ctypes.CDLL(%r).cuInit(0))"
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
@@ -159,8 +159,7 @@ class Privileged(doctor_program.Case):
     def setUp(self):
         super().setUp()
         self.need("setpriv", "setcap", "gcc")
-        if os.geteuid() != 0:
-            harness.skip(self, "needs root for setuid files and file capabilities")
+        machine.need("setuid_programs", "file_capabilities")
         if os.statvfs(self.directory).f_flag & os.ST_NOSUID:
             harness.skip(self, "the directory for temporary files is mounted nosuid")
         self.command = self.installed()

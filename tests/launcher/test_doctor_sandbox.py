@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import doctor, fence, harness, launcher, manager, nodes
+from support import doctor, fence, harness, launcher, machine, manager, nodes
 
 GPU = "mknod -m 666 nvidia0 c 1 3\nmknod -m 666 nvidiactl c 1 3\n"
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -16,8 +16,7 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 class Case(doctor.Case):
     def setUp(self):
         super().setUp()
-        if nodes.missing():
-            harness.skip(self, nodes.missing())
+        machine.need("mounts", "device_nodes")
         root = manager.cgroup_root()
         self.cgroup = root and os.path.join(root, "cudaguard-test-%d" % os.getpid())
 

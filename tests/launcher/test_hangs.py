@@ -10,6 +10,8 @@ import subprocess
 import time
 import unittest
 
+import pytest
+
 from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
@@ -69,7 +71,7 @@ class Hangs(doctor.Case):
         self.assertEqual(answer.code, 2)
         self.assertIn(why, answer.line)
 
-    @unittest.skipUnless(os.geteuid() == 0, "to hold another process at its end")
+    @pytest.mark.needs("root")
     def test_launcher_does_not_wait_for_a_stuck_process(self):
         """The process is stuck as in uninterruptible sleep, and the launcher does not wait."""
         tracer = launcher.program("tracer")

@@ -9,11 +9,10 @@ import signal
 import subprocess
 import sys
 import time
-import unittest
 
 import pytest
 
-from support import doctor, harness, launcher
+from support import doctor, harness, launcher, machine
 
 BOX = os.path.join(harness.FAKES, "lazy")  # eight GPUs
 SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
@@ -236,7 +235,7 @@ def test_control_nvml_that_answers_is_healthy(case, fault):
     case.on_gpu(LD_LIBRARY_PATH=both, CG_SICK_NVML=fault)
 
 
-@unittest.skipUnless(os.geteuid() == 0, "only root mounts file systems and freezes processes")
+@pytest.mark.needs("root", "mounts", "sandbox")
 class Uninterruptible(Case):
     """The child that asks the driver sleeps in the kernel (state D) and survives SIGKILL."""
 
@@ -278,8 +277,7 @@ class Uninterruptible(Case):
                           bwrap=["--bind", self.path("mounted", "nvidiactl"), "/dev/nvidiactl"])
 
     def test_driver_that_freezes_its_cgroup_is_abandoned(self):
-        if not os.path.exists(FREEZER):
-            harness.skip(self, "no freezer of cgroup v1")
+        machine.need("freezer")
         group = "%s/cudaguard-test-%d" % (FREEZER, os.getpid())
         os.mkdir(group)
         try:
@@ -396,11 +394,11 @@ class Cache(Case):
         self.rewrite(took=5)(self.answer())
         self.on_gpu(CG_SICK="no GPU")
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root gives files away")
+    @pytest.mark.needs("other_users")
     def test_another_users_answer_is_not_believed(self):
         self.forged(lambda path: os.chown(path, 65534, 65534))
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root writes root's answer")
+    @pytest.mark.needs("root")
     def test_users_believe_roots_answer_and_not_each_other(self):
         os.chmod(self.directory, 0o755)
         os.chmod(self.path("run"), 0o755)
@@ -576,12 +574,12 @@ class Surroundings(Case):
             self.in_shell('"$@" -- true', "--bind", self.path("node"), "/dev/nvidiactl")
         self.assertEqual(self.number_of_questions(), 2)
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root's answer is for every user")
+    @pytest.mark.needs("root")
     def test_every_user_may_read_roots_answer_whatever_the_umask_is(self):
         self.assertEqual(self.in_shell('umask 077; "$@" -- true')[0], 0)
         self.assertEqual(os.stat(self.path("run", "cudaguard")).st_mode & 0o777, 0o755)
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root writes root's answer")
+    @pytest.mark.needs("root")
     def test_the_younger_of_two_answers_is_valid(self):
         os.chmod(self.directory, 0o755)
         os.makedirs(self.path("run", "own"))
@@ -597,7 +595,7 @@ class Surroundings(Case):
         self.launch("doctor", "--gpu", CG_SICK="no GPU")
         self.assertEqual(as_user(), "FORCE_CPU\n")
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root becomes another user")
+    @pytest.mark.needs("other_users")
     def test_user_namespace_does_not_make_another_users_answer_ours(self):
         os.chmod(self.directory, 0o755)
         os.chmod(self.path("run"), 0o1777)

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher
+from support import harness, launcher, machine
 
 ANSWERS = os.path.join(harness.BUILD, "tests", "launcher", "loader_answers")
 CACHE = "/etc/ld.so.cache"
@@ -304,8 +304,7 @@ def test_preload_file_is_left_to_ld_so(case):
 
 
 def test_guard_that_cannot_be_executed_is_left_to_ld_so(case):
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount without execution")
+    machine.need("root", "mounts")
     words = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o noexec none "$1" && cp "$2" "$1" && '
              'exec "$3" "$1/libcudaguard.so" %s /bin/true' % CACHE, "sh", case.path("tmp"),
              harness.GUARD, ANSWERS]

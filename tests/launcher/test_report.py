@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from support import harness, launcher, observed, recorded
+from support import harness, launcher, machine, observed, recorded
 from support.recorded import PACKAGES, line, start, text
 
 try:
@@ -260,8 +260,7 @@ class Files(Case):
 
     def test_another_users_link_in_a_directory_is_not_followed(self):
         """It could lead root's report to any file. Those of this user and of root are followed."""
-        if os.geteuid() != 0:
-            harness.skip(self, "only root can make another user's link")
+        machine.need("other_users")
         record = self.make("record", text(line()))
         os.makedirs(self.path("spool", "below"))
         for name, owner in (("own.jsonl", 0), ("below/others.jsonl", 1000)):

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import harness, launcher
+from support import harness, launcher, machine
 
 ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
@@ -60,8 +60,7 @@ class AnothersReport(launcher.Case):
 
     def setUp(self):
         super().setUp()
-        if os.geteuid() != 0:
-            harness.skip(self, "needs root to become an ordinary user")
+        machine.need("other_users")
         self.need("setpriv")
         self.command = self.installed()
         self.report = self.make("report", "", 0o644)

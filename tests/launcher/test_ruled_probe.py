@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support import harness, launcher, messages
+from support import harness, launcher, machine, messages
 
 CONF = "/etc/cudaguard.conf"
 CALLS = r"""#include <stdio.h>
@@ -23,8 +23,7 @@ ALICE = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups")
 class Case(launcher.Case):
     def setUp(self):
         super().setUp()
-        if os.geteuid() != 0:
-            harness.skip(self, "needs files that root owns")
+        machine.need("root")
         self.need("ldconfig", "setpriv")
         os.chmod(self.directory, 0o755)
         self.command = self.installed("machine")

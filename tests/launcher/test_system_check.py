@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher, messages
+from support import harness, launcher, machine, messages
 
 CONF = "/etc/cudaguard.conf"
 MORE = CONF + ".d/10-more.conf"
@@ -28,8 +28,7 @@ NONE = {"policy": "FORCE_CPU", "gpus": "none", "log": "deny", "report": "none"}
 class Case(launcher.Case):
     def setUp(self):
         super().setUp()
-        if os.geteuid() != 0:
-            harness.skip(self, "only root can change the root directory")
+        machine.need("change_of_root")
         self.root = self.path("root")
         for name, text in FILES.items():
             self.write(name, text)

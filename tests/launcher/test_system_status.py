@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import harness, system_root
+from support import harness, machine, system_root
 from support.system_root import FILE, GUARD
 
 # Process 1, whose /etc is the machine's. `start NAME PROGRAM...` returns when the process has written
@@ -47,6 +47,7 @@ class Case(system_root.Case):
     def run_there(self, script):
         """Runs the script in a PID namespace. Returns {name: pid} and {title: [lines]}."""
         read, write = os.pipe()  # the processes wait for its end
+        machine.need("mounts")
         try:
             done = subprocess.run(["unshare", "--mount", "--pid", "--fork", "--kill-child", "bash",
                                    "-c", BOOT + script, "bash", self.root, self.command],

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import unittest.mock
 
-from support import harness, launcher, verified
+import pytest
+
+from support import harness, launcher, machine, verified
 from launcher import test_observe_signals
 from support.observed import box
 
@@ -78,11 +80,14 @@ class Starts(Case):
         """The daemon outlives the program in a session of its own, and its parent has ended."""
         self.finds(self.python(
             "import ctypes, os, time\n"
-            "program = os.getpid()\n"
+            "stat = '/proc/%%d/stat' %% os.getpid()\n"
+            "def ended():\n"
+            "    try: return open(stat).read().rsplit(')', 1)[1].split()[0] == 'Z'\n"
+            "    except OSError: return True\n"  # reaped
             "if os.fork() == 0:\n"
             "    os.setsid()\n"
             "    if os.fork() == 0:\n"
-            "        while os.path.exists('/proc/%%d' %% program): time.sleep(0.01)\n"
+            "        while not ended(): time.sleep(0.01)\n"
             "        %s\n"
             "    os._exit(0)\n"
             "os.wait()\n" % ATTEMPT), by=" by ctypes/cffi")
@@ -163,6 +168,7 @@ class Unguarded(Case):
         program = launcher.program("waits_musl")
         self.one('LD_PRELOAD= "$0" "$1"', "it is for musl, the guard is for glibc", program)
 
+    @pytest.mark.needs("fixed_addresses")
     def test_reused_inode_does_not_hide_a_static_process(self):
         """A static program that has the inode of a dynamic one that was removed; and one that has
         the same addresses as the one that became it."""
@@ -338,9 +344,8 @@ class OtherUsers(Case):
                       " ".join(done.stderr.split()))
 
     def test_setuid_process_is_listed(self):
+        machine.need("setuid_programs", "other_users_processes")
         os.chmod(self.waits, 0o4755)
-        if os.statvfs(self.waits).f_flag & os.ST_NOSUID:
-            harness.skip(self, "the directory of temporary files is mounted nosuid")
         words = ["sh", "-c", 'setpriv --reuid=%d --clear-groups -- "$0" "$1"; true' % NOBODY,
                  self.waits, LONG]
         done = self.start("verify", "--", *words, launcher=self.command,

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one program in a world with no driver, a recording fake driver or NVIDIA's real one.
 
-The program runs under bubblewrap with its own /dev, because as root NVIDIA's driver would create
-/dev/nvidiactl on the machine. The log of strace lists what the whole process tree opened.
+If the machine has a driver, the program runs under bubblewrap, which hides the driver and gives the
+program its own /dev, because as root NVIDIA's driver would create /dev/nvidiactl. Otherwise nothing
+is to be hidden, and the program needs no namespace, which a container forbids. The log of strace
+lists what the whole process tree opened.
 The guard is preloaded into the program only, never into bubblewrap or strace.
 """
 
+import functools
+import glob
 import json
 import os
 import re
@@ -17,7 +21,7 @@ import tempfile
 import time
 import unittest
 
-from support import recorded, settings
+from support import machine, recorded, settings
 
 try:
     import jsonschema
@@ -49,6 +53,8 @@ DRIVER_FILE = re.compile(r"^(?:nvidia--)?lib(cuda|nvcuvid|nvidia-(ml|cfg|opencl|
                          r"(-\w+-linux-gnu)?$")
 INIT_CALL = re.compile(r"^(cuInit|nvmlInit\w*|opencl)$")
 NO_DRIVER = "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not installed"
+# For a program that makes nodes in /dev: with these arguments it always runs in the sandbox.
+OWN_DEV = ("--dev", "/dev")
 # Variables that a test must not inherit from the shell that starts it.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
                       r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
@@ -64,11 +70,12 @@ def sample(items, most):
 
 def may_skip(reason):
     """False if --must-run forbids a skip for this reason."""
-    return not settings.MUST_RUN or (settings.WITHOUT_DRIVER and reason.endswith(NO_DRIVER))
+    return machine.may_skip(reason) or ("driver" in settings.WITHOUT and reason.endswith(NO_DRIVER))
 
 
 def skip(case, reason):
-    """Skips the test `case`. Under --must-run it fails the test instead."""
+    """Skips the test `case`. Under --must-run it fails the test instead. For what the machine lacks,
+    use machine.need()."""
     if not may_skip(reason):
         case.fail("may not be skipped (--must-run): " + reason)
     case.skipTest(reason)
@@ -249,8 +256,24 @@ def child_environment(world, guard, env, preload, fake_log):
     return result
 
 
+@functools.lru_cache(None)
+def nothing_to_hide():
+    """True if the machine has neither a library of NVIDIA's driver nor a device node."""
+    directories = [*REAL_DRIVER_DIRS, "/usr/lib", "/usr/lib64", "/usr/local/lib",
+                   *glob.glob("/usr/lib/*-linux-gnu")]
+    ldconfig = shutil.which("ldconfig", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+    known = subprocess.run([ldconfig, "-p"], capture_output=True, text=True, check=False).stdout
+    return not (any(glob.glob(os.path.join(directory, name + "*")) for directory in directories
+                    for name in ("libcuda.so", "libnvidia-ml.so")) or glob.glob("/dev/nvidia*") or
+                re.search(r"lib(cuda|nvidia-ml)\.so", known))
+
+
 def sandbox(world, extra=()):
-    """bubblewrap's command line for a world."""
+    """bubblewrap's command line for a world. It is empty if there is nothing to hide and the caller
+    asks for no mount. Skips the test if bubblewrap is needed and the machine lacks it."""
+    if world != "real" and not extra and nothing_to_hide():
+        return []
+    machine.need("sandbox")
     argv = ["bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm",
             "--die-with-parent"]
     if world != "real":
@@ -278,10 +301,9 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         raise RuntimeError("no recording fake driver in " + FAKE_DRIVER)
     if world == "real" and not have_real_driver():
         raise RuntimeError("no real driver on this machine")
-    tools = ["bwrap"] * sandboxed + ["strace"] * trace
-    if missing := [tool for tool in tools if not shutil.which(tool)]:
-        reason = "not installed: " + ", ".join(missing)
-        raise unittest.SkipTest(reason) if may_skip(reason) else RuntimeError(reason)
+    box = sandbox(world, bwrap) if sandboxed else []
+    if trace:
+        machine.need("tracing")
     with tempfile.TemporaryDirectory(prefix="cg-") as scratch:
         os.chmod(scratch, 0o777)
         fake_log = os.path.join(scratch, "fake.log")
@@ -298,7 +320,7 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
             launch += ["-E" + variable for variable in variables] + ["--"] + words
         else:
             launch = [shutil.which("env"), "-i"] + variables + words
-        command = (sandbox(world, bwrap) if sandboxed else []) + launch
+        command = box + launch
         command[0] = shutil.which(command[0])
         result = Result()
         hidden = {option + "%s=%s" % item for item in environment.items() for option in ("", "-E")
@@ -316,7 +338,8 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
             result.timed_out = True
             os.killpg(process.pid, signal.SIGKILL)
             out, err = process.communicate()
-        result.rc = process.returncode
+        # A signal's number is 128+n, as bubblewrap and the shell report it.
+        result.rc = process.returncode if process.returncode >= 0 else 128 - process.returncode
         result.out = out.decode("utf-8", "replace")
         result.err = err.decode("utf-8", "replace")
         if os.path.exists(fake_log):
@@ -378,18 +401,10 @@ def note_answer(name, path, answer, result):
             result.driver_files.append(path)
 
 
-def check_tools():
-    """The names of the missing tools."""
-    return [tool for tool in ("bwrap", "strace") if not shutil.which(tool)]
-
-
 class Case(unittest.TestCase):
-    """A test case that needs the sandbox. Without its tools the tests skip, with the reason."""
+    """A test case with what most tests need. If a tool is missing, the test skips, with the reason."""
 
     maxDiff = None
-
-    def setUp(self):
-        self.need("bwrap", "strace")
 
     def need(self, *tools):
         missing = [tool for tool in tools if not shutil.which(tool)]

@@ -12,6 +12,7 @@ import glob
 import importlib
 import os
 import re
+import unittest
 
 from support import harness, messages
 
@@ -132,6 +133,15 @@ def places(world):
     return result
 
 
+def mounts_of(row, world):
+    """The sandbox's arguments that put the world's driver where the row searches for one."""
+    source = harness.FAKE_DRIVER if world == "fake" else harness.real_driver_dir()
+    mounts = []
+    for directory in row.mounts if world != "none" else ():
+        mounts += ["--ro-bind", source, directory.format(**places(world))]
+    return mounts
+
+
 def run_row(row, world, guarded):
     words = places(world)
     preload = tuple(path.format(**words) for path in row.own_preload)
@@ -139,10 +149,6 @@ def run_row(row, world, guarded):
         ours = ((harness.GUARD,) if row.guard else ()) + row.preload
         ours = tuple(path.format(**words) for path in ours)
         preload = preload + ours if row.guard_last else ours + preload
-    source = harness.FAKE_DRIVER if world == "fake" else harness.real_driver_dir()
-    mounts = []
-    for directory in row.mounts if world != "none" else ():
-        mounts += ["--ro-bind", source, directory.format(**words)]
     return harness.run(
         [str(word).format(**words) for word in row.argv],
         world=world,
@@ -151,7 +157,7 @@ def run_row(row, world, guarded):
         env={key: value.format(**words) for key, value in dict(
             row.env, **(row.guarded_env if guarded else {})).items()},
         cwd=row.cwd.format(**words) if row.cwd else None,
-        bwrap=mounts,
+        bwrap=mounts_of(row, world),
         sandboxed=row.sandboxed,
         timeout=row.timeout)
 
@@ -237,6 +243,12 @@ def perform(row):
         reason = why_not(world, row)
         if reason:
             outcome.skipped.append("%s world: %s" % (world, reason))
+            continue
+        try:
+            if row.sandboxed:
+                harness.sandbox(world, mounts_of(row, world))
+        except unittest.SkipTest as lacks:
+            outcome.skipped.append("%s world: %s" % (world, lacks))
             continue
         if world in controls:
             outcome.unguarded[world] = run_row(row, world, False)

@@ -4,7 +4,7 @@
 import os
 import re
 
-from support import harness
+from support import harness, machine
 
 # At least one for each row of policy/device_nodes.h.
 GPU = ["nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidia-caps/nvidia-cap1",
@@ -39,13 +39,9 @@ FAKE = "".join("mkdir -p $(dirname %s)\nmknod -m 666 %s c 1 3\n" % (path, path)
 def in_private_dev(*words, more="", fakes=FAKE):
     """The command line that runs these words where /dev is private and has the fakes. `more`: more
     shell commands before it."""
+    machine.need("mounts", "device_nodes")
     script = ORDINARY + fakes + more + "cd / && exec \"$@\"\n"
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *words]
-
-
-def missing():
-    """Returns why there can be no private /dev here, or an empty text."""
-    return "" if os.geteuid() == 0 else "only root can make device nodes"
 
 
 def rows():

@@ -21,15 +21,15 @@ def add_options(add):
     add("--deps", metavar="DIR", help="what the fetch scripts made [default: build/_deps]")
 
 
-def configure(build=None, lib=None, deps=None, full=False, must_run=False, without_driver=False,
-              runner=None, write_golden=False):
-    """must_run: no test may skip. without_driver: unless it lacks NVIDIA's driver. runner: a prefix
-    for each command, for programs of another architecture."""
-    global BUILD, LIB, DEPS, FULL, MUST_RUN, WITHOUT_DRIVER, RUNNER, WRITE_GOLDEN
+def configure(build=None, lib=None, deps=None, full=False, must_run=False, without=(), runner=None,
+              write_golden=False):
+    """must_run: no test may skip, unless it lacks one of `without`: "driver", or a need of
+    support/machine.py. runner: a prefix for each command, for programs of another architecture."""
+    global BUILD, LIB, DEPS, FULL, MUST_RUN, WITHOUT, RUNNER, WRITE_GOLDEN
     BUILD = os.path.realpath(build or os.path.join(SOURCE, "build", "ci"))
     LIB = os.path.realpath(lib or os.path.join(BUILD, "lib"))
     DEPS = os.path.abspath(deps or os.path.join(SOURCE, "build", "_deps"))
-    FULL, MUST_RUN, WITHOUT_DRIVER = full, must_run, without_driver
+    FULL, MUST_RUN, WITHOUT = full, must_run, tuple(without)
     RUNNER, WRITE_GOLDEN = runner, write_golden
 
 

@@ -10,7 +10,7 @@ import unittest.mock
 
 import pytest
 
-from support import harness, settings
+from support import harness, machine, settings
 
 LOG = '''\
 100 execve("/usr/bin/env", ["env", "x"], 0x7ffe /* 3 vars */) = 0
@@ -77,9 +77,31 @@ class Sandbox(harness.Case):
         self.assertIn("WANTED=1\n", result.out)
         self.assertNotIn("LD_", result.out)
 
+    def test_nothing_to_hide_needs_no_sandbox(self):
+        """A container forbids namespaces, and has no driver."""
+        lacks = {"sandbox": ("a sandbox", lambda: "none here")}
+        for nothing, extra, world in ((True, (), "none"), (True, ("--bind", "/usr", "/mnt"), "none"),
+                                      (False, (), "fake"), (True, (), "real")):
+            machine.missing.cache_clear()
+            self.addCleanup(machine.missing.cache_clear)
+            with unittest.mock.patch.dict(machine.NEEDS, lacks), \
+                    unittest.mock.patch.object(harness, "nothing_to_hide", lambda: nothing), \
+                    unittest.mock.patch.object(harness.settings, "MUST_RUN", False):
+                if nothing and not extra and world != "real":
+                    self.assertEqual(harness.sandbox(world), [])
+                    continue
+                self.assertRaisesRegex(unittest.SkipTest, "needs a sandbox: none here",
+                                       harness.sandbox, world, extra)
+
+    def test_signal_ends_a_program_with_128_and_its_number(self):
+        for trace in (True, False):
+            result = harness.run(["sh", "-c", "kill -9 $$"], world="none", guard=False, trace=trace)
+            self.assertEqual(result.rc, 137, result)
+
+    @pytest.mark.needs("sandbox")
     def test_sandbox_has_its_own_dev(self):
         result = harness.run(["sh", "-c", "echo x >/dev/nvidia-test-file && ls /dev"], world="none",
-                             guard=False)
+                             guard=False, bwrap=harness.OWN_DEV)
         self.assertIn("nvidia-test-file", result.out, result)
         self.assertEqual(result.device_opens, ["/dev/nvidia-test-file"])
         self.assertFalse(os.path.exists("/dev/nvidia-test-file"))
@@ -117,13 +139,16 @@ class Skips(unittest.TestCase):
             self.assertRaisesRegex(AssertionError, "may not be skipped", harness.skip, case,
                                    "not here")
 
-    def test_only_a_missing_driver_excuses_a_skip_without_a_driver(self):
+    def test_only_the_named_need_excuses_a_skip(self):
         with unittest.mock.patch.object(harness.settings, "MUST_RUN", True):
-            with unittest.mock.patch.object(harness.settings, "WITHOUT_DRIVER", False):
+            with unittest.mock.patch.object(harness.settings, "WITHOUT", ()):
                 self.assertFalse(harness.may_skip(harness.NO_DRIVER))
-            with unittest.mock.patch.object(harness.settings, "WITHOUT_DRIVER", True):
+                self.assertFalse(machine.may_skip("needs a mount namespace: why"))
+            with unittest.mock.patch.object(harness.settings, "WITHOUT", ("driver", "mounts")):
                 self.assertTrue(harness.may_skip("real world: " + harness.NO_DRIVER))
                 self.assertFalse(harness.may_skip("not installed: bwrap"))
+                self.assertTrue(machine.may_skip("fake world: needs a mount namespace: why"))
+                self.assertFalse(machine.may_skip("needs Landlock: why"))
 
 
 class Options(unittest.TestCase):

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests need of the machine that they run on. Each need is found by trying it, once a process,
+because a container, a user or a kernel can lack any of them. A skip names the need and why it is
+missing.
+
+A test states its needs by `@pytest.mark.needs("mounts")`, a module by `pytestmark`, and a fixture or
+a case by `machine.need("mounts")`.
+"""
+
+import ctypes
+import functools
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from support import settings
+
+LANDLOCK_CREATE_RULESET = 444  # the same number for every architecture
+SECCOMP_GET_NOTIF_SIZES = 3
+NOBODY = 65534
+
+
+def tried(*words):
+    """Runs a command that needs the thing. Returns what it said if it failed, otherwise ''."""
+    if not shutil.which(words[0]):
+        return "not installed: " + words[0]
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          check=False, timeout=60)
+    if done.returncode == 0:
+        return ""
+    return (done.stderr.strip().splitlines() or ["exit code %d" % done.returncode])[-1]
+
+
+def system_call(number, *arguments):
+    """'' if the system call works, otherwise its error."""
+    ctypes.set_errno(0)
+    if ctypes.CDLL(None, use_errno=True).syscall(number, *arguments) >= 0:
+        return ""
+    return os.strerror(ctypes.get_errno())
+
+
+def sandbox():
+    return tried("bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm", "true")
+
+
+def mounts():
+    return tried("unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "none",
+                 "/mnt")
+
+
+def user_namespaces():
+    return tried("unshare", "--map-root-user", "true")
+
+
+def process_namespaces():
+    return tried("unshare", "--map-root-user", "--pid", "--fork", "true")
+
+
+def network_namespaces():
+    return tried("unshare", "--map-root-user", "--net", "true")
+
+
+def root():
+    return "" if os.geteuid() == 0 else "not root"
+
+
+def other_users():
+    return tried("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "true")
+
+
+def change_of_root():
+    return tried("chroot", "/", "true")
+
+
+def device_nodes():
+    with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+        node = os.path.join(directory, "null")
+        try:
+            os.mknod(node, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+            os.close(os.open(node, os.O_RDWR))
+        except OSError as error:
+            return "mknod: " + os.strerror(error.errno)
+    return ""
+
+
+def setuid_programs():
+    """Another user starts a setuid file and becomes root by it."""
+    if why := root() or other_users():
+        return why
+    with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+        os.chmod(directory, 0o755)
+        program = shutil.copy(shutil.which("id"), directory)
+        os.chmod(program, 0o4755)
+        done = subprocess.run(["setpriv", "--reuid=%d" % NOBODY, "--clear-groups", program, "-u"],
+                              capture_output=True, text=True, check=False)
+    return "" if done.stdout == "0\n" else "a setuid program gains nothing (nosuid, no_new_privs)"
+
+
+def file_capabilities():
+    if not shutil.which("setcap", path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+        return "not installed: setcap"
+    with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+        program = shutil.copy(shutil.which("true"), directory)
+        return tried(shutil.which("setcap", path=os.environ["PATH"] + ":/usr/sbin:/sbin"),
+                     "cap_net_raw+ep", program)
+
+
+def other_users_processes():
+    """/proc shows another user's process, which takes the right to trace it."""
+    if why := other_users():
+        return why
+    words = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "cat"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        process.stdin.write(b"started\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        try:
+            os.readlink("/proc/%d/exe" % process.pid)
+            return ""
+        except OSError as error:
+            return "/proc/PID/exe: " + os.strerror(error.errno)
+        finally:
+            process.stdin.close()
+
+
+def roots_filters():
+    """A seccomp filter without no_new_privs."""
+    allow = "ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))"
+    return tried(sys.executable, "-c",
+                 "import ctypes, os, struct\nrow = %s\nprogram = struct.pack('HxxxxxxP', 1, "
+                 "ctypes.addressof(row))\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+                 "libc.prctl(22, 2, program) and exit(os.strerror(ctypes.get_errno()))" % allow)
+
+
+def no_filter():
+    with open("/proc/self/status", encoding="utf-8") as stream:
+        return "" if "Seccomp:\t0\n" in stream.read() else "a seccomp filter is in force already"
+
+
+def fixed_addresses():
+    return tried("setarch", "-R", "true")
+
+
+def freezer():
+    try:
+        os.rmdir(tempfile.mkdtemp(prefix="cudaguard-test-", dir="/sys/fs/cgroup/freezer"))
+    except OSError as error:
+        return "/sys/fs/cgroup/freezer: " + os.strerror(error.errno)
+    return ""
+
+
+def tracing():
+    return tried("strace", "-f", "-o", "/dev/null", "true")
+
+
+def landlock():
+    return system_call(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
+
+
+def seccomp_listener():
+    number = {"x86_64": 317, "aarch64": 277}.get(os.uname().machine)
+    sizes = (ctypes.c_uint16 * 3)()
+    return system_call(number, SECCOMP_GET_NOTIF_SIZES, 0, sizes) if number else "not known here"
+
+
+# need -> (what it is, in the skip's reason; how it is tried)
+NEEDS = {
+    "sandbox": ("a mount namespace made by bubblewrap", sandbox),
+    "mounts": ("a mount namespace", mounts),
+    "user_namespaces": ("a user namespace", user_namespaces),
+    "process_namespaces": ("a PID namespace", process_namespaces),
+    "network_namespaces": ("a network namespace", network_namespaces),
+    "root": ("root", root),
+    "other_users": ("root that may become another user", other_users),
+    "change_of_root": ("root that may change the root directory", change_of_root),
+    "device_nodes": ("device nodes that root makes", device_nodes),
+    "setuid_programs": ("setuid programs", setuid_programs),
+    "file_capabilities": ("capabilities of files", file_capabilities),
+    "other_users_processes": ("the right to trace other users' processes", other_users_processes),
+    "roots_filters": ("root's right to set a seccomp filter", roots_filters),
+    "no_filter": ("no seccomp filter around the tests", no_filter),
+    "fixed_addresses": ("a personality without random addresses", fixed_addresses),
+    "freezer": ("a cgroup that freezes processes", freezer),
+    "tracing": ("ptrace, by strace", tracing),
+    "landlock": ("Landlock", landlock),
+    "seccomp_listener": ("a seccomp listener", seccomp_listener),
+}
+
+
+@functools.lru_cache(None)
+def missing(need):
+    """Why this machine lacks the need, as the reason of a skip; '' if it is there."""
+    what, how = NEEDS[need]
+    why = how()
+    return "needs %s: %s" % (what, why) if why else ""
+
+
+def may_skip(reason):
+    """False under --must-run, unless --without names the need that is this reason."""
+    return not settings.MUST_RUN or any("needs %s: " % NEEDS[name][0] in reason
+                                        for name in settings.WITHOUT if name in NEEDS)
+
+
+def need(*needs):
+    """Skips the test if this machine lacks one of the needs. Under --must-run it fails instead."""
+    for name in needs:
+        if why := missing(name):
+            if not may_skip(why):
+                raise AssertionError("may not be skipped (--must-run): " + why)
+            raise unittest.SkipTest(why)
