@@ -58,6 +58,11 @@ function(cg_target kind name)
                          RUNTIME_OUTPUT_DIRECTORY "${directory}" LIBRARY_OUTPUT_DIRECTORY "${directory}")
 endfunction()
 
+# cg_only_for_all(<target>...): only scripts/test --all needs these, not scripts/test.
+function(cg_only_for_all)
+  set_property(GLOBAL APPEND PROPERTY CG_ALL_ONLY ${ARGN})
+endfunction()
+
 # cg_custom_program(<name> <source> <command>...) makes a program by this command, with -o.
 function(cg_custom_program name source)
   set(source "${CMAKE_CURRENT_SOURCE_DIR}/${source}")

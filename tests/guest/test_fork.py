@@ -75,13 +75,15 @@ def test_child_and_grandchild_make_records_of_their_own(case):
 def test_rules_see_the_process_as_it_was_started(case, rules, change):
     """Neither it nor its forked child gets more if it looks like another process later."""
     machine.need("other_users")
-    env = {"CUDAGUARD_RULES": rules, "CUDAGUARD_LOG": "off"}
+    env = {"CUDAGUARD_RULES": rules, "CUDAGUARD_LOG": "off",
+           "LD_LIBRARY_PATH": harness.public(harness.FAKE_DRIVER)}
     steps = ("fork", change, "ask", "end", change, "ask")
-    control = case.steps(*steps, env={**env, "CUDAGUARD_RULES": "VALIDATE"})
+    guarded = {"guard": False, "preload": [harness.public_guard()]}
+    control = case.steps(*steps, env={**env, "CUDAGUARD_RULES": "VALIDATE"}, **guarded)
     assert control.out.count("cuInit=0\n") == 2, str(control)
-    result = case.steps(*steps, env=env)
+    result = case.steps(*steps, env=env, **guarded)
     assert result.out.count("cuInit=100\n") == 2, str(result)
-    result.assert_untouched(case)
+    case.untouched(result)
 
 
 def test_forked_child_maps_nothing_of_its_own_before_a_request(case):

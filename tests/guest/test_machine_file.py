@@ -41,9 +41,10 @@ class Case(guest.Case):
         os.chmod(path, mode)
         return path
 
-    def ask(self, *words, program=guest.STEPS, steps=("ask",), **env):
+    def ask(self, *words, program=harness.public(guest.STEPS), steps=("ask",), **env):
         """Runs the program, after `words`, and returns its result."""
-        return harness.run([*words, program, *steps], guard=False, preload=[self.guard], env=env,
+        return harness.run([*words, program, *steps], guard=False, preload=[self.guard],
+                           env={"LD_LIBRARY_PATH": harness.public(harness.FAKE_DRIVER), **env},
                            trace=False, bwrap=["--bind", self.path("etc"), "/etc",
                                                "--dev-bind", "/dev/null", "/dev/null"])
 

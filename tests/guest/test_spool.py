@@ -43,10 +43,11 @@ class Case(guest.Case):
     def file(self, user):
         return os.path.join(self.spool, self.name(user))
 
-    def ask(self, *words, report=None, program=(guest.STEPS, "ask"), guard=True, bwrap=(), **env):
+    def ask(self, *words, report=None, program=(harness.public(guest.STEPS), "ask"), guard=True, bwrap=(), **env):
         """Runs the program, which must be refused with the guard."""
         result = harness.run([*words, *program], guard=False, preload=[self.guard] if guard else [],
-                             env={"CUDAGUARD_REPORT": report or self.spool + "/", **env},
+                             env={"CUDAGUARD_REPORT": report or self.spool + "/",
+                                  "LD_LIBRARY_PATH": harness.public(harness.FAKE_DRIVER), **env},
                              trace=False, bwrap=bwrap)
         assert result.rc == 0, str(result)
         if guard:

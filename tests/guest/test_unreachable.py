@@ -77,7 +77,8 @@ def make_other_user_case(case):
 
 def becomes(case, *names, guard=True, **env):
     result = harness.run([guest.binary("jail"), "uid=%d" % NOBODY, *names], guard=False,
-                         preload=[case.guard] if guard else [], trace=False, env=env)
+                         preload=[case.guard] if guard else [], trace=False,
+                         env={"LD_LIBRARY_PATH": harness.public(harness.FAKE_DRIVER), **env})
     assert result.rc == 0, str(result)
     return result
 

@@ -3,6 +3,7 @@
 job control and descriptors. It waits for the whole tree. Each test runs unguarded first."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess

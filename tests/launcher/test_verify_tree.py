@@ -298,9 +298,7 @@ class Unguarded(Case):
 class OtherUsers(Case):
     def setUp(self):
         super().setUp()
-        self.need("setpriv")
-        if os.getuid() != 0:
-            harness.skip(self, "needs root for setuid files")
+        machine.need("other_users")
         self.waits = self.copied("waits")
         self.command = self.installed()
 
@@ -358,6 +356,7 @@ class OtherUsers(Case):
         done = self.verify_as_nobody([], "sh", "-c", '"$0" "$1"; true', self.waits, LONG)
         self.assertIn("tree: no unguarded process was seen", done.stderr)
 
+    @pytest.mark.needs("other_users_processes")
     def test_records_of_another_user_arrive(self):
         """The user changes by execve or in the middle of a program."""
         becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + ATTEMPT

@@ -8,6 +8,7 @@ lists what the whole process tree opened.
 The guard is preloaded into the program only, never into bubblewrap or strace.
 """
 
+import atexit
 import functools
 import glob
 import json
@@ -16,6 +17,7 @@ import re
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
 import time
@@ -151,6 +153,46 @@ def copy_install(target):
                     ignore=lambda directory, names: [n for n in names if not ours.match(n)]
                     if directory == LIB else [])
     return os.path.join(target, "libcudaguard.so")
+
+
+def reachable(path):
+    """True if every user can read what is at the path: no directory above it is closed to others."""
+    path = os.path.realpath(path)
+    while path != "/":
+        path = os.path.dirname(path)
+        if not os.stat(path).st_mode & stat.S_IXOTH:
+            return False
+    return True
+
+
+@functools.lru_cache(None)
+def public_directory():
+    directory = tempfile.mkdtemp(prefix="cg-public-")
+    os.chmod(directory, 0o755)
+    atexit.register(shutil.rmtree, directory, True)
+    return directory
+
+
+@functools.lru_cache(None)
+def public(path):
+    """A path at which every user finds this file or directory: itself, or a copy of the same name.
+    A checkout in root's home, for example, is closed to others."""
+    if reachable(path):
+        return path
+    directory = tempfile.mkdtemp(dir=public_directory())
+    os.chmod(directory, 0o755)
+    target = os.path.join(directory, os.path.basename(path))
+    if os.path.isdir(path):
+        return shutil.copytree(path, target, symlinks=True)
+    return shutil.copy(path, target)
+
+
+@functools.lru_cache(None)
+def public_guard():
+    """The guard, in an installation that every user can reach."""
+    if reachable(GUARD):
+        return GUARD
+    return copy_install(os.path.join(public_directory(), "lib"))
 
 
 def loader_of(path):
