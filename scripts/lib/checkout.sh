@@ -41,8 +41,8 @@ need_runnable_build() {
   chmod +x "$probe"
   if ! "$probe" 2>/dev/null; then
     rm -f "$probe"
-    echo "cudaguard: $PWD/build: Permission denied: no program can run there, because its file system" \
-      "is mounted noexec; please move the checkout, or mount it with exec" >&2
+    echo "cudaguard: $PWD/build: Permission denied: no program can run there, because its file" \
+      "system is mounted noexec; please move the checkout, or mount it with exec" >&2
     return 1
   fi
   rm -f "$probe"

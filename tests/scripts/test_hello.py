@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/quickstart shows a newcomer without a driver what cudaguard does, and checks what it shows."""
+"""scripts/quickstart shows a newcomer without a driver what cudaguard does, and checks it."""
 
 import os
 import re
@@ -68,13 +68,14 @@ def test_quickstart_shows_the_product(checkout):
     assert "# exit code: 1\n" in done.stdout
     assert "asked by ask_cuda.py:5" in done.stdout
     assert '{"' not in done.stdout
-    assert re.search(r"\nquickstart: .*verify named %s\nNext.*\n.*\n  pip install \. .*README" % LINE,
-                     done.stdout), done.stdout
+    assert re.search(
+        r"\nquickstart: .*verify named %s\nNext.*\n.*\n  pip install \. .*README" % LINE,
+        done.stdout), done.stdout
 
 
 def test_quickstart_fails_if_the_guard_does_nothing(checkout):
-    idle = checkout / "build" / "quickstart" / "tests" / "programs" / "idle-guard" / "libcudaguard.so"
-    shutil.copy(idle, checkout / "build" / "quickstart" / "lib")
+    build = checkout / "build" / "quickstart"
+    shutil.copy(build / "tests" / "programs" / "idle-guard" / "libcudaguard.so", build / "lib")
     done = quickstart(checkout)
     assert done.returncode == 1, done
     for text in ("with libcudaguard.so, build/quickstart/tests/programs/hello_driver reached the driver",
