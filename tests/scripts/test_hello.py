@@ -78,7 +78,8 @@ def test_quickstart_fails_if_the_guard_does_nothing(checkout):
     shutil.copy(build / "tests" / "programs" / "idle-guard" / "libcudaguard.so", build / "lib")
     done = quickstart(checkout)
     assert done.returncode == 1, done
-    for text in ("with libcudaguard.so, build/quickstart/tests/programs/hello_driver reached the driver",
+    hello = "build/quickstart/tests/programs/hello_driver"
+    for text in ("with libcudaguard.so, %s reached the driver" % hello,
                  "verify did not name " + LINE, "under run, %s reached the driver" % ASKS,
                  "run did not name ask_cuda.py:5"):
         assert "quickstart: FAILED: %s\n" % text in done.stderr, done.stderr
