@@ -6,6 +6,7 @@
 # commit_of_files: prints a commit of what git knows in the checkout. This is HEAD if nothing has
 # changed, also for users who may not write to .git.
 # need_writable_build: fails if build/, which receives all output, is not writable.
+# need_runnable_build: also fails if no program can run there.
 
 need_plain_path() {
   case $1 in
@@ -30,6 +31,21 @@ need_writable_build() {
       "to" >&2
     return 1
   fi
+}
+
+need_runnable_build() {
+  local probe=build/.runs
+  need_writable_build || return 1
+  rm -f "$probe"
+  printf '#!/bin/sh\n' >"$probe"
+  chmod +x "$probe"
+  if ! "$probe" 2>/dev/null; then
+    rm -f "$probe"
+    echo "cudaguard: $PWD/build: Permission denied: no program can run there, because its file" \
+      "system is mounted noexec; please move the checkout, or mount it with exec" >&2
+    return 1
+  fi
+  rm -f "$probe"
 }
 
 commit_of_files() {

@@ -56,3 +56,19 @@ def test_user_who_may_not_write_there_gets_head(checkout):
     assert (done.returncode, done.stdout.strip()) == (0, git(checkout, "rev-parse", "HEAD")), done
     checkout.joinpath("file").write_text("new\n", encoding="utf-8")  # the control
     assert commit(checkout, AS_NOBODY).returncode != 0
+
+
+@pytest.mark.skipif(subprocess.run(["unshare", "--mount", "true"], capture_output=True,
+                                   check=False).returncode != 0,
+                    reason="needs a mount namespace")
+@pytest.mark.parametrize(("options", "status"), [("noexec", 1), ("exec", 0)])
+def test_noexec_is_one_line(tmp_path, options, status):
+    script = ('mount -t tmpfs -o "$1" tmpfs "$2" && cd "$2" && . "$3" && need_runnable_build && '
+              'test -z "$(ls -A build)"')
+    done = subprocess.run(["unshare", "--mount", "bash", "-c", script, "bash", options, str(tmp_path),
+                           LIBRARY], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (status, ""), done
+    assert done.stderr.count("\n") == status, done
+    if status:
+        assert done.stderr.startswith("cudaguard: %s/build: " % tmp_path), done
+        assert "noexec; please move the checkout" in done.stderr

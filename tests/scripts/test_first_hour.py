@@ -35,7 +35,8 @@ class Case(unittest.TestCase):
         tools."""
         path = os.path.join(self.directory, "bin")
         os.mkdir(path)
-        for name in ("bash", "env", "dirname", "basename", "cat", "grep", "head", "mkdir", "sed", "sort"):
+        for name in ("bash", "env", "dirname", "basename", "cat", "chmod", "grep", "head", "mkdir", "rm",
+                     "sed", "sort"):
             os.symlink(shutil.which(name), os.path.join(path, name))
         for name, body in tools.items():
             with open(os.path.join(path, name), "w", encoding="utf-8") as stream:
