@@ -477,7 +477,7 @@ void write_fork_poison(Text& out, const ForkFacts& facts) {
 
 void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
   const char* list = name_of(facts.by);
-  out.print("NVIDIA's OpenCL is refused: it ignores %c (", list);
+  out.print("NVIDIA's OpenCL is refused: the guard cannot enforce %c for it (", list);
   put_caller(out, facts.caller).print("); to allow OpenCL: leave %c out", list);
 }
 

@@ -45,8 +45,8 @@ constexpr Page kPages[] = {
      "CUDA.",
      "PATTERN is a glob. It matches a word of a process's command, the base name of a word, or\n"
      "the whole command. You can repeat --allow and --deny.\n"
-     "verify needs no GPU and no driver. Without CAP_SYS_ADMIN the fence sets no_new_privs:\n"
-     "sudo and setuid programs inside gain no rights.\n"
+     "verify needs no GPU and no driver, except to see what static programs ask for. Without\n"
+     "CAP_SYS_ADMIN the fence sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
      "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE:\n"
      "an attempt may have been missed; 125 nothing was verified.\n"},
     {Command::kReport, "report", "[OPTION...] FILE|DIRECTORY...",

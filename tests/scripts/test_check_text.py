@@ -25,6 +25,12 @@ def check(tmp_path, text, name="page.md"):
     ("| a | This door |", "write: entry point"),
     ("```text\ncode\n```\n\nIt runs bare.", ":5: 'bare'; write: unguarded"),
     ("A long line " + "x" * 100, "112 columns"),
+    ("- It refuses a repeated line.\n- Another.\n- It refuses a repeated line.\n",
+     ":3: repeats line 1"),
+    ("- Rules of a machine: which programs get CUDA. `check` prints mistakes.\n\n"
+     "- Rules of a machine: which programs get CUDA. `doctor` does, too.\n", ":3: repeats line 1"),
+    ("A paragraph that a merge has brought back.\n\n## Next\n\n"
+     "A paragraph that a merge has brought back.\n", ":5: repeats line 1"),
 ])
 def test_fault_is_reported(tmp_path, text, part):
     code, output = check(tmp_path, text)
@@ -37,6 +43,9 @@ def test_fault_is_reported(tmp_path, text, part):
     "`a folder` and \"the door\" are quoted.\n\n```text\na folder\n```",
     "word " * 10 + "\n" + "word " * 18 + "\n" + "word " * 18 + "end.",
     "| " + "a cell " * 10 + " | " + "another cell " * 10 + " |",
+    "- Short.\n- Short.\n\n| option | what it does | default |\n\n| option | what it does | default |",
+    "```text\ncudaguard run -- python3 train.py\n```\n\n```text\ncudaguard run -- python3 train.py\n```",
+    "- The rules of a machine, first\n- The rules of a machine, second\n",
 ])
 def test_plain_text_passes(tmp_path, text):
     assert check(tmp_path, text) == (0, "")
@@ -49,11 +58,23 @@ MANUAL = ".Dd November 23, 2026\n.Dt CUDAGUARD 1\n.Sh DESCRIPTION\n"
     ("The file lies in this folder.\n", "page.1:4: 'folder'; write: directory"),
     (".Bl -bullet\n.It\nThe companion is loaded.\n.El\n", "page.1:6: 'companion'"),
     (".Bd -literal\na sample\n.Ed\nThe guard has a door.\n", "page.1:7: 'door'"),
+    ("It starts a program with the guard.\n.Pp\nIt starts a program with the guard.\n",
+     "page.1:6: repeats line 4"),
 ])
 def test_fault_in_a_manual_page_is_reported(tmp_path, text, part):
     code, output = check(tmp_path, MANUAL + text, "page.1")
     assert code == 1
     assert part in output
+
+
+@pytest.mark.parametrize("page", ["CHANGELOG.md", "CONTRIBUTING.md"])
+def test_without_arguments_other_pages_are_read(tmp_path, page):
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(SCRIPT, tmp_path / "scripts")
+    (tmp_path / page).write_text("- The same line of the changes.\n" * 2)
+    result = subprocess.run([tmp_path / "scripts" / "check-text"], capture_output=True, text=True,
+                            check=False)
+    assert (result.returncode, result.stdout) == (1, page + ":2: repeats line 1\n")
 
 
 def test_without_arguments_both_sections_of_the_manual_are_read(tmp_path):
@@ -74,6 +95,8 @@ def test_without_arguments_both_sections_of_the_manual_are_read(tmp_path):
     "The test\n.Dq no process asks for CUDA\nand the file\n.Pa folder/door\nare quoted.\n",
     ".Bd -literal\na folder\n.Ed\n",
     ".Dl a folder\n",
+    ".It Fl -fence Ns Op = Ns Ar mode\n" * 2,
+    ".Bd -literal\ncudaguard run -- python3 train.py\ncudaguard run -- python3 train.py\n.Ed\n",
 ])
 @pytest.mark.parametrize("section", "15")
 def test_plain_manual_page_passes(tmp_path, text, section):

@@ -2,6 +2,7 @@
 """README and docs/: every link leads to a page or place, and every file that is named exists."""
 
 import glob
+import json
 import os
 import re
 import shutil
@@ -104,8 +105,31 @@ class Pages(unittest.TestCase):
 
     def test_readme_is_short(self):
         lines = read(os.path.join(harness.SOURCE, "README.md")).splitlines()
-        self.assertLessEqual(len(lines), 100)
+        self.assertLessEqual(len(lines), 130)
         self.assertLessEqual(max(map(len, lines)), 100)
+
+    def test_readme_begins_with_its_two_commands(self):
+        lines = read(os.path.join(harness.SOURCE, "README.md")).splitlines()[:25]
+        self.assertLess(lines.index("scripts/quickstart"), lines.index("scripts/test"))
+
+    def test_readmes_figures_of_programs_are_the_labs(self):
+        """Of all programs, how many try to open a device: in each way of running them."""
+        with open(os.path.join(harness.SOURCE, "tests/lab/results/programs.jsonl")) as stream:
+            ways = [row["ways"] for row in map(json.loads, stream) if row.get("ways")]
+        counts = [len(ways)] + [sum(way[name]["opens"] > 0 for way in ways)
+                                for name in ("unguarded", "hidden", "run")]
+        readme = " ".join(read(os.path.join(harness.SOURCE, "README.md")).split())
+        found = re.search(r"Of (\d+) \[programs\].* (\d+) tried to open `/dev/nvidia\*`, (\d+) with "
+                          r"the empty variable, and (\d+) ", readme)
+        self.assertEqual([int(number) for number in found.groups()], counts)
+
+
+def test_each_section_of_the_changes_is_short():
+    """A merge once brought back 157 items that had been removed."""
+    sections = re.split(r"(?m)^## ", read(os.path.join(harness.SOURCE, "CHANGELOG.md")))[1:]
+    assert sections
+    for section in sections:
+        assert len(section.rstrip().splitlines()) <= 15, section[:60]
 
 
 def test_every_link_leads_somewhere():

@@ -541,12 +541,13 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
 TEST_F(Message, NoOpenCl_NamesTheVariableOrOption) {
   write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kVariable});
   EXPECT_EQ(take(),
-            "cudaguard[7]: NVIDIA's OpenCL is refused: it ignores CUDAGUARD_VISIBLE_DEVICES (asked "
-            "by libOpenCL.so.1); to allow OpenCL: leave CUDAGUARD_VISIBLE_DEVICES out\n");
+            "cudaguard[7]: NVIDIA's OpenCL is refused: the guard cannot enforce "
+            "CUDAGUARD_VISIBLE_DEVICES for it (asked by libOpenCL.so.1); to allow OpenCL: leave "
+            "CUDAGUARD_VISIBLE_DEVICES out\n");
   write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kOption});
   EXPECT_EQ(take(),
-            "cudaguard[7]: NVIDIA's OpenCL is refused: it ignores --gpus (asked by "
-            "libOpenCL.so.1); to allow OpenCL: leave --gpus out\n");
+            "cudaguard[7]: NVIDIA's OpenCL is refused: the guard cannot enforce --gpus for it "
+            "(asked by libOpenCL.so.1); to allow OpenCL: leave --gpus out\n");
   write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kRule});
   EXPECT_TRUE(take().ends_with("to allow OpenCL: leave gpus= out\n"));
 }
