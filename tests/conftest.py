@@ -35,7 +35,8 @@ def pytest_configure(config):
                                 "options before they were known: import it in the fixture")
     option = config.option
     settings.configure(option.build, option.lib, option.deps, option.full, option.must_run,
-                       option.without, option.runner, option.write_golden)
+                       option.without, option.runner, option.write_golden,
+                       option.all or option.full)
     # pytest compiles the test files once. It is not a variable, because other Pythons would read it.
     sys.pycache_prefix, sys.dont_write_bytecode = os.path.join(settings.BUILD, "pycache"), False
     # "python3" must be this Python. pyenv's is a shell script, which takes longer than most tests.

@@ -8,7 +8,11 @@ import platform
 import random
 import subprocess
 
+import pytest
+
 from support import fence, harness, launcher
+
+pytestmark = pytest.mark.all
 
 SCRIPT = os.path.join(harness.SOURCE, "scripts", "container", "fence-profile")
 # Podman's, where that is installed. Docker's is in the daemon: test_engines.py has it.

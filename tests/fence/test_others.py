@@ -92,6 +92,7 @@ class Inheritance(Case):
                         (privileged, filters + 1, FENCED))
 
 
+@pytest.mark.all
 class Languages(Case):
     def test_java_runs_as_without_a_fence(self):
         self.need("java")
@@ -206,6 +207,7 @@ def filters_of_renderers(root):
     return [count for pid, count in filters.items() if is_below(pid)]
 
 
+@pytest.mark.all
 class Debuggers(Case):
     def test_gdb_stops_at_an_ioctl(self):
         self.need("gdb")
@@ -311,5 +313,6 @@ class VerifiedSandboxes(Sandboxes):
     HOW = ["verify", "--allow=*", "--allow-incomplete"]
 
 
+@pytest.mark.all
 class VerifiedDebuggers(Debuggers):
     HOW = ["verify", "--allow=*", "--allow-incomplete"]

@@ -10,6 +10,8 @@ import pytest
 from support import fence, harness, launcher, manager
 from support.fence import ASK, UNGUARDED, FENCED
 
+pytestmark = pytest.mark.all
+
 FENCE = [launcher.LAUNCHER, "run", "--fence=require", "--"]
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from support import fence, harness, uapi
 
+pytestmark = pytest.mark.all
+
 # Of each kind of device one, so that a header that was not read is noticed.
 KNOWN = {"TCGETS", "FIONREAD", "SIOCGIFCONF", "FBIOGET_VSCREENINFO", "FBIO_WAITFORVSYNC", "KVM_RUN",
          "FUSE_DEV_IOC_CLONE", "SNDRV_CTL_IOCTL_PVERSION", "SNDRV_PCM_IOCTL_HW_PARAMS", "SG_IO",

@@ -6,7 +6,11 @@ import os
 import re
 import subprocess
 
+import pytest
+
 from support import guest, harness
+
+pytestmark = pytest.mark.all
 
 REPORT = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:|ASan runtime|==\d+==")
 

@@ -46,6 +46,7 @@ def shell(line):
 
 
 def work_directory(case, name):
+    case.need(name)
     directory = case.path(name)
     os.mkdir(directory)
     with open(os.path.join(directory, "hello.c"), "w", encoding="utf-8") as stream:

@@ -8,6 +8,8 @@ import pytest
 
 from support import box, guest, harness
 
+pytestmark = pytest.mark.all
+
 MEMCHECK = ["valgrind", "--quiet", "--error-exitcode=99", "--leak-check=no"]
 SCRIPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 SEES = ["cu.init", "cu.see"]

@@ -6,6 +6,8 @@ import os
 import sys
 import sysconfig
 
+import pytest
+
 from support import harness, launcher
 from launcher import test_verify_tree
 from support.observed import box
@@ -165,6 +167,7 @@ class Verify(Case):
         result, _ = self.tree(words, ["--allow", "lib:trainer.so"])
         self.ends(result, 1, "cuInit by tool.so", "  allowed: trainer.so")
 
+    @pytest.mark.all
     def test_more_places_than_a_guard_records_are_incomplete(self):
         most = 2048
         for count, rc, doubts in ((most, 0, 0), (most + 1, 3, 1)):

@@ -8,6 +8,8 @@ import pytest
 
 from support import harness, launcher
 
+pytestmark = pytest.mark.all
+
 ELF_FILES = [harness.GUARD, harness.program("linked_cuda")]
 if harness.FULL:
     ELF_FILES.append(launcher.LAUNCHER)  # It is large, and 9,000 pieces of it are read.

@@ -7,7 +7,11 @@ import re
 import struct
 import subprocess
 
+import pytest
+
 from support import harness, launcher
+
+pytestmark = pytest.mark.all
 
 SIZE = 4 << 40
 MOST = 2 << 30  # bytes that may be read

@@ -11,6 +11,8 @@ import pytest
 
 from support import harness, launcher, machine
 
+pytestmark = pytest.mark.all
+
 ANSWERS = os.path.join(harness.BUILD, "tests", "launcher", "loader_answers")
 CACHE = "/etc/ld.so.cache"
 LIBC = "/lib/%s-linux-gnu/libc.so.6" % os.uname().machine

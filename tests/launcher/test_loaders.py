@@ -11,6 +11,8 @@ import pytest
 
 from support import harness, launcher
 
+pytestmark = pytest.mark.all
+
 RUN = [launcher.LAUNCHER, "run"]
 
 

@@ -16,6 +16,8 @@ import pytest
 
 from support import harness, launcher, page
 
+pytestmark = pytest.mark.all
+
 try:
     import html5lib
 except ImportError:

@@ -13,6 +13,10 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.all
+
 WIDTH = {"FORCE_CPU": 0, "VALIDATE": 1, "CLAMP": 1, "OFF": 2}
 KEYS = ("program", "args", "user", "group", "cgroup", "gpus", "log", "report", "environment")
 PAIR = re.compile(r"""([^=\s;]*)=(?:"([^"\n]*)"(?=[\s;]|\Z)|(?!')([^\s;"#]*)(?=[\s;]|\Z))""")

@@ -14,6 +14,8 @@ import pytest
 from support import harness, system_root
 from support.system_root import FILE, GUARD
 
+pytestmark = pytest.mark.all
+
 CALL = re.compile(r"(\w+)\(")
 OTHER = "/opt/other.so"
 # {scenario: (action, the file before, the file afterwards)}

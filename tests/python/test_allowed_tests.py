@@ -9,6 +9,8 @@ import os
 import pytest
 
 from support import harness, pytest_runs
+
+pytestmark = pytest.mark.all  # each test starts two or more pytests
 from support.pytest_runs import ATTEMPT, PLUGIN
 
 HOW = ((), ("-n", "2"))

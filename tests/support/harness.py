@@ -71,8 +71,13 @@ def sample(items, most):
 
 
 def may_skip(reason):
-    """False if --must-run forbids a skip for this reason."""
-    return machine.may_skip(reason) or ("driver" in settings.WITHOUT and reason.endswith(NO_DRIVER))
+    """False if --must-run forbids a skip for this reason. A tool may be missing without --all, for
+    which it is installed."""
+    if not settings.MUST_RUN:
+        return True
+    if reason.endswith(NO_DRIVER):
+        return "driver" in settings.WITHOUT
+    return machine.may_skip(reason) or not (settings.ALL or machine.is_need(reason))
 
 
 def skip(case, reason):

@@ -199,6 +199,11 @@ def missing(need):
     return "needs %s: %s" % (what, why) if why else ""
 
 
+def is_need(reason):
+    """True if the reason is that the machine lacks a need."""
+    return any("needs %s: " % what in reason for what, _ in NEEDS.values())
+
+
 def may_skip(reason):
     """False under --must-run, unless --without names the need that is this reason."""
     return not settings.MUST_RUN or any("needs %s: " % NEEDS[name][0] in reason

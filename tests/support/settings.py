@@ -22,14 +22,15 @@ def add_options(add):
 
 
 def configure(build=None, lib=None, deps=None, full=False, must_run=False, without=(), runner=None,
-              write_golden=False):
+              write_golden=False, all_tests=True):
     """must_run: no test may skip, unless it lacks one of `without`: "driver", or a need of
-    support/machine.py. runner: a prefix for each command, for programs of another architecture."""
-    global BUILD, LIB, DEPS, FULL, MUST_RUN, WITHOUT, RUNNER, WRITE_GOLDEN
+    support/machine.py. Without all_tests, which is scripts/test --all, it may also lack a tool, which
+    scripts/test does not install. runner: a prefix for each command, for programs of another architecture."""
+    global BUILD, LIB, DEPS, ALL, FULL, MUST_RUN, WITHOUT, RUNNER, WRITE_GOLDEN
     BUILD = os.path.realpath(build or os.path.join(SOURCE, "build", "ci"))
     LIB = os.path.realpath(lib or os.path.join(BUILD, "lib"))
     DEPS = os.path.abspath(deps or os.path.join(SOURCE, "build", "_deps"))
-    FULL, MUST_RUN, WITHOUT = full, must_run, tuple(without)
+    ALL, FULL, MUST_RUN, WITHOUT = all_tests, full, must_run, tuple(without)
     RUNNER, WRITE_GOLDEN = runner, write_golden
 
 

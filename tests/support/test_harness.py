@@ -135,7 +135,8 @@ class Skips(unittest.TestCase):
         case = harness.Case()
         with unittest.mock.patch.object(harness.settings, "MUST_RUN", False):
             self.assertRaises(unittest.SkipTest, harness.skip, case, "not here")
-        with unittest.mock.patch.object(harness.settings, "MUST_RUN", True):
+        with unittest.mock.patch.object(harness.settings, "MUST_RUN", True), \
+                unittest.mock.patch.object(harness.settings, "ALL", True):
             self.assertRaisesRegex(AssertionError, "may not be skipped", harness.skip, case,
                                    "not here")
 
@@ -146,7 +147,10 @@ class Skips(unittest.TestCase):
                 self.assertFalse(machine.may_skip("needs a mount namespace: why"))
             with unittest.mock.patch.object(harness.settings, "WITHOUT", ("driver", "mounts")):
                 self.assertTrue(harness.may_skip("real world: " + harness.NO_DRIVER))
-                self.assertFalse(harness.may_skip("not installed: bwrap"))
+                for all_tests in (False, True):
+                    with unittest.mock.patch.object(harness.settings, "ALL", all_tests):
+                        self.assertEqual(harness.may_skip("not installed: ruby"), not all_tests)
+                        self.assertFalse(harness.may_skip("needs Landlock: why"))
                 self.assertTrue(machine.may_skip("fake world: needs a mount namespace: why"))
                 self.assertFalse(machine.may_skip("needs Landlock: why"))
 
