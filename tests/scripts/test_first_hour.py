@@ -226,7 +226,7 @@ def make_packages_case():
 
 
 @pytest.mark.parametrize(("script", "some"), [("install-build-deps", "g++ ninja-build python3"),
-                                              ("install-test-deps", "ruby")])
+                                              ("install-test-deps", "strace")])
 def test_missing_packages_are_named_without_root(packages_case, script, some):
     done, noted = packages_case.install(TOOLS, script)
     shutil.rmtree(os.path.join(packages_case.directory, "bin"))
