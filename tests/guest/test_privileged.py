@@ -179,6 +179,7 @@ def test_setuid_program_uses_a_file_that_only_root_can_write(case, mode, privile
         assert len(unused) == (answer == "100"), str(done)
 
 
+@pytest.mark.all
 def test_sudo_with_its_module_and_command_is_guarded(case):
     """sudo is setuid. Its PAM module is linked to the driver and asks, and so does the command
     that sudo starts as root with an environment of its own."""
