@@ -297,6 +297,27 @@ def test_output_that_cannot_be_written_is_reported(case, option, env, rc, text):
     assert "INTERNALERROR" not in result.out
 
 
+def test_pytest_in_a_test_leaves_the_records_alone(case):
+    """It has a watcher or a hint of its own, which is then the guard's only one."""
+    case.make("inner/test_in.py", "import pytest\n@pytest.mark.no_cuda\ndef test_in(): pass\n")
+    case.make("inner/test_hint.py", "def test_in(): pass\n")
+    case.make("test_all.py", """
+        import ctypes, pytest
+        @pytest.mark.parametrize("name", ["in", "hint"])
+        def test_inner(name):
+            path = "inner/test_%%s.py" %% name
+            assert pytest.main(["-p", "cudaguard.pytest_plugin", "-o", "cudaguard=false", path]) == 0
+            %s
+        def test_next(): %s
+        def test_last(): pass
+        """ % (ATTEMPT, ATTEMPT))
+    result = case.pytest("test_all.py")
+    assert case.outcomes(result) == {"passed": {"last"},
+                                     "failure": {"inner[in]", "inner[hint]", "next"}}, str(result)
+    for name, line in (("inner[in]", 7), ("inner[hint]", 7), ("next", 8)):
+        assert "by test_all.py:%d through" % line in result.cases[name][1], str(result)
+
+
 def test_forked_test_is_recorded_once(case):
     """The child judges the test, and its parent passes the record on."""
     case.make("forked.py", pytest_runs.FORKED)

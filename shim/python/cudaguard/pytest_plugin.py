@@ -212,6 +212,7 @@ def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
     except OSError as error:
         return "the directory for its records: %s" % reason_of(error)
     if not watcher.is_watching:
+        watcher.own.close()
         watcher.remove_files()
         if found.watch():
             return "a rule of /etc/cudaguard.conf has report=, so the records go there"
@@ -381,6 +382,7 @@ class Watcher:
             if not self.own.is_in_place():  # a test has removed it
                 self.own.close()
                 self.open_files()
+            self.guard.watch(self.own.path)  # pytest in a test may have named another file
             self.open_next(name)
         except Exception as error:
             # For example, no descriptor is left. The last test's file also serves this one.

@@ -181,7 +181,7 @@ def attempt_of(value: Any) -> Optional[Attempt]:
         return None
     try:
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"])) for f in record.python]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
     return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
