@@ -43,33 +43,6 @@ GPU = {"gpu", "gpu_fails", "gpu_skips", "in_class"}
 OUTCOMES = {"passed": {"gpu", "clean", "in_class", "may_ask"},
             "failure": {"cpu", "gpu_fails", "not_here"}, "skipped": {"gpu_skips"}}
 
-# It is pytest-forked in short: each test runs in a child of its own.
-FORKED = """
-import os, pickle
-from _pytest.runner import runtestprotocol
-
-def pytest_runtest_protocol(item, nextitem):
-    if hasattr(item.config, "workeroutput") or not hasattr(item.config, "workerinput"):
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        reading, writing = os.pipe()
-        child = os.fork()
-        if child == 0:
-            reports = runtestprotocol(item, log=False, nextitem=None)
-            os.write(writing, pickle.dumps([item.config.hook.pytest_report_to_serializable(
-                config=item.config, report=report) for report in reports]))
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as stream:
-            data = pickle.loads(stream.read())
-        os.waitpid(child, 0)
-        for one in data:
-            item.ihook.pytest_runtest_logreport(
-                report=item.config.hook.pytest_report_from_serializable(
-                    config=item.config, data=one))
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-        return True
-"""
-
 
 @pytest.fixture(name="case")
 def fixture_case():
@@ -99,7 +72,7 @@ def test_control_all_tests_reach_the_driver_without_the_guard(case):
 def test_only_marked_tests_reach_the_driver(case, arguments):
     """There is one summary of all tests. The nearest mark counts."""
     case.make("test_all.py", SUITE)
-    case.make("forked.py", FORKED)
+    case.make("forked.py", pytest_runs.FORKED)
     result = run(case, "--strict-markers", *arguments,
                  env={"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory})
     assert (result.rc, case.outcomes(result)) == (1, OUTCOMES), str(result)
@@ -346,6 +319,87 @@ def test_ini_file_sets_the_options(case):
     assert case.outcomes(result)["failure"] == {"cpu"}, str(result)
     result = case.pytest("-o", "cudaguard=false", plugin=PLUGIN[:2], env=ENV)
     assert case.outcomes(result)["failure"] == {"gpu"}, str(result)
+
+
+COMMAND = """
+import json, multiprocessing, sys, pytest, warnings
+MAIN = sys.modules["__main__"]
+def facts():
+    return [list(sys.argv), getattr(MAIN, "__file__", None), getattr(MAIN.__spec__, "name", None),
+            repr(sys.flags), sys.warnoptions, sys._xoptions, getattr(sys, "orig_argv", None)]
+def test_first():
+    with open("facts", "w") as stream: json.dump(facts(), stream)
+@pytest.mark.gpu
+def test_second():
+    with open("facts") as stream: assert json.load(stream) == json.loads(json.dumps(facts()))
+@pytest.mark.gpu
+def test_optimised(): assert __debug__ == ("-O" not in sys.orig_argv)
+"""
+
+
+@pytest.mark.parametrize("start", [
+    ("-X", "dev", "-B", "-m", "pytest"),
+    ("-O", "-bb", "-X", "int_max_str_digits=1000", "-Werror::UserWarning", "-m", "pytest"),
+    ("start.py",)])
+def test_second_pytest_has_the_same_command_line(case, start):
+    case.make("test_all.py", COMMAND)
+    case.make("start.py", "import pytest, sys\n"
+              "if __name__ == '__main__': sys.exit(pytest.main([*sys.argv[1:], '-q']))\n")
+    result = run(case, start=start)
+    assert case.outcomes(result) == {"passed": {"first", "second", "optimised"}}, str(result)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-p", "forked")])
+def test_hostile_marked_test_is_reported(case, arguments):
+    """The second pytest writes a report while the test's patches are active. A report that it
+    cannot pass on fails its test only."""
+    case.make("test_all.py", """
+        import builtins, ctypes, json, os, pytest, resource
+        def break_(*args, **kwargs): raise RuntimeError("broken by the test")
+        def test_cpu(): pass
+        @pytest.mark.gpu
+        def test_json(monkeypatch):
+            for name in ("dumps", "dump", "loads", "JSONEncoder"): monkeypatch.setattr(json, name, break_)
+            monkeypatch.setattr(builtins, "open", break_)
+            for name in ("open", "write", "getpid"): monkeypatch.setattr(os, name, break_)
+        @pytest.fixture
+        def limits():
+            before = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+            yield
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        @pytest.mark.gpu
+        def test_limits(limits): pass
+        @pytest.mark.gpu
+        def test_limits_fail(limits): assert False, "its own reason"
+        @pytest.mark.gpu
+        def test_lost(record_property): record_property("x", {(1, 2): 3})
+        @pytest.mark.gpu
+        def test_lost_fails(record_property):
+            record_property("x", {(1, 2): 3})
+            assert False, "its other reason"
+        @pytest.mark.gpu
+        def test_object(record_property): record_property("x", object())
+        @pytest.mark.gpu
+        def test_last(): assert ctypes.CDLL("libcuda.so.1").cuInit(0) == 0
+        """)
+    case.make("forked.py", pytest_runs.FORKED)
+    result = run(case, *arguments, env={"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory})
+    assert (result.rc, case.outcomes(result)) == (1, {
+        "passed": {"cpu", "json", "limits", "object", "last"},
+        "failure": {"limits_fail", "lost", "lost_fails"}}), str(result)
+    assert "its own reason" in result.cases["limits_fail"][1]
+    assert "its report cannot be passed on by the second pytest: TypeError: " in result.cases["lost"][1]
+    assert "its other reason" in result.cases["lost_fails"][1]
+
+
+def test_error_of_the_first_pytest_is_shown(case):
+    """It cannot start the second one."""
+    case.make("test_all.py", "import pytest, tempfile\n@pytest.mark.gpu\ndef test_gpu(): pass\n"
+              "def test_cpu(): tempfile.tempdir = '/nowhere'\n")
+    result = run(case)
+    assert (result.rc, case.outcomes(result)) == (1, {"passed": {"cpu"}}), str(result)
+    assert "1 of 1 tests did not run: FileNotFoundError: " in result.out, str(result)
 
 
 @pytest.mark.parametrize("arguments", HOW)

@@ -31,6 +31,7 @@ def test_attempt_is_read(parse, pid):
 @pytest.mark.parametrize("change", [
     {"v": 2}, {"pid": 0}, {"pid": -1}, {"pid": None}, {"decision": "allow"}, {"python": [{}]},
     {"python": ["/a.py"]}, {"python": [{"file": "/a.py", "line": "x", "function": "f"}]},
+    {"python": [{"file": "/a.py", "line": float("inf"), "function": "f"}]},
 ], ids=json.dumps)
 def test_other_line_is_no_attempt(parse, change):
     assert parse({**GOOD, **change}) is None

@@ -15,6 +15,33 @@ PACKAGES = os.path.join(harness.SOURCE, "shim", "python")
 PLUGIN = ("-p", "cudaguard.pytest_plugin", "--cudaguard")
 ATTEMPT = 'ctypes.CDLL("libcuda.so.1").cuInit(0)'
 
+# It is pytest-forked in short: each test runs in a child of its own.
+FORKED = """
+import os, pickle
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    if hasattr(item.config, "workeroutput") or not hasattr(item.config, "workerinput"):
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            reports = runtestprotocol(item, log=False, nextitem=None)
+            os.write(writing, pickle.dumps([item.config.hook.pytest_report_to_serializable(
+                config=item.config, report=report) for report in reports]))
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as stream:
+            data = pickle.loads(stream.read())
+        os.waitpid(child, 0)
+        for one in data:
+            item.ihook.pytest_runtest_logreport(
+                report=item.config.hook.pytest_report_from_serializable(
+                    config=item.config, data=one))
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+"""
+
 
 class Case(harness.DirectoryCase):
     def make(self, name, text):
@@ -22,12 +49,13 @@ class Case(harness.DirectoryCase):
         with open(self.path(name), "w", encoding="utf-8") as stream:
             stream.write(textwrap.dedent(text))
 
-    def pytest(self, *arguments, guard=True, plugin=PLUGIN, env=None, trace=False):
+    def pytest(self, *arguments, guard=True, plugin=PLUGIN, env=None, trace=False,
+               start=("-m", "pytest")):
         """Runs pytest and adds .cases: {test's name: (passed, failed, error or skipped, message)}.
         """
         junit = self.path("junit.xml")
         result = harness.run(
-            [PYTHON, "-m", "pytest", "-p", "no:cacheprovider", "--rootdir", self.directory, *plugin,
+            [PYTHON, *start, "-p", "no:cacheprovider", "--rootdir", self.directory, *plugin,
              "--junit-xml", junit, *arguments], guard=guard, trace=trace, cwd=self.directory,
             env={"PYTHONPATH": PACKAGES, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200",
                  "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None, **(env or {})})

@@ -28,8 +28,8 @@ class Guard:
 
     def watch(self, report: Optional[str] = None) -> bool:
         """From now on the guard records the first call of each kind again, in the file `report` (a
-        full path; None keeps the file). Returns False without effect if the policy allows CUDA, and
-        for a file if a rule of /etc/cudaguard.conf has report=."""
+        full path; None keeps the file, "" is none). Returns False without effect if the policy
+        allows CUDA, and for a file if a rule of /etc/cudaguard.conf has report=."""
         return int(self._watch(None if report is None else os.fsencode(report))) >= 0
 
 

@@ -9,21 +9,23 @@ for the test: each test has its own report file, whose path is in the environmen
 workers of pytest-xdist. The marker @pytest.mark.cudaguard_allow allows a test to initialise CUDA,
 which the guard denies nevertheless. allowed_tests.py gives tests with another marker real CUDA.
 
+A test may replace any function of Python while the plug-in works, so most hooks call only what
+originals.py has bound. No error of the plug-in's own leaves a hook. If it cannot read a record, the
+test that was running fails, because it may have asked.
+
 The marker no_cuda and the fixture cudaguard_attempts check one test, without --cudaguard.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import tempfile
-from typing import Any, Dict, Generator, List, Optional, Sequence, overload
+from typing import Any, Dict, Generator, List, Optional, Sequence, Set, Tuple, overload
 
 import pytest
 
 from cudaguard import allowed_tests, installation, records
 from cudaguard import guard as guards
+from cudaguard.originals import OutputFile, Real, RecordFile, reason_of
 
 _NAME = "cudaguard-watcher"
 _REPORT = "CUDAGUARD_REPORT"
@@ -31,6 +33,9 @@ _ALLOW = "cudaguard_allow"
 _NO_CUDA = "no_cuda"
 _FIXTURE = "cudaguard_attempts"
 _COMMAND = "cudaguard run -- pytest --cudaguard"
+_HINT = "cudaguard-hint"
+_HINTS = 5  # lines
+_UNREADABLE = "the records could not be read, so this may have asked for CUDA: "
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,7 +54,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     for name, kind in (("cudaguard", "bool"), ("cudaguard_deny", "args"),
                        ("cudaguard_allow", "linelist"), ("cudaguard_allow_mark", "args"),
                        ("cudaguard_report", None)):
-        parser.addini(name, "as --%s, which goes before it" % name.replace("_", "-"), kind)
+        parser.addini(name, "the same as --%s, which overrides it" % name.replace("_", "-"), kind)
 
 
 def _option(config: pytest.Config, name: str) -> Any:
@@ -89,9 +94,12 @@ def _denied(lists: List[str]) -> List[str]:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Starts early, because imports by conftest.py count. pytest_configure reports errors."""
     known = early_config.known_args_namespace
-    if known.cudaguard_reports_of_marked is None and (
-            known.cudaguard or early_config.getini("cudaguard")):
+    if known.cudaguard_reports_of_marked is not None:
+        return
+    if known.cudaguard or early_config.getini("cudaguard"):
         _start(early_config)
+    elif known.capture != "no" and os.environ.get("CUDAGUARD_LOG") not in ("off", "error"):
+        _start_hint(early_config)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -119,7 +127,8 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (watcher, _COMMAND))
     watcher.read_options(config)
     if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
-        watcher.outer, watcher.report = config.workerinput["cudaguard"]
+        watcher.outer, path = config.workerinput["cudaguard"]
+        watcher.report = OutputFile(path) if path else None
     else:
         watcher.open_report(config)
     if marks:
@@ -131,7 +140,7 @@ def _register_first(config: pytest.Config, watcher: "Watcher") -> None:
         raise pytest.UsageError("--cudaguard-allow-mark: the fence of this process allows no CUDA; "
                                 "start the tests with %s, without --fence" % _COMMAND)
     try:
-        first = allowed_tests.FirstPytest(config, _is_marked, watcher.outer)
+        first = allowed_tests.FirstPytest(config, _is_marked, watcher.marks, watcher.outer)
     except installation.NotUsable as error:
         raise pytest.UsageError("--cudaguard-allow-mark: the command cudaguard: %s" % error) from error
     config.pluginmanager.register(first)
@@ -198,47 +207,132 @@ def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
     found = guards.find()
     if found is None:
         return "the guard is not loaded in this process, or is an older one"
-    directory = tempfile.mkdtemp(prefix="cudaguard-pytest-")
-    watcher = Watcher(found, directory, whole_suite)
-    if not found.watch(watcher.own):
-        shutil.rmtree(directory, ignore_errors=True)
+    try:
+        watcher = Watcher(found, whole_suite)
+    except OSError as error:
+        return "the directory for its records: %s" % reason_of(error)
+    if not watcher.is_watching:
+        watcher.own.close()
+        watcher.remove_files()
         if found.watch():
             return "a rule of /etc/cudaguard.conf has report=, so the records go there"
         return "CUDA is allowed in this process: its policy is not FORCE_CPU"
     config.pluginmanager.register(watcher, _NAME)
+    watcher.hint = config.pluginmanager.getplugin(_HINT)
     watcher.enter("the import of conftest.py")
     return watcher
+
+
+def _start_hint(config: pytest.Config) -> None:
+    """If the user has a report, the lines are in it."""
+    found = guards.find()
+    if found is None or os.environ.get(_REPORT):
+        return
+    try:
+        hint = Hint(found)
+    except OSError:
+        return  # a hint is not worth an error
+    if hint.is_watching:
+        config.pluginmanager.register(hint, _HINT)
+    else:
+        hint.pytest_unconfigure()
+
+
+class Hint:
+    """Names the lines of this process that asked, if nothing else does. The guard prints no message
+    into the file to which pytest redirects stderr. No test sees a difference: only the guard knows
+    the name of the file."""
+
+    def __init__(self, found: guards.Guard) -> None:
+        """Raises OSError."""
+        self.guard = found
+        self.directory = Real.mkdtemp(prefix="cudaguard-pytest-")
+        self.pid = Real.getpid()
+        self.texts: List[str] = []
+        self.file = RecordFile(self.directory + "/own")
+        self.is_watching = found.watch(self.file.path)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        lines, _ = self.file.read()
+        attempts = [attempt for attempt in map(records.parse, lines) if attempt is not None]
+        # The name of a short-lived process means nothing to a reader.
+        self.texts[:0] = [records.headline(attempt, True) for attempt in attempts]
+        output = getattr(session.config, "workeroutput", None)  # exists in a worker of pytest-xdist
+        if output is not None:
+            output[_HINT] = self.texts
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self.texts += getattr(node, "workeroutput", {}).get(_HINT, [])
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        texts = list(dict.fromkeys(self.texts))
+        for text in texts[:_HINTS]:
+            terminalreporter.write_line("cudaguard: " + text)
+        if len(texts) > _HINTS:
+            terminalreporter.write_line("cudaguard: and %d more" % (len(texts) - _HINTS))
+        if texts:
+            terminalreporter.write_line("cudaguard: to fail the tests that ask: " + _COMMAND)
+
+    def pytest_unconfigure(self) -> None:
+        self.file.close()
+        if Real.getpid() == self.pid:
+            self.guard.watch("")
+            Real.rmtree(self.directory, ignore_errors=True)
 
 
 class Watcher:
     """Reads the guard's records. One file has those of this process. Each test has its own file for
     the processes that it starts. Must be used from one thread."""
 
-    def __init__(self, found: guards.Guard, directory: str, whole_suite: bool) -> None:
+    def __init__(self, found: guards.Guard, whole_suite: bool) -> None:
+        """Raises OSError."""
         self.guard = found
-        self.directory = directory
-        self.own = os.path.join(directory, "own")
+        self.hint: Optional[Hint] = None
+        self.directories: List[str] = []
+        self.is_watching = False
         self.denied: List[str] = []
         self.allowed: List[str] = []
         self.marks: List[str] = []
-        self.report = ""  # --cudaguard-report
+        self.report: Optional[OutputFile] = None  # --cudaguard-report
+        self.outputs: Dict[str, OutputFile] = {}  # for which `outer` stands
         self.whole_suite = whole_suite  # False: judge only the tests that are marked no_cuda
         self.session: List[str] = []  # attempts for which no test is to blame
+        self.notices: List[str] = []  # do not fail the session
+        self.used: Set[str] = set()  # the patterns that have matched
         self.outer = os.environ.get(_REPORT)  # what another reader expects, e.g. `cudaguard verify`
         if self.outer and not self.outer.startswith("/"):
             self.outer = os.path.abspath(self.outer)
         self.pid = os.getpid()
         self.count = found.attempts()
-        self.read: Dict[str, int] = {}  # position up to which each file was read
-        self.names: Dict[str, str] = {}  # the test of each file
+        self.files: List[Tuple[RecordFile, str]] = []  # the file of each test
         self.imports = 0  # collected modules with a CUDA attempt
-        self.current = ""
+        self.name = ""  # the current test, file or directory
+        self.number = 0  # of the last file
+        self.current: Optional[RecordFile] = None
         self.when = "while conftest.py was imported"  # outside of tests and collection
         self.phases = 0
         self.attempts: List[records.Attempt] = []  # of the current test, file or directory
         self.judged = 0  # number of attempts that were judged
+        self.doubts: List[str] = []  # why records of the current test could not be read
+        self.doubted = 0  # number of doubts that were judged
+        self.has_blamed = False  # for a doubt
+        self.open_files()
         if self.count:
             self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
+
+    def open_files(self) -> None:
+        """Makes a directory for the records, and the guard use it. Raises OSError."""
+        directory = Real.mkdtemp(prefix="cudaguard-pytest-")
+        self.directories.append(directory)
+        # A test may change the user. Its processes then must find the file whose name they have.
+        Real.chmod(directory, 0o711)
+        self.own = RecordFile(directory + "/own")
+        self.is_watching = self.guard.watch(self.own.path)
+
+    def remove_files(self) -> None:
+        for directory in self.directories:
+            Real.rmtree(directory, ignore_errors=True)
 
     def read_options(self, config: pytest.Config) -> None:
         self.denied = _denied(_option(config, "cudaguard_deny"))
@@ -249,31 +343,61 @@ class Watcher:
         name = _option(config, "cudaguard_report")
         if not name:
             return
-        self.report = os.path.join(str(config.invocation_params.dir), name)
+        self.report = OutputFile(os.path.join(str(config.invocation_params.dir), name))
         try:
-            open(self.report, "wb").close()
+            self.report.make_empty()
         except OSError as error:
             raise pytest.UsageError("--cudaguard-report %s" % records.shown(
                 "%s: %s" % (name, error.strerror))) from error
 
     def stop(self) -> None:
-        if os.getpid() != self.pid:
+        if Real.getpid() != self.pid:
             return
         if self.outer is None:
-            os.environ.pop(_REPORT, None)
+            Real.environ.pop(_REPORT, None)
         else:
-            os.environ[_REPORT] = self.outer
-        shutil.rmtree(self.directory, ignore_errors=True)
+            Real.environ[_REPORT] = self.outer
+        self.guard.watch(self.outer or "")
+        for file in (self.own, self.current):
+            if file is not None:
+                file.close()
+        self.remove_files()
+
+    def doubt(self, reason: str) -> None:
+        """The current test may have made an attempt that is not known."""
+        text = records.shown(_UNREADABLE + reason)
+        if text not in self.doubts:
+            self.doubts.append(text)
 
     def enter(self, name: str) -> None:
         """Assigns all attempts from now on to this test, file or directory."""
         self.blame_session()
-        self.current = os.path.join(self.directory, str(len(self.names)))
-        self.names[self.current] = name
-        os.environ[_REPORT] = self.current
+        self.name = name
         self.phases = 0
         self.attempts = []
         self.judged = 0
+        self.doubts = []
+        self.doubted = 0
+        try:
+            if not self.own.is_in_place():  # a test has removed it
+                self.own.close()
+                self.open_files()
+            self.guard.watch(self.own.path)  # pytest in a test may have named another file
+            self.open_next(name)
+        except Exception as error:
+            # For example, no descriptor is left. The last test's file also serves this one.
+            if self.current is None or not self.current.is_in_place():
+                self.doubt(reason_of(error))
+
+    def open_next(self, name: str) -> None:
+        """Makes the file for a test. Raises OSError."""
+        self.number += 1
+        file = RecordFile("%s/%d" % (self.directories[-1], self.number))
+        if self.current is not None:
+            self.current.close()
+        self.current = file
+        self.files.append((file, name))
+        Real.environ[_REPORT] = file.path
 
     def look(self) -> List[records.Attempt]:
         """All attempts of the current test."""
@@ -281,55 +405,91 @@ class Watcher:
         return self.attempts
 
     def take(self) -> List[records.Attempt]:
-        """The attempts since the last call."""
-        attempts = self._take(self.own) + self._take(self.current)
+        """The attempts since the last call. Raises nothing."""
+        attempts = []
+        for file in (self.own, self.current):
+            if file is not None:
+                attempts += self._take(file, self.name)
         count = self.guard.attempts()
-        if count > self.count and not any(attempt.pid == os.getpid() for attempt in attempts):
-            attempts.append(records.Attempt("init", "%d calls" % (count - self.count), os.getpid(), "",
+        pid = Real.getpid()
+        if count > self.count and not any(attempt.pid == pid for attempt in attempts):
+            attempts.append(records.Attempt("init", "%d calls" % (count - self.count), pid, "",
                                             "code that could not be written down", "", [], ""))
         self.count = count
         self.guard.watch()
         return attempts
 
-    def _take(self, path: str) -> List[records.Attempt]:
+    def _take(self, file: RecordFile, name: str) -> List[records.Attempt]:
         attempts = []
-        for line in records.lines_of(path, self.read.get(path, 0)):
-            self.read[path] = self.read.get(path, 0) + len(line)
-            attempt = records.parse(line)
-            self._hand_on(line, attempt)
-            self._report(line, self.names.get(path) or self.names[self.current])
+        lines, problem = file.read()
+        if problem:
+            self.doubt(problem)
+        for line in lines:
+            attempt = None
+            try:
+                attempt = records.parse(line)
+                if not records.is_whole(line):
+                    self.doubt("a record is damaged: %r" % line[:60])
+                self._hand_on(line, attempt)
+                self._report(line, name)
+            except Exception as error:
+                self.doubt(reason_of(error))
             if attempt is not None:
                 attempts.append(attempt)
         return attempts
 
     def _hand_on(self, line: bytes, attempt: Optional[records.Attempt]) -> None:
         """Appends the record to the file that it would be in without the plug-in."""
-        if not self.outer:
+        if not self.outer or Real.getpid() != self.pid:  # a forked child's parent does this
             return
         path = self.outer.replace("%p", str(attempt.pid if attempt else self.pid))
-        path = path.replace("%u", str(os.geteuid())).replace(
-            "%h", os.uname().nodename.replace("/", "_"))
-        _append(path, line)
+        path = path.replace("%u", str(Real.geteuid())).replace(
+            "%h", Real.uname().nodename.replace("/", "_"))
+        self.outputs.setdefault(path, OutputFile(path)).append(line)
 
     def _report(self, line: bytes, test: str) -> None:
         """Appends the record to the file of --cudaguard-report."""
-        if not self.report:
+        if self.report is None or Real.getpid() != self.pid:
             return
         record = records.value_of(line)
         if isinstance(record, dict):
-            _append(self.report, json.dumps(
-                {**record, "test": test}, separators=(",", ":")).encode() + b"\n")
+            self.report.append(Real.encode({**record, "test": test}).encode() + b"\n")
 
     def stories(self, attempts: List[records.Attempt]) -> List[str]:
-        return [records.story(attempt, attempt.pid == os.getpid()) for attempt in attempts]
+        pid = Real.getpid()
+        return [records.story(attempt, attempt.pid == pid) for attempt in attempts]
 
     def bad(self, attempts: List[records.Attempt]) -> List[records.Attempt]:
         denied = [attempt for attempt in attempts if attempt.kind in self.denied]
         return records.not_allowed(denied, self.allowed)
 
+    def note_used(self, attempts: List[records.Attempt]) -> None:
+        """Remembers which patterns match something."""
+        self.used.update(pattern for pattern in self.allowed if pattern not in self.used and
+                         any(records.may(attempt, pattern) for attempt in attempts))
+
     def blame_session(self) -> None:
-        attempts = self.bad(self.take())
-        self.blame_session_for(["%s: %s" % (self.when, story) for story in self.stories(attempts)])
+        """Blames no test for the attempts and doubts since the last judgement."""
+        try:
+            attempts = self.take()
+            self.note_used(attempts)
+            for file in (self.own, self.current):
+                rest = "" if file is None else file.rest()
+                if rest:
+                    self.doubt(rest)
+            texts = self.stories(self.bad(attempts))
+        except Exception as error:
+            self.doubt(reason_of(error))
+            texts = []
+        doubts = self.doubts[self.doubted:]
+        self.doubted = len(self.doubts)
+        self.has_blamed |= bool(doubts)
+        self.blame_session_for(["%s: %s" % (self.when, text) for text in texts + doubts])
+        self.give_hint(texts)
+
+    def give_hint(self, stories: List[str]) -> None:
+        if self.hint is not None:
+            self.hint.texts += [story.partition("\n")[0] for story in stories]
 
     def blame_session_for(self, texts: List[str]) -> None:
         if self.whole_suite:
@@ -338,15 +498,26 @@ class Watcher:
     def judge(self, node: pytest.Collector | pytest.Item,
               report: pytest.CollectReport | pytest.TestReport) -> str:
         """The text of the attempts that must fail a report, unless it has failed already. Other
-        attempts become a section of the report."""
-        attempts = self.look()[self.judged:]
-        self.judged += len(attempts)
+        attempts become a section of the report. Raises nothing."""
         marker = _nearest(node)
+        try:
+            attempts = self.look()[self.judged:]
+            self.judged += len(attempts)
+            self.note_used(attempts)
+            may = marker == _ALLOW or marker in self.marks
+            bad = [] if may else self.bad(attempts)
+            texts = self.stories(bad or attempts)
+        except Exception as error:
+            self.doubt(reason_of(error))
+            bad, texts = [], []
+        doubts = self.doubts[self.doubted:]
+        self.doubted = len(self.doubts)
         if not self.whole_suite and marker != _NO_CUDA:
+            self.give_hint(texts)
             return ""
-        bad = [] if marker == _ALLOW or marker in self.marks else self.bad(attempts)
-        text = "\n".join(self.stories(bad or attempts))
-        if bad and not report.failed:
+        text = "\n".join(texts + doubts)
+        self.has_blamed |= bool(doubts and not may)
+        if (bad or (doubts and not may)) and not report.failed:
             return text
         if text:
             report.sections.append(("cudaguard", text))
@@ -387,8 +558,9 @@ class Watcher:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         self.enter(item.nodeid)
         yield
-        if self.phases == 0:
-            self.take()  # the test ran and was judged in its own process (pytest-forked)
+        if self.phases == 0:  # the test ran and was judged in its own process (pytest-forked)
+            self.note_used(self.take())
+            self.doubts = []
         self.when = "after " + item.nodeid
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -405,43 +577,58 @@ class Watcher:
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.blame_session()
-        for path, name in self.names.items():
-            attempts = self.bad(self._take(path))
-            self.blame_session_for(["after %s, by a process that it started: %s" % (name, story)
-                                    for story in self.stories(attempts)])
+        try:
+            self._blame_late_attempts()
+        except Exception as error:
+            self.blame_session_for([_UNREADABLE + reason_of(error)])
         output = getattr(session.config, "workeroutput", None)  # exists in a worker of pytest-xdist
         if output is not None:
-            output["cudaguard"] = self.session
+            output["cudaguard"] = (self.session, self.notices, sorted(self.used))
         elif self.session and session.exitstatus in (pytest.ExitCode.OK,
                                                      pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    def _blame_late_attempts(self) -> None:
+        self.doubts = []
+        for file, name in self.files:
+            attempts = self._take(file, name)
+            self.note_used(attempts)
+            self.blame_session_for(["after %s, by a process that it started: %s" % (name, story)
+                                    for story in self.stories(self.bad(attempts))])
+            file.close()
+        if not self.has_blamed:  # otherwise, the same removed directory is the reason
+            self.blame_session_for(self.doubts)
+        if self.report is not None:
+            problem = self.report.append() or ("it was removed" if self.report.was_removed() else "")
+            if problem:
+                self.blame_session_for(["--cudaguard-report %s is not complete: %s" % (
+                    self.report.path, problem)])
+        for path, output in self.outputs.items():
+            problem = output.append()
+            if problem:
+                self.notices.append("not all records were written to %s: %s" % (path, problem))
+
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["cudaguard"] = (self.outer, self.report)
+        node.workerinput["cudaguard"] = (self.outer, self.report.path if self.report else "")
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
-        self.session += getattr(node, "workeroutput", {}).get("cudaguard", [])
+        session, notices, used = getattr(node, "workeroutput", {}).get("cudaguard", ([], [], []))
+        self.session += session
+        self.notices += notices
+        self.used.update(used)
 
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if not self.session:
-            return
-        terminalreporter.section("cudaguard: asked for outside of any test", red=True)
+    def pytest_terminal_summary(self, terminalreporter: Any, config: pytest.Config) -> None:
+        if self.session:
+            terminalreporter.section("cudaguard: asked for outside of any test", red=True)
         for text in dict.fromkeys(self.session):  # each worker reports it
             terminalreporter.write_line(text)
-
-
-def _append(path: str, line: bytes) -> None:
-    """Appends the line by one write, because workers of pytest-xdist share the file."""
-    try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    except OSError:
-        return
-    try:
-        os.write(file, line)
-    finally:
-        os.close(file)
+        patterns = [] if config.getoption("collectonly") else config.getoption("cudaguard_allow")
+        unused = [pattern for pattern in patterns if pattern not in self.used]
+        for text in dict.fromkeys(self.notices + [
+                "--cudaguard-allow=%s matches no CUDA attempt" % pattern for pattern in unused]):
+            terminalreporter.write_line(records.shown("cudaguard: " + text), yellow=True)
 
 
 class Attempts(Sequence[records.Attempt]):
@@ -458,10 +645,16 @@ class Attempts(Sequence[records.Attempt]):
     def __getitem__(self, index: slice) -> List[records.Attempt]: ...
 
     def __getitem__(self, index: int | slice) -> records.Attempt | List[records.Attempt]:
-        return self._watcher.look()[index]
+        return self._known()[index]
 
     def __len__(self) -> int:
-        return len(self._watcher.look())
+        return len(self._known())
+
+    def _known(self) -> List[records.Attempt]:
+        attempts = self._watcher.look()
+        if self._watcher.doubts:
+            pytest.fail(self._watcher.doubts[-1], pytrace=False)
+        return attempts
 
     def __eq__(self, other: object) -> bool:
         return list(self) == other
@@ -471,8 +664,16 @@ class Attempts(Sequence[records.Attempt]):
 
 
 def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
-    """The text as an exception, so that pytest shows its first line in the short summary."""
+    """The text as an exception, so that pytest shows its first line in the short summary. Raises
+    nothing."""
     try:
-        pytest.fail(text, pytrace=False)
-    except pytest.fail.Exception:
-        return node.repr_failure(pytest.ExceptionInfo.from_current())
+        try:
+            pytest.fail(text, pytrace=False)
+        except pytest.fail.Exception:
+            failure: Any = node.repr_failure(pytest.ExceptionInfo.from_current())
+        # In CI, pytest's short summary has the whole message, and JUnit's always. Both also print
+        # the failure itself.
+        failure.reprcrash.message = text.partition("\n")[0]
+        return failure
+    except Exception:  # the test has replaced something that pytest uses
+        return text

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import ctypes
-import json
-import linecache
-import os
 import re
-from typing import Any, Iterator, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional
+
+from cudaguard.originals import Real, decoded, source_line
 
 MARK = b'{"v":1,'
 KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
@@ -124,7 +123,7 @@ def _is_module(pattern: str, file: str) -> bool:
     return packaged is None and _matches(pattern, name.partition(".")[2])
 
 
-def _may(attempt: Attempt, pattern: str) -> bool:
+def may(attempt: Attempt, pattern: str) -> bool:
     kind, _, glob = pattern.partition(":")
     own = attempt.line()
     if kind == "lib":
@@ -142,7 +141,7 @@ def _may(attempt: Attempt, pattern: str) -> bool:
 def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
     """The attempts that no pattern allows. A library that only passes calls on is allowed if all
     other callers at the same place in the same process are."""
-    bad = [attempt for attempt in attempts if not any(_may(attempt, pattern) for pattern in patterns)]
+    bad = [attempt for attempt in attempts if not any(may(attempt, pattern) for pattern in patterns)]
     callers = {(attempt.pid, attempt.place()) for attempt in attempts if not attempt.passes_on}
     callers -= {(attempt.pid, attempt.place()) for attempt in bad if not attempt.passes_on}
     return [attempt for attempt in bad
@@ -157,7 +156,7 @@ def shown(text: str) -> str:
 def short_path(path: str) -> str:
     """The path relative to the working directory if it is below that."""
     try:
-        directory = os.getcwd() + os.sep
+        directory = Real.getcwd() + "/"
     except OSError:
         return path
     return path[len(directory):] if path.startswith(directory) else path
@@ -170,40 +169,38 @@ def record_of(value: Any) -> Record:
                      if isinstance(members.get(name), type(default))})
 
 
+def _is_attempt(record: Record) -> bool:
+    return record.decision in ("deny", "refuse") or record.event in ("init", "nvml")
+
+
 def attempt_of(value: Any) -> Optional[Attempt]:
     """The attempt of a record. None for a record of another event and for a value that is no record.
     A refused load counts, because a test has no third result as `verify` has (INCOMPLETE)."""
     record = record_of(value)
-    attempted = record.decision in ("deny", "refuse") or record.event in ("init", "nvml")
-    if record.v != 1 or record.pid <= 0 or not attempted:
+    if record.v != 1 or record.pid <= 0 or not _is_attempt(record):
         return None
     try:
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"])) for f in record.python]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
     return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
                    record.python_missing, record.passes_on, record.line_frame)
 
 
-def lines_of(path: str, start: int) -> Iterator[bytes]:
-    """The complete lines from `start` on; none if there is no file."""
-    try:
-        with open(path, "rb") as stream:
-            stream.seek(start)
-            yield from (line for line in stream if line.endswith(b"\n"))
-    except FileNotFoundError:
-        return
-
-
 def value_of(line: bytes) -> Any:
     """The JSON value in a line, None if there is none. Skips a partial record before it, whose
     writer was killed."""
     start = max(line.rfind(MARK), 0)
-    try:
-        return json.loads(line[start:].decode("utf-8", "replace"))
-    except ValueError:
-        return None
+    return decoded(line[start:].decode("utf-8", "replace"))
+
+
+def is_whole(line: bytes) -> bool:
+    """False if the line is or begins with something that could have been an attempt."""
+    value = value_of(line)
+    record = record_of(value)
+    known = record.v == 1 and (not _is_attempt(record) or attempt_of(value) is not None)
+    return known and line.rfind(MARK) <= 0
 
 
 def parse(line: bytes) -> Optional[Attempt]:
@@ -235,8 +232,8 @@ def story(attempt: Attempt, own: bool) -> str:
             break  # the remaining frames only run the test
         rows.append("  %s %s in %s" % (">" if frame is users else " ", _where(frame),
                                        frame.function))
-        source = linecache.getline(frame.file, frame.line).strip()
-        if frame is users and source:
+        source = source_line(frame.file, frame.line) if frame is users else ""
+        if source:
             rows.append("        " + source)
     if attempt.missing:
         rows.append("    Python stack: " + attempt.missing)
