@@ -7,6 +7,8 @@ import os
 import pytest
 
 from support import harness, pytest_runs
+
+pytestmark = pytest.mark.all  # many pytests
 from support.pytest_runs import ATTEMPT, PLUGIN
 
 UNREADABLE = "the records could not be read"
@@ -333,6 +335,8 @@ def test_forked_test_is_recorded_once(case):
 def test_message_is_one_line_in_the_summary_and_in_junit(case):
     """With CI in the environment, pytest's short summary has whole messages. The stack is in the
     report of the failure."""
+    if pytest_runs.PYTHON != pytest_runs.FETCHED:  # pytest 7 has no such lines
+        harness.skip(case, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
     case.make("test_all.py", """
         import ctypes
         def helper(): %s
