@@ -9,9 +9,9 @@ import os
 import pytest
 
 from support import harness, pytest_runs
+from support.pytest_runs import ATTEMPT, PLUGIN
 
 pytestmark = pytest.mark.all  # each test starts two or more pytests
-from support.pytest_runs import ATTEMPT, PLUGIN
 
 HOW = ((), ("-n", "2"))
 ALLOW = "--cudaguard-allow-mark=gpu"

@@ -7,9 +7,9 @@ import os
 import pytest
 
 from support import harness, pytest_runs
+from support.pytest_runs import ATTEMPT, PLUGIN
 
 pytestmark = pytest.mark.all  # many pytests
-from support.pytest_runs import ATTEMPT, PLUGIN
 
 UNREADABLE = "the records could not be read"
 CHILD = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
