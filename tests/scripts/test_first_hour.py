@@ -278,3 +278,12 @@ def test_release_of_a_fresh_clone_stops_at_the_first_error(release, cmake, pytho
     assert "mkdir" not in done.stderr, "a link in the release leads to no directory"
     assert done.stderr.splitlines()[-1].startswith("scripts/release: nothing is released; please ")
     assert not [name for _, _, names in os.walk(build) for name in names if name == "SHA256SUMS"]
+
+
+@pytest.mark.parametrize("words", [[], ["out"], ["--address"], ["--address", ""]])
+def test_release_needs_an_address(release, words):
+    place = release.checkout("0")
+    done, _ = release.call([place + "/scripts/release", *words])
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert done.stderr.startswith("scripts/release: a release needs an address: --address https://")
+    assert not os.path.exists(place + "/build")
