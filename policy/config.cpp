@@ -153,6 +153,7 @@ void apply_rules(const Environment& environment, const RuleFacts& facts, Config&
   config.rule = config.decided_by = ruling.rule;
   config.policy = ruling.policy;
   if (ruling.policy == Policy::kForceCpu) {
+    config.unknown_name = ruling.unknown;
     if (ruling.split) return narrow_to_cpu(config, kSplit);
     if (ruling.decided) config.because = kIsRuled;
   } else if (ruling.policy == Policy::kOff || !ruling.gpus.empty()) {
@@ -223,6 +224,7 @@ void apply_machine(const MachineRuling& machine, const Environment& environment,
   const Ruling result = asks ? narrower(said, asked_by(environment, config)) : said;
   const std::string_view line = said.rule.empty() ? std::string_view{} : machine.place;
   if (said.policy == Policy::kForceCpu) {
+    config.unknown_name = said.unknown;
     narrow_to_cpu(config, machine.place);
     config.may_lift = said.may_widen && !config.privileged;
     config.decided_by = line;

@@ -53,6 +53,7 @@ struct Config {
   std::string_view decided_by;
   RuleMistake rule_mistake;      ///< of a rule (FORCE_CPU applies)
   std::string_view rule_place;   ///< "/etc/cudaguard.conf:7" or "CUDAGUARD_RULES"
+  UnknownName unknown_name;      ///< because of which FORCE_CPU applies
   std::string_view unused_file;  ///< of the machine (FORCE_CPU applies); empty if all are good
   const char* why_unused = nullptr;
   std::string_view report;  ///< points into the Environment; empty: no report

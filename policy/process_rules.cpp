@@ -197,35 +197,64 @@ bool number_from(std::string_view digits, uint32_t& number) {
   return true;
 }
 
-/// Finds a name's number in a text like /etc/passwd: "name:x:1000:…". Returns false if it is not
-/// there: another service, such as LDAP, may know it.
-bool find_number(const RuleFact& file, std::string_view name, uint32_t& number) {
-  if (name.find(':') != std::string_view::npos) return false;  // is no name, but several fields
-  for (std::string_view rest = file.text; !rest.empty();) {
-    std::string_view line = head(rest, length_of_line(rest));
-    const bool whole = line.size() < rest.size();
-    rest = tail(rest, line.size() + 1);
-    if (!line.starts_with(name) || !tail(line, name.size()).starts_with(':')) continue;
-    if (!whole && file.cut) return false;
-    line = tail(line, name.size() + 1);
+/// Reads the number in a line like "name:x:1000:…". Returns false if it has none.
+bool number_in_line(std::string_view line, uint32_t& number) {
+  for (int fields = 0; fields < 2; ++fields) {
     const size_t colon = line.find(':');
     if (colon == std::string_view::npos) return false;
     line = tail(line, colon + 1);
-    const std::string_view digits = head(line, line.find(':'));
-    return is_number(digits) && number_from(digits, number);
+  }
+  const std::string_view digits = head(line, line.find(':'));
+  return is_number(digits) && number_from(digits, number);
+}
+
+/// Removes the next line, unless its end is not known. Returns false if there is none.
+bool take_line(const RuleFact& file, std::string_view& rest, std::string_view& line) {
+  line = head(rest, length_of_line(rest));
+  if (rest.empty() || (line.size() == rest.size() && file.cut)) return false;
+  rest = tail(rest, line.size() + 1);
+  return true;
+}
+
+/// Finds a name's number in a text like /etc/passwd. Returns false if it is not there: another
+/// service, such as LDAP, may know it.
+bool find_number(const RuleFact& file, std::string_view name, uint32_t& number) {
+  if (name.find(':') != std::string_view::npos) return false;  // is no name, but several fields
+  std::string_view line;
+  for (std::string_view rest = file.text; take_line(file, rest, line);) {
+    if (line.starts_with(name) && tail(line, name.size()).starts_with(':')) {
+      return number_in_line(line, number);
+    }
   }
   return false;
+}
+
+bool has_name(const RuleFact& file, uint32_t number) {
+  std::string_view line;
+  for (std::string_view rest = file.text; take_line(file, rest, line);) {
+    uint32_t found = 0;
+    if (!line.starts_with(':') && number_in_line(line, found) && found == number) return true;
+  }
+  return false;
+}
+
+bool is_known_name(std::string_view wanted, const RuleFact& names) {
+  uint32_t number = 0;
+  return is_number(wanted) || find_number(names, wanted, number);
 }
 
 Match match_identity(std::string_view wanted, const RuleFact& names, bool known,
                      std::span<const uint32_t> numbers) {
   uint32_t number = 0;
-  if (is_number(wanted)) {
-    if (!number_from(wanted, number)) return Match::kNo;
-  } else if (!find_number(names, wanted, number)) {
-    return Match::kUnknown;
-  }
+  if (is_number(wanted) && !number_from(wanted, number)) return Match::kNo;
   if (!known) return Match::kUnknown;
+  if (!is_number(wanted) && !find_number(names, wanted, number)) {
+    // A service that knows this name may also know the numbers that have no name here.
+    for (const uint32_t one : numbers) {
+      if (!has_name(names, one)) return Match::kUnknown;
+    }
+    return Match::kNo;
+  }
   for (const uint32_t one : numbers) {
     if (one == number) return Match::kYes;
   }
@@ -296,6 +325,16 @@ Match match_rule(const ProcessRule& rule, const RuleFacts& facts) {
     if (rule.has(key)) match = both(match, match_key(key, rule.value(key), facts));
   }
   return match;
+}
+
+/// The name because of which it is not known whether the rule matches, if there is one.
+UnknownName unknown_name(const ProcessRule& rule, const RuleFacts& facts) {
+  for (const RuleKey key : {RuleKey::kUser, RuleKey::kGroup}) {
+    const RuleFact& names = key == RuleKey::kUser ? facts.user_file : facts.group_file;
+    if (!rule.has(key) || is_known_name(rule.value(key), names)) continue;
+    if (match_key(key, rule.value(key), facts) == Match::kUnknown) return {key, rule.value(key)};
+  }
+  return {};
 }
 
 Ruling ruling_of(const ProcessRule& rule) {
@@ -502,9 +541,11 @@ Ruling decide_by_rules(std::string_view text, RuleSource source, const RuleFacts
     if (match == Match::kYes) {
       now = said;
     } else {
+      const UnknownName before = now.unknown;
       now = narrower(now, said);
       now.decided = true;
       now.unsure = true;
+      now.unknown = before.name.empty() ? unknown_name(rule, facts) : before;
     }
   }
   return has_all ? narrower(all, now) : now;

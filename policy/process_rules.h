@@ -6,8 +6,9 @@
 //   FORCE_CPU args="*jupyter lab*"
 //
 // The last rule that matches decides. If it is not known whether a rule matches, the narrower of
-// both cases counts, so a fact that cannot be read never widens. Pure; thread-safe,
-// async-signal-safe, allocation-free.
+// both cases counts, so a fact that cannot be read never widens. A name that is in no file belongs
+// to no process whose own user or groups have other names there; only a directory service, or
+// nothing, knows it. Pure; thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
 #include <cstddef>
@@ -37,6 +38,9 @@ inline constexpr const char* kRuleKeys[] = {"program", "args", "user",   "group"
                                             "gpus",    "log",  "report", "environment"};
 /// The one value of environment=.
 inline constexpr char kMayWiden[] = "may-widen";
+/// The files that know the names of user= and group=.
+inline constexpr char kUserFile[] = "/etc/passwd";
+inline constexpr char kGroupFile[] = "/etc/group";
 constexpr uint32_t bit_of(RuleKey key) { return 1U << static_cast<uint32_t>(key); }
 
 enum class RuleSource : uint8_t {
@@ -115,8 +119,8 @@ struct RuleFacts {
   RuleFact program;     ///< the path of the executable
   RuleFact args;        ///< words, each ended by a zero byte, as in /proc/self/cmdline
   RuleFact cgroup;      ///< /proc/self/cgroup
-  RuleFact user_file;   ///< /etc/passwd
-  RuleFact group_file;  ///< /etc/group
+  RuleFact user_file;   ///< kUserFile
+  RuleFact group_file;  ///< kGroupFile
   bool knows_user = false;
   uint32_t user = 0;
   bool knows_groups = false;
@@ -131,10 +135,20 @@ std::string_view take_cgroup(std::string_view& lines);
 /// product of both lengths.
 bool matches_glob(std::string_view pattern, std::string_view text, size_t* steps = nullptr);
 
+/// A name that no file knows: user="ci".
+struct UnknownName {
+  RuleKey key = RuleKey::kProgram;  ///< kUser or kGroup
+  std::string_view name;            ///< empty: there is none
+};
+constexpr const char* file_of_names(RuleKey key) {
+  return key == RuleKey::kUser ? kUserFile : kGroupFile;
+}
+
 /// What the rules say about a process.
 struct Ruling {
   bool decided = false;  ///< a rule matches, or may match
   bool unsure = false;   ///< it is not known whether it does
+  UnknownName unknown;   ///< why that is not known, if it is a name
   Policy policy = Policy::kForceCpu;
   std::string_view gpus;   ///< an allow-list without a mistake; empty: all GPUs
   bool may_widen = false;  ///< environment=may-widen

@@ -489,6 +489,12 @@ void write_rule_mistake(Text& out, const RuleMistakeFacts& facts) {
   put_rule_mistake(out.print("%l: ", facts.place), facts.mistake).put(kForceCpu);
 }
 
+void write_unknown_name(Text& out, const UnknownName& unknown) {
+  out.print("%c=\"%s\" of a rule is not in %c, so it may mean this process",
+            kRuleKeys[static_cast<size_t>(unknown.key)], unknown.name, file_of_names(unknown.key))
+      .put(kForceCpu);
+}
+
 void write_complaint(Text& out, const Complaint& complaint) {
   out.print("%s", complaint.variable);
   if (!complaint.value.empty()) out.print("=\"%s\"", complaint.value);

@@ -16,6 +16,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Complaint;
 struct ListError;
 struct RuleMistake;
+struct UnknownName;
 
 // Clauses from which the guard and the launcher make their sentences.
 
@@ -154,6 +155,9 @@ struct RuleMistakeFacts {
   const RuleMistake& mistake;
 };
 void write_rule_mistake(Text& out, const RuleMistakeFacts& facts);
+
+/// A name of a rule that no file knows.
+void write_unknown_name(Text& out, const UnknownName& unknown);
 
 void write_complaint(Text& out, const Complaint& complaint);
 

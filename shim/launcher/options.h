@@ -66,7 +66,8 @@ struct Options : GuardSettings {
   bool allow_incomplete = false;   ///< pass although attempts may be missing
   bool gpu = false;                ///< for doctor: ask the driver alone
   // For report.
-  std::optional<std::string> by;  ///< exe, user, host, job, rule, line
+  std::optional<std::string> by;     ///< exe, user, host, job, rule, line, or two of these
+  std::optional<std::string> since;  ///< 7d, 12h, 30m, 2026-11-27
   // For system.
   enum class Action { kEnable, kDisable, kStatus, kCheck };
   Action action = Action::kEnable;
@@ -219,10 +220,16 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "by",
      .commands = "report",
      .value = "WHAT",
-     .help = "one row for each exe, user, host, job, rule or line",
+     .help = "one row for each exe, user, host, job, rule or line, or for two of these (job,line)",
      .words = "exe, user, host, job, rule, line",
      .by_default = "a full summary",
      .to = &Options::by},
+    {.name = "since",
+     .commands = "report",
+     .value = "TIME",
+     .help = "leave out older records: 7d, 12h, 30m, or a date (2026-11-27, UTC)",
+     .by_default = "all records",
+     .to = &Options::since},
     {.name = "gpu",
      .commands = "doctor",
      .help = "check only the driver; the exit code is 1 if it is not healthy",

@@ -146,7 +146,8 @@ void print_complaints(Process& process) {
   const bool bad_list = config.list_error.why != ListError::Why::kNone;
   const bool bad_rule = config.rule_mistake.why != RuleMistake::Why::kNone;
   const bool unused = config.why_unused != nullptr;
-  if (config.complaint_count == 0 && !bad_list && !bad_rule && !unused) return;
+  const bool unknown = !config.unknown_name.name.empty();
+  if (config.complaint_count == 0 && !bad_list && !bad_rule && !unused && !unknown) return;
   if (config.log == Log::kOff) return;
   if (!print_once(Message::kComplaints)) return;
   const ScratchPages scratch;
@@ -164,6 +165,11 @@ void print_complaints(Process& process) {
   if (bad_rule) {
     Line line(scratch);
     write_rule_mistake(line, {config.rule_place, config.rule_mistake});
+    line.write();
+  }
+  if (unknown) {
+    Line line(scratch);
+    write_unknown_name(line, config.unknown_name);
     line.write();
   }
   for (size_t i = 0; i < process.config->complaint_count; ++i) {

@@ -102,11 +102,11 @@ void FactsRoom::add(std::string_view rules, RuleSource source) {
   if (is_new(RuleKey::kGroup)) add_groups();
   keys |= asked;
   if (!has_users && names_by_word(rules, source, RuleKey::kUser)) {
-    facts.user_file = read_fact("/etc/passwd", users, sizeof users);
+    facts.user_file = read_fact(kUserFile, users, sizeof users);
     has_users = true;
   }
   if (!has_group_names && names_by_word(rules, source, RuleKey::kGroup)) {
-    facts.group_file = read_fact("/etc/group", group_names, sizeof group_names);
+    facts.group_file = read_fact(kGroupFile, group_names, sizeof group_names);
     has_group_names = true;
   }
 }

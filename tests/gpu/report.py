@@ -24,6 +24,20 @@ class Row:
     detail: object = None  # for the JSON only
 
 
+def relative(value, roots):
+    """Returns the value with other names for these directories, so that the file says nothing about
+    the machine on which it was made. With the name ".", what is below is written relative to it."""
+    if isinstance(value, dict):
+        return {key: relative(one, roots) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [relative(one, roots) for one in value]
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    names = "|".join(re.escape(root) for root in sorted(roots, key=len, reverse=True)) or "(?!)"
+    return re.sub(r"(?<![\w./-])(%s)(/|(?![\w.-]))" % names, lambda found: "" if (
+        roots[found[1]], found[2]) == (".", "/") else roots[found[1]] + found[2], str(value))
+
+
 class Report:
     def __init__(self, stream=None, verbose=False):
         self.rows = []
@@ -85,8 +99,8 @@ class Report:
             self.count(PASS), self.count(FAIL), self.count(INFO), self.count(NOT_FILLED),
             time.time() - self.started)
 
-    def write(self, directory, facts):
-        """Writes <directory>/<date>-<gpu>.json and returns its path."""
+    def write(self, directory, facts, roots):
+        """Writes <directory>/<date>-<gpu>.json, with relative() paths, and returns its path."""
         os.makedirs(directory, exist_ok=True)
         names = facts.get("gpus") or []
         gpu = re.sub(r"[^a-z0-9]+", "-", names[0]["name"].lower()).strip("-") if names else "no-gpu"
@@ -96,7 +110,7 @@ class Report:
         path = os.path.join(directory, "%s-%s.json" % (day, gpu))
         data = {"v": 1, "date": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.started)),
                 "seconds": round(time.time() - self.started, 1), **facts,
-                "rows": [dataclasses.asdict(row) for row in self.rows]}
+                "rows": relative([dataclasses.asdict(row) for row in self.rows], roots)}
         with open(path + ".new", "w", encoding="utf-8") as stream:
             json.dump(data, stream, indent=1, default=str)
             stream.write("\n")

@@ -145,6 +145,7 @@ class GpuCheck(unittest.TestCase):
         for name in ("guard", "cuInit.force-cpu", "entry_points.dlopen", "entry_points.dlmopen", "allow.reversed"):
             self.assertEqual(rows[name]["verdict"], "pass", out)
         self.assertNotIn(harness.BUILD, json.dumps(rows["allow.reversed"]))
+        self.assertNotIn(directory, json.dumps(rows))
 
     def one_gpu(self, *more, env=None):
         contexts = os.path.join(self.scratch, "contexts")
@@ -187,6 +188,11 @@ class GpuCheck(unittest.TestCase):
     def test_launcher_rows_pass_with_fake_gpus(self):
         code, out, rows = self.check(*self.build("--only", "launcher"))
         self.assertEqual((code, rows["rules.children-fork"]["verdict"]), (0, "pass"), out)
+        # The file to commit has no path of this machine. The table has the whole ones.
+        self.assertEqual(rows["guard"]["value"], "lib/libcudaguard.so")
+        self.assertIn("bin/cudaguard run", json.dumps(rows))
+        for directory in (harness.BUILD, harness.SOURCE + "/"):
+            self.assertNotIn(directory, json.dumps(rows))
 
     def test_health_rows_pass_with_fake_gpus(self):
         code, out, rows = self.check(*self.build("--only", "health"))
@@ -220,3 +226,14 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 0, out)
         self.assertEqual({row["verdict"] for name, row in rows.items()
                           if name not in ("guard", "proxies")}, {"not filled"}, out)
+
+
+def test_rows_have_no_path_of_the_machine(monkeypatch):
+    monkeypatch.syspath_prepend(os.path.join(harness.SOURCE, "tests", "gpu"))
+    import report
+    roots = {"/w/c": ".", "/w/c/build/ci": ".", "/other/lib": "lib"}
+    row = {"out": "A=/w/c/build/ci/lib/x.so:/other/lib/y in /w/c/build/ci", "seconds": 1.5,
+           "lines": ["/w/c/tests/z\n/w/c", "/w/c2/x /x/w/c/y /other/library", None, True]}
+    assert report.relative(row, roots) == {
+        "out": "A=lib/x.so:lib/y in .", "seconds": 1.5,
+        "lines": ["tests/z\n.", "/w/c2/x /x/w/c/y /other/library", None, True]}

@@ -111,6 +111,7 @@ def test_keys_of_a_rule(case, rule, who):
 
 @pytest.mark.parametrize("rules", [
     "FORCE_CPU\nVALIDATE program=%s", "FORCE_CPU\nVALIDATE user=alice", "OFF\nFORCE_CPU group=gpu",
+    "FORCE_CPU user=alice",
     "OFF\nFORCE_CPU user=carol", "VALIDATE\nFORCE_CPU program=%s args=*ask", "OFF program=/other",
     "FORCE_CPU\nVALIDATES", "FORCE_CPU\nVALIDATE gpus=0 user=bob # %s"])
 def test_system_check_says_what_the_guard_does(case, rules):
@@ -126,13 +127,34 @@ def test_system_check_says_what_the_guard_does(case, rules):
             assert "(%s;" % place in guarded.err, str(guarded)
 
 
-def test_rule_that_needs_an_unknown_name_narrows(case):
-    """Only a directory service may know carol, so each process may be hers."""
-    case.etc("cudaguard.conf", "OFF\nFORCE_CPU user=carol\n")
-    case.refused(cause=CONF + ":2")
+@pytest.mark.parametrize(("key", "file"), [("user=carol", "passwd"), ("group=staff", "group")])
+def test_unknown_name_narrows_a_process_whose_own_name_is_unknown(case, key, file):
+    """Only a directory service, which is away, may know both names. Everybody else has CUDA."""
+    key, name = key.split("=")
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU %s=%s\n" % (key, name))
+    for words in ((), ALICE, BOB):
+        case.allowed(*words)
+    stranger = ["setpriv", "--reuid=1009", "--regid=1009", "--clear-groups"]
+    result = case.refused(*stranger, cause=CONF + ":2")
+    assert len(messages.find(result.err, "unknown_name", key=key, word=name,
+                             file="/etc/" + file)) == 1, str(result)
     case.etc("cudaguard.conf", "OFF\nFORCE_CPU user=bob\n")
     case.refused(*BOB, cause=CONF + ":2")
     case.allowed(*ALICE)
+    case.allowed(*stranger)
+
+
+@pytest.mark.parametrize(("file", "key"), [("passwd", "user"), ("group", "group")])
+def test_removed_name_takes_cuda_from_nobody_else(case, file, key):
+    """userdel and groupdel remove a line. Whoever still has the number is refused."""
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU %s=bob\n" % key)
+    case.refused(*BOB, cause=CONF + ":2")
+    lines = {"passwd": PASSWD, "group": GROUP}[file].splitlines(True)
+    case.etc(file, "".join(line for line in lines if not line.startswith("bob:")))
+    case.allowed()
+    case.allowed(*ALICE)
+    result = case.refused(*BOB, cause=CONF + ":2")
+    assert messages.find(result.err, "unknown_name", key=key, word="bob"), str(result)
 
 
 @pytest.mark.parametrize(("file", "key"), [("passwd", "user"), ("group", "group")])

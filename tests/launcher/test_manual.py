@@ -254,3 +254,13 @@ def test_completion_offers_commands_values_and_files(completion_case, line, want
     completion_case.make("cg-own-program", "#!/bin/sh\n")
     completion_case.make("file.txt", "", 0o644)
     assert completion_case.complete(line) == wanted
+
+
+def test_pages_that_the_manual_names_are_in_the_source():
+    """`cmake --install` installs none of them, so the manual cannot say where they are."""
+    for section in ("1", "conf.5"):
+        text = read(os.path.join(harness.SOURCE, "shim", "launcher", "man", "cudaguard." + section))
+        names = re.findall(r"(?m)^\.Pa (\S+\.md)", text)
+        assert bool(names) == (section == "1")
+        assert not [name for name in names if not re.fullmatch(r"docs/[a-z]+\.md", name) or
+                    not os.path.exists(os.path.join(harness.SOURCE, name))]

@@ -125,7 +125,13 @@ def identity(value, file, numbers):
     wanted = int(value) if value.isdigit() else number(file, value)
     if wanted is not None and wanted >= 1 << 32:
         return False
-    return None if wanted is None or numbers is None else wanted in numbers
+    if numbers is None:
+        return None
+    if wanted is not None:
+        return wanted in numbers
+    # The name is that of no process whose numbers have names of their own.
+    named = {int(line.split(":")[2]) for line in (file or "").splitlines() if line.count(":") > 1}
+    return None if set(numbers) - named else False
 
 
 def matches(rule, process):

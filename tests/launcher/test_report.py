@@ -8,6 +8,7 @@ import json
 import os
 import random
 import re
+import time
 
 import pytest
 
@@ -19,6 +20,7 @@ try:
 except ImportError:
     jsonschema = None
 
+NO_USER = 3999999999  # in no /etc/passwd
 BY = ("exe", "user", "host", "job", "rule", "line")
 NASTY = ["a\x1b[31mred", "new\nline", "tab\there", "\u202eevil", "\x9b31m", "caf\u00e9",
          "\x00zero", 'quo"te', "back\\slash", "\x7f", "\ufffd", "x" * 5000]
@@ -196,6 +198,104 @@ class Prometheus(Case):
 @pytest.fixture(name="reading")
 def make_reading():
     yield from harness.lent(Reading())
+
+
+def asks(pid, file, number):
+    frames = [{"file": file, "line": number, "function": "<module>"}]
+    return line(pid, python=frames, code="%s:%d" % (os.path.basename(file), number))
+
+
+@pytest.mark.parametrize(("files", "name"), [
+    (["/a/b/../c/train.py", "/a/c/train.py", "//a/./c//train.py", "/a/b/d/../../c/train.py"],
+     "/a/c/train.py:5"),
+    (["src/../train.py", "train.py", "./train.py"], "train.py:5"),
+    (["../train.py", "x/../../train.py"], "../train.py:5"),
+    (["s3://bucket/../train.py"], "s3://bucket/../train.py:5")])
+def test_spellings_of_one_path_are_one_line(reading, files, name):
+    """No such file is there: the names alone decide."""
+    records = text(*(asks(pid, file, 5) for pid, file in enumerate(files, 1)),
+                   asks(90, files[0], 6))
+    count = len(files)
+    assert reading.groups("line", "-", input=records)[0] == (name, count, count)
+    assert len(reading.groups("line", "-", input=records)) == 2
+    assert [place["name"] for place in reading.json("-", input=records)["places"]][0] == name
+
+
+def test_users_have_the_names_that_this_machine_knows(reading):
+    records = text(line(1, uid=0), line(2, uid=0), line(3, uid=NO_USER))
+    assert reading.groups("user", "-", input=records) == [("root", 2, 2), (str(NO_USER), 1, 1)]
+
+
+def test_two_keys_count_each_pair(reading):
+    path = reading.make("r.jsonl", text(
+        line(1, "a.py", slurm="7"), line(1, "b.py", slurm="7", at=60), line(2, "a.py", slurm="7"),
+        line(3, "a.py", slurm="8", at=5), line(4, "a.py", slurm="8", decision="allow", event="work")))
+    rows = [(row["name"], row["second"], row["processes"], row["asking"])
+            for row in reading.json("--by", "job,line", path)["groups"]]
+    assert rows == [("slurm:7", "/home/u/a.py:159", 2, 2), ("slurm:7", "/home/u/b.py:159", 1, 1),
+                    ("slurm:8", "/home/u/a.py:159", 1, 1)]
+    document = reading.json("--by", "line,job", path)
+    assert document["by"] == "line,job"
+    assert [(row["second"], row["name"]) for row in document["groups"]] == [
+        ("slurm:7", "/home/u/a.py:159"), ("slurm:8", "/home/u/a.py:159"),
+        ("slurm:7", "/home/u/b.py:159")]
+    rows = reading.json("--by", "host,job", path)["groups"]
+    assert [(row["name"], row["second"], row["processes"], row["asking"]) for row in rows] == [
+        ("node7", "slurm:7", 2, 2), ("node7", "slurm:8", 2, 1)]
+    shown = reading.shown("--by", "job,line", path).splitlines()
+    assert [row.split()[-2:] for row in shown[1:]] == [
+        ["job", "line"], ["slurm:7", "/home/u/a.py:159"], ["slurm:7", "/home/u/b.py:159"],
+        ["slurm:8", "/home/u/a.py:159"]]
+
+
+@pytest.mark.parametrize("keys", ["", "x", "job,", ",job", "job,x", "job,job", "job,line,exe"])
+def test_other_keys_are_refused(reading, keys):
+    done = reading.report("--by", keys, os.devnull, rc=125)
+    assert '--by "%s" is not accepted' % keys in done.stderr or "--by needs" in done.stderr
+
+
+def test_since_leaves_out_older_records(reading):
+    now = time.time()
+    day = 86400
+    ages = {1: 8 * day, 2: 6 * day, 3: day - 600, 4: 1800, 5: 30}
+    path = reading.make("r.jsonl", text(
+        *(line(pid, ts=now - age, native=recorded.NATIVE) for pid, age in ages.items()),
+        start(6, ts=now - 9 * day), line(6, ts=now - 9 * day)))
+    date = time.strftime("%Y-%m-%d", time.gmtime(now - 2 * day))
+    for since, pids, older in (("7d", {2, 3, 4, 5}, 3), ("1d", {3, 4, 5}, 4), ("1h", {4, 5}, 5),
+                               ("2m", {5}, 6), (date, {3, 4, 5}, 4), ("99999d", {1, 2, 3, 4, 5, 6}, 0),
+                               ("0000099d", None, 0)):
+        if pids is None:
+            assert "--since" in reading.report("--since", since, path, rc=125).stderr
+            continue
+        document = reading.json("--since", since, path)
+        assert {one["pid"] for one in document["processes"]} == pids, since
+        assert (document["older"], document["records"]) == (older, 7 - older), since
+    assert "  left out: 6 records from before 20" in reading.shown("--since", "2m", path)
+    assert "since" not in reading.json(path)
+
+
+@pytest.mark.parametrize("since", ["", "7", "d", "7w", "-7d", "2026-02-30", "2026-1-1x", "x", "7.5d",
+                                   "2026-11-27T10"])
+def test_other_times_are_refused(reading, since):
+    done = reading.report("--since", since, os.devnull, rc=125)
+    assert '--since "%s" is not accepted' % since in done.stderr or "--since needs" in done.stderr
+
+
+@pytest.mark.parametrize("others", [["./r.jsonl"], ["link.jsonl"], ["hard.jsonl"], ["."],
+                                    ["d", "./d/"], ["-"]])
+def test_file_with_two_names_counts_once(reading, others):
+    path = reading.make("r.jsonl", text(line(1), line(2)))
+    os.mkdir(reading.path("d"))
+    os.link(path, reading.path("hard.jsonl"))
+    os.link(path, reading.path("d", "r.jsonl"))
+    os.symlink("r.jsonl", reading.path("link.jsonl"))
+    with open(path, encoding="utf-8") as stdin:
+        document = reading.json("r.jsonl", *others, cwd=reading.path(), stdin=stdin)
+    assert (document["records"], document["files"]) == (2, 1)
+    with open(reading.path("copy.jsonl"), "w", encoding="utf-8") as copy:  # the control
+        copy.write(text(line(1), line(2)))
+    assert reading.json("r.jsonl", "copy.jsonl", cwd=reading.path())["records"] == 4
 
 
 FRAMES = json.loads(line())["python"]
@@ -420,7 +520,7 @@ class Shown(observed.Case, Case):
         lines = [start(pid, slurm="1000") for pid in range(1, 12)]
         for pid in range(1, 40):
             more = {"host": "node%d" % (pid % 3), "slurm": str(1000 + pid // 10), "at": 60 * pid,
-                    "uid": 1000 + pid % 2}
+                    "uid": NO_USER - pid % 2}
             lines.append(line(pid, **more))
             if pid % 4 == 0:
                 lines.append(line(pid, script="ppo.py", api="nvmlInit_v2", **more))
@@ -437,7 +537,7 @@ class Shown(observed.Case, Case):
                        caller="/usr/lib/libOpenCL.so.1+0x1", exe="/usr/bin/clinfo", python=None,
                        argv=["clinfo"], at=4003), line(60)[:500] + line(54, "late.py", at=9000),
                   "not a record"]
-        path = self.make("day.jsonl", text(*lines))
+        path = self.make("day.jsonl", text(*lines).replace('"uid":1000,', '"uid":%d,' % NO_USER))
         golden = ""
         for words in ([], *(["--by", by] for by in BY)):
             shown = self.shown(*words, path)

@@ -52,7 +52,11 @@ class Case(launcher.Case):
         done = self.start("system", "check", "--root", self.root, *words, env=env)
         self.assertEqual((done.returncode, done.stderr), (code, ""), done)
         lines, _, answer = done.stdout.partition("\n\n")
-        return lines.splitlines(), dict(row.split(": ", 1) for row in answer.splitlines())
+        said = [line for line in lines.splitlines() if line.startswith("A process that no rule ")]
+        assert len(said) <= 1, done
+        self.others = said[0].partition(" gets ")[2] if said else None
+        return ([line for line in lines.splitlines() if line not in said],
+                dict(row.split(": ", 1) for row in answer.splitlines()))
 
 
 @pytest.fixture(name="case")
@@ -100,8 +104,11 @@ def test_answer_is_what_the_program_gets(case, words, rows):
 
 SCRIPT = " is a script, whose interpreter runs; use args= instead"
 OPEN = " has a [ that is not closed, so it matches only a ["
-NAME = " is not in /etc/%s; write the number, if another service knows the name"
+NAME = (" is not in /etc/%s, so it may mean any %s that is not in it either; write the number, or "
+        "remove the rule")
 ARGS = ' matches only this whole command line; write args="*%s*" for a part'
+NO_DEFAULT = (": no rule matches every process, so FORCE_CPU applies to those that no rule names; write"
+              " OFF or FORCE_CPU into the first line")
 # A rule after FORCE_CPU, and what follows the value in its warning. None: there is no warning.
 WARNINGS = [
     ("program=/usr/bin/smi", None), ("program=/usr/bin/l*k", None), ("program=smi", None),
@@ -115,8 +122,8 @@ WARNINGS = [
     ("program=/usr/bin/[sm", OPEN), ("args=*[!]*", OPEN), ("cgroup=/[a-b", OPEN),
     ("program=[s]m[]i]", None), ("cgroup=/user*", None),
     ("args=serve", ARGS % "serve"), ("args=*serve", None),
-    ("user=dave", NAME % "passwd"), ("user=alice", None), ("user=1009", None),
-    ("group=staff", NAME % "group"), ("group=gpu", None), ("group=1009", None),
+    ("user=dave", NAME % ("passwd", "user")), ("user=alice", None), ("user=1009", None),
+    ("group=staff", NAME % ("group", "group")), ("group=gpu", None), ("group=1009", None),
     ("report=/var/log/x/", ": there is no directory /var/log/x"),
     ("report=/var/none/x.jsonl", ": there is no directory /var/none"),
     ("report=/var/log", " is a directory; write report=/var/log/"),
@@ -136,8 +143,8 @@ def test_rule_that_does_less_than_it_seems_is_a_mistake(case, pair, warning):
     key, value = pair.split("=")
     rule = "VALIDATE %s%s\n" % ("cgroup=/* " if key in ("report", "gpus") else "", pair)
     case.write(CONF, "FORCE_CPU\n" + rule)
-    draft = case.make("draft", rule, 0o644)
-    for words, place in (((), CONF + ":2"), ((draft,), draft + ":1")):
+    draft = case.make("draft", "FORCE_CPU\n" + rule, 0o644)
+    for words, place in (((), CONF + ":2"), ((draft,), draft + ":2")):
         wanted = [] if warning is None else ['%s: %s="%s"%s' % (place, key, value, warning)]
         lines, _ = case.check(*words, code=len(wanted), env=env)
         assert lines[1:] == [*wanted, "mistakes: %s" % (len(wanted) or "none")]
@@ -202,15 +209,46 @@ def test_last_file_decides(case):
                       "--user", "carol")[1]["rule"].startswith(CONF + ":3: ")
 
 
-def test_name_that_no_file_has_is_not_known(case):
-    case.write(CONF, "OFF\nFORCE_CPU user=dave\n")
-    assert case.check("--user", "carol", code=1)[1]["not sure"].startswith(
-        "a rule has a name that is not in /etc/passwd or /etc/group: ")
+@pytest.mark.parametrize(("key", "file"), [("user", "passwd"), ("group", "group")])
+def test_name_that_no_file_has_is_not_known(case, key, file):
+    case.write(CONF, "OFF\nFORCE_CPU %s=dave\n" % key)
+    answer = case.check("--user", "carol", "--group", "1009", code=1)[1]
+    assert answer["policy"] == ("OFF" if key == "user" else "FORCE_CPU")
+    answer = case.check("--user", "1009", "--group", "1009", code=1)[1]
+    assert answer["policy"] == "FORCE_CPU"
+    assert answer["not sure"].startswith('%s="dave" is not in /etc/%s: ' % (key, file))
+    case.write("/etc/group", "root:x:0:\ncarol:x:1002:\n")
+    answer = case.check("--user", "carol", code=1)[1]
+    assert (answer["policy"], answer.get("not sure")) == ("OFF", None)
+
+
+@pytest.mark.parametrize(("rules", "others"), [
+    ("FORCE_CPU user=bob", "FORCE_CPU, because no rule matches every process."),
+    ("OFF\nFORCE_CPU user=bob", "OFF, by %s:1." % CONF),
+    ("OFF\nFORCE_CPU user=dave", "OFF, by %s:1." % CONF),
+    ("FORCE_CPU\nOFF user=bob", "FORCE_CPU, by %s:1." % CONF),
+    ("# x\nVALIDATE gpus=0 log=all", "VALIDATE, by %s:2." % CONF),
+    ("OFF\nOFFF", "FORCE_CPU, by %s:2." % CONF)])
+def test_what_a_process_gets_that_no_rule_names(case, rules, others):
+    """The answer for such a process is the same, and `enable` refuses a file that does not say it.
+    """
+    case.write(CONF, rules + "\n")
+    mistakes = [CONF + NO_DEFAULT] if "because" in others else []
+    lines, answer = case.check("--user", "carol", "--program", "/usr/bin/smi",
+                               code=1 if mistakes or re.search("OFFF|dave", rules) else 0)
+    assert (case.others, answer["policy"]) == (others, others.partition(",")[0])
+    assert mistakes == [line for line in lines if NO_DEFAULT in line]
+    done = case.start("system", "enable", "--dry-run", "--root", case.root, "/lib/none.so")
+    assert done.returncode == 125, done
+    assert (NO_DEFAULT in done.stderr, '"/lib/none.so" cannot' in done.stderr) == (
+        bool(mistakes), not mistakes), done
+    assert ('cudaguard: %s:2: user="dave" is not in /etc/passwd' % CONF in done.stderr) == (
+        "dave" in rules), done
 
 
 def test_no_rule_matches(case):
     case.write(CONF, "OFF program=other\n")
-    answer = case.check("--program", "/usr/bin/smi")[1]
+    answer = case.check("--program", "/usr/bin/smi", code=1)[1]
     assert (answer["policy"], answer["rule"]) == ("FORCE_CPU", "no rule of " + CONF)
 
 

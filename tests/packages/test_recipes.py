@@ -28,17 +28,72 @@ def test_readme_begins_with_the_projects_sentence():
 
 
 class Wheel(packaged.Case):
-    def test_pip_show_has_the_sentence_and_the_addresses(self):
+    def test_pip_show_has_the_sentence(self):
         with zipfile.ZipFile(packaged.released(self, packaged.WHEEL)) as archive:
             metadata = archive.read("cudaguard-%s.dist-info/METADATA" % packaged.version()).decode()
-        home = project("HOMEPAGE_URL")
-        for line in ("Summary: " + project("DESCRIPTION"), "Project-URL: Homepage, " + home,
-                     "Project-URL: Changelog, %s/blob/main/CHANGELOG.md" % home):
-            self.assertIn("\n%s\n" % line, metadata)
+        self.assertIn("\nSummary: %s\n" % project("DESCRIPTION"), metadata)
 
 
-def test_recipes_have_the_version_the_address_and_the_license():
+HOME = "https://github.com/ann/cudaguard"
+FILES = ("CMakeLists.txt", "pyproject.toml", "docs/integrations/ci.md",
+         *("scripts/packaging/" + name for name in (
+             "cudaguard.spec", "conda-forge/recipe.yaml", "spack/package.py", "debian/changelog",
+             "debian/control", "debian/copyright")))
+
+
+def fill_in(tree, address):
+    return packaged.run([os.path.join(harness.SOURCE, "scripts", "packaging", "fill-in"), tree,
+                         address])
+
+
+@pytest.fixture(name="filled")
+def make_filled(tmp_path):
+    """Returns a function that reads a file of a tree with the address."""
+    for name in FILES:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(read(name), encoding="utf-8")
+    done = fill_in(tmp_path, HOME)
+    assert (done.returncode, done.stdout) == (0, "")
+    return lambda *path: tmp_path.joinpath(*path).read_text(encoding="utf-8")
+
+
+def test_no_file_names_an_address_that_is_none():
+    for name in FILES:
+        assert not re.search(r"OWNER(?!_)|github\.com/|noreply", read(name)), name
+    assert "    HOMEPAGE_URL" not in read("CMakeLists.txt")
+
+
+def test_address_is_filled_in_once(filled, tmp_path):
+    before = {name: filled(name) for name in FILES}
+    assert before.keys() == {name for name in FILES if before[name] != read(name)}
+    assert not [name for name in FILES if "invalid" in before[name] or "ACCOUNT" in before[name]]
+    assert fill_in(tmp_path, HOME).returncode == 0
+    assert {name: filled(name) for name in FILES} == before
+    assert "  - uses: ann/cudaguard@v%s\n" % packaged.version() in before["docs/integrations/ci.md"]
+
+
+@pytest.mark.parametrize("address", ["", "github.com/ann/cudaguard", "https://github.com/cudaguard",
+                                     "https://github.com/ann/other", "https://a b/c/cudaguard"])
+def test_bad_address_changes_nothing(filled, tmp_path, address):
+    for name in FILES:
+        (tmp_path / name).write_text(read(name), encoding="utf-8")
+    done = fill_in(tmp_path, address)
+    assert done.returncode == 1 and "is not accepted" in done.stdout, done
+    assert not [name for name in FILES if filled(name) != read(name)]
+
+
+def test_recipes_have_the_version_the_address_and_the_license(filled):
+    read = filled
+
+    def project(word):
+        return re.search(r"^ +%s \"(.*)\"" % word, read("CMakeLists.txt"), re.MULTILINE)[1]
+
     version, home = packaged.version(), project("HOMEPAGE_URL")
+    assert home == HOME
+    for line in ('Homepage = "%s"' % home, 'Changelog = "%s/blob/main/CHANGELOG.md"' % home):
+        assert "\n%s\n" % line in read("pyproject.toml")
+    assert "\nSource: %s\n" % home in read("scripts", "packaging", "debian", "copyright")
     debian, spec = ("scripts", "packaging", "debian"), read("scripts", "packaging", "cudaguard.spec")
     assert read(*debian, "changelog").startswith("cudaguard (%s) " % version)
     control = read(*debian, "control")

@@ -141,8 +141,8 @@ class Release(packaged.Case):
     @pytest.mark.full
     @pytest.mark.timeout(3600)
     def test_second_build_elsewhere_has_the_same_bytes(self):
-        """The release is built again from its own source, in another directory, by a user with
-        other settings."""
+        """The release is built again from its own source, in another directory, which has no build
+        directory yet, by a user with other settings."""
         first = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
         name = "cudaguard-%s.tar.gz" % packaged.version()
         source, out = self.unpacked(name, "elsewhere"), self.path("out")
@@ -151,8 +151,6 @@ class Release(packaged.Case):
         git = ["git", "-C", source, "-c", "user.name=x", "-c", "user.email=x"]
         for words in (["init", "-q"], ["add", "-A"], ["commit", "-q", "-m", "x"]):
             subprocess.run([*git, *words], check=True, timeout=60)
-        os.mkdir(os.path.join(source, "build"))
-        os.symlink(harness.DEPS, os.path.join(source, "build", "_deps"))
         done = packaged.run(
             [os.path.join(source, "scripts", "release"), "--quick", out], umask=0o077, timeout=3000,
             env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "TZ": "Asia/Tokyo",
@@ -160,3 +158,5 @@ class Release(packaged.Case):
         self.assertEqual(done.returncode, 0, done.stdout)
         second = self.sums(out)
         self.assertEqual(second, {name: first[name] for name in second})
+        paths = [os.path.join(out, name) for name in os.listdir(out)]
+        self.assertEqual(set(done.stdout.splitlines()[-len(paths):]), set(paths), done.stdout)

@@ -101,3 +101,24 @@ def test_without_arguments_both_sections_of_the_manual_are_read(tmp_path):
 @pytest.mark.parametrize("section", "15")
 def test_plain_manual_page_passes(tmp_path, text, section):
     assert check(tmp_path, MANUAL + text, "page." + section) == (0, "")
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+@pytest.mark.parametrize("text, found", [
+    ("LD_PRELOAD=%s/build/ci/lib/x.so", True), ('"exe": "%s/bin/cudaguard"', True),
+    ("/home/ann/src/cudaguard/build" + "/ci/bin/cudaguard", True), ("(/work" + "/main/x.py)", True),
+    ("It is in /home/you/train.py, build/work/x or ~/cudaguard/build/ci.", False),
+    ("%s-other/build, /opt/cudaguard/lib, $DIR/work/x, /root/cudaguard", False)])
+def test_committed_path_of_a_checkout_is_reported(tmp_path, text, found):
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    shutil.copy(SCRIPT, scripts)
+    (tmp_path / "rows.json").write_text("{\n%s\n}\n" % text.replace("%s", str(tmp_path)))
+    (tmp_path / "ignored").write_text("/work" + "/x")  # git does not know it
+    for words in (["init", "-q"], ["add", "scripts", "rows.json"]):
+        subprocess.run(["git", "-C", tmp_path, *words], check=True)
+    result = subprocess.run([scripts / "check-text", "--paths"], capture_output=True, text=True,
+                            check=False)
+    assert result.stderr == ""
+    assert (result.returncode, result.stdout.count("rows.json:2: ")) == (int(found), int(found))
+    assert result.stdout.count("\n") == found

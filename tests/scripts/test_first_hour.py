@@ -238,3 +238,53 @@ def test_missing_packages_are_named_without_root(packages_case, script, some):
     assert "root or sudo" in done.stderr
     assert "cmake" not in done.stderr  # cmake is installed
     assert "apt-get" not in noted
+
+
+@pytest.fixture(name="release")
+def make_release():
+    yield from harness.lent(Owner())
+
+
+# Each says on the FIFO that it has started, or waits for that of the other one and fails. The second
+# replaces pip, so it makes the directory that pip would make.
+WAITS = 'echo >"$STARTED"; exec sleep 600'
+FAILS = 'read -r _ <"$STARTED"; echo "no space left" >&2; exit 1'
+CMAKE = '[ "$*" != --version ] || { echo cmake version 3.25.1; exit; }\n'
+PYTHON = """case "$*" in
+*--version) exit ;;
+*"pip install"*) while [ $# -gt 1 ] && [ "$1" != --target ]; do shift; done; exec mkdir -p "$2" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("cmake, python", [(WAITS, FAILS), (FAILS, WAITS)])
+def test_release_of_a_fresh_clone_stops_at_the_first_error(release, cmake, python):
+    """No process of the other build goes on: each would hold the pipe open."""
+    place = release.checkout("0")
+    build = os.path.join(place, "build")
+    path = release.stubs({"cmake": CMAKE + cmake, "python3": PYTHON + python,
+                          "dpkg-query": "echo install ok installed"})
+    fifo = os.path.join(release.directory, "fifo")
+    os.mkfifo(fifo)
+    ours, theirs = os.pipe()
+    with open(ours, "rb") as stream:
+        with open(theirs, "wb"):
+            done = subprocess.run(
+                [os.path.join(place, "scripts", "release"), "--quick"], text=True, timeout=120,
+                env={"PATH": path + ":" + os.environ["PATH"], "STARTED": fifo, "NOTES": os.devnull},
+                stdin=subprocess.DEVNULL, capture_output=True, pass_fds=[theirs])
+        assert stream.read() == b""
+    assert done.returncode == 1, done
+    assert "no space left" in done.stderr
+    assert "mkdir" not in done.stderr, "a link in the release leads to no directory"
+    assert done.stderr.splitlines()[-1].startswith("scripts/release: nothing is released; please ")
+    assert not [name for _, _, names in os.walk(build) for name in names if name == "SHA256SUMS"]
+
+
+@pytest.mark.parametrize("words", [[], ["out"], ["--address"], ["--address", ""]])
+def test_release_needs_an_address(release, words):
+    place = release.checkout("0")
+    done, _ = release.call([place + "/scripts/release", *words])
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert done.stderr.startswith("scripts/release: a release needs an address: --address https://")
+    assert not os.path.exists(place + "/build")

@@ -74,7 +74,8 @@ ONLY_REPORT = {
     "the fence cannot be set up",
     # report files
     "cut short (the writer was killed, or the disk is full", "is another user's link",
-    "is no cudaguard record", "it is a hard link", "left out", "left out that", "unreadable path",
+    "is no cudaguard record", "it is a hard link", "left out", "left out that",
+    "from before", "or two of these: job,line", "unreadable path",
     # verify: the verdict
     "allowed process", "except in", "but the program", "ended with exit code",
     "was killed by signal", "not denied", "its own policy allowed it",

@@ -201,20 +201,62 @@ TEST(ProcessRules, KeysMatch) {
   }
 }
 
+/// A process whose user and one group are in no file, like alice's after userdel and groupdel.
+RuleFacts facts_without_names() {
+  RuleFacts facts = facts_of();
+  facts.user_file = known("root:x:0:0:root:/root:/bin/sh\n");
+  facts.group_file = known("root:x:0:\ngpu:x:44:bob\n:x:1000:\nalice:x:y:\n");
+  return facts;
+}
+
 TEST(ProcessRules, UnknownFactCountsAsTheNarrowerCase) {
   // What LDAP alone knows, more than a name, and a process without /proc.
-  for (const char* unknown : {"user=carol", "group=staff", "user=alice:x"}) {
+  const RuleFacts facts = facts_without_names();
+  for (const char* unknown : {"user=carol", "group=staff", "user=alice:x", "user=alice"}) {
     const std::string rule = unknown;
-    EXPECT_EQ(decided("OFF\nFORCE_CPU " + rule).policy, Policy::kForceCpu) << rule;
-    EXPECT_TRUE(decided("OFF\nFORCE_CPU " + rule).unsure) << rule;
-    EXPECT_EQ(decided("FORCE_CPU\nOFF " + rule).policy, Policy::kForceCpu) << rule;
-    EXPECT_EQ(decided("OFF\nFORCE_CPU " + rule + "\nVALIDATE user=alice").policy,
+    EXPECT_EQ(decided("OFF\nFORCE_CPU " + rule, facts).policy, Policy::kForceCpu) << rule;
+    EXPECT_TRUE(decided("OFF\nFORCE_CPU " + rule, facts).unsure) << rule;
+    EXPECT_EQ(decided("FORCE_CPU\nOFF " + rule, facts).policy, Policy::kForceCpu) << rule;
+    EXPECT_EQ(decided("OFF\nFORCE_CPU " + rule + "\nVALIDATE group=gpu", facts).policy,
               Policy::kValidate);
   }
   for (const char* rule : {"program=x", "args=x", "user=1", "group=1", "cgroup=x"}) {
     EXPECT_EQ(decided("OFF\nFORCE_CPU " + std::string(rule), {}).policy, Policy::kForceCpu);
     EXPECT_EQ(decided("FORCE_CPU\nOFF " + std::string(rule), {}).policy, Policy::kForceCpu);
   }
+}
+
+TEST(ProcessRules, UnknownNameIsNotThatOfAProcessWithAnotherName) {
+  for (const char* name : {"user=carol", "group=staff", "group=staff user=alice", "user=alice:x"}) {
+    const Ruling ruling = decided("OFF\nFORCE_CPU " + std::string(name));
+    EXPECT_EQ(ruling.policy, Policy::kOff) << name;
+    EXPECT_FALSE(ruling.unsure) << name;
+    EXPECT_EQ(ruling.unknown.name, "") << name;
+    EXPECT_FALSE(decided("OFF " + std::string(name)).decided) << name;
+  }
+  // Each of these may be what the file does not show.
+  RuleFacts facts = facts_of();
+  facts.user_file.cut = true;
+  EXPECT_FALSE(decided("OFF user=carol", facts).decided);
+  facts.user_file.text.remove_suffix(1);
+  EXPECT_TRUE(decided("OFF user=carol", facts).unsure);
+  facts.user_file = {};
+  EXPECT_TRUE(decided("OFF user=carol", facts).unsure);
+  facts = facts_of();
+  facts.knows_user = false;
+  EXPECT_TRUE(decided("OFF user=carol", facts).unsure);
+}
+
+TEST(ProcessRules, UnknownNameIsSaid) {
+  const RuleFacts facts = facts_without_names();
+  const auto name = [&](const char* text) { return decided(text, facts).unknown; };
+  EXPECT_EQ(name("OFF\nFORCE_CPU user=ci program=*").name, "ci");
+  EXPECT_EQ(name("FORCE_CPU\nOFF group=44\nOFF group=staff").name, "staff");
+  EXPECT_EQ(name("OFF group=staff").key, RuleKey::kGroup);
+  EXPECT_EQ(name("OFF user=ci\nOFF group=staff").name, "ci");
+  EXPECT_EQ(name("OFF\nFORCE_CPU user=ci\nVALIDATE").name, "");
+  EXPECT_EQ(name("OFF user=ci program=no").name, "");
+  EXPECT_EQ(name("OFF user=1000").name, "");
 }
 
 TEST(ProcessRules, CutFactMatchesOnlyWhatIsCertain) {
@@ -266,22 +308,27 @@ TEST(ProcessRules, CgroupRuleCountsOnlyIfItMatchesEachHierarchy) {
 }
 
 TEST(ProcessRules, UnknownRuleWithAListGivesTheEntriesOfBoth) {
-  const Ruling part = decided("VALIDATE gpus=0,1,2\nVALIDATE user=carol gpus=2,1");
+  const Ruling part =
+      decided("VALIDATE gpus=0,1,2\nVALIDATE user=carol gpus=2,1", facts_without_names());
   EXPECT_EQ(part.gpus, "2,1");
-  const Ruling whole = decided("VALIDATE\nVALIDATE user=carol gpus=3");
+  const Ruling whole = decided("VALIDATE\nVALIDATE user=carol gpus=3", facts_without_names());
   EXPECT_EQ(whole.gpus, "3");
-  const Ruling split = decided("VALIDATE gpus=0\nVALIDATE user=carol gpus=1");
+  const Ruling split =
+      decided("VALIDATE gpus=0\nVALIDATE user=carol gpus=1", facts_without_names());
   EXPECT_EQ(split.policy, Policy::kForceCpu);
   EXPECT_TRUE(split.split);
-  EXPECT_EQ(decided("OFF\nCLAMP user=carol gpus=1").gpus, "1");
+  EXPECT_EQ(decided("OFF\nCLAMP user=carol gpus=1", facts_without_names()).gpus, "1");
 }
 
 TEST(ProcessRules, UnknownRuleLeavesTheEnvironmentNoMoreThanBothCases) {
   const std::string may = " environment=may-widen";
-  EXPECT_FALSE(decided("FORCE_CPU" + may + "\nFORCE_CPU user=carol").may_widen);
-  EXPECT_FALSE(decided("FORCE_CPU\nFORCE_CPU user=carol" + may).may_widen);
-  EXPECT_FALSE(decided("VALIDATE gpus=0\nFORCE_CPU user=carol" + may).may_widen);
-  EXPECT_TRUE(decided("FORCE_CPU" + may + "\nFORCE_CPU user=carol" + may).may_widen);
+  EXPECT_FALSE(
+      decided("FORCE_CPU" + may + "\nFORCE_CPU user=carol", facts_without_names()).may_widen);
+  EXPECT_FALSE(decided("FORCE_CPU\nFORCE_CPU user=carol" + may, facts_without_names()).may_widen);
+  EXPECT_FALSE(
+      decided("VALIDATE gpus=0\nFORCE_CPU user=carol" + may, facts_without_names()).may_widen);
+  EXPECT_TRUE(
+      decided("FORCE_CPU" + may + "\nFORCE_CPU user=carol" + may, facts_without_names()).may_widen);
 }
 
 TEST(ProcessRules, LineWithAMistakeIsForceCpuForEachProcess) {

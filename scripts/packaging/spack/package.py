@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# For repos/spack_repo/builtin/packages/cudaguard of spack-packages. sha256 is that of the
-# release's SHA256SUMS.
+# For repos/spack_repo/builtin/packages/cudaguard of spack-packages. A release has the address and
+# the maintainer (scripts/packaging/fill-in); sha256 is that of its SHA256SUMS.
 import sys
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
@@ -12,10 +12,7 @@ class Cudaguard(CMakePackage):
     """Find the line that asks for CUDA, and run Linux programs without it. No rebuild, root or
     GPU."""
 
-    homepage = "https://github.com/OWNER/cudaguard"
-    url = "https://github.com/OWNER/cudaguard/releases/download/v0.2.0/cudaguard-0.2.0.tar.gz"
-
-    maintainers("OWNER")
+    url = "cudaguard-0.2.0.tar.gz"
 
     license("Apache-2.0")
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <pwd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -7,15 +8,20 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
+#include "policy/process_rules.h"
 #include "policy/text.h"
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/records.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/output.h"
@@ -32,7 +38,8 @@ constexpr size_t kPart = size_t{256} << 10;  // stays in the processor's cache
 
 struct Read : ReadFiles {
   Records records;
-  Records::Take take;  ///< called with each record
+  std::set<std::pair<dev_t, ino_t>> seen;  ///< each file counts once, by whatever name
+  Records::Take take;                      ///< called with each record
 };
 
 struct Input {
@@ -40,15 +47,65 @@ struct Input {
   bool of_directory = false;
 };
 
-std::optional<ByWord> by_of(const Options& options) {
+/// Returns one key or two.
+Keys keys_of(const Options& options) {
   if (!options.by) return {};
+  Keys keys;
   std::string accepted;
-  for (const ByWord& by : kByWords) {
-    if (*options.by == by.word) return by;
-    accepted.append(accepted.empty() ? "" : ", ").append(by.word);
+  std::string_view rest = *options.by;
+  while (!rest.empty() || keys.empty()) {
+    const std::string_view word = head(rest, rest.find(','));
+    const bool more = word.size() < rest.size();
+    rest = tail(rest, word.size() + 1);
+    const auto* const by =
+        std::ranges::find_if(kByWords, [&](const ByWord& one) { return one.word == word; });
+    const bool twice =
+        std::ranges::any_of(keys, [&](const ByWord& one) { return one.word == word; });
+    if (by != std::end(kByWords) && !twice && keys.size() < 2 && (!more || !rest.empty())) {
+      keys.push_back(*by);
+      continue;
+    }
+    for (const ByWord& one : kByWords) {
+      accepted.append(accepted.empty() ? "" : ", ").append(one.word);
+    }
+    throw Refusal(kRefused, "--by " + in_quotes(*options.by) + " is not accepted (accepted: " +
+                                accepted + ", or two of these: job,line)");
   }
+  return keys;
+}
+
+/// Returns the time that "7d", "12h", "30m" or "2026-11-27" means; 0: all records count.
+double since_of(const Options& options) {
+  if (!options.since) return 0;
+  const std::string& text = *options.since;
+  const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits != 0 && digits < 7 && digits + 1 == text.size()) {
+    const double number = std::stod(text.substr(0, digits));
+    const double unit = text[digits] == 'd'   ? 86400
+                        : text[digits] == 'h' ? 3600
+                        : text[digits] == 'm' ? 60
+                                              : 0;
+    // No record is from before 1970.
+    if (unit != 0) return std::max(1.0, static_cast<double>(time(nullptr)) - number * unit);
+  }
+  tm date = {};
+  const char* const end = strptime(text.c_str(), "%Y-%m-%d", &date);
+  const double at = end != nullptr && *end == '\0' ? static_cast<double>(timegm(&date)) : 0;
+  if (at > 0 && utc_time(at, "%Y-%m-%d") == text) return at;
   throw Refusal(kRefused,
-                "--by " + in_quotes(*options.by) + " is not accepted (accepted: " + accepted + ")");
+                "--since " + in_quotes(text) +
+                    " is not accepted (accepted: a number of days, hours or minutes, such "
+                    "as 7d, 12h or 30m, or a date, such as 2026-11-27)");
+}
+
+std::map<uint32_t, std::string> users_of_this_machine() {
+  std::map<uint32_t, std::string> users;
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(kUserFile, "re"), &fclose);
+  if (file == nullptr) return users;
+  while (const passwd* entry = fgetpwent(file.get())) {
+    users.try_emplace(entry->pw_uid, entry->pw_name);
+  }
+  return users;
 }
 
 Refusal cannot_be_read(const std::string& path, int error) {
@@ -102,6 +159,9 @@ bool read_file(const Input& input, Read& all) {
   if (fd < 0) throw cannot_be_read(name, errno);
   const std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(fd, "r"), &fclose);
   if (file == nullptr) throw cannot_be_read(name, errno);
+  struct stat status = {};
+  const bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  if (is_file && !all.seen.emplace(status.st_dev, status.st_ino).second) return true;
   Lines lines([&](std::string_view line) { all.records.add(line, all.take); });
   std::vector<char> part(kPart);
   for (bool first = true;; first = false) {
@@ -206,8 +266,7 @@ void put_list(OutputFile& out, const char* name, const auto& list) {
 }
 
 /// Writes one part at a time, because there may be hundreds of thousands of processes.
-void write_json(OutputFile& out, const Findings& findings, const Read& all,
-                const std::optional<ByWord>& by) {
+void write_json(OutputFile& out, const Findings& findings, const Read& all, const Keys& by) {
   Json start;  // its object is still open
   start.begin_object()
       .field("v", 1)
@@ -218,10 +277,11 @@ void write_json(OutputFile& out, const Findings& findings, const Read& all,
       .field("records", findings.records)
       .field("torn", findings.torn)
       .field("not_understood", findings.not_understood);
-  if (by) start.field("by", by->word);
+  if (findings.since != 0) start.field("since", findings.since).field("older", findings.older);
+  if (!by.empty()) start.field("by", text_of(by));
   out.put(start.text());
-  if (by) {
-    put_list(out, "groups", groups_of(findings, by->by));
+  if (!by.empty()) {
+    put_list(out, "groups", groups_of(findings, by));
   } else {
     put_list(out, "places", findings.places);
     put_list(out, "calls", findings.sites);
@@ -235,8 +295,9 @@ void write_json(OutputFile& out, const Findings& findings, const Read& all,
 }  // namespace
 
 int report(const Options& options) {
-  const std::optional<ByWord> by = by_of(options);
+  const Keys by = keys_of(options);
   Read all;
+  all.records.leave_out_before(since_of(options));
   const std::vector<Input> inputs = inputs_of(options.program, all);
   std::vector<TakenFile> taken;
   if (options.json_file || options.html_file || options.prometheus_file) taken = taken_by(inputs);
@@ -249,6 +310,7 @@ int report(const Options& options) {
                    const CallFields& call) { metrics.add(writer, call); };
   }
   for (const Input& input : inputs) read_input(input, all);
+  all.records.name_users(users_of_this_machine());
   const Findings& findings = all.records.findings();
   const std::string text = text_of_records(findings, all, by);
   if (html) html.write(page_of_records(findings, what_was_read(findings, all), text));

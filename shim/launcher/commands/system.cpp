@@ -95,6 +95,7 @@ int check(const Options& options) {
   const std::vector<std::string> mistakes = rules.mistakes();
   std::string text;
   for (const std::string& file : rules.summary()) text += file + "\n";
+  text += rules.for_others() + "\n";
   for (const std::string& mistake : mistakes) text += mistake + "\n";
   text += "mistakes: " + (mistakes.empty() ? "none" : grouped(mistakes.size())) + "\n";
   if (const std::optional<AskedProcess> asked = process_of(options)) {
@@ -136,7 +137,17 @@ int finish(const PreloadFile& file, const std::string& text, const Options& opti
   return 0;
 }
 
+/// Prints the mistakes of the rules that all programs will have. Throws Refusal if it is left open
+/// what most of them get.
+void check_before_enabling() {
+  const MachineRules rules;
+  if (!rules.exist()) return;
+  if (const std::string why = rules.no_default(); !why.empty()) throw Refusal(kRefused, why);
+  for (const std::string& mistake : rules.mistakes()) warn(mistake);
+}
+
 int enable(const std::string& guard, const Options& options) {
+  check_before_enabling();
   if (const std::string why = why_unfit(guard); !why.empty()) {
     throw Refusal(kRefused, in_quotes(guard) + " " + why);
   }

@@ -40,7 +40,7 @@ _cudaguard_options() {
       --no-presets --print --strict --help" ;;
     verify) echo "--allow --allow-incomplete --deny --report --fence --json --junit --html --force
       --help" ;;
-    report) echo "--by --json --html --prometheus --force --help" ;;
+    report) echo "--by --since --json --html --prometheus --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
     system) echo "--root --spool --dry-run --program --args --user --group --cgroup --help" ;;
   esac
@@ -50,8 +50,8 @@ _cudaguard_options() {
 _cudaguard_place() {
   case $1 in
     --gpus | --policy | --children | --rule | --log | --report | --allow | --deny | --json | \
-      --junit | --html | --by | --prometheus | --root | --program | --args | --user | --group | \
-      --cgroup) echo next ;;
+      --junit | --html | --by | --since | --prometheus | --root | --program | --args | --user | \
+      --group | --cgroup) echo next ;;
     --if-healthy | --fence | --spool) echo equals ;;
   esac
 }

@@ -2,6 +2,10 @@
 #include "shim/launcher/findings/groups.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 
@@ -13,33 +17,55 @@ namespace cudaguard::launcher {
 
 namespace {
 
-std::string name_of(const ObservedProcess& process, By by) {
+std::string name_of(const Findings& findings, const ObservedProcess& process, By by) {
   if (by == By::kExe) return process.exe;
   if (by == By::kHost) return process.host;
   if (by == By::kJob) return process.job;
   if (by == By::kRule) return process.rule == nullptr ? "" : *process.rule;
-  return process.uid == kNoUid ? "" : std::to_string(process.uid);
+  if (process.uid == kNoUid) return {};
+  const auto user = findings.users.find(process.uid);
+  return user == findings.users.end() ? std::to_string(process.uid) : user->second;
 }
 
 std::vector<Group> by_line(const Findings& findings) {
   std::vector<Group> groups;
   for (const Place& place : findings.places) {
     const size_t processes = place.processes.size();
-    groups.push_back({place.name, processes, processes, place.asked, place.first, place.last});
+    groups.push_back({place.name, {}, processes, processes, place.asked, place.first, place.last});
   }
   return groups;
 }
 
-std::vector<Group> by_process(const Findings& findings, By by) {
-  std::vector<Group> groups;
-  std::unordered_map<std::string, size_t> numbers;
+using Names = std::pair<std::string, std::optional<std::string>>;
+
+/// The groups by two names, each of which gets a number.
+class NamedGroups {
+ public:
+  size_t number_of(Names names) {
+    const auto [number, is_new] = numbers_.try_emplace(std::move(names), all.size());
+    if (is_new) {
+      all.emplace_back().name = number->first.first;
+      all.back().second = number->first.second;
+    }
+    return number->second;
+  }
+  std::vector<Group> all;
+
+ private:
+  std::map<Names, size_t> numbers_;
+};
+
+/// `other` is nothing for one key.
+std::vector<Group> by_process(const Findings& findings, By by, std::optional<By> other) {
+  NamedGroups named;
+  std::vector<Group>& groups = named.all;
   std::vector<size_t> group_of;  // the group of each process
   group_of.reserve(findings.processes.size());
   for (const ObservedProcess& process : findings.processes) {
-    const auto [number, is_new] = numbers.try_emplace(name_of(process, by), groups.size());
-    if (is_new) groups.emplace_back().name = number->first;
-    group_of.push_back(number->second);
-    Group& group = groups[number->second];
+    Names names = {name_of(findings, process, by), {}};
+    if (other) names.second = name_of(findings, process, *other);
+    group_of.push_back(named.number_of(std::move(names)));
+    Group& group = groups[group_of.back()];
     ++group.processes;
     note_times(process.first, process.last, group);
   }
@@ -55,10 +81,43 @@ std::vector<Group> by_process(const Findings& findings, By by) {
   return groups;
 }
 
+/// Each process counts in each place that it has asked from.
+std::vector<Group> by_line_and(const Findings& findings, By by, bool line_first) {
+  NamedGroups named;
+  for (const Place& place : findings.places) {
+    for (size_t i = 0; i < place.processes.size(); ++i) {
+      const std::string name = name_of(findings, findings.processes[place.processes[i]], by);
+      Names names = line_first ? Names(place.name, name) : Names(name, place.name);
+      Group& group = named.all[named.number_of(std::move(names))];
+      ++group.processes;
+      ++group.asking;
+      group.asked.insert(place.asked.begin(), place.asked.end());
+      note_times(place.at[i], place.at[i], group);
+    }
+  }
+  return std::move(named.all);
+}
+
+void sort(std::vector<Group>& groups) {
+  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
+    if (a.asking != b.asking) return a.asking > b.asking;
+    if (a.processes != b.processes) return a.processes > b.processes;
+    return std::tie(a.name, a.second) < std::tie(b.name, b.second);
+  });
+}
+
+/// "/a/b/../c/ppo.py:159" becomes "/a/c/ppo.py:159", whatever the file system has there.
+std::string without_detours(std::string line) {
+  const bool is_path = line.find('/') != std::string::npos && line.find("://") == std::string::npos;
+  return is_path ? std::filesystem::path(line).lexically_normal().native() : line;
+}
+
 std::string name_of(const CallSite& site) {
-  if (const PythonFrame* frame = own_frame(site.stack); frame != nullptr) return place_of(*frame);
+  if (const PythonFrame* frame = own_frame(site.stack); frame != nullptr) {
+    return without_detours(place_of(*frame));
+  }
   if (site.bypassed_guard()) return "bypassing the guard";
-  if (!site.line.empty()) return site.line;
+  if (!site.line.empty()) return without_detours(site.line);
   if (!site.passes_on) return site.library;
   const std::vector<NativeFrame>& frames = site.stack.native;
   const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
@@ -104,12 +163,25 @@ void group_by_place(Findings& findings) {
 }
 
 std::vector<Group> groups_of(const Findings& findings, By by) {
-  std::vector<Group> groups = by == By::kLine ? by_line(findings) : by_process(findings, by);
-  std::sort(groups.begin(), groups.end(), [](const Group& a, const Group& b) {
-    if (a.asking != b.asking) return a.asking > b.asking;
-    if (a.processes != b.processes) return a.processes > b.processes;
-    return a.name < b.name;
-  });
+  std::vector<Group> groups = by == By::kLine ? by_line(findings) : by_process(findings, by, {});
+  sort(groups);
+  return groups;
+}
+
+std::string text_of(const Keys& keys) {
+  std::string text;
+  for (const ByWord& key : keys) text.append(text.empty() ? "" : ",").append(key.word);
+  return text;
+}
+
+std::vector<Group> groups_of(const Findings& findings, const Keys& keys) {
+  if (keys.size() == 1) return groups_of(findings, keys[0].by);
+  const By one = keys[0].by;
+  const By other = keys[1].by;
+  std::vector<Group> groups = one == By::kLine     ? by_line_and(findings, other, true)
+                              : other == By::kLine ? by_line_and(findings, one, false)
+                                                   : by_process(findings, one, other);
+  sort(groups);
   return groups;
 }
 

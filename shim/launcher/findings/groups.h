@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings counted by program, user, host, job, rule or line. Pure.
+// The findings counted by program, user, host, job, rule or line, or by two of these. Pure.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -23,10 +24,16 @@ struct ByWord {
 inline constexpr ByWord kByWords[] = {{"exe", By::kExe}, {"user", By::kUser}, {"host", By::kHost},
                                       {"job", By::kJob}, {"rule", By::kRule}, {"line", By::kLine}};
 
+/// One or two.
+using Keys = std::vector<ByWord>;
+/// "job,line"
+std::string text_of(const Keys& keys);
+
 struct Group {
-  /// A program's path, a uid, a host, a job, a rule, or a line with its file's path. If the line is
-  /// unknown, the calling library. Empty if the records do not have the name.
+  /// A program's path, a user's name or uid, a host, a job, a rule, or a line with its file's path.
+  /// If the line is unknown, the calling library. Empty if the records do not have the name.
   std::string name;
+  std::optional<std::string> second;  ///< the same for the second key, if there is one
   size_t processes = 0;
   size_t asking = 0;          ///< how many of these made a CUDA attempt
   std::set<DriverApi> asked;  ///< what these processes asked for
@@ -36,6 +43,8 @@ struct Group {
 
 /// Sorted by the number of asking processes, largest first. Lists only lines with an attempt.
 std::vector<Group> groups_of(const Findings& findings, By by);
+/// With two keys: for each pair of values.
+std::vector<Group> groups_of(const Findings& findings, const Keys& keys);
 
 /// Fills Findings::places with the groups of --by line.
 void group_by_place(Findings& findings);

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -117,8 +118,11 @@ struct SickDriver {
 struct Findings {
   std::deque<ObservedProcess> processes;  ///< hundreds of thousands: never moved
   std::vector<CallSite> sites;
-  std::vector<Place> places;             ///< by group_by_place()
-  std::vector<SickDriver> sick_drivers;  ///< one per host
+  std::vector<Place> places;              ///< by group_by_place()
+  std::vector<SickDriver> sick_drivers;   ///< one per host
+  std::map<uint32_t, std::string> users;  ///< their names, if this machine knows them
+  double since = 0;                       ///< `report --since`; 0: all records count
+  size_t older = 0;                       ///< records from before
   size_t records = 0;
   size_t not_understood = 0;  ///< lines that no guard has written
   size_t torn = 0;            ///< records that are incomplete because their writer was killed

@@ -79,7 +79,9 @@ bool Records::SameCallSite::operator()(size_t a, size_t b) const {
 bool Records::add(std::string_view line, const Take& take, const Sender* sender) {
   sender_ = sender;
   is_attempt_ = false;
-  if (add_one(line, take) == Kind::kRecord) return is_attempt_;
+  if (const Kind kind = add_one(line, take); kind == Kind::kRecord || kind == Kind::kOld) {
+    return is_attempt_;
+  }
   do {
     const std::string_view piece = head(line, line.find(kRecordMark, 1));
     const Kind kind = add_one(piece, take);
@@ -146,6 +148,10 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
       starts || native || call.decision == "allow" || call.decision == "deny" || refused;
   if (writer.v != kRecordVersion || writer.pid <= 0 || writer.pid > INT32_MAX || !known)
     return Kind::kForeign;
+  if (writer.ts != 0 && writer.ts < findings_.since) {
+    findings_.older += native ? 0 : 1;
+    return Kind::kOld;
+  }
   if (native) {
     native_ = {call.native, call.native_missing};
     native_ts_ = writer.ts;

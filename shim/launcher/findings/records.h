@@ -42,11 +42,14 @@ class Records {
   /// which may be null, replace those in the record. Returns true if the last record is a CUDA
   /// attempt.
   bool add(std::string_view line, const Take& take = {}, const Sender* sender = nullptr);
+  /// Leaves out, and counts, what is from before this time.
+  void leave_out_before(double since) { findings_.since = since; }
+  void name_users(std::map<uint32_t, std::string> users) { findings_.users = std::move(users); }
   /// Everything that was added so far.
   const Findings& findings();
 
  private:
-  enum class Kind { kRecord, kTorn, kForeign };
+  enum class Kind { kRecord, kOld, kTorn, kForeign };
   /// The part of a record after the facts about the process. Most records share a few of these byte
   /// by byte, so each is parsed once.
   struct Rest {

@@ -149,6 +149,36 @@ void MachineRules::for_each(
   }
 }
 
+std::string MachineRules::for_others() const {
+  std::string policy(name_of(Policy::kForceCpu));
+  std::string why = why_ == nullptr ? "because no rule matches every process"
+                                    : "because " + printable(unusable_) + " is not used";
+  if (why_ == nullptr) {
+    for_each([&](const std::string& place, const ProcessRule& rule) {
+      const bool wrong = rule.mistake.why != Why::kNone;
+      if (!wrong && !matches_all(rule)) return;
+      policy = name_of(wrong ? Policy::kForceCpu : rule.policy);
+      why = "by " + printable(place);
+    });
+  }
+  return "A process that no rule names gets " + policy + ", " + why + ".";
+}
+
+std::string MachineRules::no_default() const {
+  if (why_ != nullptr || files_.empty()) return {};
+  bool some = false;
+  bool all = false;
+  for_each([&](const std::string& /*place*/, const ProcessRule& rule) {
+    some = true;
+    all = all || matches_all(rule);
+  });
+  if (all) return {};
+  return printable(files_.front().path) +
+         (some ? ": no rule matches every process, so FORCE_CPU applies to those that no rule "
+                 "names; write OFF or FORCE_CPU into the first line"
+               : ": no rule; FORCE_CPU applies to every process");
+}
+
 std::vector<std::string> MachineRules::mistakes() const {
   std::vector<std::string> found;
   std::string last;  // the last place whose rule matches every process
@@ -156,9 +186,7 @@ std::vector<std::string> MachineRules::mistakes() const {
     if (matches_all(rule)) last = place;
   });
   bool decides = last.empty();
-  size_t rules = 0;
   for_each([&](const std::string& place, const ProcessRule& rule) {
-    ++rules;
     decides = decides || place == last;
     if (rule.mistake.why != Why::kNone) {
       found.push_back(sentence_about(place, rule.mistake));
@@ -170,10 +198,7 @@ std::vector<std::string> MachineRules::mistakes() const {
     }
     for (const std::string& text : warnings) found.push_back(printable(place) + ": " + text);
   });
-  if (rules == 0 && why_ == nullptr && !files_.empty()) {
-    found.push_back(printable(files_.front().path) +
-                    ": no rule; FORCE_CPU applies to every process");
-  }
+  if (const std::string text = no_default(); !text.empty()) found.push_back(text);
   if (why_ != nullptr) {
     found.push_back(text_of([&](Text& out) { write_unused_file(out, {unusable_, why_}); }));
   }
@@ -212,8 +237,8 @@ bool MachineRules::may_be_off(const RuleFacts& facts, const Environment& environ
 }
 
 RuleAnswer MachineRules::answer(const AskedProcess& process, const Environment& environment) const {
-  const std::string users = text_in(kUsers);
-  const std::string groups = text_in(kGroups);
+  const std::string users = text_in(kUserFile);
+  const std::string groups = text_in(kGroupFile);
   RuleFacts facts;
   facts.program = fact_of(process.program, PATH_MAX);
   facts.args = fact_of(process.args, kMostArgs);
@@ -264,16 +289,20 @@ RuleAnswer MachineRules::answer(const AskedProcess& process, const Environment& 
     if (is_known || (asked & bit_of(key)) == 0) continue;
     missing.push_back(std::string(kRuleKeys[static_cast<size_t>(key)]) + "=");
   }
-  answer.unsure = missing.empty()
-                      ? std::string("a rule has a name that is not in ") + kUsers + " or " + kGroups
-                      : "rules ask for " + joined(missing, ", ");
+  const UnknownName& unknown = ruling.unknown;
+  answer.unsure = !missing.empty() ? "rules ask for " + joined(missing, ", ")
+                  : unknown.name.empty()
+                      ? "a condition may be true"
+                      : std::string(kRuleKeys[static_cast<size_t>(unknown.key)]) + "=" +
+                            in_quotes(std::string(unknown.name)) + " is not in " +
+                            file_of_names(unknown.key);
   return answer;
 }
 
 void add_user(const std::string& name, AskedProcess& process) {
   const std::optional<uint32_t> number = number_in(name);
   std::string found;
-  for_each_entry<passwd>(kUsers, fgetpwent, [&](const passwd& entry) {
+  for_each_entry<passwd>(kUserFile, fgetpwent, [&](const passwd& entry) {
     if (number ? entry.pw_uid != *number : name != entry.pw_name) return true;
     found = entry.pw_name;
     process.user = entry.pw_uid;
@@ -281,11 +310,11 @@ void add_user(const std::string& name, AskedProcess& process) {
     return false;
   });
   if (found.empty()) {
-    if (!number) refuse_name("--user", name, kUsers);
+    if (!number) refuse_name("--user", name, kUserFile);
     process.user = *number;  // its groups are not known
     return;
   }
-  for_each_entry<group>(kGroups, fgetgrent, [&](const group& entry) {
+  for_each_entry<group>(kGroupFile, fgetgrent, [&](const group& entry) {
     for (char** member = entry.gr_mem; *member != nullptr; ++member) {
       if (found == *member) process.groups->push_back(entry.gr_gid);
     }
@@ -295,11 +324,11 @@ void add_user(const std::string& name, AskedProcess& process) {
 
 void add_group(const std::string& name, AskedProcess& process) {
   std::optional<uint32_t> number = number_in(name);
-  for_each_entry<group>(kGroups, fgetgrent, [&](const group& entry) {
+  for_each_entry<group>(kGroupFile, fgetgrent, [&](const group& entry) {
     if (!number && name == entry.gr_name) number = entry.gr_gid;
     return !number;
   });
-  if (!number) refuse_name("--group", name, kGroups);
+  if (!number) refuse_name("--group", name, kGroupFile);
   if (!process.groups) process.groups.emplace();
   process.groups->push_back(*number);
 }

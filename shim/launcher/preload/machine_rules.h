@@ -56,6 +56,10 @@ class MachineRules {
   /// Each is a sentence of the guard or a warning, with the file and the line, or says who cannot
   /// read a file. None if there is no file.
   std::vector<std::string> mistakes() const;
+  /// The sentence that says what a process gets if no rule has a condition that it fulfils.
+  std::string for_others() const;
+  /// That mistake of mistakes() which leaves this open. Empty if a rule says it.
+  std::string no_default() const;
   /// "/etc/cudaguard.conf: 3 rules" for each file that is used.
   std::vector<std::string> summary() const;
   /// What the guard gives a process with these variables, also if there is no file.

@@ -87,16 +87,18 @@ std::string about_program(const std::string& glob) {
 
 /// `read` is fgetpwent or fgetgrent, `name` the member with the entry's name.
 template <typename Entry>
-std::string about_name(const std::string& name, const char* path, Entry* (*read)(FILE*),
+std::string about_name(const std::string& name, RuleKey key, Entry* (*read)(FILE*),
                        char* Entry::*member) {
+  const char* const path = file_of_names(key);
   if (name.find_first_not_of("0123456789") == std::string::npos) return {};
   const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path, "re"), &fclose);
   if (file == nullptr) return {};
   while (const Entry* entry = read(file.get())) {
     if (name == entry->*member) return {};
   }
-  return std::string(" is not in ") + path +
-         "; write the number, if another service knows the name";
+  return std::string(" is not in ") + path + ", so it may mean any " +
+         kRuleKeys[static_cast<size_t>(key)] +
+         " that is not in it either; write the number, or remove the rule";
 }
 
 std::string about_report(const std::string& path) {
@@ -137,9 +139,9 @@ std::string about(RuleKey key, const std::string& value) {
                  : " matches only this whole command line; write args=\"*" + printable(value) +
                        "*\" for a part";
     case RuleKey::kUser:
-      return about_name<passwd>(value, kUsers, fgetpwent, &passwd::pw_name);
+      return about_name<passwd>(value, key, fgetpwent, &passwd::pw_name);
     case RuleKey::kGroup:
-      return about_name<group>(value, kGroups, fgetgrent, &group::gr_name);
+      return about_name<group>(value, key, fgetgrent, &group::gr_name);
     case RuleKey::kReport:
       return about_report(value);
     case RuleKey::kGpus:

@@ -10,9 +10,6 @@
 
 namespace cudaguard::launcher {
 
-inline constexpr char kUsers[] = "/etc/passwd";
-inline constexpr char kGroups[] = "/etc/group";
-
 /// Each is a clause: `program="/usr/bin/smi" does not exist`. Of a rule without a mistake.
 std::vector<std::string> warnings_about(const ProcessRule& rule);
 

@@ -165,9 +165,9 @@ void put(Json& json, const ObservedProcess& process) {
 }
 
 void put(Json& json, const Group& group) {
-  json.field_or_null("name", group.name)
-      .field("processes", group.processes)
-      .field("asking", group.asking);
+  json.field_or_null("name", group.name);
+  if (group.second) json.field_or_null("second", *group.second);
+  json.field("processes", group.processes).field("asking", group.asking);
   put_asked(json, "asked", group.asked);
   json.field_or_null("first", group.first).field_or_null("last", group.last);
 }

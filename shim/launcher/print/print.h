@@ -4,16 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "policy/driver_api.h"
+#include "shim/launcher/findings/groups.h"
 
 namespace cudaguard::launcher {
 
-struct ByWord;
 struct Findings;
 struct Verdict;
 
@@ -37,8 +36,7 @@ std::string text_of_findings(const Findings& findings, const std::string& left =
                              const std::string& idle = {});
 
 /// The text of report. With `by`, the table of these groups.
-std::string text_of_records(const Findings& findings, const ReadFiles& read,
-                            const std::optional<ByWord>& by);
+std::string text_of_records(const Findings& findings, const ReadFiles& read, const Keys& by);
 
 /// "3 files, 120 records of 17 processes on 4 hosts, 2026-11-20 10:00 to 2026-11-22 07:28 UTC"
 std::string what_was_read(const Findings& findings, const ReadFiles& read);

@@ -219,10 +219,22 @@ std::string words_of(const std::set<DriverApi>& asked) {
   return joined(words, " ");
 }
 
-/// The name is the last column, because it may be long.
-std::string table_of(const std::vector<Group>& groups, std::string_view title) {
+std::string shown_name(const std::string& name) { return name.empty() ? "?" : printable(name); }
+
+/// The names are the last columns, because they may be long.
+std::string table_of(const std::vector<Group>& groups, const Keys& keys) {
+  const bool has_two = keys.size() > 1;
   size_t width = 3;
-  for (const Group& group : groups) width = std::max(width, words_of(group.asked).size());
+  size_t name_width = has_two ? keys[0].word.size() : 0;
+  for (const Group& group : groups) {
+    width = std::max(width, words_of(group.asked).size());
+    if (has_two) name_width = std::max(name_width, shown_name(group.name).size());
+  }
+  const auto names = [&](std::string name, const std::string& second) {
+    if (!has_two) return name;
+    name.resize(name_width, ' ');
+    return name + "  " + second;
+  };
   std::string text;
   const auto put = [&](const std::string& processes, const std::string& asked, std::string what,
                        const std::string& first, const std::string& last, const std::string& name) {
@@ -230,11 +242,12 @@ std::string table_of(const std::vector<Group>& groups, std::string_view title) {
     text += "  " + cell(processes, 9) + cell(asked, 7) + what + "  " + cell(first, kTime) +
             cell(last, kTime) + name + "\n";
   };
-  put("processes", "asked", "for", "first (UTC)", "last", std::string(title));
+  put("processes", "asked", "for", "first (UTC)", "last",
+      names(std::string(keys[0].word), std::string(keys.back().word)));
   for (const Group& group : groups) {
     put(std::to_string(group.processes), std::to_string(group.asking), words_of(group.asked),
         shown_time(group.first), shown_time(group.last),
-        group.name.empty() ? "?" : printable(group.name));
+        names(shown_name(group.name), shown_name(group.second.value_or(""))));
   }
   return text;
 }
@@ -287,16 +300,19 @@ std::string what_was_read(const Findings& findings, const ReadFiles& read) {
   return text + ", " + from + (from == to ? "" : " to " + to) + " UTC";
 }
 
-std::string text_of_records(const Findings& findings, const ReadFiles& read,
-                            const std::optional<ByWord>& by) {
+std::string text_of_records(const Findings& findings, const ReadFiles& read, const Keys& by) {
   std::string text = "cudaguard: ";
   if (findings.records == 0) {
     text += "no records in " + counted(read.files, "file") + "\n" + what_was_left_out(findings);
-  } else if (by) {
-    text += what_was_read(findings, read) + "\n" + table_of(groups_of(findings, by->by), by->word) +
+  } else if (!by.empty()) {
+    text += what_was_read(findings, read) + "\n" + table_of(groups_of(findings, by), by) +
             what_was_left_out(findings);
   } else {
     text += what_was_read(findings, read) + "\n" + text_of_findings(findings);
+  }
+  if (findings.older != 0) {
+    text += "  left out: " + counted(findings.older, "record") + " from before " +
+            shown_time(findings.since) + " UTC\n";
   }
   if (read.compressed != 0) {
     text += "  left out: " + counted(read.compressed, "compressed file") +
