@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/output.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "policy/config.h"
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
@@ -234,19 +231,6 @@ void report_start(char** words, char** variables) {
   if (inherited.start.wants_start) write_start(words, variables);
 }
 
-bool is_new(Process& process, const char* asked) {
-  bool is_known = false;
-  for (auto& slot : process.record.seen) {
-    const char* here = slot.load(std::memory_order_relaxed);
-    if (here == nullptr && slot.compare_exchange_strong(here, asked, std::memory_order_relaxed)) {
-      return !is_known;
-    }
-    if (here == asked) return false;
-    if (strcmp(here, asked) == 0) is_known = true;
-  }
-  return false;  // impossible: there are fewer kinds than slots
-}
-
 uint64_t key_of(Process& process, const Event& event) {
   print_complaints(process);
   if (!wants_events(process)) return 0;
@@ -365,7 +349,8 @@ void print_message(Process& process, Message bit, Writer write, const void* cont
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || !process.record.lines.add(key)) return;
+  if (process.config->log == Log::kOff || process.record.lines.add(key) != Cases::Added::kNew)
+    return;
   write_one_line(process, write, context);
 }
 
