@@ -88,6 +88,8 @@ enum class Message : uint32_t {
   kDeniedNvml = 2048,
   kListInVain = 4096,
   kDeniedOpenCl = 8192,
+  kStubDriver = 16384,
+  kStubNvml = 32768,
 };
 
 /// The message that CUDA was refused, which the driver's log repeats. Written once; thread-safe,
