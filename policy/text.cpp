@@ -12,6 +12,11 @@ constexpr bool is_control(uint32_t c) {
          c == 0xfeff;
 }
 
+/// True for a character that a message must not have. Spaces and punctuation are none.
+constexpr bool is_hidden(uint32_t c) {
+  return is_control(c) && (c < 0x2000 || c > 0x2027 || (c >= 0x200b && c <= 0x200f));
+}
+
 constexpr char folded(char c) {
   if (c >= 'a' && c <= 'z') return static_cast<char>(c - 'a' + 'A');
   return c == '-' ? '_' : c;
@@ -59,6 +64,39 @@ uint32_t utf8_value(std::string_view sequence) {
   uint32_t value = sequence.size() == 1 ? first : first & (0x7fU >> sequence.size());
   for (const char c : tail(sequence, 1)) value = value << 6 | (c & 0x3fU);
   return value;
+}
+
+std::string_view whole_head(std::string_view text, size_t most) {
+  constexpr size_t kLongest = 4;
+  if (most >= text.size()) return text;
+  for (size_t back = 1; back < kLongest && back <= most; ++back) {
+    if (utf8_length(tail(text, most - back)) > back) return head(text, most - back);
+  }
+  return head(text, most);
+}
+
+void copy_text(std::string_view text, char* to, size_t size) {
+  for (const char c : whole_head(text, size - 1)) *to++ = c;
+  *to = '\0';
+}
+
+std::string_view take_printable(std::string_view& text) {
+  const size_t length = utf8_length(text);
+  const std::string_view character = head(text, length == 0 ? 1 : length);
+  text.remove_prefix(character.size());
+  return length == 0 || is_hidden(utf8_value(character)) ? std::string_view("?") : character;
+}
+
+bool shows_utf8(const char* all, const char* type, const char* lang) {
+  for (const char* value : {all, type, lang}) {
+    if (value == nullptr || *value == '\0') continue;
+    // "de_DE.UTF-8@euro": the character set's name is after the dot.
+    const std::string_view locale = value;
+    const std::string_view set = tail(locale, locale.find('.'));
+    const std::string_view name = head(set, set.find('@'));
+    return is_word(name, ".UTF-8") || is_word(name, ".UTF8");
+  }
+  return false;
 }
 
 std::string_view base_name(std::string_view path) {
@@ -157,13 +195,20 @@ Text& Text::put_digits(uint64_t value, unsigned base) {
 
 Text& Text::put_printable(std::string_view text, size_t limit) {
   const bool too_long = text.size() > limit;
-  if (too_long) text = head(text, limit);
-  for (const char c : text) {
-    const bool plain = c >= ' ' && c <= '~';
-    put({plain ? &c : "?", 1});
+  text = whole_head(text, limit);
+  while (!text.empty()) {
+    const std::string_view character = take_printable(text);
+    if (character.size() > room()) capacity_ = size_;  // nothing may follow what is cut
+    put(character);
   }
   if (too_long) put("...");
   return *this;
+}
+
+void Text::make_ascii() {
+  for (size_t i = 0; i < size_; ++i) {
+    if (static_cast<unsigned char>(begin_[i]) >= 0x80) begin_[i] = '?';
+  }
 }
 
 bool Text::put_json(std::string_view text, size_t limit) {

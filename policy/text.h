@@ -61,6 +61,18 @@ std::string_view word_at(std::string_view words, size_t place);
 size_t utf8_length(std::string_view text);
 /// Returns the character of such a sequence.
 uint32_t utf8_value(std::string_view sequence);
+/// Returns the first `most` bytes, or less, so that no character is cut.
+std::string_view whole_head(std::string_view text, size_t most);
+/// Copies as many whole characters as fit, and a zero byte.
+void copy_text(std::string_view text, char* to, size_t size);
+
+/// Removes the first character. Returns it as a message shows it: "?" for a control character, one
+/// that changes the direction of text or takes no room, and a byte that is not UTF-8.
+std::string_view take_printable(std::string_view& text);
+
+/// True if a terminal shows UTF-8, as the first of LC_ALL, LC_CTYPE and LANG that is not empty
+/// says. A variable that is unset is null.
+bool shows_utf8(const char* all, const char* type, const char* lang);
 
 /// A message is one write; longer ones would interleave on a pipe (POSIX PIPE_BUF on Linux).
 inline constexpr size_t kMaxLine = 4096;
@@ -107,9 +119,12 @@ class Text {
   Text& put_decimal(uint64_t value) { return put_digits(value, 10); }
   Text& put_hex(uint64_t value) { return put("0x").put_digits(value, 16); }
 
-  /// Writes for a terminal: control characters and bytes above 126 become '?'; more than `limit`
-  /// bytes are cut and marked with "...".
+  /// Writes for a terminal, as take_printable() says. What is longer than `limit` bytes is cut at a
+  /// character and marked with "...".
   Text& put_printable(std::string_view text, size_t limit);
+  /// Replaces each byte that is not ASCII by '?', for a terminal that does not show UTF-8. `ls -q`
+  /// prints the same.
+  void make_ascii();
 
   /// Writes the inside of a JSON string (RFC 8259). Escapes what must be escaped and what a
   /// terminal would obey, replaces what is not UTF-8 by U+FFFD. Stops before the character that

@@ -508,6 +508,11 @@ void write_missing(Text& out, const MissingFacts& facts) {
   if (row.reinstall) out.put(" until cudaguard is installed again");
 }
 
+void write_stub(Text& out, const StubFacts& facts) {
+  out.print("%l has no %c, so it is not NVIDIA's", facts.file, facts.function);
+  out.put(facts.denies ? kForceCpu : "; to see which files are found: cudaguard doctor");
+}
+
 void write_exposed(Text& out, std::string_view library) {
   out.print(
       "%l: the kernel does not let the guard change its symbols, so the program can reach the "

@@ -169,6 +169,14 @@ struct MissingFacts {
 };
 void write_missing(Text& out, const MissingFacts& facts);
 
+/// A library in the place of NVIDIA's that has nothing to call.
+struct StubFacts {
+  std::string_view file;
+  const char* function;
+  bool denies;  ///< FORCE_CPU applies
+};
+void write_stub(Text& out, const StubFacts& facts);
+
 /// `library` is the path of NVIDIA's library, whose symbols the guard could not change.
 void write_exposed(Text& out, std::string_view library);
 

@@ -73,21 +73,21 @@ bool may_refer(const elf_detail::Tables& object, const OwnNames& own) {
 }  // namespace
 
 bool hide_own_symbols(NameFilter filter, const void* context) {
-  constexpr uint32_t kMost = 128;
   const elf_detail::Tables tables = elf_detail::read_tables(_DYNAMIC, own_base());
   if (tables.gnu_hash == nullptr || tables.symbols == nullptr) return false;
   const uint32_t first = tables.gnu_hash[1];  // imports come first
-  const uint32_t count = end_of_symbols(tables.gnu_hash) - first;
-  if (count > kMost) return false;
-  ElfW(Sym) symbols[kMost];
-  const size_t size = count * sizeof *symbols;
-  memcpy(symbols, tables.symbols + first, size);
-  for (uint32_t i = 0; i < count; ++i) {
-    if (!filter(tables.strings + symbols[i].st_name, context)) continue;
-    symbols[i].st_shndx = SHN_UNDEF;
-    symbols[i].st_value = 0;
+  const uint32_t end = end_of_symbols(tables.gnu_hash);
+  const WritablePages pages(tables.symbols + first, (end - first) * sizeof *tables.symbols,
+                            PROT_READ);
+  if (!pages.ok()) return false;
+  // A look-up in another thread reads the name, and then, if it is the right one, the value. So
+  // only the name changes, by one store: it becomes the empty name at the start of the strings.
+  for (uint32_t i = first; i < end; ++i) {
+    if (!filter(tables.strings + tables.symbols[i].st_name, context)) continue;
+    auto* name = const_cast<ElfW(Word)*>(&tables.symbols[i].st_name);
+    __atomic_store_n(name, 0, __ATOMIC_RELAXED);
   }
-  return overwrite(tables.symbols + first, symbols, size, PROT_READ);
+  return true;
 }
 
 bool refers_to_own_symbols(const ElfW(Dyn) * dynamic, ElfW(Addr) base, NameFilter filter,

@@ -7,6 +7,7 @@
 #include "policy/text/message.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/record.h"
+#include "shim/stack/hash.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -24,12 +25,10 @@ void note(Moment& moment, const char* api, unsigned count) {
   int none = 0;
   if (!moment.state.compare_exchange_strong(none, 1, std::memory_order_relaxed)) return;
   const char* now = variable(kVariable);
-  moment.api = api;
+  copy_text(api, moment.api, sizeof moment.api);
   moment.count = count;
   moment.set = now != nullptr;
-  for (size_t i = 0; now != nullptr && now[i] != '\0' && i + 1 < sizeof moment.value; ++i) {
-    moment.value[i] = now[i];
-  }
+  copy_text(now != nullptr ? now : "", moment.value, sizeof moment.value);
   moment.state.store(2, std::memory_order_release);
 }
 
@@ -37,7 +36,7 @@ bool happened(const Moment& moment) { return moment.state.load(std::memory_order
 
 bool differs(const Moment& moment, const char* now) {
   if (!moment.set || now == nullptr) return moment.set != (now != nullptr);
-  return head(now, sizeof moment.value - 1) != std::string_view(moment.value);
+  return whole_head(now, sizeof moment.value - 1) != std::string_view(moment.value);
 }
 
 /// `moment` is the time when the program got a count, null if it got none. `sees` is the number of
@@ -66,12 +65,13 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
                 &facts);
 }
 
-/// A number that identifies this case. Names are constants, so their addresses suffice.
+/// A number that identifies this case.
 uint64_t case_of(const BadIndex& facts) {
-  uint64_t key = reinterpret_cast<uintptr_t>(facts.api);
-  key = (key ^ static_cast<uint32_t>(facts.asked)) * 0x9e3779b97f4a7c15U;
-  key ^= key >> 29;
-  return (key ^ static_cast<uint32_t>(facts.count)) * 0xbf58476d1ce4e5b9U;
+  return Hash()
+      .add(std::string_view(facts.api))
+      .add(static_cast<uint64_t>(static_cast<uint32_t>(facts.asked)))
+      .add(static_cast<uint64_t>(static_cast<uint32_t>(facts.count)))
+      .result();
 }
 
 /// Returns the time since 1970.
@@ -88,9 +88,7 @@ void remember_init(const void* caller) {
   const sys::Mapped<Room> room;
   std::string_view by;
   if (room) by = base_name(place_of(caller, room->path, sizeof room->path).module);
-  if (by.size() >= sizeof first.by) by = head(by, sizeof first.by - 1);
-  for (size_t i = 0; i < by.size(); ++i) first.by[i] = by.data()[i];
-  first.by[by.size()] = '\0';
+  copy_text(by, first.by, sizeof first.by);
   first.at = milliseconds();
   first.pid.store(pid, std::memory_order_release);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explains three mistakes of programs that use CUDA, because CUDA's own errors do not name them: a
 // wrong device index, a CUDA_VISIBLE_DEVICES that is written too late, and CUDA in a forked child
-// of a process that has used it. `api` is always a constant. Thread-safe, allocation-free.
+// of a process that has used it. No argument is kept, because its library may be unloaded.
+// Thread-safe, allocation-free.
 #pragma once
 
 #include "shim/state/process.h"

@@ -21,8 +21,8 @@ struct VisibleGpus {
 /// The value of CUDA_VISIBLE_DEVICES when something happened for the first time.
 struct Moment {
   std::atomic<int> state{0};  ///< 0: it has not happened, 1: being written, 2: it has happened
-  const char* api = nullptr;
-  unsigned count = 0;  ///< the number of GPUs that was reported to the program
+  char api[48] = {};          ///< the function that was called
+  unsigned count = 0;         ///< the number of GPUs that was reported to the program
   bool set = false;
   char value[256] = {};  ///< may be cut, so values that differ only later count as equal
 };

@@ -18,9 +18,9 @@ struct HookProcess {
 
 struct HookInherited {
   std::atomic<bool> null_drivers_tried{false};  ///< both loaded, or found unusable
-  /// Goes up when Answers may be invalid: a library is requested, or FORCE_CPU begins. Ages are
-  /// even. The mark of an answer that is being written is odd, so no age equals the mark, however
-  /// long a process lives.
+  /// Goes up when Answers may be invalid: a library is requested or closed, or FORCE_CPU begins.
+  /// Ages are even. The mark of an answer that is being written is odd, so no age equals the mark,
+  /// however long a process lives.
   std::atomic<uint32_t> answers_age{0};
   static constexpr uint32_t kOneAge = 2;
   GlobalNames global_names;
@@ -37,7 +37,7 @@ struct HookInherited {
   /// A bit of `handles`: the program has opened the library with RTLD_NODELETE, so it stays loaded.
   static constexpr uint32_t kKept = 0x80000000;
   std::atomic<bool> had_handle[2]{};
-  std::atomic<uint32_t> closes{0};  ///< calls of dlclose
+  std::atomic<uint32_t> closes{0};  ///< goes up before and after each dlclose
   /// A request of the program that may load libraries has gone on. Set only after
   /// InheritedState::process, so that a forked child recognises itself as one.
   std::atomic<bool> may_have_loaded{false};

@@ -23,6 +23,7 @@ constexpr const char* kNames[kGuardedCount] = {
 void prepare(const Services& guard) {
   if (nvml.bound.load(std::memory_order_acquire)) return;
   const RealLibrary real = open_real(guard.loader(), "libnvidia-ml.so.1", RTLD_NOLOAD);
+  if (real.found()) guard.loader().dlclose(const_cast<link_map*>(real.map()));  // as in bind()
   const Extent inside = real.found() ? code_of(real.map()->l_ld, real.map()->l_addr) : Extent();
   const Extent self = code_of(_DYNAMIC, own_base());
   const Lock lock(guard.process().proxy.binding);

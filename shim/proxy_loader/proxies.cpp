@@ -10,6 +10,7 @@
 #include "policy/config.h"
 #include "policy/library.h"
 #include "policy/text.h"
+#include "policy/text/message.h"
 #include "shim/elf/caller_paths.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/own_files.h"
@@ -42,10 +43,19 @@ struct Files {
   const char* file;  // below our own directory
   const char* real;  // its DT_NEEDED
   Message missing;
+  Message stub;
+  const char* init[3];  // what initialises the real library; the first one is the usual one
 };
-constexpr Files kFiles[] = {
-    {"libcudaguard-driver.so", kDriverSoname.data(), Message::kNoDriverProxy},
-    {"libcudaguard-nvml.so", "libnvidia-ml.so.1", Message::kNoNvmlProxy}};
+constexpr Files kFiles[] = {{"libcudaguard-driver.so",
+                             kDriverSoname.data(),
+                             Message::kNoDriverProxy,
+                             Message::kStubDriver,
+                             {"cuInit"}},
+                            {"libcudaguard-nvml.so",
+                             "libnvidia-ml.so.1",
+                             Message::kNoNvmlProxy,
+                             Message::kStubNvml,
+                             {"nvmlInit_v2", "nvmlInitWithFlags", "nvmlInit"}}};
 
 /// Restores errno, and removes the dlerror that a failed open() leaves.
 class Quiet {
@@ -63,6 +73,11 @@ class Quiet {
     failed_ = failed_ || handle == nullptr;
     return handle;
   }
+  void* find(void* handle, const char* name) {
+    void* found = the_.dlsym(handle, name);
+    failed_ = failed_ || found == nullptr;
+    return found;
+  }
 
  private:
   const Loader& the_;
@@ -71,7 +86,8 @@ class Quiet {
 };
 
 bool can_load(const Loader& the) {
-  return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr;
+  return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr &&
+         the.dlsym != nullptr;
 }
 
 /// NVML can be refused alone. Without the driver's proxy, FORCE_CPU applies.
@@ -92,6 +108,34 @@ bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
   return true;
 }
 
+/// True if a program finds no function in this library, or in one that it needs, by which it could
+/// initialise CUDA or NVML.
+bool is_stub(Quiet& quiet, void* library, const Files& files) {
+  for (const char* name : files.init) {
+    if (name != nullptr && quiet.find(library, name) != nullptr) return false;
+  }
+  return true;
+}
+
+/// Returns false if the real library is no stub. Otherwise names its file, and leaves it to the
+/// program, so that ld.so's error is about that file. A driver without cuInit may still have
+/// functions that the proxy cannot guard, so FORCE_CPU applies if not all GPUs are allowed.
+bool leaves_stub(Process& process, const Files& files, Quiet& quiet) {
+  void* real = quiet.open(files.real, RTLD_LAZY | RTLD_NOLOAD);
+  if (real == nullptr) return false;
+  const bool found = is_stub(quiet, real, files);
+  if (found) {
+    const bool list = !process.allow_list->text.empty();
+    const bool denies = files.missing == Message::kNoDriverProxy &&
+                        (list || process.config->children != Children::kAsRoot);
+    const StubFacts facts = {static_cast<const link_map*>(real)->l_name, files.init[0], denies};
+    print_message(process, files.stub, write_line_of<write_stub, StubFacts>, &facts);
+    if (denies) fall_back(process, list ? Fallen::kNotEnforced : Fallen::kNoProxy);
+  }
+  loader().dlclose(real);
+  return found;
+}
+
 /// Loads the proxy in `path`. Nothing happens if there is no real library.
 void load(Process& process, const Files& files, const char* path, Quiet& quiet,
           SharedOwnLibrary& result) {
@@ -108,6 +152,10 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet,
     // A shortage is temporary, so this request is refused and the next one may work.
     if (why == Unusable::kPassing) return print_unusable(files.missing, path, why);
     return give_up(process, files, path, why);
+  }
+  if (leaves_stub(process, files, quiet)) {
+    loader().dlclose(handle);
+    return;
   }
   const auto* map = static_cast<const link_map*>(handle);
   const auto prepare = reinterpret_cast<cudaguard_prepare_v2*>(
@@ -206,7 +254,11 @@ Substitute make_proxy_ready(Process& process, Library library, const char* name,
   void* asked = open_as_asked(the, quiet, name, mode, caller);
   if (asked == nullptr) return Substitute::kNoLibrary;
   const OwnLibrary it = proxy(process, library);
+  // The program gets a stub itself, so that ld.so's error is about that file.
+  const bool stub = it.path == nullptr && allows_cuda(process.loads()) &&
+                    is_stub(quiet, asked, kFiles[index_of(library)]);
   the.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
+  if (stub) return Substitute::kNone;
   return it.path != nullptr ? Substitute::kReady : Substitute::kUnusable;
 }
 

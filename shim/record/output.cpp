@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/output.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "policy/config.h"
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
@@ -79,10 +76,14 @@ bool write_by_own_descriptor(std::string_view line) {
   return own.ok();
 }
 
-/// Writes nothing if descriptor 2 is not ours to use.
-void write_to_stderr(std::string_view line) {
+/// Writes nothing if descriptor 2 is not ours to use. What is no terminal gets UTF-8 whatever the
+/// locale is, because a log is read elsewhere.
+void write_to_stderr(Text& text) {
   const Descriptor err = describe(kStderr);
   if (!may_write_line(describe(0), describe(1), err)) return;
+  if (err.kind == Descriptor::Kind::kTerminalOrNull && !inherited.start.shows_utf8)
+    text.make_ascii();
+  const std::string_view line = text.view();
   if (err.kind == Descriptor::Kind::kSocket) {
     sys::send_now(kStderr, line.data(), line.size());
   } else if (err.kind == Descriptor::Kind::kRegular ||
@@ -96,7 +97,7 @@ struct Line : Text {
   explicit Line(const ScratchPages& scratch) : Text(scratch->line, sizeof scratch->line) {
     begin_line(*this, sys::getpid());
   }
-  void write() { write_to_stderr(put("\n").view()); }
+  void write() { write_to_stderr(put("\n")); }
 };
 
 /// Sends the record to the launcher. Returns false if no launcher listens.
@@ -116,7 +117,7 @@ int send(std::string_view report, const ScratchPages& scratch, uint32_t pid,
     // On most systems this path is a link to descriptor 2, which has a rule of its own.
     Text record(scratch->report.record, kMaxLine);
     write_record(record, facts, attempt, kMaxLine);
-    write_to_stderr(record.view());
+    write_to_stderr(record);
     return 0;
   }
   return append_to_report(report, facts, attempt, scratch->report);
@@ -236,19 +237,6 @@ void report_start(char** words, char** variables) {
   if (inherited.start.wants_start) write_start(words, variables);
 }
 
-bool is_new(Process& process, const char* asked) {
-  bool is_known = false;
-  for (auto& slot : process.record.seen) {
-    const char* here = slot.load(std::memory_order_relaxed);
-    if (here == nullptr && slot.compare_exchange_strong(here, asked, std::memory_order_relaxed)) {
-      return !is_known;
-    }
-    if (here == asked) return false;
-    if (strcmp(here, asked) == 0) is_known = true;
-  }
-  return false;  // impossible: there are fewer kinds than slots
-}
-
 uint64_t key_of(Process& process, const Event& event) {
   print_complaints(process);
   if (!wants_events(process)) return 0;
@@ -357,9 +345,7 @@ void write_out(Process& process, const void* caller, Output& output) {
 void KeptMessage::keep(std::string_view message) {
   State empty = State::kEmpty;
   if (!state_.compare_exchange_strong(empty, State::kBusy, std::memory_order_relaxed)) return;
-  const size_t size = std::min(message.size(), sizeof text_ - 1);
-  memcpy(text_, message.data(), size);
-  text_[size] = '\0';
+  copy_text(message, text_, sizeof text_);
   state_.store(State::kKept, std::memory_order_release);
 }
 
@@ -369,7 +355,8 @@ void print_message(Process& process, Message bit, Writer write, const void* cont
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || !process.record.lines.add(key)) return;
+  if (process.config->log == Log::kOff || process.record.lines.add(key) != Cases::Added::kNew)
+    return;
   write_one_line(process, write, context);
 }
 

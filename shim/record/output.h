@@ -22,9 +22,6 @@ struct Output {
 /// variables are read already.
 void report_start(char** words, char** variables);
 
-/// Adds the name to the list of recorded attempts. Returns false if the list has this name already,
-/// perhaps at another address (a null driver in another namespace).
-bool is_new(Process& process, const char* asked);
 /// Returns the event's key in Process::events; 0 if wants_events() is false. Reports mistakes in
 /// the configuration, once.
 uint64_t key_of(Process& process, const Event& event);

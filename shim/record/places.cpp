@@ -26,16 +26,16 @@ void Places::forget() {
   full_.store(false, std::memory_order_relaxed);
 }
 
-bool Cases::add(uint64_t key) {
+Cases::Added Cases::add(uint64_t key) {
   if (key == 0) key = 1;
   for (auto& slot : keys_) {
     uint64_t here = slot.load(std::memory_order_relaxed);
     if (here == 0 && slot.compare_exchange_strong(here, key, std::memory_order_relaxed)) {
-      return true;
+      return Added::kNew;
     }
-    if (here == key) return false;
+    if (here == key) return Added::kKnown;
   }
-  return false;
+  return Added::kTooMany;
 }
 
 bool Cases::has(uint64_t key) const {
@@ -43,9 +43,13 @@ bool Cases::has(uint64_t key) const {
   for (const auto& slot : keys_) {
     const uint64_t here = slot.load(std::memory_order_relaxed);
     if (here == key) return true;
-    if (here == 0) return false;
+    if (here == 0) break;
   }
-  return true;
+  return false;
+}
+
+void Cases::forget() {
+  for (auto& slot : keys_) slot.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace cudaguard

@@ -74,7 +74,8 @@ void record_place(Process& process, const Event& event, Output& output) {
   process.record.places.note_call(hash_of(process, event));
 }
 
-[[gnu::cold, gnu::noinline]] void record_unseen(Process& process, const Event& event) {
+[[gnu::cold, gnu::noinline]] void record_unseen(Process& process, const Event& event,
+                                                uint64_t name) {
   const bool every_place = wants_places(process);
   if (every_place) {
     if (process.record.places.is_full()) return;
@@ -86,7 +87,8 @@ void record_place(Process& process, const Event& event, Output& output) {
   announce(event, output);
   if (wants_places(process)) {
     record_place(process, event, output);
-  } else if (is_new(process, event.api)) {
+  } else if (process.record.seen.add(name) != Cases::Added::kKnown) {
+    // Were the table ever full, a message could come twice, but none would be lost.
     write_down(process, event, output);
   }
 }
@@ -94,12 +96,8 @@ void record_place(Process& process, const Event& event, Output& output) {
 /// Almost every call ends here, unless a report or a launcher wants every place: then `seen` is
 /// empty.
 [[gnu::always_inline]] inline void record(Process& process, const Event& event) {
-  for (const auto& slot : process.record.seen) {
-    const char* here = slot.load(std::memory_order_relaxed);
-    if (here == event.api) return;
-    if (here == nullptr) break;
-  }
-  record_unseen(process, event);
+  const uint64_t name = Hash().add(std::string_view(event.api)).result();
+  if (!process.record.seen.has(name)) record_unseen(process, event, name);
 }
 
 }  // namespace
@@ -137,7 +135,7 @@ void record_event(Process& process, const Event& event) {
   const sys::HeldSignals held(wants_places(process));
   Output output;
   announce(event, output);
-  if (process.record.events.add(key)) {
+  if (process.record.events.add(key) == Cases::Added::kNew) {
     write_down(process, event, output);
   } else {
     withdraw(event.caller, output);
@@ -169,7 +167,7 @@ extern "C" {
   cudaguard::Process& here = cudaguard::process();
   if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
   if (report != nullptr && !cudaguard::report_to(here, report)) return -1;
-  for (auto& slot : here.record.seen) slot.store(nullptr, std::memory_order_relaxed);
+  here.record.seen.forget();
   here.record.places.forget();
   return static_cast<int>(here.record.attempts.load(std::memory_order_relaxed));
 }

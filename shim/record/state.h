@@ -50,9 +50,11 @@ class Places {
 /// of 64 GPUs. The number of messages is not limited, but more of them are too many to read.
 class Cases {
  public:
-  /// True for the first caller with this case. False if there are too many.
-  bool add(uint64_t key);
+  enum class Added : uint8_t { kKnown, kNew, kTooMany };
+  /// Returns kNew to the first caller with this case.
+  Added add(uint64_t key);
   bool has(uint64_t key) const;
+  void forget();
 
  private:
   std::atomic<uint64_t> keys_[256] = {};
@@ -60,9 +62,10 @@ class Cases {
 
 struct RecordProcess {
   std::atomic<uint32_t> attempts{0};
-  /// The names of attempts that need no more attention, in order of arrival. They are compared by
-  /// address first, because the callers pass constants. Empty if `places` is in use.
-  std::atomic<const char*> seen[24] = {};
+  /// The functions that need no more attention, as hashes of their names. A name's address would
+  /// not do: its library may be unloaded, and a library has another address in each namespace.
+  /// Empty if `places` is in use.
+  Cases seen;
   Cases lines;
   Cases events;
   /// Used if a report or a launcher wants every place that asks.
@@ -85,6 +88,8 @@ enum class Message : uint32_t {
   kDeniedNvml = 2048,
   kListInVain = 4096,
   kDeniedOpenCl = 8192,
+  kStubDriver = 16384,
+  kStubNvml = 32768,
 };
 
 /// The message that CUDA was refused, which the driver's log repeats. Written once; thread-safe,

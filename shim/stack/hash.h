@@ -16,8 +16,12 @@ class Hash {
   }
   Hash& add(const void* value) { return add(reinterpret_cast<uintptr_t>(value)); }
   Hash& add(std::string_view text) {
-    for (const char c : text) add(static_cast<uint64_t>(static_cast<unsigned char>(c)));
-    return add(text.size());
+    uint64_t word = 0;
+    for (size_t at = 0; at < text.size(); ++at) {
+      word = word << 8 | static_cast<unsigned char>(text.data()[at]);
+      if (at % sizeof word == sizeof word - 1) add(word);
+    }
+    return add(word).add(text.size());
   }
   uint64_t result() const { return value_ == 0 ? 1 : value_; }
 

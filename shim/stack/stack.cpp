@@ -14,7 +14,7 @@ void read_stack(StackRoom& room, const void* caller, PythonFrames& frames, Attem
 
 uint64_t call_of(const char* api, const void* caller, const PythonFrames& frames) {
   Hash hash;
-  hash.add(api).add(caller);
+  hash.add(std::string_view(api)).add(caller);
   return add_python(frames, hash) ? hash.result() : 0;
 }
 

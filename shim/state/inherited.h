@@ -28,9 +28,10 @@ enum class Fallen : uint8_t { kNot, kNoProxy, kNotEnforced, kNotAccepted };
 
 struct InheritedState {
   std::atomic<Process*> process{nullptr};  ///< of this process, or of the one that forked it
-  std::atomic<void*> spare{nullptr};       ///< pages for the Process of a forked child; zero there
-  Loader loader;                           ///< read by loader()
-  StartObjects start_objects;              ///< read by start_objects()
+  /// Pages for the Process of a forked child; zero there, as those of `process` are.
+  std::atomic<void*> spare{nullptr};
+  Loader loader;               ///< read by loader()
+  StartObjects start_objects;  ///< read by start_objects()
   StartEnvironment start;
   std::atomic<const MachineRuling*> machine{nullptr};  ///< read by machine_ruling()
   /// Of a program with CUDAGUARD_RULES, without what CUDAGUARD_CHILDREN changes; null if there are

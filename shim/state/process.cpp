@@ -3,6 +3,7 @@
 
 #include <sys/auxv.h>
 
+#include <cstddef>
 #include <new>
 
 #include "policy/config.h"
@@ -23,7 +24,8 @@ namespace cudaguard {
 namespace {
 
 /// What the kernel wipes in a forked child. The configuration comes first, because the first page
-/// then has all that most processes need.
+/// then has all that most processes need. A process maps two of them: one for itself, and a spare
+/// one for its child. The child's spare one is that of its parent, which is wiped, too.
 struct Pages {
   Config config;
   Process process;
@@ -40,6 +42,11 @@ constexpr size_t kMapped = (sizeof(Pages) + 4095) / 4096 * 4096;
   for (size_t i = 0; i < length; ++i) to[i] = text[i];
   to[length] = '\0';
   return {to, length};
+}
+
+/// Returns the pages that hold this Process.
+void* pages_of(Process& process) {
+  return reinterpret_cast<char*>(&process) - offsetof(Pages, process);
 }
 
 void apply_children_rule(Config& config) {
@@ -184,7 +191,9 @@ Process& make_process(Process* stale) {
   // Another thread may have been faster. A stale object stays mapped, because another thread may be
   // reading it.
   if (inherited.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) {
-    if (spare == nullptr && made->only_pid == 0) {
+    if (spare != nullptr) {
+      inherited.spare.store(pages_of(*stale));
+    } else if (made->only_pid == 0) {
       inherited.spare.store(static_cast<char*>(memory) + kMapped);
     }
     return *made;

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "policy/text.h"
+
 namespace cudaguard {
 
 namespace {
@@ -32,11 +34,16 @@ void read_start_environment(StartEnvironment& to, char** variables) {
   // write the same bytes to the same places, because none of them looks at what another has done.
   Environment found;
   bool wants_start = false;
+  const char* locale[3] = {};
+  static constexpr const char* kLocale[] = {"LC_ALL", "LC_CTYPE", "LANG"};
   char* free = to.text;
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     const char* entry = *variables;
     const char* hello = value_of(entry, kHello);
     if (hello != nullptr) wants_start = hello[0] == '1' && hello[1] == '\0';
+    for (int i = 0; i < 3; ++i) {
+      if (locale[i] == nullptr) locale[i] = value_of(entry, kLocale[i]);
+    }
     for (const VariableRow& row : kVariables) {
       const char* value = value_of(entry, row.name);
       // The first entry counts, as in getenv().
@@ -48,6 +55,7 @@ void read_start_environment(StartEnvironment& to, char** variables) {
   }
   to.variables = found;
   to.wants_start = wants_start;
+  to.shows_utf8 = shows_utf8(locale[0], locale[1], locale[2]);
   to.read.store(true, std::memory_order_release);
 }
 

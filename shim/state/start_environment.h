@@ -16,6 +16,8 @@ struct StartEnvironment {
   std::atomic<bool> read{false};
   Environment variables;     ///< the values are in `text`
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
+  /// Python and others change the locale's variables for themselves, but not what a terminal shows.
+  bool shows_utf8 = false;
   /// Room for one byte more than the longest accepted value, so that a value that is too long stays
   /// too long here.
   char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + kMaxRules + 2 +

@@ -65,7 +65,7 @@ def test_unknown_policy_is_reported_and_means_force_cpu(case, world, value):
 
 
 def test_values_are_made_printable(case):
-    guarded(case, {"CUDAGUARD_POLICY": 'a"b\n\x1b[31mé'}, POLICY % 'a"b??[31m??')
+    guarded(case, {"CUDAGUARD_POLICY": 'a"b\n\x1b[31mé'}, POLICY % 'a"b??[31mé')
 
 
 def test_unknown_log_level_is_reported(case):

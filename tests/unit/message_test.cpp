@@ -504,6 +504,17 @@ TEST_F(Message, MissingNullDriver_NamesFileAndConsequence) {
   EXPECT_EQ(take(), "cudaguard[7]: /x/libcuda.so.1 cannot be opened now; CUDA is refused\n");
 }
 
+TEST_F(Message, Stub_NamesTheFileAndWhatItLacks) {
+  write_stub(line(7), {"/opt/stubs/libcuda.so.1", "cuInit", false});
+  EXPECT_EQ(take(),
+            "cudaguard[7]: /opt/stubs/libcuda.so.1 has no cuInit, so it is not NVIDIA's; to see "
+            "which files are found: cudaguard doctor\n");
+  write_stub(line(7), {"/opt/stubs/libcuda.so.1", "cuInit", true});
+  EXPECT_EQ(take(),
+            "cudaguard[7]: /opt/stubs/libcuda.so.1 has no cuInit, so it is not NVIDIA's; FORCE_CPU "
+            "applies\n");
+}
+
 TEST_F(Message, EveryReasonHasItsOwnRow) {
   for (size_t i = 0; i < std::size(kUnusableRows); ++i) {
     EXPECT_EQ(static_cast<size_t>(kUnusableRows[i].why), i);

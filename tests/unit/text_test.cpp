@@ -46,6 +46,84 @@ TEST(Text, Printable_ReplacesControlCharacters) {
   EXPECT_EQ(cut.view(), "abc...");
 }
 
+std::string printable(std::string_view text, size_t limit = 1000) {
+  char buffer[1000];
+  Text out(buffer, sizeof buffer);
+  out.put_printable(text, limit);
+  return std::string(out.view());
+}
+
+TEST(Text, Printable_KeepsCharactersOfAllLanguages) {
+  for (const char* same : {"módulo.py", "грубо.py", "漢字.py", "l’été – “a” … b.py", "😀.py",
+                           "\u00a0\u07ff\u0800\ud7ff\ue000\ufffd\U00010000\U0010ffff"}) {
+    EXPECT_EQ(printable(same), same);
+  }
+}
+
+TEST(Text, Printable_ReplacesWhatATerminalObeysOrHides) {
+  EXPECT_EQ(printable("\x7f\xc2\x80\xc2\x9b\xc2\x9f"), "????");  // DEL, C1
+  EXPECT_EQ(printable("a\u202eb\u202c\u2066c\u2069\u200fd\u2028\u2029"), "a?b??c??d??");
+  EXPECT_EQ(printable("\u061c\u200b\u200e\u2060\u206f\ufeff"), "??????");
+}
+
+TEST(Text, Printable_ReplacesEachByteThatIsNotUtf8) {
+  EXPECT_EQ(printable("a\xff\x80"), "a??");
+  EXPECT_EQ(printable("\xc0\xaf"), "??");       // overlong '/'
+  EXPECT_EQ(printable("\xed\xa0\x80"), "???");  // surrogate
+  EXPECT_EQ(printable("\xf4\x90\x80\x80"), "????");
+  EXPECT_EQ(printable("\xe2\x82"), "??");  // cut sequence
+  EXPECT_EQ(printable("\xe2\x82\xc3\xa9"), "??\u00e9");
+}
+
+TEST(Text, Printable_IsCutAtACharacter) {
+  EXPECT_EQ(printable("a\u20acb", 3), "a...");
+  EXPECT_EQ(printable("a\u20acb", 4), "a\u20ac...");
+  EXPECT_EQ(printable("a\u20ac", 4), "a\u20ac");
+  char buffer[6];
+  Text out(buffer, sizeof buffer);
+  out.put("abcd").put_printable("\u20ac", 80).put("e");
+  EXPECT_EQ(out.view(), "abcd");
+  EXPECT_TRUE(out.cut());
+}
+
+TEST(Text, Copies_AreCutAtACharacter) {
+  char to[5];
+  copy_text("ab\u20accd", to, sizeof to);
+  EXPECT_STREQ(to, "ab");
+  copy_text("a\u20ac", to, sizeof to);
+  EXPECT_STREQ(to, "a\u20ac");
+  copy_text("", to, sizeof to);
+  EXPECT_STREQ(to, "");
+  copy_text("\x80\x80\x80\x80\x80", to, sizeof to);
+  EXPECT_STREQ(to, "\x80\x80\x80\x80");
+}
+
+TEST(Text, OfATerminalWithoutUtf8HasOneMarkForEachByte) {
+  char buffer[64];
+  Text out(buffer, sizeof buffer);
+  out.put("m\u00f3dulo.py:3").make_ascii();
+  EXPECT_EQ(out.view(), "m??dulo.py:3");
+}
+
+TEST(Locale, ShowsUtf8AsTheFirstVariableThatIsSetSays) {
+  struct Case {
+    const char* all;
+    const char* type;
+    const char* lang;
+    bool utf8;
+  };
+  for (const Case& one :
+       {Case{nullptr, nullptr, nullptr, false}, Case{nullptr, nullptr, "C", false},
+        Case{nullptr, nullptr, "C.UTF-8", true}, Case{nullptr, nullptr, "de_DE.utf8@euro", true},
+        Case{nullptr, nullptr, "de_DE", false}, Case{nullptr, nullptr, "de_DE.ISO-8859-1", false},
+        Case{nullptr, nullptr, "UTF-8", false}, Case{"C", "C.UTF-8", "C.UTF-8", false},
+        Case{"", "C", "C.UTF-8", false}, Case{"", "", "en_US.UTF-8", true},
+        Case{"C.UTF-8", "C", "C", true}}) {
+    EXPECT_EQ(shows_utf8(one.all, one.type, one.lang), one.utf8)
+        << (one.lang != nullptr ? one.lang : "unset");
+  }
+}
+
 TEST(Text, Json_EscapesQuotesAndControlCharacters) {
   EXPECT_EQ(json("a\"b\\c\n\x7f"), R"(a\"b\\c\u000a\u007f)");
   EXPECT_EQ(json("grün €𝄞"), "grün €𝄞");

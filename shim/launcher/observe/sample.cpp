@@ -165,7 +165,9 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
   }
   const bool is_heard = forked_from_heard(stat, program);
   const bool is_off = stat.forked && off_.contains(program);
-  const Cause cause = is_heard ? Cause{} : is_off ? policy_is_off() : cause_of(pid, is_known);
+  // A process that runs code is not within execve, and its ioctl waits for this answer.
+  const bool is_sure = is_known || runs_code;
+  const Cause cause = is_heard ? Cause{} : is_off ? policy_is_off() : cause_of(pid, is_sure);
   const std::string command = command_of(pid);
   const bool refused = may_be_refused(pid);
   const Driver driver = is_heard ? Driver::kNone : driver_of(pid);
@@ -202,9 +204,9 @@ void Watch::look_at(pid_t pid, const Stat& stat, double now, bool runs_code) {
 }
 
 /// Within execve, the memory of a process is closed for a moment.
-Cause Watch::cause_of(pid_t pid, bool is_known) {
+Cause Watch::cause_of(pid_t pid, bool is_sure) {
   Cause cause = causes_.of(pid);
-  for (int i = 1; i < kMostClosedLooks && cause.is == Cause::Is::kClosed && !is_known; ++i) {
+  for (int i = 1; i < kMostClosedLooks && cause.is == Cause::Is::kClosed && !is_sure; ++i) {
     usleep(1000);
     cause = causes_.of(pid);
   }

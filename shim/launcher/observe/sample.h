@@ -79,7 +79,7 @@ class Watch {
   void note_hidden(pid_t pid);
   void look_at_thread(pid_t pid, const Stat& ended, double now);
   void look_at(pid_t pid, const Stat& stat, double now, bool runs_code);
-  Cause cause_of(pid_t pid, bool is_known);
+  Cause cause_of(pid_t pid, bool is_sure);
   void list(Process& process, const Cause& cause);
   Process& process_of(pid_t pid, const Stat& stat, double now);
   void begin_program(Process& process, const Stat& stat, const ProgramId& program);

@@ -67,7 +67,9 @@ std::optional<TriedProgram> try_32_bit(const Variables& without, const Variables
   const std::string libc = std::string(directory_of(loader)) + "/libc.so.6";  // is a program, too
   if (!exists(libc)) return {};
   compare({kLoader32, libc}, without, with);
-  return TriedProgram{libc, examine_file({libc, read_elf(FileBytes(libc))}).hindrances.front().why +
+  const Examined examined = examine_file({libc, read_elf(FileBytes(libc))});
+  if (examined.hindrances.empty()) return {};  // this libc is for other programs
+  return TriedProgram{libc, examined.hindrances.front().why +
                                 "; ld.so prints an error whenever such a program starts"};
 }
 

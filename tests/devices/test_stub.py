@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A library that has the name of NVIDIA's but not the function by which programs begin: one line names
+that file, and ld.so's error is about it, too."""
+
+import os
+import subprocess
+
+import pytest
+
+from support import guest, harness, messages
+
+CODE = """import ctypes, sys
+for _ in range(2):
+    try:
+        print(getattr(ctypes.CDLL(sys.argv[1]), sys.argv[2])(0))
+    except (AttributeError, OSError) as error:
+        print(error)
+"""
+ALLOWED = {
+    "VALIDATE": {"CUDAGUARD_POLICY": "VALIDATE"},
+    "CLAMP": {"CUDAGUARD_POLICY": "CLAMP"},
+    "list": {"CUDAGUARD_VISIBLE_DEVICES": "1"},
+}
+DRIVER = ("libcuda.so.1", "cuInit")
+NVML = ("libnvidia-ml.so.1", "nvmlInit_v2")
+
+
+def ask(directory, library, function, guard=True, by_path=False, **env):
+    directory = os.path.join(harness.FAKES, directory)
+    environment = harness.child_environment(
+        "none", guard, {"LD_LIBRARY_PATH": directory, **env}, (), os.devnull)
+    name = os.path.join(directory, library) if by_path else library
+    done = subprocess.run([guest.PYTHON, "-c", CODE, name, function], env=environment,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
+                          check=False)
+    assert done.returncode == 0, str(done)
+    return os.path.join(directory, library), done
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+@pytest.mark.parametrize("policy", ALLOWED)
+@pytest.mark.parametrize(("directory", "called"),
+                         [("stub", DRIVER), ("sick_no_init", DRIVER), ("stub_nvml", NVML)])
+def test_message_and_error_name_the_file_that_is_there(directory, called, policy, by_path):
+    file, control = ask(directory, *called, guard=False, by_path=by_path)
+    assert control.stdout == "%s: undefined symbol: %s\n" % (file, called[1]) * 2, str(control)
+    _, done = ask(directory, *called, by_path=by_path, **ALLOWED[policy])
+    refused = policy == "list" and called is DRIVER
+    name = "stub_refused" if refused else "stub"
+    assert messages.find(done.stderr, name, file=file, function=called[1]), str(done)
+    # A list can only be enforced in NVIDIA's driver, so there is no CUDA.
+    assert done.stdout == ("100\n" * 2 if refused else control.stdout), str(done)
+    rest = messages.without(done.stderr, "no_cuda") if refused else done.stderr
+    assert len(guest.lines_of(rest)) == 1, str(done)
+    assert "libcudaguard-" not in done.stdout + done.stderr, str(done)
+
+
+@pytest.mark.parametrize(("policy", "answer"), [("FORCE_CPU", "100\n"), ("OFF", None)])
+def test_other_policies_do_not_look_for_a_stub(policy, answer):
+    _, control = ask("stub", *DRIVER, guard=False)
+    _, done = ask("stub", *DRIVER, CUDAGUARD_POLICY=policy)
+    assert done.stdout == (answer * 2 if answer else control.stdout), str(done)
+    assert not messages.find(done.stderr, "stub", "stub_refused"), str(done)

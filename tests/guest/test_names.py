@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The user's names are printed as they are: in any language, without what a terminal would obey."""
+
+import os
+import pty
+import subprocess
+
+import pytest
+
+from support import guest, harness, messages
+
+CODE = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+NO_LOCALE = {"LC_ALL": None, "LC_CTYPE": None, "LANG": None}
+
+
+def asked_by(directory, name, terminal=False, **env):
+    """The caller in the message about a script of this name, whose stderr is a pipe or a terminal."""
+    path = os.path.join(os.fsencode(directory), name)
+    with open(path, "w", encoding="utf-8") as stream:
+        stream.write(CODE)
+    environment = harness.child_environment("none", True, env, (), os.devnull)
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    with subprocess.Popen([guest.PYTHON, path], env=environment, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.DEVNULL, stderr=theirs) as process:
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 65536):
+                text += part
+        except OSError:
+            pass  # a terminal without a writer
+    os.close(ours)
+    assert process.returncode == 0, text
+    text = text.decode("utf-8").replace("\r\n", "\n")
+    return messages.find(text, "no_cuda")[0]["asked_by"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("name", ["módulo.py", "грубо.py", "漢字.py", "😀’–.py"])
+def test_message_has_the_name_as_it_is(tmp_path, name, terminal):
+    assert asked_by(tmp_path, name.encode(), terminal) == name + ":2 through ctypes/cffi"
+
+
+@pytest.mark.parametrize(("name", "shown"), [
+    (b"a\x1b[31m\x7f.py", "a?[31m?.py"), ("a\u009b31m.py".encode(), "a?31m.py"),
+    ("a\u202eb\u2066c\u2028d\u2029.py".encode(), "a?b?c?d?.py"), (b"a\nb.py", "a?b.py"),
+    (b"m\xf3dulo.py", "m???dulo.py"), (b"\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80.py", None),
+    ("é".encode() * 60 + b".py", "é" * 40 + "...")])
+def test_message_has_nothing_that_a_terminal_obeys(tmp_path, name, shown):
+    """Python has a byte that is not UTF-8 as a surrogate, whose UTF-8 is no character either."""
+    words = asked_by(tmp_path, name).partition(":2 through")[0]
+    assert words == shown if shown else set(words) == set("?.py"), words
+
+
+@pytest.mark.parametrize(("locale", "utf8"), [
+    ({"LC_ALL": "C"}, False), ({}, False), ({"LANG": "de_DE.ISO-8859-1"}, False),
+    ({"LC_CTYPE": "C", "LANG": "C.UTF-8"}, False), ({"LC_ALL": "C.utf8", "LANG": "C"}, True)])
+def test_only_a_terminal_without_utf8_gets_marks(tmp_path, locale, utf8):
+    """It gets what `ls -q` prints there. A file or a pipe is read elsewhere."""
+    name = "módulo.py"
+    env = {**NO_LOCALE, "PYTHONUTF8": "1", **locale}
+    seen = asked_by(tmp_path, name.encode(), terminal=True, **env)
+    assert seen.partition(":")[0] == (name if utf8 else "m??dulo.py")
+    listed = subprocess.run(["ls", "-q", tmp_path], capture_output=True, text=True, check=True,
+                            env={**os.environ, "LC_ALL": "C"})
+    assert utf8 or seen.partition(":")[0] == listed.stdout.strip()
+    assert asked_by(tmp_path, name.encode(), **env).partition(":")[0] == name
