@@ -193,7 +193,9 @@ class Options(observed.Case):
         self.refused(self.start("run", "--observe", self.path("none"), env=env), 127,
                      "No such file")
         binary = self.make("binary", "MZ\0")
-        self.refused(self.start("run", "--observe", binary, env=env), 126, "neither an ELF")
+        done = self.start("run", "--observe", binary, env=env)
+        self.assertEqual((done.returncode, done.stdout), (126, ""), done)
+        self.assertIn("cannot be started: Exec format error", done.stderr)
         self.refused(self.start("run", "--observe", env=env), 125, "no program")
         # Only execve reports that a process has the file open for writing.
         program = self.copied("exits_7", "busy")

@@ -133,13 +133,15 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   }
   for (const std::string& warning : judged.warnings) warn(warning);
   for (const std::string& line : unknown_variables(variables)) warn(line);
-  Prepared prepared = {program.path, report, fence, std::move(program.files), {}, judged.unguarded};
+  Prepared prepared = {program.path, report, fence,           std::move(program.files),
+                       {},           {},     judged.unguarded};
   char** words = plan.program;
   if (program.by_shell) {
     prepared.path = kShell;
     // execve does not write to its arguments.
-    prepared.arguments = {const_cast<char*>(kShell), prepared.files.front().data()};
-    ++words;
+    prepared.by_shell = {const_cast<char*>(kShell), prepared.files.front().data()};
+    for (char** word = words + 1; *word != nullptr; ++word) prepared.by_shell.push_back(*word);
+    prepared.by_shell.push_back(nullptr);
   }
   while (*words != nullptr) prepared.arguments.push_back(*words++);
   prepared.arguments.push_back(nullptr);
