@@ -111,6 +111,14 @@ std::string first_denied(const Verdict& verdict, const std::set<DriverApi>& libr
 }
 
 /// Adds what the records themselves say about missing attempts.
+/// Returns why a process whose guard cannot work is not guarded, or an empty string.
+std::string why_unguarded(const TreeTruth& tree, const ObservedProcess& process) {
+  const auto one = std::find_if(tree.unguarded.begin(), tree.unguarded.end(), [&](const auto& any) {
+    return any.pid == process.pid && any.since == process.since;
+  });
+  return process.not_loaded.empty() || one == tree.unguarded.end() ? "" : one->reason;
+}
+
 void add_doubts(Verdict& verdict) {
   const Findings& found = verdict.findings;
   if (const uint64_t damaged = found.torn + found.not_understood; damaged != 0) {
@@ -125,7 +133,13 @@ void add_doubts(Verdict& verdict) {
     std::vector<std::string>& doubts = verdict.tree.doubts;
     if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
     if (is_allowed(verdict.allow, command)) continue;
-    if (const std::string library = first_denied(verdict, process.not_loaded); !library.empty()) {
+    const std::string why = why_unguarded(verdict.tree, process);
+    if (const std::string library = first_denied(verdict, process.not_loaded);
+        !library.empty() && !why.empty()) {
+      doubts.push_back(name + "asked for NVIDIA's " + library + " library, and is not guarded: ");
+      doubts.back().append(why).append("; to accept this: --allow ");
+      doubts.back().append(base_name(name.substr(0, name.find(' '))));
+    } else if (!library.empty()) {
       doubts.push_back(name + "was refused NVIDIA's ");
       doubts.back().append(library).append(" library, because a file of cudaguard cannot be used");
     }
@@ -171,6 +185,9 @@ void decide(Verdict& verdict) {
     }
   }
   for (TreeTruth::Unguarded& process : tree.unguarded) {
+  for (const ObservedProcess& process : processes) {
+    if (!why_unguarded(tree, process).empty()) heard.erase(Key(process.pid, process.since));
+  }
     all.insert(Key(process.pid, process.since));
     const bool denied = !process.only_nvml || verdict.deny.contains(DriverApi::kNvml);
     process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
