@@ -17,11 +17,20 @@ const char* value_of(const char* entry, const char* name) {
   return *entry == '=' ? entry + 1 : nullptr;
 }
 
+constexpr size_t kMostShort = 255;
+
 /// Returns one more than the number of bytes of a value that count.
 size_t room_for(const VariableRow& row) {
   if (row.place == &Environment::report) return kMaxReportPath + 1;
   if (row.place == &Environment::rules) return kMaxRules + 1;
-  return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : 255;
+  return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : kMostShort;
+}
+
+/// Copies the value, of which `left` bytes count, and returns the byte after it.
+char* copy(const char* value, size_t left, char* to) {
+  for (; left != 0 && *value != '\0'; --left) *to++ = *value++;
+  *to++ = '\0';
+  return to;
 }
 
 }  // namespace
@@ -32,22 +41,28 @@ void read_start_environment(StartEnvironment& to, char** variables) {
   // write the same bytes to the same places, because none of them looks at what another has done.
   Environment found;
   bool wants_start = false;
+  const char* cuda_visible = nullptr;
   char* free = to.text;
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     const char* entry = *variables;
     const char* hello = value_of(entry, kHello);
     if (hello != nullptr) wants_start = hello[0] == '1' && hello[1] == '\0';
+    const char* visible = value_of(entry, "CUDA_VISIBLE_DEVICES");
+    if (visible != nullptr && cuda_visible == nullptr) {
+      cuda_visible = free;
+      free = copy(visible, kMostShort, free);
+    }
     for (const VariableRow& row : kVariables) {
       const char* value = value_of(entry, row.name);
       // The first entry counts, as in getenv().
       if (value == nullptr || found.*row.place != nullptr) continue;
       found.*row.place = free;
-      for (size_t left = room_for(row); left != 0 && *value != '\0'; --left) *free++ = *value++;
-      *free++ = '\0';
+      free = copy(value, room_for(row), free);
     }
   }
   to.variables = found;
   to.wants_start = wants_start;
+  to.cuda_visible = cuda_visible;
   to.read.store(true, std::memory_order_release);
 }
 

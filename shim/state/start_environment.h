@@ -16,10 +16,12 @@ struct StartEnvironment {
   std::atomic<bool> read{false};
   Environment variables;     ///< the values are in `text`
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
+  /// CUDA_VISIBLE_DEVICES; null if it was unset. A longer value is cut.
+  const char* cuda_visible = nullptr;
   /// Room for one byte more than the longest accepted value, so that a value that is too long stays
   /// too long here.
   char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + kMaxRules + 2 +
-            (std::size(kVariables) - 3) * 256] = {};
+            (std::size(kVariables) - 2) * 256] = {};
 };
 
 /// Reads `variables`, which end in a null pointer, unless they were read before.

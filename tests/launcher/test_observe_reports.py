@@ -213,6 +213,7 @@ class Options(observed.Case):
         self.assertEqual(done.stdout.splitlines(), [
             "export CUDAGUARD_POLICY=VALIDATE", "export CUDAGUARD_ROOT=$$",
             "export CUDAGUARD_LOG=error", "export CUDAGUARD_PRESETS=",
+            "export ASAN_OPTIONS='verify_asan_link_order=0'",
             "export LD_PRELOAD=" + harness.GUARD])
         self.assertEqual(os.listdir(self.directory), [])
 
