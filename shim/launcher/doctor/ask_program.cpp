@@ -117,7 +117,7 @@ class ProgramCheck {
     if (answer.policy == name_of(Policy::kOff)) {
       because(
           "policy_off", State::kNo,
-          "its policy is OFF by " + printable(answer.by) + " (cudaguard run --cpu goes before it)");
+          "its policy is OFF by " + printable(answer.by) + " (cudaguard run --cpu overrides it)");
     } else if (answer.may_be_off) {
       because("policy_off", State::kInPart, "a rule with OFF may decide (" + answer.unsure + ")");
     }
@@ -172,7 +172,7 @@ class ProgramCheck {
           return finding.id == "policy_off" || finding.id == "null_driver";
         });
     if (!machine_.fence.holds || refused || verdict(findings_) == std::string_view("yes")) return;
-    fact("with --fence", "no CUDA either: cudaguard run --fence");
+    fact("with --fence", "it finds no CUDA: cudaguard run --fence");
   }
 
   /// Warns of programs that do not work under --fence=devices.

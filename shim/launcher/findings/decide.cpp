@@ -23,8 +23,9 @@ DriverApi asked_of(std::string_view word) {
   if (word == "init") return DriverApi::kCuda;
   if (word == "nvml") return DriverApi::kNvml;
   if (word == "opencl") return DriverApi::kOpenCl;
-  throw Refusal(kRefused,
-                "--deny " + in_quotes(word) + " is not accepted (accepted: init, nvml, opencl)");
+  throw Refusal(kRefused, "--deny " + in_quotes(word) +
+                              " is not accepted (accepted: init, nvml, opencl)" +
+                              (word == "cuda" || word == "CUDA" ? "; did you mean init?" : ""));
 }
 
 }  // namespace
@@ -110,7 +111,6 @@ std::string first_denied(const Verdict& verdict, const std::set<DriverApi>& libr
   return one == libraries.end() ? "" : std::string(name_of(*one));
 }
 
-/// Adds what the records themselves say about missing attempts.
 /// Returns why a process whose guard cannot work is not guarded, or an empty string.
 std::string why_unguarded(const TreeTruth& tree, const ObservedProcess& process) {
   const auto one = std::find_if(tree.unguarded.begin(), tree.unguarded.end(), [&](const auto& any) {
@@ -119,6 +119,7 @@ std::string why_unguarded(const TreeTruth& tree, const ObservedProcess& process)
   return process.not_loaded.empty() || one == tree.unguarded.end() ? "" : one->reason;
 }
 
+/// Adds what the records themselves say about missing attempts.
 void add_doubts(Verdict& verdict) {
   const Findings& found = verdict.findings;
   if (const uint64_t damaged = found.torn + found.not_understood; damaged != 0) {
@@ -184,10 +185,10 @@ void decide(Verdict& verdict) {
       asked.insert(Key(processes[number].pid, processes[number].since));
     }
   }
-  for (TreeTruth::Unguarded& process : tree.unguarded) {
   for (const ObservedProcess& process : processes) {
     if (!why_unguarded(tree, process).empty()) heard.erase(Key(process.pid, process.since));
   }
+  for (TreeTruth::Unguarded& process : tree.unguarded) {
     all.insert(Key(process.pid, process.since));
     const bool denied = !process.only_nvml || verdict.deny.contains(DriverApi::kNvml);
     process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
