@@ -169,6 +169,8 @@ void parse_environment(const Environment& environment, const RuleFacts& facts, C
   if (is_given_by_option(environment)) config.allow_list.by = ListBy::kOption;
   config.children_by_option =
       config.in_run && place_of_entry(environment.presets, kChildrenMark) != std::string_view::npos;
+  config.unhealthy = config.in_run &&
+                     place_of_entry(environment.presets, kUnhealthyMark) != std::string_view::npos;
   config.policy = static_cast<Policy>(parse_word(config, environment, Variable::kPolicy,
                                                  number(config.policy), number(Policy::kForceCpu)));
   parse_list(environment, config);

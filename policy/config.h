@@ -43,6 +43,7 @@ struct Config {
   bool in_run = false;              ///< inside a `cudaguard run`, except one with OFF
   bool fenced = false;              ///< and under its --fence, which is permanent
   bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children`
+  bool unhealthy = false;           ///< `run --if-healthy` has found that the driver does not work
   /// Why FORCE_CPU applies, as a clause, if the user has not named it; otherwise empty.
   std::string_view because;
   bool may_lift = false;  ///< that is a rule of the machine that a variable may lift

@@ -55,14 +55,6 @@ Why parse_entry(std::string_view text, AllowEntry& entry) {
   return text.size() < kMostUuid ? Why::kNone : Why::kUnknownUuid;
 }
 
-/// True if both entries name the same device by what they say alone: an index twice, or a UUID and
-/// its beginning.
-bool repeats(const AllowEntry& entry, const AllowEntry& earlier) {
-  if (entry.kind != earlier.kind) return false;
-  if (entry.kind == Kind::kIndex) return entry.index == earlier.index;
-  return entry.text.starts_with(earlier.text) || earlier.text.starts_with(entry.text);
-}
-
 bool is_named_by(const Device& device, const AllowEntry& entry) {
   if (device.mig != (entry.kind == Kind::kMig)) return false;
   if (entry.kind != Kind::kIndex) return device.name().starts_with(entry.text);
@@ -103,6 +95,12 @@ uint32_t number_of(std::string_view digits) {
     if (number > kMostIndex) return kMostIndex + 1;
   }
   return number;
+}
+
+bool repeats(const AllowEntry& entry, const AllowEntry& earlier) {
+  if (entry.kind != earlier.kind) return false;
+  if (entry.kind == Kind::kIndex) return entry.index == earlier.index;
+  return entry.text.starts_with(earlier.text) || earlier.text.starts_with(entry.text);
 }
 
 AllowList parse_allow_list(std::string_view text) {

@@ -75,6 +75,10 @@ uint32_t number_of(std::string_view digits);
 /// another (kDuplicate). resolve() finds the devices.
 AllowList parse_allow_list(std::string_view text);
 
+/// True if both entries name the same device by what they say alone: an index twice, or a UUID and
+/// its beginning.
+bool repeats(const AllowEntry& entry, const AllowEntry& earlier);
+
 /// The machine's devices as NVML lists them: GPUs in PCI order, then MIG devices.
 struct Machine {
   static constexpr uint16_t kUnknownGpu = 0xffff;

@@ -29,8 +29,23 @@ inline constexpr DeviceNode kDeviceNodes[] = {
     {"nvgpu*", "NVIDIA"},
     // The kernel's accelerators (accel/accel0), such as Intel's Gaudi and NPUs.
     {"accel*", "all"},
-    // OpenCL and Vulkan of Arm's own driver.
+    // OpenCL and Vulkan of Arm's own driver; ump is the memory of its older GPUs.
     {"mali*", "Arm"},
+    {"ump", "Arm"},
+    // Adreno with Qualcomm's own kernel driver (drivers/gpu/msm/kgsl.c): kgsl-3d0.
+    {"kgsl*", "Qualcomm"},
+    // PowerVR with Imagination's own kernel driver: pvrsrvkm, pvr_sync.
+    {"pvr*", "Imagination"},
+    // Vivante with VeriSilicon's own kernel driver (NXP's drivers/mxc/gpu-viv).
+    {"galcore", "VeriSilicon"},
+    // MUSA with Moore Threads' kernel driver: mtgpu.0.
+    {"mtgpu*", "Moore Threads"},
+    // ROCm's derivative for Hygon's GPUs, beside kfd.
+    {"mkfd", "Hygon"},
+    // MACA with MetaX's kernel driver.
+    {"mxcd", "MetaX"},
+    // Gaudi before Linux 6.5 (drivers/accel/habanalabs, once drivers/misc): hl0, hl_controlD0.
+    {"hl*", "Intel"},
     // A GPU that a program drives by itself over PCI.
     {"vfio", "all"},
 };

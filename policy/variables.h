@@ -53,6 +53,8 @@ inline constexpr VariableRow kVariables[] = {
 inline constexpr char kFenceMark[] = "fence";
 /// A word of CUDAGUARD_PRESETS inside `run --children=cpu`.
 inline constexpr char kChildrenMark[] = "children";
+/// A word of CUDAGUARD_PRESETS inside `run --if-healthy` if the driver is not healthy.
+inline constexpr char kUnhealthyMark[] = "unhealthy";
 /// The mark before the list at the end of CUDAGUARD_PRESETS inside `run --gpus LIST`: "gpus=2,5".
 /// Names may come before it.
 inline constexpr char kGpusMark[] = "gpus=";

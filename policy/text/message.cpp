@@ -313,6 +313,9 @@ void write_denied(Text& out, const DeniedFacts& facts) {
     out.put(facts.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
   } else if (facts.fenced) {
     out.put("run it without --fence");
+  } else if (facts.unhealthy) {
+    // With the policy OFF the program would hang or fail as the driver does.
+    out.put("repair the driver (cudaguard doctor --gpu)");
   } else {
     out.put(facts.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
     // The user does not start a notebook's kernel by a command.
@@ -435,7 +438,14 @@ void put_new_list(Text& out, const LateWriteFacts& facts) {
 void write_late_write(Text& out, const LateWriteFacts& facts) {
   out.put("CUDA_VISIBLE_DEVICES");
   if (facts.api.empty()) {
-    out.print("=\"%s\" leaves no GPU", facts.is);
+    out.print("=\"%s\" leaves ", facts.is);
+    if (facts.sees == 0) {
+      out.put("no GPU");
+    } else if (facts.left.empty()) {
+      out.print("only %u GPU%c", facts.sees, facts.sees == 1 ? "" : "s");
+    } else {
+      out.print("only GPU%c %s", facts.sees == 1 ? "" : "s", facts.left);
+    }
   } else {
     put_value(out.put(" changed from "), facts.was_set, facts.was);
     put_value(out.put(" to "), facts.is_set, facts.is).print(" after %s", facts.api);
@@ -456,7 +466,7 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
     for (std::string_view rest = facts.is; !rest.empty() && most > 0; before = ",", --most) {
       const std::string_view entry = take_entry(rest);
       const size_t place = place_of_entry(facts.allow_list, entry);
-      if (place == std::string_view::npos) break;
+      if (place == std::string_view::npos || entry.empty() || !is_digit(entry.front())) break;
       out.print("%c GPU %n is device %u", before, entry, place);
     }
   } else if (!facts.is_set) {

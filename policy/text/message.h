@@ -57,6 +57,7 @@ struct DeniedFacts {
   bool in_run = false;
   bool fenced = false;
   bool children_by_option = false;
+  bool unhealthy = false;
   uint32_t root = 0;
 };
 void write_denied(Text& out, const DeniedFacts& facts);
@@ -109,7 +110,7 @@ struct IndexFacts {
 void write_bad_index(Text& out, const IndexFacts& facts);
 
 /// CUDA_VISIBLE_DEVICES was changed after the number of GPUs had been reported to the program. If
-/// `api` is empty, the numbers in the variable name no GPU of the allow-list.
+/// `api` is empty, the variable has left out GPUs of the allow-list since the start.
 struct LateWriteFacts {
   bool was_set = false;
   std::string_view was;
@@ -119,6 +120,7 @@ struct LateWriteFacts {
   unsigned reported = 0;      ///< the number of GPUs that it reported
   bool read_already = false;  ///< the change came after cuInit
   unsigned sees = 0;          ///< otherwise: the number that CUDA sees now
+  std::string_view left;      ///< the machine's numbers of these GPUs: "4,5"; may be empty
   unsigned gpus = 0;          ///< of the machine; 0: not known
   std::string_view allow_list;
   ListBy by = ListBy::kVariable;

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "policy/config.h"
+#include "policy/device_list.h"
 #include "policy/text/message.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/record.h"
@@ -32,11 +33,39 @@ void note(Moment& moment, const char* api, unsigned count) {
   moment.state.store(2, std::memory_order_release);
 }
 
+/// The machine's numbers of the visible GPUs: "4,5"; empty if they are not known.
+std::string_view visible_numbers(const Process& process, Room& room) {
+  if (!process.explain.visible_known.load(std::memory_order_acquire)) return {};
+  const VisibleGpus& visible = process.explain.visible;
+  Text are(room.are, sizeof room.are);
+  for (int i = 0; i < visible.count; ++i) {
+    if (i != 0) are.put(",");
+    are.put_decimal(static_cast<uint64_t>(visible.devices[i].physical));
+  }
+  return are.view();
+}
+
 bool happened(const Moment& moment) { return moment.state.load(std::memory_order_acquire) == 2; }
 
 bool differs(const Moment& moment, const char* now) {
   if (!moment.set || now == nullptr) return moment.set != (now != nullptr);
   return whole_head(now, sizeof moment.value - 1) != std::string_view(moment.value);
+}
+
+/// True if the program was started with this value, and it names the GPUs of the machine: inside a
+/// run, the launcher has made positions of them, and has said what they leave, except of UUIDs.
+bool is_from_outside(const Process& process, const char* now) {
+  const char* start = inherited.start.cuda_visible;
+  if (now == nullptr || start == nullptr) return false;
+  const bool translated = process.config->in_run && process.allow_list->by != ListBy::kRule &&
+                          *now != 'G' && *now != 'M';
+  return !translated && head(now, sizeof Moment::value - 1) == std::string_view(start);
+}
+
+size_t count_of(std::string_view list) {
+  size_t count = 0;
+  for (bool last = false; !last; ++count) take_entry(list, last);
+  return count;
 }
 
 /// `moment` is the time when the program got a count, null if it got none. `sees` is the number of
@@ -58,6 +87,8 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
   if (now != nullptr) facts.is = now;
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
+  const sys::Mapped<Room> room;
+  if (moment == nullptr && room) facts.left = visible_numbers(process, *room);
   facts.allow_list = process.allow_list->text;
   facts.by = process.allow_list->by;
   facts.in_run = process.config->in_run;
@@ -107,6 +138,10 @@ void note_init(Process& process, const void* caller, unsigned count, const Visib
   process.explain.visible_known.store(visible.count != 0, std::memory_order_release);
   ExplainProcess& late = process.explain;
   note(late.initialised, "cuInit", count);
+  const std::string_view list = process.allow_list->text;
+  if (!list.empty() && count < count_of(list) && is_from_outside(process, variable(kVariable))) {
+    compare(process, nullptr, &count);
+  }
   if (!happened(late.counted)) return;
   // The count is the earlier one, and the variable had no list then, so nothing disagrees.
   if (!late.counted.set && late.counted.count == count) return;
@@ -117,10 +152,12 @@ void note_no_device(Process& process) {
   const unsigned none = 0;
   const Moment& counted = process.explain.counted;
   if (happened(counted)) return compare(process, &counted, &none);
-  // Without an earlier count, report numbers that name no GPU of the list ("" and -1 mean no GPU).
+  // Without an earlier count, report numbers that name no GPU of the list. The program's own "" and
+  // -1 mean no GPU.
   const char* now = variable(kVariable);
   const bool number = now != nullptr && *now >= '0' && *now <= '9';
-  if (number && !process.allow_list->text.empty()) compare(process, nullptr, &none);
+  if (process.allow_list->text.empty()) return;
+  if (number || is_from_outside(process, now)) compare(process, nullptr, &none);
 }
 
 void check_late_write(Process& process) {
@@ -160,13 +197,8 @@ void print_bad_index(Process& process, const BadIndex& facts) {
   line.used = facts.used;
   if (process.explain.visible_known.load(std::memory_order_acquire)) {
     const VisibleGpus& visible = process.explain.visible;
-    Text are(room->are, sizeof room->are);
-    for (int i = 0; i < visible.count; ++i) {
-      if (i != 0) are.put(",");
-      are.put_decimal(static_cast<uint64_t>(visible.devices[i].physical));
-    }
     line.meant = did_you_mean(facts.asked, visible.devices, visible.count);
-    line.are = are.view();
+    line.are = visible_numbers(process, *room);
     line.are_whose = visible.by_variable ? "CUDA_VISIBLE_DEVICES=" : "GPUs ";
   }
   print_case(process, case_of(facts), write_line_of<write_bad_index, IndexFacts>, &line);

@@ -32,7 +32,8 @@ constexpr Page kPages[] = {
      "If the driver is not healthy, --if-healthy=S,require starts nothing.\n"
      "--if-healthy=S,fresh ignores an answer of the last 60 seconds.\n"
      "The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
-     "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0.\n"
+     "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0. ASAN_OPTIONS gets an option by which programs\n"
+     "with gcc's AddressSanitizer accept the guard.\n"
      "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
      "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
      "With --fence=devices, mount, bwrap, rootless Podman, io_uring, and gdb -p on outside\n"
@@ -186,7 +187,9 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
       known.push_back("--" + std::string(option->name));
     }
   }
-  const std::string near = did_you_mean(word, known, kind == "option" ? 2 : 0);
+  std::string near = did_you_mean(word, known, kind == "option" ? 2 : 0);
+  const bool has_log = command == Command::kHelp || command == Command::kRun;
+  if (has_log && (word == "--quiet" || word == "--silent")) near = "; did you mean --log=off?";
   const std::string see = see_help(command);
   refuse("unknown " + kind + " " + in_quotes(word) +
          (near.empty() ? "; " + see : near + " (" + see + ")"));

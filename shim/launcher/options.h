@@ -39,6 +39,8 @@ struct GuardSettings {
   std::optional<HealthWish> if_healthy;
   std::vector<std::string> rules;  ///< policies by program
   bool no_presets = false;
+  bool no_gpu_presets = false;  ///< the programs must ask for CUDA as they do without cudaguard
+  bool unhealthy = false;  ///< --if-healthy has chosen the policy, because the driver does not work
   bool print = false;
   bool observe = false;      ///< allow CUDA, unless another setting forbids it
   bool errors_only = false;  ///< print no more by default, because the launcher lists the attempts

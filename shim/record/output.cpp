@@ -331,6 +331,7 @@ void write_out(Process& process, const void* caller, Output& output) {
                           .in_run = config.in_run,
                           .fenced = config.fenced,
                           .children_by_option = config.children_by_option,
+                          .unhealthy = config.unhealthy,
                           .root = config.root});
     } else {
       write_allowed(line, process.policy(), attempt);

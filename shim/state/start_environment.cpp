@@ -19,11 +19,20 @@ const char* value_of(const char* entry, const char* name) {
   return *entry == '=' ? entry + 1 : nullptr;
 }
 
+constexpr size_t kMostShort = 255;
+
 /// Returns one more than the number of bytes of a value that count.
 size_t room_for(const VariableRow& row) {
   if (row.place == &Environment::report) return kMaxReportPath + 1;
   if (row.place == &Environment::rules) return kMaxRules + 1;
-  return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : 255;
+  return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : kMostShort;
+}
+
+/// Copies the value, of which `left` bytes count, and returns the byte after it.
+char* copy(const char* value, size_t left, char* to) {
+  for (; left != 0 && *value != '\0'; --left) *to++ = *value++;
+  *to++ = '\0';
+  return to;
 }
 
 }  // namespace
@@ -36,6 +45,7 @@ void read_start_environment(StartEnvironment& to, char** variables) {
   bool wants_start = false;
   const char* locale[3] = {};
   static constexpr const char* kLocale[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  const char* cuda_visible = nullptr;
   char* free = to.text;
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     const char* entry = *variables;
@@ -44,18 +54,23 @@ void read_start_environment(StartEnvironment& to, char** variables) {
     for (int i = 0; i < 3; ++i) {
       if (locale[i] == nullptr) locale[i] = value_of(entry, kLocale[i]);
     }
+    const char* visible = value_of(entry, "CUDA_VISIBLE_DEVICES");
+    if (visible != nullptr && cuda_visible == nullptr) {
+      cuda_visible = free;
+      free = copy(visible, kMostShort, free);
+    }
     for (const VariableRow& row : kVariables) {
       const char* value = value_of(entry, row.name);
       // The first entry counts, as in getenv().
       if (value == nullptr || found.*row.place != nullptr) continue;
       found.*row.place = free;
-      for (size_t left = room_for(row); left != 0 && *value != '\0'; --left) *free++ = *value++;
-      *free++ = '\0';
+      free = copy(value, room_for(row), free);
     }
   }
   to.variables = found;
   to.wants_start = wants_start;
   to.shows_utf8 = shows_utf8(locale[0], locale[1], locale[2]);
+  to.cuda_visible = cuda_visible;
   to.read.store(true, std::memory_order_release);
 }
 

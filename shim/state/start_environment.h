@@ -18,10 +18,12 @@ struct StartEnvironment {
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
   /// Python and others change the locale's variables for themselves, but not what a terminal shows.
   bool shows_utf8 = false;
+  /// CUDA_VISIBLE_DEVICES; null if it was unset. A longer value is cut.
+  const char* cuda_visible = nullptr;
   /// Room for one byte more than the longest accepted value, so that a value that is too long stays
   /// too long here.
   char text[kMaxReportPath + 2 + kMaxVisibleDevices + 2 + kMaxRules + 2 +
-            (std::size(kVariables) - 3) * 256] = {};
+            (std::size(kVariables) - 2) * 256] = {};
 };
 
 /// Reads `variables`, which end in a null pointer, unless they were read before.

@@ -250,6 +250,29 @@ def test_own_variable_counts_inside_the_list(own, gpus):
     assert result.out.count("CUDA_VISIBLE_DEVICES=%s\n" % own) == 4, str(result)
 
 
+@pytest.mark.parametrize(("own", "gpus", "left"), [
+    ("0,1,2", VIEW, None), ("1,2", [2, 7], "GPUs 2,7"), ("1,9,0", [2], "GPU 2"),
+    ("0,,1", [5], "GPU 5"), (uuid(7), [7], "GPU 7"), ("5,2,7", "!100", None), ("", "!100", None),
+    ("-1", "!100", None), (uuid(3), "!100", None)])
+@pytest.mark.parametrize("name", ["open", "cuda"])
+def test_inherited_value_that_leaves_less_than_the_list_is_reported(case, name, own, gpus, left):
+    """One line for all calls. What the program itself writes needs none."""
+    steps = ["cu.see", "rt12.see"]
+    result = box.run(steps, name, allow="5,2,7", own=own)
+    case.sees(result, cu=gpus)
+    written = box.run(["setenv=CUDA_VISIBLE_DEVICES=" + own, *steps], name, allow="5,2,7")
+    case.sees(written, cu=gpus)
+    if gpus == VIEW:
+        case.silent(result)
+        return
+    (line,) = box.lines(result)
+    assert 'CUDA_VISIBLE_DEVICES="%s" leaves ' % own in line
+    assert ("leaves only %s. " % left if left else "leaves no GPU. ") in line
+    assert "CUDAGUARD_VISIBLE_DEVICES=5,2,7" in line
+    if left:
+        case.silent(written)
+
+
 def test_uuid_prefix_must_be_unique_in_the_view_only(case):
     result = box.run(["cu.see"], allow="1,5", own=uuid(5, 20))
     case.sees(result, cu=[5])

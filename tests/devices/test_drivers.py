@@ -96,6 +96,9 @@ def test_list_of_one_kind_works_without_nvml(case, allow, own, gpus):
     if gpus == "!100":
         case.message(result, "late_write_empty", now="0,0", advice=messages.text(
             "inside_list", list="CUDAGUARD_VISIBLE_DEVICES=7"))
+    elif own:
+        case.message(result, "late_write_less", now=own, left="GPU 2", advice=messages.text(
+            "inside_list", list="CUDAGUARD_VISIBLE_DEVICES=" + allow))
     else:
         case.silent(result)
 

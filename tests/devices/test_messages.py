@@ -66,6 +66,10 @@ class Golden(box.Case):
                     asked_by="open", cause=rule)
         self.prints(run("--fence", ["cu.init"]), "no_cuda",
                     **dict(by, remedy=self.part("remedy_fence")))
+        self.prints(harness.run([*RUN, "--if-healthy", "--", box.program("open"), "cu.init"],
+                                world="none", guard=False, trace=False,
+                                env=box.environment(CG_SICK="999")), "no_cuda",
+                    **dict(by, remedy=self.part("remedy_driver")))
         result = run("--policy=VALIDATE", "--children=cpu", ["pid", "spawn=s", "cu.init", "end"])
         self.prints(result, "no_cuda", cause="--children=cpu", root=result.answers["pid"],
                     asked_by="open", remedy="cudaguard run --policy VALIDATE")
@@ -143,6 +147,9 @@ class Golden(box.Case):
                     advice=self.part("start_later"), now='"5"')
         inside = self.part("inside_list", list=VARIABLE + "=1", gpu=1, device=0)
         self.prints(box.run(late("1")[1:], allow="1"), "late_write_empty", advice=inside,
+                    now="1")
+        self.prints(box.run(["cu.init"], allow="5,1", own="1"), "late_write_less", left="GPU 1",
+                    advice=messages.text("inside_list", list=VARIABLE + "=5,1", gpu=1, device=1),
                     now="1")
         result = box.run(["pid", "cu.init", "fork=c", "cu.init", "end"], policy="VALIDATE")
         seconds = messages.find(result.err, "fork")[0]["seconds"]

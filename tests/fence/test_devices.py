@@ -320,7 +320,8 @@ def test_message_of_run_names_what_fails_once(case):
     assert (done.returncode, done.stderr) == (
         0, "cudaguard: --fence=devices: mount, bwrap, rootless Podman, io_uring, and gdb -p on "
         "outside processes also fail\n")
-    assert case.start("run", "--log=off", "--fence=devices", "true").stderr == ""
+    for level in ("off", "error"):
+        assert case.start("run", "--log", level, "--fence=devices", "true").stderr == ""
 
 
 def test_documentation_has_each_row_of_the_table():

@@ -80,7 +80,7 @@ def test_doctor_reports_that_a_fence_is_already_set_up(case, how):
 class Programs(doctor.Case):
     def advice(self, *program, **env):
         answer = self.doctor(*program, **env)
-        return answer.facts("with --fence") == ["no CUDA either: cudaguard run --fence"]
+        return answer.facts("with --fence") == ["it finds no CUDA: cudaguard run --fence"]
 
     def test_doctor_advises_the_fence_for_unguarded_programs(self):
         """If the guard does not hold, or only in part, doctor names --fence, unless that is refused

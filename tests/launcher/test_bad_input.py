@@ -85,7 +85,7 @@ class Programs(launcher.Case):
         self.check(126, "loop2", "more than 5 scripts",
                    env={"PATH": self.directory + ":" + os.environ["PATH"]})
 
-    def test_unreadable_program_is_refused(self):
+    def test_unreadable_program_is_refused_by_strict(self):
         """The launcher cannot know whether such a program can be guarded."""
         machine.need("other_users")
         self.need("setpriv")
@@ -94,8 +94,8 @@ class Programs(launcher.Case):
         self.assertEqual(self.unguarded(*as_nobody, program).returncode, 7)
         os.chmod(program, stat.S_IXUSR | stat.S_IXGRP | stat.S_IXOTH)
         self.assertEqual(self.unguarded(*as_nobody, program).returncode, 7)
-        self.refused(self.unguarded(*as_nobody, self.installed(), "run", program), 125,
-                     "cannot be read")
+        self.refused(self.unguarded(*as_nobody, self.installed(), "run", "--strict",
+                                     program), 125, "cannot be checked: Permission denied")
 
 
 @pytest.mark.parametrize("text", [

@@ -208,7 +208,7 @@ def test_machines_rules_are_shown(installation, text, mode, rows, problem):
     assert done[()].facts("rules") == [row for row in rows if row.startswith(CONF)]
 
 
-BY_CPU = " (cudaguard run --cpu goes before it)"
+BY_CPU = " (cudaguard run --cpu overrides it)"
 
 
 @pytest.mark.parametrize(("text", "variables", "verdict", "gets"), [

@@ -283,13 +283,12 @@ def make_no_program():
 
 
 @pytest.mark.parametrize(("name", "code"), [
-    ("none", 127), ("./none", 127), (".", 126), ("./plain", 126), ("./binary", 126), ("./cut", 126),
+    ("none", 127), ("./none", 127), (".", 126), ("./plain", 126), ("./cut", 126),
     ("./loop", 126), ("./script", 127),
     (launcher.program("missing_loader"), 127)])
 def test_program_that_cannot_start_has_the_error_of_run(no_program, name, code):
     """Doctor prints the same message and returns the same code as `run`."""
     no_program.make("plain", "", 0o644)
-    no_program.make("binary", "MZ\0")
     no_program.make("cut", b"\x7fELF")
     no_program.make("loop", "#!./loop\n")
     no_program.make("script", "#!/no/interpreter\n")
@@ -297,3 +296,9 @@ def test_program_that_cannot_start_has_the_error_of_run(no_program, name, code):
         done = no_program.start(*words, name, cwd=no_program.directory)
         no_program.refused(done, code)
         assert done.stderr == no_program.start("run", name, cwd=no_program.directory).stderr
+
+
+def test_program_that_only_the_kernel_may_know_is_not_judged(no_program):
+    program = no_program.make("binary", "MZ\0")
+    no_program.refused(no_program.start("doctor", program), 126, program,
+                       "is neither an ELF file nor a script; only the kernel knows")

@@ -79,7 +79,7 @@ class Environment(launcher.Case):
         given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}
         unguarded = self.unguarded("env", "-0", env=given).stdout.split("\0")
         done = self.start("run", "env", "-0", env=given).stdout.split("\0")
-        changed = ("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS)
+        changed = ("CUDAGUARD_", "LD_PRELOAD", *launcher.PRESETS, *launcher.ASAN)
         self.assertEqual([entry for entry in done if not entry.startswith(changed)], unguarded)
 
 
@@ -98,6 +98,18 @@ def make_case():
 def test_options_become_variables(case, options, wanted):
     """The list has one of each kind. tests/unit/environment_test.cpp has all cases."""
     assert case.ours(*options) == {"ROOT": "PID", **wanted}
+
+
+@pytest.mark.parametrize(("options", "before", "after"), [
+    ([], None, "verify_asan_link_order=0"), (["--gpus", "0"], "", "verify_asan_link_order=0"),
+    (["--policy", "OFF"], "detect_leaks=0", "detect_leaks=0:verify_asan_link_order=0"),
+    (["--observe"], "verify_asan_link_order=1:a=b", "verify_asan_link_order=1:a=b"),
+    (["--no-presets"], None, "unset")])
+def test_option_for_gccs_asan_is_appended(case, options, before, after):
+    """A child with ASan has the guard before its runtime, whether it gets CUDA or not."""
+    done = case.start("run", *options, "sh", "-c", "echo ${ASAN_OPTIONS-unset}",
+                      env=launcher.environment(ASAN_OPTIONS=before))
+    assert (done.returncode, done.stdout) == (0, after + "\n"), str(done)
 
 
 @pytest.mark.parametrize(("before", "wanted"), [
@@ -131,6 +143,7 @@ class Print(launcher.Case):
             "export MPIR_CVAR_ENABLE_GPU=0",
             "export GST_REGISTRY_1_0=" + launcher.PRESETS["GST_REGISTRY_1_0"],
             "export CUDAGUARD_PRESETS=" + ALL_PRESETS,
+            "export ASAN_OPTIONS='verify_asan_link_order=0'",
             "export LD_PRELOAD='%s:lib'\\''m.so'" % GUARD)))
         self.assertFalse(os.path.exists(mark))
         self.start("run", "--cpu", "touch", mark)  # the control

@@ -110,6 +110,22 @@ def test_runtime_of_gccs_sanitizer_stays_first(case, kind):
     assert "Sanitizer" not in result.err
 
 
+@pytest.mark.parametrize(("words", "code", "answer"), [
+    (["run"], 0, "100"), (["run", "--policy", "VALIDATE"], 0, "0"),
+    (["run", "--policy", "OFF"], 0, "0"), (["run", "--observe"], 0, "0"),
+    (["run", "--observe", "--cpu"], 0, "100"), (["verify"], 1, "100")])  # 1: it asked for CUDA
+def test_child_with_gccs_asan_runs(case, words, code, answer):
+    """`run` puts the runtime first for its command only."""
+    case.need("gcc")
+    program = case.compile("asan", "ask.c", "-DDRIVER", "-fsanitize=address", "-ldl")
+    child = ["sh", "-c", "env ASAN_OPTIONS=$ASAN_OPTIONS:detect_leaks=0 " + program]
+    unguarded = harness.run(child, guard=False, trace=False)
+    assert (unguarded.rc, unguarded.answers.get("cuInit")) == (0, "0"), str(unguarded)
+    result = harness.run([launcher.LAUNCHER, *words, "--", *child], guard=False, trace=False)
+    assert (result.rc, result.answers.get("cuInit")) == (code, answer), str(result)
+    assert "ASan runtime" not in result.err
+
+
 class Gpus(box.Case):
     """`run --gpus` on the machine with eight fake GPUs."""
 
@@ -134,6 +150,21 @@ class Gpus(box.Case):
                                  env=box.environment(**given))
             for step in inner[-2:]:
                 self.assertEqual(box.seen(result.answers[step]), wanted, result)
+
+    def test_numbers_of_an_outer_variable_are_the_machines(self):
+        """A scheduler's CUDA_VISIBLE_DEVICES and --gpus have the same numbers."""
+        order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+        for own, gpus, wanted, said in (
+                ("1,2", "1,2", [1, 2], 0), ("7,5", "5,6,7", [7, 5], 1), ("3,4", "3", [3], 0),
+                (box.uuid(5), "4,5", [5], 1), (box.uuid(5), "5", [5], 0)):
+            unguarded = harness.run([box.program("open"), "cu.see"], world="none", guard=False,
+                                    trace=False, env=box.environment(own=own, **order))
+            result = self.launch(["--gpus", gpus], ["cu.see", "rt12.see"], own=own)
+            for step in ("cu.see", "rt12.see"):
+                self.assertEqual(box.seen(result.answers[step]), wanted, result)
+            self.assertLessEqual(set(wanted), set(box.seen(unguarded.answers["cu.see"])))
+            self.assertEqual(len(box.lines(result)), said, result)
+            self.assertEqual(result.err.count('CUDA_VISIBLE_DEVICES="%s"' % own), said, result)
 
     def test_program_without_gpus_sees_none(self):
         for name, steps in self.LINKED:

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from support import doctor, harness, launcher, machine
+from support import doctor, harness, launcher, machine, messages
 
 BOX = os.path.join(harness.FAKES, "lazy")  # eight GPUs
 SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
@@ -129,8 +129,17 @@ class Decision(Case):
     def test_require_refuses_to_start(self):
         code, out, err = self.run_if("1,require", CG_SICK="no GPU")
         self.assertEqual((code, out, err), (
-            125, "", "cudaguard: --if-healthy: the driver shows no GPU\n"))
+            125, "", "cudaguard: --if-healthy: the driver shows no GPU; nothing was started\n"))
         self.assertEqual(self.run_if("require,fresh")[:2], (0, "VALIDATE list=\n"))
+
+    def test_message_of_a_program_does_not_advise_to_use_the_broken_driver(self):
+        """With the policy OFF, the program would hang as the driver does."""
+        ask = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+        code, _, err = self.launch("run", "--if-healthy=1", "--", *ask, CG_SICK="no GPU")
+        remedy = messages.text("remedy_driver")
+        self.assertEqual((code, len(messages.find(err, "no_cuda", remedy=remedy))), (0, 1), err)
+        control = self.launch("run", "--cpu", "--", *ask, CG_SICK="no GPU")
+        self.assertTrue(messages.find(control[2], "no_cuda", remedy="cudaguard run --policy OFF"))
 
     def test_policy_word_of_the_environment_asks_the_driver(self):
         words = ("run", "--", *SHOW)

@@ -138,7 +138,7 @@ class Manual(launcher.Case):
         env = launcher.environment(CUDAGUARD_POLICY=None)
         printed = self.start("run", "--print", env=env).stdout
         text = self.rendered()
-        for name in launcher.PRESETS:
+        for name in (*launcher.PRESETS, *launcher.ASAN):
             value = re.search(r"\b%s=(\S*)" % name, printed).group(1).strip("'")
             value = value.replace(launcher.HOME, "~").replace(os.uname().machine, "ARCH")
             self.assertRegex(text, r"(?m)^ +%s=%s$" % (name, value))

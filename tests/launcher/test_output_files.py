@@ -200,7 +200,7 @@ class Spared(Case):
                                              "ctypes.CDLL(\"libcuda.so.1\").cuInit(0)'", 1)):
             done = self.run_here("verify", "--json", "made", "sh", "-c", "echo a >made; " + script)
             self.assertEqual(done.returncode, code, done)
-            self.assertIn('--json "made": was not written by cudaguard', done.stderr)
+            self.assertIn('--json "made": the file was not written by cudaguard', done.stderr)
             self.assertEqual(self.written("made"), b"a\n")
             os.unlink(self.path("made"))
 

@@ -94,6 +94,22 @@ class Static(launcher.Case):
         for options in ([], ["--strict"]):
             self.refused(self.start("run", *options, program), 125, "names libcuda.so")
 
+    def test_static_program_that_cannot_load_the_driver_starts_with_a_warning(self):
+        """musl's dlopen always fails in a static program, whatever name the file has. The programs
+        that it starts are guarded."""
+        self.need("musl-gcc")
+        program = self.compile("runner", "runner.c", "-static", compiler="musl-gcc")
+        words = [program, "python3", "-c",
+                 "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"]
+        unguarded = harness.run(words, guard=False, trace=False)
+        self.assertEqual(unguarded.out, "libcuda.so.1: cannot be loaded\ncuInit=0\n", unguarded)
+        for options in ([], ["--policy=VALIDATE"]):
+            result = harness.run([launcher.LAUNCHER, "run", *options, *words], guard=False,
+                                 trace=False)
+            self.assertEqual((result.rc, result.answers["cuInit"]), (0, "0" if options else "100"))
+            self.assertIn('"%s" is a static executable, not guarded' % program, result.err)
+        self.refused(self.start("run", "--strict", program), 125, "static executable")
+
     def test_loader_as_a_command_starts_with_a_message(self):
         """ld.so has no interpreter either, but preloads into the program that it is given."""
         loader = harness.loader_of("/usr/bin/env")
@@ -181,6 +197,91 @@ class Privileged(launcher.Case):
         os.chmod(self.program, 0o4755)
         done = self.as_nobody("setpriv", "--no-new-privs", self.launcher, "run", self.program)
         self.assertEqual(done.stdout, "secure=0 preload\n", done)
+
+
+    def test_program_that_cannot_be_read_is_guarded(self):
+        """Licensed solvers are installed so. The launcher cannot look, so it says so."""
+        os.chmod(self.program, 0o711)
+        self.assertEqual(self.as_nobody("env", "LD_PRELOAD=libm.so.6", self.program).stdout,
+                         "secure=0 preload\n")
+        said = '"%s" cannot be checked: Permission denied' % self.program
+        for words in (["run"], ["run", "--fence"], ["run", "--policy=OFF"], ["verify"]):
+            done = self.as_nobody(self.launcher, *words, "--", self.program)
+            self.assertEqual((done.returncode, done.stdout), (0, "secure=0 preload\n"), done)
+            self.assertEqual(done.stderr.count("cannot be checked"), 1, done)
+            self.assertIn(said, done.stderr)
+        self.refused(self.as_nobody(self.launcher, "run", "--strict", self.program), 125, said)
+        done = self.as_nobody(self.launcher, "doctor", self.program)
+        self.assertIn("guarded: in part, because %s cannot be checked" % self.program, done.stdout)
+        # Even so, its rights can be seen.
+        os.chmod(self.program, 0o4711)
+        self.refused(self.as_nobody(self.launcher, "run", self.program), 125, "setuid")
+
+
+class Kernel(launcher.Case):
+    """binfmt_misc starts files of which the launcher knows nothing."""
+
+    REGISTER = """set -e
+mount -t binfmt_misc none "$0"
+printf ':cgtest:M::CGTEST::%s:' "$1" >"$0/register"
+printf ':cgtext:E::cgtext::%s:' "$1" >>"$0/register"
+shift
+exec "$@"
+"""
+
+    def with_binfmt(self, *words):
+        """Runs the words in namespaces where binfmt_misc starts the two kinds of files."""
+        os.makedirs(self.path("binfmt"), exist_ok=True)
+        interpreter = self.make("interpreter", "#!/bin/sh\n"
+                                'echo "$LD_PRELOAD:${1##*/} $2"\n')
+        return self.unguarded("unshare", "-Urm", "sh", "-c", self.REGISTER, self.path("binfmt"),
+                              interpreter, *words)
+
+    def setUp(self):
+        super().setUp()
+        if self.with_binfmt("true").returncode != 0:
+            harness.skip(self, "binfmt_misc cannot be mounted here (Linux 6.7 and user namespaces)")
+
+    def test_program_that_only_the_kernel_knows_is_started(self):
+        program = self.make("x.foo", b"CGTEST\0\0data")
+        text = self.make("y.cgtext", "exit 7\n")
+        for file in (program, text):
+            control = self.with_binfmt(file, "word")
+            self.assertEqual(control.stdout, ":%s word\n" % os.path.basename(file), control)
+        for words in (["run"], ["run", "--fence"], ["run", "--observe"], ["verify"]):
+            done = self.with_binfmt(launcher.LAUNCHER, *words, "--", program, "word")
+            self.assertEqual((done.returncode, done.stdout),
+                             (0, harness.GUARD + ":x.foo word\n"), done)
+            self.assertEqual(done.stderr.count("is neither an ELF file nor a script"), 1, done)
+        done = self.with_binfmt(launcher.LAUNCHER, "run", text, "word")
+        self.assertEqual(done.stdout, harness.GUARD + ":y.cgtext word\n", done)
+        done = self.with_binfmt(launcher.LAUNCHER, "run", "--strict", program)
+        self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
+
+
+def test_file_that_no_kernel_knows_is_not_started(static_case):
+    """execve says so, after the launcher has said that it does not know."""
+    program = static_case.make("garbage", b"\1\0data")
+    with pytest.raises(OSError, match="Exec format error"):
+        static_case.unguarded(program)
+    for words, code in ((["run"], 126), (["verify"], 125)):
+        done = static_case.start(*words, program)
+        assert (done.returncode, done.stdout) == (code, ""), str(done)
+        assert done.stderr.splitlines()[-1] == (
+            'cudaguard: "%s" cannot be started: Exec format error' % program)
+    static_case.refused(static_case.start("run", "--strict", program), 125, "neither an ELF file")
+
+
+@pytest.mark.parametrize("line", [
+    r"--split-string=-u\_LD_PRELOAD\_sh", r"-S -u\_LD_PRELOAD\_sh", "-S -u 'LD_PRELOAD' sh",
+    "--split=--unset=LD_PRELOAD sh"])
+def test_script_whose_env_removes_the_preload_is_refused(static_case, line):
+    script = static_case.make("script", '#!/usr/bin/env %s\necho "[$LD_PRELOAD]"\n' % line)
+    env = launcher.environment(LD_PRELOAD="libm.so.6")
+    control = static_case.unguarded(script, env=env)
+    assert control.stdout == "[]\n", str(control)
+    static_case.refused(static_case.start("run", script), 125, "its #! line makes env remove")
+    assert static_case.start("doctor", script).stdout.startswith("guarded: no, because its #! line")
 
 
 class Loader(launcher.Case):

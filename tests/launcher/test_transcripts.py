@@ -117,13 +117,10 @@ def make_programs(place):
     for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
                         ("script-directory", "/"), ("script-plain", "./plain"),
                         ("script-env", "/usr/bin/env none"), ("script-static", "./hello"),
-                        ("script-relative", "relative"), ("script-long", "x" * 5000),
-                        ("script-nul", "\0/bin/sh")):
+                        ("script-relative", "relative"), ("script-long", "x" * 5000)):
         place.make(name, "#!%s\n" % first)
     os.symlink("cycle", place.path("cycle"))
     place.make("text", "exit 0\n")
-    place.make("binary", "MZ\0")
-    place.make("zeros", b"\0" * 300)
     os.mkfifo(place.path("pipe"))
     os.chmod(place.path("pipe"), 0o755)
     for name, data in (

@@ -15,6 +15,28 @@ from launcher import test_verify_tree
 from support.observed import box
 
 
+class Musl(test_verify_tree.Case):
+    def test_musl_program_that_asks_is_not_called_heard_of(self):
+        """musl's ld.so loads the guard, but no null driver can be loaded there."""
+        self.need("musl-gcc")
+        program = self.compile("asks", "ask.c", "-DDRIVER", compiler="musl-gcc")
+        for words in ([program], ["sh", "-c", program + "; exit"]):
+            unguarded = harness.run(words, world="none", guard=False, trace=False,
+                                    env=box.environment())
+            self.assertRegex(unguarded.out, "^cuInit=-?[01]", unguarded)
+            result, tree = self.tree(words)
+            self.ends(result, 3, "INCOMPLETE: no CUDA use seen")
+            (doubt,) = tree["doubts"]
+            self.assertRegex(doubt, r"^\S*asks \(\d+\) asked for NVIDIA's CUDA library, and is not "
+                             "guarded: [^;]+; to accept this: "
+                             "--allow asks$")
+            self.assertIn("heard from %d of %d process" % (len(words) // 3, 1 + len(words) // 3),
+                          result.err)
+            self.assertIn("1 process not guarded", result.err)
+            result, _ = self.tree(words, ["--allow", "asks"])
+            self.assertEqual(result.rc, 0, result)
+
+
 class RefusedLoads(test_verify_tree.Case):
     """The null drivers are out of reach in the new root, so the guard refuses the load."""
 

@@ -41,6 +41,7 @@ NOT_PRINTED = {
     "GPU; CUDA sees",  # "GPUs" has a row
     "musl libc",  # text that is searched in a file
     "no CPython",  # part of a record
+    "Moore Threads",  # a maker of GPUs
 }
 # These texts only say what was done or seen, or are a reason that explains itself. They need no row.
 ONLY_REPORT = {

@@ -11,15 +11,18 @@ namespace cudaguard {
 namespace {
 
 TEST(DeviceNodes, NamesOfGpuNodesAreKnown) {
-  for (const char* name : {"nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-caps", "dri", "kfd", "dxg",
-                           "nvhost-gpu", "nvmap", "nvgpu", "accel", "accel0", "mali0", "vfio"}) {
+  for (const char* name :
+       {"nvidia0", "nvidiactl",  "nvidia-uvm", "nvidia-caps", "dri",          "kfd",
+        "dxg",     "nvhost-gpu", "nvmap",      "nvgpu",       "accel",        "accel0",
+        "mali0",   "ump",        "kgsl-3d0",   "pvrsrvkm",    "pvr_sync",     "galcore",
+        "mtgpu.0", "mkfd",       "mxcd",       "hl0",         "hl_controlD0", "vfio"}) {
     EXPECT_NE(device_node(name), nullptr) << name;
   }
 }
 
 TEST(DeviceNodes, OtherNamesAreNot) {
-  for (const char* name : {"", "null", "dri2", "kfd0", "xnvidia0", "nvi", "nvme0", "vfio2", "shm",
-                           "video0", "fb0", "Nvidia0"}) {
+  for (const char* name : {"", "null", "dri2", "kfd0", "xnvidia0", "nvi", "nvme0", "hpet", "kvm",
+                           "galcore2", "vfio2", "shm", "video0", "fb0", "Nvidia0"}) {
     EXPECT_EQ(device_node(name), nullptr) << name;
   }
 }

@@ -18,7 +18,9 @@ class Settings : public testing::Test {
     environment.push_back(nullptr);
     variables_ = Variables(environment.data());
     try {
-      return std::string(name_of(settle(settings_, variables_).policy));
+      const GuardConfig config = settle(settings_, variables_);
+      left_out_ = config.left_out;
+      return std::string(name_of(config.policy));
     } catch (const Refusal& refusal) {
       return std::string("refused: ") + refusal.what();
     }
@@ -29,6 +31,7 @@ class Settings : public testing::Test {
   }
   GuardSettings settings_;
   Variables variables_{nullptr};
+  std::string left_out_;
 };
 
 TEST_F(Settings, ForceCpuIsTheDefault) {
@@ -188,6 +191,113 @@ TEST_F(Settings, VariableOfTheUserIsNoPreset) {
   EXPECT_EQ(settled({}), "FORCE_CPU");
   EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // the variable is set as a mark of the launcher
+}
+
+TEST_F(Settings, OtherToolsWordsAreExplained) {
+  const auto ends = [&](const char* text) {
+    const std::string refused = settled({});
+    EXPECT_TRUE(refused.ends_with(std::string("; did you mean ") + text + "?")) << refused;
+    settings_ = {};
+  };
+  settings_.policy = "cpu";
+  ends("FORCE_CPU");
+  settings_.log = "none";
+  ends("off");
+  settings_.gpus = "all";
+  ends("--policy VALIDATE");
+  settings_.gpus = "none";
+  ends("--cpu");
+  EXPECT_TRUE(settled({"CUDAGUARD_POLICY=CPU"}).ends_with("; did you mean FORCE_CPU?"));
+}
+
+TEST_F(Settings, VisibleDevicesOfBeforeAreTheMachines) {
+  const struct {
+    const char* list;
+    const char* before;
+    const char* after;
+    const char* left_out;  // a part of the warning; "": none
+  } cases[] = {
+      {"1,2", "1,2", "0,1", ""},
+      {"1,2", "2,1", "1,0", ""},
+      {"4,5,6,7", "4,5,6,7", "0,1,2,3", ""},
+      {"1", "0,1,2,3", "0", ""},
+      {"1,2,3", "3,0,1", "2,0", "leaves only GPU 3,1 of --gpus \"1,2,3\"; "},
+      {"1,2", "1,x,2", "0", "leaves only GPU 1 of "},
+      {"1,2", "1,,2", "0", "leaves only GPU 1 of "},
+      {"1,2", "1,-1,2", "0", "leaves only GPU 1 of "},
+      {"1,2", "", "", "\"\", set before cudaguard, leaves no GPU of "},
+      {"1,2", "-1", "-1", "leaves no GPU of "},
+      {"1,2", "NoDevFiles", "NoDevFiles", "leaves no GPU of "},
+      {"1,2", "1,2,1", "-1", "leaves no GPU of "},  // CUDA's rule for a GPU twice
+      {"1,2", "GPU-1,GPU-2", "GPU-1,GPU-2", ""},    // the guard finds them in the list
+      {"GPU-1,GPU-2", "GPU-2345,GPU-3", "1", "leaves only GPU-2 of "},
+      {"GPU-1,2", "2", "1", "leaves only GPU 2 of "},
+  };
+  for (const auto& one : cases) {
+    settings_.gpus = one.list;
+    EXPECT_EQ(settled({(std::string("CUDA_VISIBLE_DEVICES=") + one.before).c_str()}), "VALIDATE");
+    EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), one.after) << one.before;
+    const bool some = *one.left_out != '\0';
+    EXPECT_EQ(!left_out_.empty(), some) << left_out_;
+    EXPECT_NE(left_out_.find(one.left_out), std::string::npos) << left_out_;
+  }
+  settings_ = {};
+  settled({"CUDAGUARD_VISIBLE_DEVICES=5,6", "CUDA_VISIBLE_DEVICES=6"});
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "1");
+  EXPECT_NE(left_out_.find("leaves only GPU 6 of CUDAGUARD_VISIBLE_DEVICES=\"5,6\""),
+            std::string::npos)
+      << left_out_;
+}
+
+TEST_F(Settings, VisibleDevicesInARunArePositionsInItsList) {
+  const auto inner = [&](const char* mask) {
+    return settled({(std::string("CUDA_VISIBLE_DEVICES=") + mask).c_str(),
+                    "CUDAGUARD_VISIBLE_DEVICES=5,6,GPU-1", "CUDAGUARD_PRESETS=gpus=5,6,GPU-1"});
+  };
+  inner("1");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "1");
+  EXPECT_EQ(left_out_, "");
+  settings_.gpus = "6,5";
+  inner("1,0,9");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "0,1");
+  settings_.gpus = "GPU-12";
+  inner("2");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "0");
+}
+
+TEST_F(Settings, VisibleDevicesThatCannotBeTranslatedAreRefused) {
+  settings_.gpus = "1,2";
+  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}),
+            "refused: CUDA_VISIBLE_DEVICES=\"3\", set before cudaguard, leaves no GPU of --gpus "
+            "\"1,2\"; to use all of them: env -u CUDA_VISIBLE_DEVICES");
+  settings_.gpus = "GPU-1";
+  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=1"}),
+            "refused: CUDA_VISIBLE_DEVICES=\"1\", set before cudaguard, and --gpus \"GPU-1\" name "
+            "GPUs in different ways; write both as indices or as UUIDs");
+}
+
+TEST_F(Settings, GuardMayComeBeforeTheRuntimeOfAsan) {
+  const char* const cases[][2] = {
+      {nullptr, "verify_asan_link_order=0"},
+      {"ASAN_OPTIONS=", "verify_asan_link_order=0"},
+      {"ASAN_OPTIONS=a=1", "a=1:verify_asan_link_order=0"},
+      {"ASAN_OPTIONS=a=1:", "a=1:verify_asan_link_order=0"},
+      {"ASAN_OPTIONS=no_verify_asan_link_order=1",
+       "no_verify_asan_link_order=1:verify_asan_link_order=0"},
+      {"ASAN_OPTIONS=a=1 verify_asan_link_order=1", "a=1 verify_asan_link_order=1"},
+      {"ASAN_OPTIONS=verify_asan_link_order=0,a=1", "verify_asan_link_order=0,a=1"}};
+  for (const bool verify : {false, true}) {
+    settings_.no_gpu_presets = verify;
+    for (const auto& [before, after] : cases) {
+      before == nullptr ? settled({}) : settled({before});
+      EXPECT_EQ(value("ASAN_OPTIONS"), after);
+      EXPECT_EQ(value("JAX_PLATFORMS"), verify ? "(unset)" : "cpu");
+    }
+  }
+  settings_ = {};
+  settings_.no_presets = true;
+  settled({});
+  EXPECT_EQ(value("ASAN_OPTIONS"), "(unset)");
 }
 
 TEST_F(Settings, ContradictoryOptionsAreRefused) {

@@ -461,6 +461,17 @@ TEST_F(Message, LateWrite_InsideAListNamesTheDevice) {
         take().ends_with(". Inside CUDAGUARD_VISIBLE_DEVICES=2,4,5, devices are numbered from 0\n"))
         << other;
   }
+  facts.is = "2";
+  facts.sees = 1;
+  write_late_write(line(1), facts);
+  EXPECT_NE(take().find("=\"2\" leaves only 1 GPU. Inside "), std::string::npos);
+  facts.left = "5";
+  write_late_write(line(1), facts);
+  EXPECT_NE(take().find("=\"2\" leaves only GPU 5. Inside "), std::string::npos);
+  facts.sees = 2;
+  facts.left = "5,2";
+  write_late_write(line(1), facts);
+  EXPECT_NE(take().find("=\"2\" leaves only GPUs 5,2. Inside "), std::string::npos);
   std::string many = "2";
   for (int i = 0; i < 500; ++i) many += ",2";
   facts.is = many;

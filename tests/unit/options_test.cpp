@@ -97,6 +97,14 @@ TEST(Options, FenceTakesItsModeAfterAnEqualsSign) {
       "--fence \"never\" is not accepted (accepted: auto, require, devices, devices,auto, off)");
 }
 
+TEST(Options, OtherToolsNameOfAnOptionIsExplained) {
+  for (const char* word : {"--quiet", "--silent"}) {
+    EXPECT_EQ(refusal_of({"run", word, "prog"}),
+              "unknown option \"" + std::string(word) +
+                  "\"; did you mean --log=off? (see cudaguard run --help)");
+  }
+}
+
 TEST(Options, ListsMayBeGivenSeveralTimes) {
   const Options options = parse({"verify", "--allow", "a", "--allow=b c", "prog"});
   EXPECT_EQ(options.allow, (Words{"a", "b c"}));

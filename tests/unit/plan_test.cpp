@@ -32,7 +32,7 @@ TEST(Plan, VerifyAllowsNoCudaAndWantsAFence) {
   options.junit_file = "j";
   const Plan plan = plan_of_verify(options);
   EXPECT_EQ(plan.watch, Watch::kProcesses);
-  EXPECT_TRUE(plan.settings.cpu && plan.settings.no_presets && plan.settings.errors_only);
+  EXPECT_TRUE(plan.settings.cpu && plan.settings.no_gpu_presets && plan.settings.errors_only);
   EXPECT_FALSE(plan.settings.observe);
   EXPECT_EQ(plan.settings.fence, FenceWish::kAuto);
   EXPECT_EQ(plan.settings.report, "r");

@@ -94,8 +94,7 @@ int carry_out(const Plan& plan, const char* const* environment) {
     }
     if (plan.watch == Watch::kAttempts) list_attempts(prepared, variables);
     if (plan.watch == Watch::kProcesses) return verify(plan, prepared, variables);
-    execve(prepared.path.c_str(), prepared.arguments.data(), variables.pointers().data());
-    throw cannot_start(prepared.path, errno);
+    throw cannot_start(prepared.path, become(prepared, variables));
   } catch (const Refusal& refusal) {
     if (plan.watch != Watch::kProcesses) throw;
     throw Refusal(kRefused, refusal.what());  // also for 126 and 127, because nothing was verified

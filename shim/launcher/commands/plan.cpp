@@ -19,7 +19,7 @@ Plan plan_of_verify(const Options& options) {
   Plan plan;
   plan.program = options.program;
   plan.settings.cpu = true;
-  plan.settings.no_presets = true;
+  plan.settings.no_gpu_presets = true;
   plan.settings.errors_only = true;
   plan.settings.report = options.report;
   plan.settings.fence = options.fence.value_or(FenceWish::kAuto);

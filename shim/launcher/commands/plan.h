@@ -47,9 +47,9 @@ struct Plan {
 /// Allows CUDA only if the options say so.
 Plan plan_of_run(const Options& options);
 
-/// FORCE_CPU in every process, and no presets. With CUDA_VISIBLE_DEVICES="" a framework might not
-/// call the driver at all, and pass here but not with the variable unset. Throws Refusal for wrong
-/// values of --allow and --deny.
+/// FORCE_CPU in every process, and no presets that hide GPUs. With CUDA_VISIBLE_DEVICES="" a
+/// framework might not call the driver at all, and pass here but not with the variable unset.
+/// Throws Refusal for wrong values of --allow and --deny.
 Plan plan_of_verify(const Options& options);
 
 }  // namespace cudaguard::launcher

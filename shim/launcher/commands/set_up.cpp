@@ -33,12 +33,13 @@ void add_for_linked(const std::vector<std::string>& files, std::vector<std::stri
 }
 
 /// Says what --fence=devices has led to.
-void report_device_fence(const GuardSettings& settings, const Fence& fence) {
+void report_device_fence(const GuardSettings& settings, const Fence& fence, bool errors_only) {
   const bool required = settings.fence == FenceWish::kDevices;
   if (!fence.holds && required) {
     throw Refusal(kRefused, "--fence=devices: the fence cannot be set up: " + fence.why_not);
   }
   if (fence.devices) {
+    if (errors_only) return;  // these are no errors
     warn(
         "--fence=devices: mount, bwrap, rootless Podman, io_uring, and gdb -p on outside "
         "processes also fail");
@@ -55,7 +56,7 @@ void report_device_fence(const GuardSettings& settings, const Fence& fence) {
 }
 
 /// Installs the fence for --fence. Without --fence, warns if a fence already holds.
-Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
+Fence fence_for(const Plan& plan, Policy policy, bool errors_only, Variables& variables) {
   Fence fence;
   if (plan.settings.wants_fence()) {
     const bool devices = plan.settings.wants_device_fence();
@@ -63,7 +64,7 @@ Fence fence_for(const Plan& plan, Policy policy, Variables& variables) {
     if (!fence.holds && plan.settings.fence == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }
-    if (devices) report_device_fence(plan.settings, fence);
+    if (devices) report_device_fence(plan.settings, fence, errors_only);
     // A verdict has this reason.
     if (!fence.holds && plan.watch != Plan::Watch::kProcesses) {
       warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");
@@ -96,9 +97,10 @@ Prepared set_up(const Plan& plan, Variables& variables) {
     health = check_health(*wish, list, variables);
     settings = settings_for(health, *wish, settings);
   }
-  auto [policy, report, silent] = settle(settings, variables);
+  auto [policy, report, silent, errors_only, left_out] = settle(settings, variables);
   if (silent) silence_warnings();
-  const Fence fence = fence_for(plan, policy, variables);
+  if (!left_out.empty()) warn(left_out);
+  const Fence fence = fence_for(plan, policy, errors_only, variables);
   const Installation installation = find_installation();
   const char* old_preload = variables.get(kPreload);
   const std::string before = old_preload == nullptr ? "" : old_preload;
@@ -133,13 +135,14 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   }
   for (const std::string& warning : judged.warnings) warn(warning);
   for (const std::string& line : unknown_variables(variables)) warn(line);
-  Prepared prepared = {program.path, report, fence, std::move(program.files), {}, judged.unguarded};
+  Prepared prepared = {program.path, report, fence,           std::move(program.files),
+                       {},           {},     judged.unguarded};
   char** words = plan.program;
   if (program.by_shell) {
-    prepared.path = kShell;
     // execve does not write to its arguments.
-    prepared.arguments = {const_cast<char*>(kShell), prepared.files.front().data()};
-    ++words;
+    prepared.by_shell = {const_cast<char*>(kShell), prepared.files.front().data()};
+    for (char** word = words + 1; *word != nullptr; ++word) prepared.by_shell.push_back(*word);
+    prepared.by_shell.push_back(nullptr);
   }
   while (*words != nullptr) prepared.arguments.push_back(*words++);
   prepared.arguments.push_back(nullptr);

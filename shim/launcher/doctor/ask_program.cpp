@@ -56,6 +56,11 @@ class ProgramCheck {
         own_(machine.installation),
         guarded_(machine.variables),
         findings_(findings) {
+    if (program_.unknown) {
+      throw Refusal(kCannotRun, in_quotes(program_.files.back()) +
+                                    " is neither an ELF file nor a script; only the kernel knows "
+                                    "what starts it");
+    }
     guarded_.set(kPreload, preload_list(guarded_.get(kPreload), {}, {own_.guard}));
   }
 
@@ -63,6 +68,7 @@ class ProgramCheck {
     chain();
     rules();
     for (const Executable& executable : program_.executables) look_at(executable);
+    unchecked();
     scripts();
     broken_files();
     fence();
@@ -111,9 +117,19 @@ class ProgramCheck {
     if (answer.policy == name_of(Policy::kOff)) {
       because(
           "policy_off", State::kNo,
-          "its policy is OFF by " + printable(answer.by) + " (cudaguard run --cpu goes before it)");
+          "its policy is OFF by " + printable(answer.by) + " (cudaguard run --cpu overrides it)");
     } else if (answer.may_be_off) {
       because("policy_off", State::kInPart, "a rule with OFF may decide (" + answer.unsure + ")");
+    }
+  }
+
+  void unchecked() {
+    const std::string last = printable(program_.files.back());
+    if (!program_.not_read.empty()) {
+      for (const Hindrance& hindrance : privileges_of(program_.files.back())) {
+        because(hindrance.id, State::kNo, hindrance.why);
+      }
+      because("not_checked", State::kInPart, last + " cannot be checked: " + program_.not_read);
     }
   }
 
@@ -156,7 +172,7 @@ class ProgramCheck {
           return finding.id == "policy_off" || finding.id == "null_driver";
         });
     if (!machine_.fence.holds || refused || verdict(findings_) == std::string_view("yes")) return;
-    fact("with --fence", "no CUDA either: cudaguard run --fence");
+    fact("with --fence", "it finds no CUDA: cudaguard run --fence");
   }
 
   /// Warns of programs that do not work under --fence=devices.

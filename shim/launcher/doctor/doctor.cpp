@@ -179,7 +179,9 @@ std::string as_text(const Document& document) {
   add_rows(text, findings, Question::kInstalled);
   add_rows(text, findings, Question::kDriver);
   const bool well = first(findings, State::kProblem) == nullptr;
-  text += well ? "\nproblems: none\n" : "\nproblems:\n";
+  // The first line says why the program is not guarded.
+  if (well) return std::string_view(verdict(findings)) == "no" ? text : text + "\nproblems: none\n";
+  text += "\nproblems:\n";
   for (const Finding& finding : findings) {
     if (finding.state != State::kProblem) continue;
     add_wrapped(text, "  - ", finding.text + (finding.remedy.empty() ? "" : "; ") + finding.remedy);

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <optional>
+#include <utility>
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
@@ -92,28 +94,104 @@ bool is_assignment(std::string_view word, std::string_view name) {
   return word.starts_with(name) && word.substr(name.size()).starts_with("=");
 }
 
-/// A group of short options: "-i", "-vS", "-uNAME". `rest` has the words after it.
-bool group_takes_preload(std::string_view group, std::string_view& rest) {
+/// Long options of env that matter here. getopt accepts the beginning of a name.
+bool is_long(std::string_view name, std::string_view whole, size_t shortest) {
+  return name.size() >= shortest && whole.starts_with(name);
+}
+
+/// Splits as `env -S` does. A variable's value is not known here, so it stays as it is written.
+std::vector<std::string> split_like_env(std::string_view text) {
+  std::vector<std::string> words;
+  std::string word;
+  bool some = false;  // also for ''
+  char quote = 0;
+  const auto end = [&] {
+    if (some) words.push_back(word);
+    word.clear();
+    some = false;
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    const char c = text[at];
+    if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '"' || c == '\'')) {
+      quote = c;
+      some = true;
+    } else if (quote == 0 && std::string_view(" \t\n\f\r\v").find(c) != std::string_view::npos) {
+      end();
+    } else if (quote == 0 && !some && c == '#') {
+      return words;
+    } else if (c != '\\' || at + 1 == text.size()) {
+      word += c;
+      some = true;
+    } else {
+      const char next = text[++at];
+      constexpr std::string_view kLetters = "fnrtv";
+      const size_t letter = kLetters.find(next);
+      if (quote == '\'') {
+        // Only \\ and \' are special here.
+        word += next == '\\' || next == quote ? std::string(1, next) : std::string{c, next};
+      } else if (next == 'c') {
+        end();
+        return words;
+      } else if (next == '_' && quote == 0) {
+        end();
+        continue;
+      } else {
+        word += next == '_' ? ' ' : letter == std::string_view::npos ? next : "\f\n\r\t\v"[letter];
+      }
+      some = true;
+    }
+  }
+  end();
+  return words;
+}
+
+/// The words that env still has to read.
+class EnvWords {
+ public:
+  explicit EnvWords(std::string_view argument) { words_.emplace_back(argument); }
+  bool empty() const { return words_.empty(); }
+  std::string take() {
+    if (words_.empty()) return {};
+    std::string word = std::move(words_.front());
+    words_.pop_front();
+    return word;
+  }
+  void split(std::string_view text) {
+    const std::vector<std::string> words = split_like_env(text);
+    words_.insert(words_.begin(), words.begin(), words.end());
+  }
+
+ private:
+  std::deque<std::string> words_;
+};
+
+/// A group of short options: "-i", "-vS", "-uNAME".
+bool group_takes_preload(std::string_view group, EnvWords& words) {
   for (size_t at = 1; at < group.size(); ++at) {
-    if (group[at] == 'i') return true;
-    if (group[at] == 'u' || group[at] == 'C') {
-      std::string_view value = group.substr(at + 1);
-      if (value.empty()) value = take_word(rest);
-      return group[at] == 'u' && value == kPreload;
-    }
-    if (group[at] == 'S') {
-      // The text after S is more of the line: "-Spython3", "-S-i".
-      const std::string_view more = group.substr(at + 1);
-      return more.starts_with("-") && more.size() > 1 && group_takes_preload(more, rest);
-    }
+    const char option = group[at];
+    if (option == 'i') return true;
+    if (option != 'u' && option != 'C' && option != 'a' && option != 'S') continue;
+    std::string value(group.substr(at + 1));
+    if (value.empty()) value = words.take();
+    if (option == 'S') words.split(value);
+    return option == 'u' && value == kPreload;
   }
   return group.size() == 1;  // "-" means "-i"
 }
 
-bool long_takes_preload(std::string_view option, std::string_view& rest) {
-  if (option == "--ignore-environment") return true;
-  if (option == "--unset") return take_word(rest) == kPreload;
-  return is_assignment(option, "--unset") && option.ends_with("=LD_PRELOAD");
+bool long_takes_preload(std::string_view option, EnvWords& words) {
+  const size_t equals = option.find('=');
+  const std::string_view name = option.substr(2, equals == option.npos ? equals : equals - 2);
+  if (is_long(name, "ignore-environment", 8)) return true;
+  const bool unset = is_long(name, "unset", 1);
+  const bool split = is_long(name, "split-string", 1);
+  if (!unset && !split && !is_long(name, "chdir", 1) && !is_long(name, "argv0", 1)) return false;
+  const std::string value =
+      equals == option.npos ? words.take() : std::string(option.substr(equals + 1));
+  if (split) words.split(value);
+  return unset && value == kPreload;
 }
 
 struct Script {
@@ -140,14 +218,10 @@ std::string read_head(const FileBytes& file) {
 void follow(const std::string& path, const char* search, int depth, Program& program) {
   program.files.push_back(path);
   std::optional<FileBytes> file(std::in_place, path);
-  const int error = file->error();
-  if (error == EMFILE || error == ENFILE) {
-    program.not_read = strerror(error);
+  // It may be executed nevertheless: its mode is 0711, or no descriptor is left.
+  if (file->error() != 0) {
+    program.not_read = strerror(file->error());
     return;
-  }
-  if (error != 0) {
-    throw Refusal(kRefused,
-                  in_quotes(path) + " cannot be read, which the check needs: " + strerror(error));
   }
   if (ElfFacts facts = read_elf(*file); facts.is_elf) {
     if (!facts.damage.empty()) {
@@ -165,7 +239,8 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   Script script;
   if (!head.starts_with("#!") || !read_script(head, script)) {
     if (depth > 0 || head.find('\0') != std::string::npos) {
-      throw Refusal(kCannotRun, in_quotes(path) + " is neither an ELF file nor a script");
+      program.unknown = true;
+      return;
     }
     // Does the same as execvp, which env and timeout use.
     if (path == program.path) program.by_shell = true;
@@ -200,12 +275,16 @@ Program find_program(const std::string& name, const char* search) {
 }
 
 std::string started_by_env(std::string_view argument) {
-  if (!argument.starts_with("-S")) {
+  constexpr std::string_view kSplit = "--split-string=";
+  if (argument.starts_with(kSplit)) {
+    argument.remove_prefix(kSplit.size());
+  } else if (argument.starts_with("-S")) {
+    argument.remove_prefix(2);
+  } else {
     const bool plain =
         !argument.starts_with("-") && argument.find_first_of("=\"'\\$") == std::string_view::npos;
     return plain ? std::string(argument) : std::string();
   }
-  argument.remove_prefix(2);
   while (!without_blanks(argument).empty()) {
     const std::string_view word = take_word(argument);
     if (word.starts_with("-") || word.find_first_of("\"'\\$") != std::string_view::npos) return {};
@@ -216,17 +295,24 @@ std::string started_by_env(std::string_view argument) {
 }
 
 bool env_takes_preload(std::string_view argument) {
-  std::string_view rest = argument;
-  while (!without_blanks(rest).empty()) {
-    const std::string_view word = take_word(rest);
-    if (word.starts_with("--")) {
-      if (long_takes_preload(word, rest)) return true;
-    } else if (word.starts_with("-")) {
-      if (group_takes_preload(word, rest)) return true;
+  EnvWords words(argument);
+  bool options = true;
+  while (!words.empty()) {
+    const std::string word = words.take();
+    if (options && word == "--") {
+      options = false;
+    } else if (options && word.starts_with("--")) {
+      if (long_takes_preload(word, words)) return true;
+    } else if (options && word.starts_with("-")) {
+      if (group_takes_preload(word, words)) return true;
     } else if (is_assignment(word, kPreload)) {
       return true;
-    } else if (word.find('=') == std::string_view::npos && base_name(word) != "env") {
-      return false;  // this word is the program; env may start env
+    } else if (word.find('=') != std::string::npos) {
+      options = false;
+    } else if (base_name(word) != "env") {
+      return false;  // this word is the program
+    } else {
+      options = true;  // env may start env
     }
   }
   return false;

@@ -21,12 +21,13 @@ struct Executable {
 
 struct Program {
   std::string path;                     ///< for execve
-  bool by_shell = false;                ///< execve gives ENOEXEC, so /bin/sh is started with `path`
+  bool by_shell = false;                ///< if execve gives ENOEXEC, /bin/sh is started with `path`
   std::vector<std::string> files;       ///< every file of the chain, `path` first
   std::vector<Executable> executables;  ///< the last one keeps running
   std::string env_words;                ///< the argument of "#!.../env", if it is not plain
   bool env_clears = false;              ///< and makes env remove LD_PRELOAD
-  std::string not_read;                 ///< why the last file was not read: no descriptor is left
+  std::string not_read;                 ///< why the last file was not read; empty if it was
+  bool unknown = false;                 ///< only the kernel may know what starts the last file
 };
 
 /// Looks up `name` like a shell; `search` is PATH, or null. Throws Refusal with 126 or 127.

@@ -23,8 +23,9 @@ DriverApi asked_of(std::string_view word) {
   if (word == "init") return DriverApi::kCuda;
   if (word == "nvml") return DriverApi::kNvml;
   if (word == "opencl") return DriverApi::kOpenCl;
-  throw Refusal(kRefused,
-                "--deny " + in_quotes(word) + " is not accepted (accepted: init, nvml, opencl)");
+  throw Refusal(kRefused, "--deny " + in_quotes(word) +
+                              " is not accepted (accepted: init, nvml, opencl)" +
+                              (word == "cuda" || word == "CUDA" ? "; did you mean init?" : ""));
 }
 
 }  // namespace
@@ -110,6 +111,14 @@ std::string first_denied(const Verdict& verdict, const std::set<DriverApi>& libr
   return one == libraries.end() ? "" : std::string(name_of(*one));
 }
 
+/// Returns why a process whose guard cannot work is not guarded, or an empty string.
+std::string why_unguarded(const TreeTruth& tree, const ObservedProcess& process) {
+  const auto one = std::find_if(tree.unguarded.begin(), tree.unguarded.end(), [&](const auto& any) {
+    return any.pid == process.pid && any.since == process.since;
+  });
+  return process.not_loaded.empty() || one == tree.unguarded.end() ? "" : one->reason;
+}
+
 /// Adds what the records themselves say about missing attempts.
 void add_doubts(Verdict& verdict) {
   const Findings& found = verdict.findings;
@@ -125,7 +134,13 @@ void add_doubts(Verdict& verdict) {
     std::vector<std::string>& doubts = verdict.tree.doubts;
     if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
     if (is_allowed(verdict.allow, command)) continue;
-    if (const std::string library = first_denied(verdict, process.not_loaded); !library.empty()) {
+    const std::string why = why_unguarded(verdict.tree, process);
+    if (const std::string library = first_denied(verdict, process.not_loaded);
+        !library.empty() && !why.empty()) {
+      doubts.push_back(name + "asked for NVIDIA's " + library + " library, and is not guarded: ");
+      doubts.back().append(why).append("; to accept this: --allow ");
+      doubts.back().append(base_name(name.substr(0, name.find(' '))));
+    } else if (!library.empty()) {
       doubts.push_back(name + "was refused NVIDIA's ");
       doubts.back().append(library).append(" library, because a file of cudaguard cannot be used");
     }
@@ -169,6 +184,9 @@ void decide(Verdict& verdict) {
     for (const size_t number : site.forbidden) {
       asked.insert(Key(processes[number].pid, processes[number].since));
     }
+  }
+  for (const ObservedProcess& process : processes) {
+    if (!why_unguarded(tree, process).empty()) heard.erase(Key(process.pid, process.since));
   }
   for (TreeTruth::Unguarded& process : tree.unguarded) {
     all.insert(Key(process.pid, process.since));

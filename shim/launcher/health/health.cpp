@@ -411,8 +411,9 @@ GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSe
     settings.policy = cudaguard::name_of(Policy::kValidate);
     return settings;
   }
-  if (wish.require) throw Refusal(kRefused, name_of(wish) + ": " + health.reason);
-  settings.cpu = true;
+  if (wish.require)
+    throw Refusal(kRefused, name_of(wish) + ": " + health.reason + "; nothing was started");
+  settings.cpu = settings.unhealthy = true;
   settings.gpus.reset();
   settings.children.reset();
   settings.rules.clear();

@@ -336,7 +336,7 @@ std::string Watch::unseen() const {
   return "/proc does not show process " + std::to_string(*hidden_.begin()) + more;
 }
 
-TreeTruth Watch::finish(const Findings& findings) const {
+TreeTruth Watch::finish(const Findings& findings) {
   TreeTruth truth;
   std::map<Key, const std::string*> commands;
   const auto add = [&truth](TreeTruth::Unguarded process, bool hides) {
@@ -370,6 +370,21 @@ TreeTruth Watch::finish(const Findings& findings) const {
          .seen = process.seen.last,
          .since = process.seen.since},
         true);
+  }
+  // musl's ld.so loads the guard, which reports its start, but cannot load a null driver there.
+  for (const ObservedProcess& process : findings.processes) {
+    if (process.not_loaded.empty()) continue;
+    const Cause cause = causes_.of_file(process.exe);
+    const bool is_listed = std::ranges::any_of(truth.unguarded, [&](const auto& one) {
+      return one.pid == process.pid && one.since == process.since;
+    });
+    if (cause.is != Cause::Is::kKnown || is_listed) continue;
+    add({.pid = process.pid,
+         .command = process.command,
+         .reason = cause.reason,
+         .seen = process.last,
+         .since = process.since},
+        false);
   }
   std::stable_sort(truth.seen.begin(), truth.seen.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });

@@ -47,7 +47,7 @@ class Watch {
   void note_program(pid_t pid, const std::string& path, const std::string& unguarded);
 
   /// Call this after the last process has ended.
-  TreeTruth finish(const Findings& findings) const;
+  TreeTruth finish(const Findings& findings);
 
  private:
   /// Identifies a program that runs: its Image, and the device and inode of its executable, because

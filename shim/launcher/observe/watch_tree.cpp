@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "policy/variables.h"
+#include "shim/launcher/elf/program.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
@@ -33,8 +34,7 @@ void start(Tree& tree, const Prepared& program, Variables& variables, std::vecto
   tree.start(
       [&] {
         if (root) variables.set(row_of(Variable::kRoot).name, root_name());
-        execve(program.path.c_str(), program.arguments.data(), variables.pointers().data());
-        return errno;
+        return become(program, variables);
       },
       std::move(kept));
 }
@@ -53,6 +53,15 @@ void note_end(const Tree& tree, const Prepared& program, WatchedTree& watched) {
 }
 
 }  // namespace
+
+int become(const Prepared& program, Variables& variables) {
+  const std::vector<char*> environment = variables.pointers();
+  execve(program.path.c_str(), program.arguments.data(), environment.data());
+  if (errno == ENOEXEC && !program.by_shell.empty()) {
+    execve(kShell, program.by_shell.data(), environment.data());
+  }
+  return errno;
+}
 
 void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched) {
   Tree tree;

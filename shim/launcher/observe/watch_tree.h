@@ -18,9 +18,17 @@ struct Prepared {
   std::string report;              ///< the user's, as in CUDAGUARD_REPORT; may be empty
   Fence fence;                     ///< installed on this process if the user asked for one
   std::vector<std::string> files;  ///< the program's files: a script, its interpreter
-  std::vector<char*> arguments;    ///< may point into `files`
-  std::string unguarded;           ///< why it is not guarded; empty if it is
+  std::vector<char*> arguments;
+  /// The arguments of /bin/sh, which runs a script without "#!" line; may point into `files`. Empty
+  /// if the program is no such script.
+  std::vector<char*> by_shell;
+  std::string unguarded;  ///< why it is not guarded; empty if it is
 };
+
+/// Becomes the program. Returns an errno value if that fails. The kernel may know a file that has
+/// no
+/// "#!" line (binfmt_misc), so the shell comes second.
+int become(const Prepared& program, Variables& variables);
 
 // These functions return when all processes have ended, or when the user ends the wait. They throw
 // Refusal if the program cannot be started or watched. If memory runs out after the program's end,

@@ -82,7 +82,10 @@ void examine_static(const Executable& executable, Examined& examined) {
     examined.kind = Examined::Kind::kLauncher;
   } else {
     examined.kind = Examined::Kind::kStatic;
-    if (contains(file, "libcuda.so", end)) {
+    // Every static program of glibc has its ld.so inside, with this message. musl's dlopen always
+    // fails in a static program, and Go's and Rust's own code has none.
+    const bool loads = contains(file, "cannot open shared object file", end);
+    if (loads && contains(file, "libcuda.so", end)) {
       hinder(examined, "static_driver", "it is a static executable and names libcuda.so");
     }
   }
@@ -213,6 +216,12 @@ std::string machine_name(uint16_t machine) {
   return "machine " + std::to_string(machine);
 }
 
+std::vector<Hindrance> privileges_of(const std::string& path) {
+  Examined examined;
+  check_privileges(path, examined);
+  return examined.hindrances;
+}
+
 Examined examine_file(const Executable& executable) {
   Examined examined;
   check_machine(executable.facts, examined);
@@ -292,7 +301,20 @@ Judged judge(const Program& program, const Installation& installation, const Var
     }
   }
   if (!program.not_read.empty()) {
-    note_unchecked(program.files.back(), program.not_read, context, judged);
+    const std::vector<Hindrance> hindrances = privileges_of(program.files.back());
+    if (hindrances.empty()) {
+      note_unchecked(program.files.back(), program.not_read, context, judged);
+    } else {
+      note_unguarded(program.files.back(), hindrances.front().why, context, judged);
+    }
+  }
+  if (program.unknown) {
+    const std::string subject =
+        in_quotes(program.files.back()) + " is neither an ELF file nor a script";
+    if (context.strict) throw Refusal(kRefused, subject + "; without --strict it is started");
+    judged.warnings.push_back(subject +
+                              "; the kernel decides what starts it, and that is not checked "
+                              "(--strict refuses)");
   }
   if (program.env_clears) {
     note_unguarded(program.path,

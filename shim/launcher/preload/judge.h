@@ -41,6 +41,9 @@ Examined examine(const Executable& executable, const Installation& installation,
 /// Examines the file alone: does not ask ld.so, and does not check for setuid.
 Examined examine_file(const Executable& executable);
 
+/// Says of a file, which need not be readable, why execve would make it a privileged process.
+std::vector<Hindrance> privileges_of(const std::string& path);
+
 /// "x86-64", as in usual spelling.
 std::string machine_name(uint16_t machine);
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/preload/settings.h"
 
+#include <strings.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,8 @@
 #include <utility>
 
 #include "policy/config.h"
+#include "policy/device_list.h"
+#include "policy/selection.h"
 #include "policy/text.h"
 #include "policy/text/message.h"
 #include "shim/launcher/message.h"
@@ -32,6 +35,7 @@ constexpr const char* kRoot = row_of(Variable::kRoot).name;
 constexpr const char* kRules = row_of(Variable::kProcessRules).name;
 constexpr const char* kLog = row_of(Variable::kLog).name;
 constexpr const char* kPreset = row_of(Variable::kPresets).name;
+constexpr const char* kCudaVisible = "CUDA_VISIBLE_DEVICES";
 
 struct Preset {
   const char* name;
@@ -41,13 +45,18 @@ struct Preset {
 };
 // Programs that detect GPUs without the driver, or print long errors if there is none.
 constexpr Preset kPresets[] = {
-    {"CUDA_VISIBLE_DEVICES", ""},   // frameworks that read it before they ask the driver
+    {kCudaVisible, ""},             // frameworks that read it before they ask the driver
     {"JAX_PLATFORMS", "cpu"},       // otherwise JAX prints a traceback
     {"MPIR_CVAR_ENABLE_GPU", "0"},  // MPICH asks for a GPU in MPI_Init
     // GStreamer caches "nvcodec can do nothing", also for unguarded programs. The file's name has
     // the architecture, like GStreamer's own. GStreamer reads this variable first.
     {"GST_REGISTRY_1_0", "/cudaguard/gstreamer-1.0/registry." CG_ARCHITECTURE ".bin", true,
      "GST_REGISTRY"}};
+
+// gcc's AddressSanitizer ends a program in which the guard comes before its runtime. This launcher
+// puts the runtime first in its own program only; in a child with ASan, the guard comes first.
+constexpr const char* kAsanOptions = "ASAN_OPTIONS";
+constexpr std::string_view kAsanOption = "verify_asan_link_order";
 
 bool is_given(const char* value) { return value != nullptr && *value != '\0'; }
 
@@ -59,19 +68,48 @@ std::string given(const GuardSettings& settings, Variable variable, std::string_
   return text_of([&](Text& out) { out.print("%c\"%s\"", name.c_str(), value); });
 }
 
+/// What users write for an accepted word, because other tools call it so.
+struct Synonym {
+  Variable variable;
+  std::string_view word;
+  const char* meant;
+};
+constexpr Synonym kSynonyms[] = {{Variable::kPolicy, "cpu", "FORCE_CPU"},
+                                 {Variable::kPolicy, "none", "FORCE_CPU"},
+                                 {Variable::kPolicy, "deny", "FORCE_CPU"},
+                                 {Variable::kPolicy, "gpu", "VALIDATE"},
+                                 {Variable::kPolicy, "allow", "VALIDATE"},
+                                 {Variable::kLog, "none", "off"},
+                                 {Variable::kLog, "quiet", "off"},
+                                 {Variable::kLog, "silent", "off"},
+                                 {Variable::kLog, "warning", "deny"},
+                                 {Variable::kLog, "debug", "all"},
+                                 {Variable::kVisibleDevices, "all", "--policy VALIDATE"},
+                                 {Variable::kVisibleDevices, "none", "--cpu"}};
+
+std::string hint_for(Variable variable, std::string_view word) {
+  const auto* const found = std::ranges::find_if(kSynonyms, [&](const Synonym& one) {
+    return one.variable == variable && one.word.size() == word.size() &&
+           strncasecmp(one.word.data(), word.data(), word.size()) == 0;
+  });
+  return found == std::end(kSynonyms) ? "" : std::string("; did you mean ") + found->meant + "?";
+}
+
 [[noreturn]] void refuse_complaint(const GuardSettings& settings, const Complaint& complaint) {
   const auto* const row = std::find_if(
       std::begin(kVariables), std::end(kVariables),
       [&](const VariableRow& variable) { return complaint.variable == variable.name; });
   const auto variable = static_cast<Variable>(row - std::begin(kVariables));
   throw Refusal(kRefused, given(settings, variable, complaint.value) + " " +
-                              text_of([&](Text& out) { put_complaint(out, complaint); }));
+                              text_of([&](Text& out) { put_complaint(out, complaint); }) +
+                              hint_for(variable, complaint.value));
 }
 
 [[noreturn]] void refuse_list(const GuardSettings& settings, std::string_view list,
                               const ListError& error) {
   throw Refusal(kRefused, given(settings, Variable::kVisibleDevices, list) + ": " +
-                              text_of([&](Text& out) { put_list_error(out, error, 0); }));
+                              text_of([&](Text& out) { put_list_error(out, error, 0); }) +
+                              hint_for(Variable::kVisibleDevices, list));
 }
 
 [[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
@@ -230,10 +268,84 @@ void set_presets(bool wanted, const GuardSettings& settings, Variables& variable
     variables.set(preset.name, directory + preset.value);
     names.append(names.empty() ? "" : ",").append(preset.name);
   }
+  if (settings.unhealthy) names.append(names.empty() ? "" : ",").append(kUnhealthyMark);
   if (settings.children) names.append(names.empty() ? "" : ",").append(kChildrenMark);
   if (settings.gpus)
     names.append(names.empty() ? "" : ",").append(kGpusMark).append(*settings.gpus);
   variables.set(kPreset, names);
+}
+
+/// Returns the position of the GPU in the list, or its size if the list does not have it.
+size_t position_of(const AllowEntry& gpu, const AllowList& list) {
+  size_t at = 0;
+  while (at < list.count && !repeats(gpu, list.entries[at])) ++at;
+  return at;
+}
+
+/// CUDA_VISIBLE_DEVICES was set before this launcher started, so its numbers are the machine's, or,
+/// in a run with a list, positions in this `outer` list. The program reads them as positions in its
+/// own list. Returns a warning if some GPUs of the list are left out. Throws Refusal if the numbers
+/// cannot be translated, or leave no GPU. The guard itself finds UUIDs in a list of indices.
+std::string translate_visible_devices(const GuardSettings& settings, const AllowList& outer,
+                                      Variables& variables) {
+  const char* text = variables.get(kVisible);
+  const char* mask = variables.get(kCudaVisible);
+  const AllowList list = parse_allow_list(text == nullptr ? "" : text);
+  const bool listed = list.count > 0 && list.error.why == ListError::Why::kNone;
+  if (mask == nullptr || !listed || (outer.count > 0 && !settings.gpus)) return {};
+  const Selection written = select(mask, nullptr, nullptr);
+  const AllowList uuids = parse_allow_list(written.numbers ? "" : mask);
+  const std::string subject = text_of([&](Text& out) {
+    out.print("%c=\"%s\", set before cudaguard, ", kCudaVisible, std::string_view(mask));
+  });
+  const std::string whose = given(settings, Variable::kVisibleDevices, text);
+  const std::string remedy = "; to use all of them: env -u " + std::string(kCudaVisible);
+  std::string positions;
+  std::string left;
+  size_t count = 0;
+  for (size_t i = 0; i < written.count; ++i) {
+    AllowEntry gpu = {.kind = AllowEntry::Kind::kIndex, .index = written.view[i], .text = {}};
+    if (!written.numbers || outer.count > 0) {
+      const AllowList& known = written.numbers ? outer : uuids;
+      if (written.view[i] >= known.count) break;  // as in CUDA, a wrong entry ends the list
+      gpu = known.entries[written.view[i]];
+    }
+    const size_t at = position_of(gpu, list);
+    const auto same_kind = [&](const AllowEntry& entry) { return entry.kind == gpu.kind; };
+    if (at == list.count && !std::all_of(list.entries, list.entries + list.count, same_kind)) {
+      if (!written.numbers) return {};
+      throw Refusal(kRefused,
+                    subject + "and " + whose +
+                        " name GPUs in different ways; write both as indices or as UUIDs");
+    }
+    if (at == list.count) continue;
+    positions.append(count == 0 ? "" : ",").append(std::to_string(at));
+    const bool number = list.entries[at].kind == AllowEntry::Kind::kIndex;
+    left.append(count > 0 ? "," : number ? "GPU " : "").append(list.entries[at].text);
+    ++count;
+  }
+  // A GPU that comes twice leaves none, as in CUDA. In the shorter list it might come once.
+  const bool twice = written.count == 0 && std::string_view(mask).find(',') != std::string::npos;
+  if (written.count > 0 || twice) variables.set(kCudaVisible, twice ? "-1" : positions);
+  if (count == list.count) return {};
+  if (count == 0 && written.count > 0) {
+    throw Refusal(kRefused, subject + "leaves no GPU of " + whose + remedy);
+  }
+  return subject + (count == 0 ? "leaves no GPU" : "leaves only " + left) + " of " + whose + remedy;
+}
+
+/// Appends the preset for programs with AddressSanitizer, unless the user has chosen.
+void set_asan_option(Variables& variables) {
+  constexpr std::string_view kSeparators = " ,:\n\t\r";
+  const char* value = variables.get(kAsanOptions);
+  std::string options = value == nullptr ? "" : value;
+  for (size_t at = 0; (at = options.find(kAsanOption, at)) != std::string::npos; ++at) {
+    const bool whole = at == 0 || kSeparators.find(options[at - 1]) != std::string_view::npos;
+    if (whole && options.compare(at + kAsanOption.size(), 1, "=") == 0) return;
+  }
+  if (!options.empty() && kSeparators.find(options.back()) == std::string_view::npos)
+    options += ":";
+  variables.set(kAsanOptions, options.append(kAsanOption).append("=0"));
 }
 
 std::string absolute(const std::string& path) {
@@ -297,10 +409,13 @@ bool is_root(const Variables& variables) {
 GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   refuse_empty(settings);
   check_rules(settings.rules);
-  const std::string outer = variables.has(kPreset) ? rules_of_outer_run(variables) : "";
+  const bool inner = variables.has(kPreset);
+  const std::string outer_list = inner && variables.has(kVisible) ? variables.get(kVisible) : "";
+  const std::string outer = inner ? rules_of_outer_run(variables) : "";
   set_devices(settings, variables);
   set_given(settings, variables);
   set_rules(settings, outer, variables);
+  const bool log_is_given = is_given(variables.get(kLog));
   if (settings.errors_only && !is_given(variables.get(kLog))) variables.set(kLog, "error");
   take_back_presets(variables);
 
@@ -331,9 +446,14 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   // An inner run knows by the presets that there are rules, which it must keep.
   if (policy != Policy::kOff || !rules.empty()) {
     const bool without = policy == Policy::kForceCpu;
-    set_presets(without && !settings.no_presets, settings, variables);
+    set_presets(without && !settings.no_presets && !settings.no_gpu_presets, settings, variables);
   }
-  return {policy, std::string(config.report), config.log == Log::kOff};
+  if (!settings.no_presets) set_asan_option(variables);
+  // Inside a run, the program that starts this one may have left them out on purpose.
+  const std::string left_out =
+      translate_visible_devices(settings, parse_allow_list(outer_list), variables);
+  return {policy, std::string(config.report), config.log == Log::kOff,
+          log_is_given && config.log < Log::kDeny, inner ? "" : left_out};
 }
 
 }  // namespace cudaguard::launcher

@@ -17,9 +17,11 @@ struct GuardConfig {
   Policy policy = Policy::kForceCpu;  ///< VALIDATE if only a rule allows CUDA
   std::string report;                 ///< empty: no report
   bool silent = false;                ///< CUDAGUARD_LOG=off
+  bool errors_only = false;           ///< the user wants errors only, or nothing
+  std::string left_out;               ///< a warning: GPUs that CUDA_VISIBLE_DEVICES leaves out
 };
 
-/// Sets the CUDAGUARD_* variables and, under FORCE_CPU, the presets. Throws Refusal for values that
+/// Sets the CUDAGUARD_* variables and, under FORCE_CPU, all presets. Throws Refusal for values that
 /// the guard would reject, and for options that contradict each other.
 GuardConfig settle(const GuardSettings& settings, Variables& variables);
 

@@ -173,7 +173,8 @@ void OutputFile::check_content() const {
   if (count < 0) refuse(strerror(error));
   start.resize(static_cast<size_t>(count));
   if (start.empty() || is_result(start)) return;
-  refuse("was not written by cudaguard; name another file, or add --force to overwrite it");
+  refuse(
+      "the file was not written by cudaguard; name another file, or add --force to overwrite it");
 }
 
 int OutputFile::make_temporary() {
