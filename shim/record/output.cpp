@@ -12,6 +12,7 @@
 #include "shim/elf/own_files.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/beacon.h"
+#include "shim/record/call_site.h"
 #include "shim/record/facts.h"
 #include "shim/record/report.h"
 #include "shim/sys/system.h"
@@ -380,10 +381,10 @@ void record_no_driver(Process& process, const char* api, const void* caller) {
 
 void print_no_opencl(Process& process, const void* caller) {
   if (!sys::is_glibc()) return;
-  const ScratchPages scratch;
-  if (!scratch) return;
-  const NoOpenClFacts facts = {place_of(caller, scratch->path, sizeof scratch->path),
-                               process.allow_list->by};
+  const auto bit = static_cast<uint32_t>(Message::kOpenCl);
+  if ((inherited.record.printed.load(std::memory_order_relaxed) & bit) != 0) return;
+  const CallSite site(process, caller);
+  const NoOpenClFacts facts = {site.attempt(), process.allow_list->by};
   print_message(process, Message::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 
