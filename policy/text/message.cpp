@@ -269,7 +269,8 @@ Text& put_call_site(Text& out, const Attempt& attempt) {
   const std::string_view library = library_of(attempt);
   if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) {
     const CodeLine code = code_line(frame->file, frame->line);
-    out.print("%c%s%c%u", code.before, code.name, code.after, code.line);
+    out.print("%c%s%c", code.before, code.name, code.after);
+    if (code.line != 0) out.put_decimal(code.line);
     return file.empty() ? out : out.print(" through %s", library);
   }
   out.print("%s", library);

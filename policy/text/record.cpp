@@ -274,7 +274,8 @@ void Writer::put(const char* name, size_t parts, const field::Line& field) {
   if (field.value == nullptr) return;
   const CodeLine code = code_line(field.value->file, field.value->line);
   note(name, begin(name).put("\"").put(code.before).put_json(code.name, parts * part_));
-  out_.put(code.after).put_decimal(code.line).put("\"");
+  if (code.line != 0) out_.put(code.after).put_decimal(code.line);
+  out_.put("\"");
 }
 
 /// Writes [{"file":"/home/u/ppo.py","line":159,"function":"<module>"}] into the room that is left.

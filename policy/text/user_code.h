@@ -52,11 +52,12 @@ class FrameChoice {
 };
 
 /// A line of Python code as messages and records name it: "ppo.py:159", "notebook cell 12, line 3"
-/// in Jupyter, "torch/utils/collect_env.py:952" in a package. The four parts are one text.
+/// in Jupyter, "torch/utils/collect_env.py:952" in a package. The four parts are one text. Without
+/// a line, which is 0 then, `after` is empty.
 struct CodeLine {
   const char* before;     ///< "" or "notebook cell "
   std::string_view name;  ///< of the file or the cell; may hold any bytes
-  const char* after;      ///< ":" or ", line "
+  const char* after;      ///< ":", ", line " or ""
   uint64_t line;
 };
 CodeLine code_line(std::string_view file, unsigned line);

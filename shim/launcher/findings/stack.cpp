@@ -8,7 +8,7 @@
 namespace cudaguard::launcher {
 
 std::string place_of(const PythonFrame& frame) {
-  return frame.file + ":" + std::to_string(frame.line);
+  return frame.line == 0 ? frame.file : frame.file + ":" + std::to_string(frame.line);
 }
 
 const PythonFrame* own_frame(const Stack& stack) {

@@ -74,8 +74,8 @@ std::span<const NativeFrame> native_frames(const Stack& stack) {
 
 /// "torch/cuda/__init__.py:118 in is_available"
 std::string row_of(const PythonFrame& frame) {
-  return short_file(frame.file) + ":" + std::to_string(frame.line) + " in " +
-         printable(frame.function);
+  const std::string line = frame.line == 0 ? "" : ":" + std::to_string(frame.line);
+  return short_file(frame.file) + line + " in " + printable(frame.function);
 }
 
 /// Prints "    python   ROW" and more rows below it, and marks row `own`. A long list is cut in the

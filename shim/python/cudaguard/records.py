@@ -66,8 +66,11 @@ class Record(NamedTuple):
 
 class Frame(NamedTuple):
     file: str
-    line: int
+    line: int  # 0: not known
     function: str
+
+    def place(self) -> str:
+        return "%s:%d" % self[:2] if self.line else self.file
 
 
 class Attempt(NamedTuple):
@@ -91,7 +94,7 @@ class Attempt(NamedTuple):
     def place(self) -> str:
         """What `verify` groups attempts by: the line, otherwise the library."""
         line = self.line()
-        return "%s:%d" % line[:2] if line else self.code or self.library
+        return line.place() if line else self.code or self.library
 
 
 CODE = ("lib:", "module:", "line:")
@@ -130,7 +133,7 @@ def _may(attempt: Attempt, pattern: str) -> bool:
     if kind == "lib":
         return _matches(glob, attempt.library)
     if kind == "line":
-        place = "%s:%d" % own[:2] if own else ""
+        place = own.place() if own else ""
         return (_matches(glob, attempt.code) or _matches(glob, place) or
                 _matches("*/" + glob, place))
     frames = attempt.frames
@@ -223,7 +226,7 @@ def headline(attempt: Attempt, own: bool) -> str:
 
 
 def _where(frame: Frame) -> str:
-    return "%s:%d" % (short_path(frame.file), frame.line)
+    return frame._replace(file=short_path(frame.file)).place()
 
 
 def story(attempt: Attempt, own: bool) -> str:
