@@ -101,48 +101,6 @@ std::string_view what_is_missing(DriverApi asked) {
   }
 }
 
-/// An interpreter of scripts, and the options that may come before the script.
-struct Interpreter {
-  std::string_view name;
-  std::string_view alone;       ///< letters of options without a value
-  std::string_view with_value;  ///< letters of options whose value is the next word
-};
-constexpr Interpreter kInterpreters[] = {
-    {"python", "usSBO", "WX"}, {"pypy", "usSBO", "WX"},   {"ruby", "usSBOWX", ""},
-    {"perl", "usSBOWX", ""},   {"nodejs", "usSBOWX", ""}, {"node", "usSBOWX", ""},
-    {"luajit", "usSBOWX", ""}, {"lua", "usSBOWX", ""},    {"php", "nqf", "d"},
-};
-
-/// Returns the interpreter for "python3.11", null for "node_exporter". The guard shows no arguments
-/// of other programs.
-const Interpreter* interpreter_of(std::string_view name) {
-  for (const Interpreter& one : kInterpreters) {
-    if (!name.starts_with(one.name)) continue;
-    // The rest is a version; "t" marks a Python without a GIL.
-    for (const char c : tail(name, one.name.size())) {
-      if (c >= 'A' && c != 't') return nullptr;
-    }
-    return &one;
-  }
-  return nullptr;
-}
-
-/// Writes " ppo.py" or " -m pkg.train".
-void put_script(Text& out, const Interpreter& interpreter, std::string_view arguments) {
-  std::string_view word = take_argument(arguments);
-  while (word.size() == 2 && word.front() == '-') {
-    const bool has_value = interpreter.with_value.find(word.back()) != std::string_view::npos;
-    if (!has_value && interpreter.alone.find(word.back()) == std::string_view::npos) break;
-    if (has_value) take_argument(arguments);
-    word = take_argument(arguments);
-  }
-  if (word == "-m") {
-    out.put(" -m");
-    word = take_argument(arguments);
-  }
-  if (!word.empty() && word[0] != '-') out.print(" %n", base_name(word));
-}
-
 Text& put_caller(Text& out, const Attempt& attempt) {
   return put_call_site(out.put("asked by "), attempt);
 }
@@ -265,7 +223,7 @@ Text& put_report_error(Text& out, int error) {
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }
 
 Text& put_call_site(Text& out, const Attempt& attempt) {
-  const std::string_view file = base_name(attempt.caller.module);
+  const std::string_view file = file_of(attempt);
   const std::string_view library = library_of(attempt);
   if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) {
     const CodeLine code = code_line(frame->file, frame->line);
@@ -273,16 +231,18 @@ Text& put_call_site(Text& out, const Attempt& attempt) {
     if (code.line != 0) out.put_decimal(code.line);
     return file.empty() ? out : out.print(" through %s", library);
   }
-  out.print("%s", library);
-  if (!file.empty() && library != file) out.print(" (%s)", file);
   std::string_view program = attempt.program;
   const std::string_view name = base_name(take_argument(program));
+  const bool has_script = interpreter_of(name) != nullptr;
+  out.print("%s", library);
+  if (!file.empty() && library != file) out.print(" (%s)", file);
   if (name.empty()) return out;
   // A library that passes calls on does not show its caller.
   if (file.starts_with("libOpenCL.so")) out.put(", the OpenCL loader");
-  const Interpreter* interpreter = interpreter_of(name);
-  if (interpreter != nullptr || file.empty() || passes_calls_on(file)) out.print(" in %n", name);
-  if (interpreter != nullptr) put_script(out, *interpreter, program);
+  if (has_script || file.empty() || passes_calls_on(file)) {
+    put_program(out.put(" in "), attempt.program, attempt.script);
+  }
+  if (!attempt.started_by.empty()) out.print(", started by %s", attempt.started_by);
   return out;
 }
 

@@ -69,8 +69,10 @@ std::string_view in_packages(std::string_view file);
 /// True for a cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
 bool is_kernel_cell(std::string_view file);
 
-/// Why there is no Python stack in a process without CPython.
+/// Why there is no Python stack in a process without CPython, or with another one than the guard
+/// can read.
 inline constexpr char kNoPython[] = "no CPython";
+inline constexpr char kUnknownPython[] = "unknown build of CPython";
 
 /// True for a library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function
 /// library, an OpenCL loader, an OpenMP runtime, libc and ld.so, ours. `module` is a path or a base

@@ -3,7 +3,6 @@
 
 #include "policy/text/message.h"
 #include "shim/elf/own_maps.h"
-#include "shim/record/facts.h"
 
 namespace cudaguard {
 
@@ -13,7 +12,7 @@ CallSite::CallSite(Process& process, const void* caller) {
   if (attempt_.caller.module.empty()) {
     attempt_.caller = place_of(caller, room_->path, sizeof room_->path);
   }
-  attempt_.program = read_all("/proc/self/cmdline", room_->arguments, sizeof room_->arguments);
+  read_program(room_->program, attempt_);
 }
 
 void copy_call_site(Process& process, const void* caller, char (&to)[kMostSite]) {

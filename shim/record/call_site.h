@@ -5,6 +5,7 @@
 #pragma once
 
 #include "policy/text/attempt.h"
+#include "shim/record/facts.h"
 #include "shim/stack/stack.h"
 #include "shim/state/process.h"
 #include "shim/sys/system.h"
@@ -22,7 +23,7 @@ class CallSite {
   struct Room {
     StackRoom stack;
     char path[4352];
-    char arguments[32768];
+    ProgramRoom program;
   };
   sys::Mapped<Room> room_;
   Attempt attempt_;

@@ -497,7 +497,7 @@ const char* read_python(const Maps& maps, Stack& to, PythonRoom& room, PythonFra
     uint8_t unknown = PythonFrames::kUnknown;
     frames.state.compare_exchange_strong(unknown, PythonFrames::kNoFrames,
                                          std::memory_order_relaxed);
-    return found ? "unknown build of CPython" : kNoPython;
+    return found ? kUnknownPython : kNoPython;
   }
   if (names.is_initialized() == 0) return "Python is not initialised";
   for (auto* is_finalizing : names.is_finalizing) {

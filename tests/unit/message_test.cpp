@@ -783,7 +783,10 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
   EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi")");
   attempt.program = "ruby\0a.rb\0"sv;
   stack->python_missing = "no CPython";
-  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true)");
+  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true,"code":"a.rb")");
+  attempt.program = "nvidia-smi\0-L\0"sv;
+  attempt.started_by = "python3 app.py";
+  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true,"started_by":"python3 app.py")");
   attempt.api = kRequestApi;  // this caller bypassed the guard
   write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_EQ(take().find("library"), std::string::npos);

@@ -53,6 +53,7 @@ class Record(NamedTuple):
     library: str = ""
     passes_on: bool = False
     code: str = ""
+    started_by: str = ""
     line_frame: int = -1
     python_missing: str = ""
     python: List[Any] = []
@@ -86,6 +87,7 @@ class Attempt(NamedTuple):
     missing: str  # the reason if there are no frames
     passes_on: bool = False  # the library only passes calls on, as CUDA's runtime does
     line_frame: int = -1  # the index in `frames` of the frame that has the line; -1: none
+    started_by: str = ""  # what started a tool such as nvidia-smi: "python3 app.py"
 
     def line(self) -> Optional[Frame]:
         """The frame of the line that `code` names; None for a notebook's cell."""
@@ -186,7 +188,7 @@ def attempt_of(value: Any) -> Optional[Attempt]:
         return None
     return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
-                   record.python_missing, record.passes_on, record.line_frame)
+                   record.python_missing, record.passes_on, record.line_frame, record.started_by)
 
 
 def lines_of(path: str, start: int) -> Iterator[bytes]:
@@ -219,6 +221,7 @@ def headline(attempt: Attempt, own: bool) -> str:
     line = attempt.line()
     where = _where(line) if line else attempt.code
     who = "%s through %s" % (where, attempt.library) if where else attempt.library
+    who += ", started by %s" % attempt.started_by if attempt.started_by else ""
     text = "%s was asked for by %s (%s)" % (KINDS[attempt.kind], who, attempt.api)
     if not own:
         text += " in process %d: %s" % (attempt.pid, attempt.command[:200])
