@@ -19,20 +19,30 @@ bool has_python(const Attempt& attempt, std::string_view program) {
 
 }  // namespace
 
-std::string_view take_argument(std::string_view& arguments) {
-  const std::string_view argument = head(arguments, arguments.find('\0'));
-  arguments = tail(arguments, argument.size() + 1);
-  return argument;
+std::string_view file_of(const Attempt& attempt) {
+  return attempt.file.empty() ? base_name(attempt.caller.module) : attempt.file;
 }
 
 const PythonFrame* named_frame(const Attempt& attempt) {
   return attempt.stack == nullptr ? nullptr : attempt.stack->named();
 }
 
+PythonFrame named_code(const Attempt& attempt) {
+  if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) return *frame;
+  if (attempt.stack == nullptr || attempt.stack->python_missing == nullptr) return {};
+  const std::string_view missing = attempt.stack->python_missing;
+  if (missing != kNoPython && missing != kUnknownPython) return {};
+  std::string_view program = attempt.program;
+  const Interpreter* interpreter = interpreter_of(base_name(take_argument(program)));
+  if (interpreter == nullptr) return {};
+  const Script script = script_of(*interpreter, attempt.program, attempt.script);
+  return {script.is_module ? std::string_view() : script.name, {}, 0};
+}
+
 std::string_view library_of(const Attempt& attempt) {
   std::string_view program = attempt.program;
   const std::string_view name = base_name(take_argument(program));
-  const std::string_view file = base_name(attempt.caller.module);
+  const std::string_view file = file_of(attempt);
   if (file.empty()) return name.empty() ? "code outside any file" : "generated code";
   return is_foreign_function(file) && has_python(attempt, name) ? "ctypes/cffi" : file;
 }

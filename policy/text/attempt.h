@@ -8,6 +8,7 @@
 
 #include "policy/library.h"
 #include "policy/rules.h"
+#include "policy/text/program.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -60,6 +61,11 @@ struct Attempt {
   /// For dlopen: the requested name or path. For an init: the list of GPUs that the driver got.
   std::string_view object;
   std::string_view program;  ///< the process's arguments, as /proc/self/cmdline has them
+  /// The first of these that is a file, if the program is an interpreter whose options are not
+  /// known.
+  std::string_view script;
+  /// The program that started this one, if this one is a tool such as nvidia-smi: "python3 app.py".
+  std::string_view started_by;
   EventKind event = EventKind::kNone;
   DriverApi asked = DriverApi::kCuda;  ///< as driver_api_of() says
   int device = -1;                     ///< the index of a context or selection
@@ -68,13 +74,17 @@ struct Attempt {
   Policy policy = Policy::kForceCpu;   ///< of kStart
   std::string_view rule;               ///< Config::decided_by; empty if FORCE_CPU has replaced it
   CodePlace caller;
+  std::string_view file;         ///< lasting_name() of the caller's file; empty: its name
   const Stack* stack = nullptr;  ///< null: not known
 };
 
-/// Removes and returns the first of a process's arguments.
-std::string_view take_argument(std::string_view& arguments);
+/// Returns the name of the caller's file; empty if it is none.
+std::string_view file_of(const Attempt& attempt);
 /// Returns the frame that a message names, or null.
 const PythonFrame* named_frame(const Attempt& attempt);
+/// Returns the file that a message names: the frame's, or the script of an interpreter whose frames
+/// cannot be read. The line is 0 if it is not known, and the file is empty.
+PythonFrame named_code(const Attempt& attempt);
 /// Returns the caller: "libfoo.so", "ctypes/cffi" or "generated code".
 std::string_view library_of(const Attempt& attempt);
 

@@ -101,74 +101,8 @@ std::string_view what_is_missing(DriverApi asked) {
   }
 }
 
-/// An interpreter of scripts, and the options that may come before the script.
-struct Interpreter {
-  std::string_view name;
-  std::string_view alone;       ///< letters of options without a value
-  std::string_view with_value;  ///< letters of options whose value is the next word
-};
-constexpr Interpreter kInterpreters[] = {
-    {"python", "usSBO", "WX"}, {"pypy", "usSBO", "WX"},   {"ruby", "usSBOWX", ""},
-    {"perl", "usSBOWX", ""},   {"nodejs", "usSBOWX", ""}, {"node", "usSBOWX", ""},
-    {"luajit", "usSBOWX", ""}, {"lua", "usSBOWX", ""},    {"php", "nqf", "d"},
-};
-
-/// Returns the interpreter for "python3.11", null for "node_exporter". The guard shows no arguments
-/// of other programs.
-const Interpreter* interpreter_of(std::string_view name) {
-  for (const Interpreter& one : kInterpreters) {
-    if (!name.starts_with(one.name)) continue;
-    // The rest is a version; "t" marks a Python without a GIL.
-    for (const char c : tail(name, one.name.size())) {
-      if (c >= 'A' && c != 't') return nullptr;
-    }
-    return &one;
-  }
-  return nullptr;
-}
-
-/// Writes " ppo.py" or " -m pkg.train".
-void put_script(Text& out, const Interpreter& interpreter, std::string_view arguments) {
-  std::string_view word = take_argument(arguments);
-  while (word.size() == 2 && word.front() == '-') {
-    const bool has_value = interpreter.with_value.find(word.back()) != std::string_view::npos;
-    if (!has_value && interpreter.alone.find(word.back()) == std::string_view::npos) break;
-    if (has_value) take_argument(arguments);
-    word = take_argument(arguments);
-  }
-  if (word == "-m") {
-    out.put(" -m");
-    word = take_argument(arguments);
-  }
-  if (!word.empty() && word[0] != '-') out.print(" %n", base_name(word));
-}
-
-/// Writes "asked by ppo.py:159 through libfoo.so" or "asked by libfoo.so in python3 -m pkg".
 Text& put_caller(Text& out, const Attempt& attempt) {
-  const std::string_view file = base_name(attempt.caller.module);
-  const std::string_view library = library_of(attempt);
-  out.put("asked by ");
-  if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) {
-    const CodeLine code = code_line(frame->file, frame->line);
-    out.print("%c%s%c%u", code.before, code.name, code.after, code.line);
-    return file.empty() ? out : out.print(" through %s", library);
-  }
-  out.print("%s", library);
-  if (!file.empty() && library != file) out.print(" (%s)", file);
-  std::string_view program = attempt.program;
-  const std::string_view name = base_name(take_argument(program));
-  if (name.empty()) return out;
-  // A library that passes calls on does not show its caller.
-  if (file.starts_with("libOpenCL.so")) out.put(", the OpenCL loader");
-  const Interpreter* interpreter = interpreter_of(name);
-  if (interpreter != nullptr || file.empty() || passes_calls_on(file)) out.print(" in %n", name);
-  if (interpreter != nullptr) put_script(out, *interpreter, program);
-  return out;
-}
-Text& put_caller(Text& out, const CodePlace& caller) {
-  Attempt attempt;
-  attempt.caller = caller;
-  return put_caller(out, attempt);
+  return put_call_site(out.put("asked by "), attempt);
 }
 
 /// Writes "unset" or the value in quotes.
@@ -288,6 +222,30 @@ Text& put_report_error(Text& out, int error) {
 
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }
 
+Text& put_call_site(Text& out, const Attempt& attempt) {
+  const std::string_view file = file_of(attempt);
+  const std::string_view library = library_of(attempt);
+  if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) {
+    const CodeLine code = code_line(frame->file, frame->line);
+    out.print("%c%s%c", code.before, code.name, code.after);
+    if (code.line != 0) out.put_decimal(code.line);
+    return file.empty() ? out : out.print(" through %s", library);
+  }
+  std::string_view program = attempt.program;
+  const std::string_view name = base_name(take_argument(program));
+  const bool has_script = interpreter_of(name) != nullptr;
+  out.print("%s", library);
+  if (!file.empty() && library != file) out.print(" (%s)", file);
+  if (name.empty()) return out;
+  // A library that passes calls on does not show its caller.
+  if (file.starts_with("libOpenCL.so")) out.put(", the OpenCL loader");
+  if (has_script || file.empty() || passes_calls_on(file)) {
+    put_program(out.put(" in "), attempt.program, attempt.script);
+  }
+  if (!attempt.started_by.empty()) out.print(", started by %s", attempt.started_by);
+  return out;
+}
+
 void write_denied(Text& out, const DeniedFacts& facts) {
   const Attempt& attempt = facts.attempt;
   const bool child = facts.is_child;
@@ -371,7 +329,7 @@ void write_bad_index(Text& out, const IndexFacts& facts) {
   const auto asked = static_cast<int64_t>(facts.asked);
   out.print("%s: device %c%u does not exist (", facts.api, negative ? "-" : "",
             static_cast<uint64_t>(negative ? -asked : asked));
-  put_caller(out, facts.caller).put("); visible: ");
+  put_caller(out, facts.site).put("); visible: ");
   if (facts.count <= 0) {
     out.put("none");
   } else {
@@ -386,8 +344,9 @@ void write_bad_index(Text& out, const IndexFacts& facts) {
   }
   if (facts.used >= 0) {
     out.print("; device %u is used instead (policy CLAMP)", static_cast<uint64_t>(facts.used));
+  } else if (facts.meant >= 0) {
+    out.print("; did you mean %u?", static_cast<uint64_t>(facts.meant));
   }
-  if (facts.meant >= 0) out.print("; did you mean %u?", static_cast<uint64_t>(facts.meant));
 }
 
 namespace {
@@ -449,6 +408,7 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
   } else {
     put_value(out.put(" changed from "), facts.was_set, facts.was);
     put_value(out.put(" to "), facts.is_set, facts.is).print(" after %s", facts.api);
+    if (!facts.by.empty()) out.print(" (asked by %l)", facts.by);
     if (facts.read_already) {
       out.put(" had read it: no effect in this process");
     } else {
@@ -459,7 +419,7 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
   // The program may have derived the value from an option of its own, so the message gives the
   // numbering, not what to write.
   if (!facts.allow_list.empty()) {
-    put_list_name(out.put(". Inside "), facts.by)
+    put_list_name(out.put(". Inside "), facts.list_by)
         .print("%s, devices are numbered from 0", facts.allow_list);
     const char* before = ":";
     int most = 8;  // keeps the message readable
@@ -478,7 +438,7 @@ void write_late_write(Text& out, const LateWriteFacts& facts) {
 
 void write_fork_poison(Text& out, const ForkFacts& facts) {
   out.print("%s in a forked child: CUDA was initialised in the parent %u", facts.api, facts.parent);
-  if (!facts.by.empty()) out.print(" by %s", base_name(facts.by));
+  if (!facts.by.empty()) out.print(" by %l", facts.by);
   out.print(
       ", %u.%u s ago, and cannot work here. "
       "Start this process by spawn, or initialise CUDA after the fork",
@@ -488,7 +448,7 @@ void write_fork_poison(Text& out, const ForkFacts& facts) {
 void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
   const char* list = name_of(facts.by);
   out.print("NVIDIA's OpenCL is refused: the guard cannot enforce %c for it (", list);
-  put_caller(out, facts.caller).print("); to allow OpenCL: leave %c out", list);
+  put_caller(out, facts.site).print("); to allow OpenCL: leave %c out", list);
 }
 
 void write_unused_file(Text& out, const UnusedFileFacts& facts) {

@@ -39,9 +39,12 @@ Text& put_report_error(Text& out, int error);
 /// Writes "cudaguard[7]: ".
 Text& begin_line(Text& out, uint32_t pid);
 
-/// Facts for the message that CUDA, NVML or OpenCL was refused. It names the cause and the caller,
-/// "ppo.py:159 through libc10_cuda.so", or "libfoo.so in python3 ppo.py" if Python's frames are not
-/// known. Under CUDAGUARD_LOG=all the message names the call. The advice works in the place where
+/// Writes the code that a message names: "ppo.py:159 through libfoo.so", or "libfoo.so in python3
+/// -m pkg" if Python's frames are not known.
+Text& put_call_site(Text& out, const Attempt& attempt);
+
+/// Facts for the message that CUDA, NVML or OpenCL was refused. It names the cause and the call
+/// site. Under CUDAGUARD_LOG=all the message names the call. The advice works in the place where
 /// the message is read. A privileged process gets no advice. There is none either if another
 /// message has given the cause.
 struct DeniedFacts {
@@ -98,14 +101,14 @@ void write_list_in_vain(Text& out, const ListInVainFacts& facts);
 
 /// A device index that does not exist.
 struct IndexFacts {
-  std::string_view api;
-  CodePlace caller;
+  const Attempt& site;  ///< what put_call_site() needs
+  std::string_view api = {};
   int asked = 0;
-  int count = 0;               ///< visible devices; 0: not known
-  int used = -1;               ///< under CLAMP: the index that was used instead
-  int meant = -1;              ///< "did you mean"
-  std::string_view are;        ///< the names of 0 to count-1, comma separated; may be empty
-  std::string_view are_whose;  ///< "GPUs " or "CUDA_VISIBLE_DEVICES="
+  int count = 0;                    ///< visible devices; 0: not known
+  int used = -1;                    ///< under CLAMP: the index that was used instead
+  int meant = -1;                   ///< "did you mean"
+  std::string_view are = {};        ///< the names of 0 to count-1, comma separated; may be empty
+  std::string_view are_whose = {};  ///< "GPUs " or "CUDA_VISIBLE_DEVICES="
 };
 void write_bad_index(Text& out, const IndexFacts& facts);
 
@@ -117,13 +120,14 @@ struct LateWriteFacts {
   bool is_set = false;
   std::string_view is;
   std::string_view api;       ///< the call that reported the number or read the variable
+  std::string_view by;        ///< its call site, as put_call_site() has written it; may be empty
   unsigned reported = 0;      ///< the number of GPUs that it reported
   bool read_already = false;  ///< the change came after cuInit
   unsigned sees = 0;          ///< otherwise: the number that CUDA sees now
   std::string_view left;      ///< the machine's numbers of these GPUs: "4,5"; may be empty
   unsigned gpus = 0;          ///< of the machine; 0: not known
   std::string_view allow_list;
-  ListBy by = ListBy::kVariable;
+  ListBy list_by = ListBy::kVariable;
   bool in_run = false;  ///< Config's: the advice is an option, not a variable
 };
 void write_late_write(Text& out, const LateWriteFacts& facts);
@@ -132,14 +136,14 @@ void write_late_write(Text& out, const LateWriteFacts& facts);
 struct ForkFacts {
   std::string_view api;       ///< the child's call
   uint32_t parent = 0;        ///< process id
-  std::string_view by;        ///< the library that initialised it there; may be empty
+  std::string_view by;        ///< the call site that initialised it there, as above
   uint64_t milliseconds = 0;  ///< before this call; the time before the fork is not known
 };
 void write_fork_poison(Text& out, const ForkFacts& facts);
 
 /// NVIDIA's OpenCL was refused under an allow-list.
 struct NoOpenClFacts {
-  CodePlace caller;
+  const Attempt& site;
   ListBy by = ListBy::kVariable;
 };
 void write_no_opencl(Text& out, const NoOpenClFacts& facts);

@@ -148,8 +148,9 @@ CallFacts call_facts(const Attempt& attempt) {
   if (attempt.api == kRequestApi) return call;  // the seccomp filter does not know the caller
   call.library.value = library_of(attempt);
   call.passes_on.value = passes_calls_on(call.library.value);
+  call.started_by.value = attempt.started_by;
+  call.code.value = named_code(attempt);
   if (const PythonFrame* frame = named_frame(attempt); frame != nullptr) {
-    call.code.value = frame;
     // The name of a notebook's cell is not the name of its file.
     const bool is_cell = *code_line(frame->file, frame->line).before != '\0';
     if (!is_cell) call.line_frame.value = attempt.stack->shown;
@@ -271,10 +272,11 @@ void Writer::put(const char* name, size_t parts, const field::Place& field) {
 
 /// Writes "ppo.py:159".
 void Writer::put(const char* name, size_t parts, const field::Line& field) {
-  if (field.value == nullptr) return;
-  const CodeLine code = code_line(field.value->file, field.value->line);
+  if (field.value.file.empty()) return;
+  const CodeLine code = code_line(field.value.file, field.value.line);
   note(name, begin(name).put("\"").put(code.before).put_json(code.name, parts * part_));
-  out_.put(code.after).put_decimal(code.line).put("\"");
+  if (code.line != 0) out_.put(code.after).put_decimal(code.line);
+  out_.put("\"");
 }
 
 /// Writes [{"file":"/home/u/ppo.py","line":159,"function":"<module>"}] into the room that is left.

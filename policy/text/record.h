@@ -82,7 +82,7 @@ struct Place {
 /// A line of Python code, as code_line() names it.
 struct Line {
   static constexpr size_t kMost = 33;
-  const PythonFrame* value = nullptr;
+  PythonFrame value;  ///< without a file: none
 };
 struct Frames {
   static constexpr size_t kMost = 2;

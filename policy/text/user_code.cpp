@@ -137,11 +137,11 @@ CodeLine code_line(std::string_view file, unsigned line) {
   constexpr std::string_view kCell = "<ipython-input-";
   if (file.starts_with(kCell)) {
     const std::string_view cell = tail(file, kCell.size());
-    return {"notebook cell ", head(cell, cell.find('-')), ", line ", line};
+    return {"notebook cell ", head(cell, cell.find('-')), line == 0 ? "" : ", line ", line};
   }
-  if (is_kernel_cell(file)) return {"notebook cell", {}, ", line ", line};
+  if (is_kernel_cell(file)) return {"notebook cell", {}, line == 0 ? "" : ", line ", line};
   const std::string_view rest = in_packages(file);
-  return {"", rest.data() == nullptr ? base_name(file) : rest, ":", line};
+  return {"", rest.data() == nullptr ? base_name(file) : rest, line == 0 ? "" : ":", line};
 }
 
 bool passes_calls_on(std::string_view module) {

@@ -52,11 +52,12 @@ class FrameChoice {
 };
 
 /// A line of Python code as messages and records name it: "ppo.py:159", "notebook cell 12, line 3"
-/// in Jupyter, "torch/utils/collect_env.py:952" in a package. The four parts are one text.
+/// in Jupyter, "torch/utils/collect_env.py:952" in a package. The four parts are one text. Without
+/// a line, which is 0 then, `after` is empty.
 struct CodeLine {
   const char* before;     ///< "" or "notebook cell "
   std::string_view name;  ///< of the file or the cell; may hold any bytes
-  const char* after;      ///< ":" or ", line "
+  const char* after;      ///< ":", ", line " or ""
   uint64_t line;
 };
 CodeLine code_line(std::string_view file, unsigned line);
@@ -68,8 +69,10 @@ std::string_view in_packages(std::string_view file);
 /// True for a cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
 bool is_kernel_cell(std::string_view file);
 
-/// Why there is no Python stack in a process without CPython.
+/// Why there is no Python stack in a process without CPython, or with another one than the guard
+/// can read.
 inline constexpr char kNoPython[] = "no CPython";
+inline constexpr char kUnknownPython[] = "unknown build of CPython";
 
 /// True for a library that only passes calls on: CUDA's and NVIDIA's own, a foreign-function
 /// library, an OpenCL loader, an OpenMP runtime, libc and ld.so, ours. `module` is a path or a base

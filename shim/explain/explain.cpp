@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/explain/explain.h"
 
+#include <cstring>
 #include <string_view>
 
 #include "policy/config.h"
 #include "policy/device_list.h"
 #include "policy/text/message.h"
-#include "shim/elf/own_maps.h"
+#include "shim/record/call_site.h"
 #include "shim/record/record.h"
 #include "shim/stack/hash.h"
 #include "shim/sys/system.h"
@@ -15,29 +16,25 @@ namespace cudaguard {
 
 namespace {
 
-struct Room {
-  char path[4352];
-  char are[1024];
-};
-
 constexpr char kVariable[] = "CUDA_VISIBLE_DEVICES";
 
-void note(Moment& moment, const char* api, unsigned count) {
+void note(Process& process, Moment& moment, const char* api, const void* caller, unsigned count) {
   int none = 0;
   if (!moment.state.compare_exchange_strong(none, 1, std::memory_order_relaxed)) return;
   const char* now = variable(kVariable);
   copy_text(api, moment.api, sizeof moment.api);
   moment.count = count;
+  if (process.config->log != Log::kOff) copy_call_site(process, caller, moment.by);
   moment.set = now != nullptr;
   copy_text(now != nullptr ? now : "", moment.value, sizeof moment.value);
   moment.state.store(2, std::memory_order_release);
 }
 
 /// The machine's numbers of the visible GPUs: "4,5"; empty if they are not known.
-std::string_view visible_numbers(const Process& process, Room& room) {
+std::string_view visible_numbers(const Process& process, char (&room)[1024]) {
   if (!process.explain.visible_known.load(std::memory_order_acquire)) return {};
   const VisibleGpus& visible = process.explain.visible;
-  Text are(room.are, sizeof room.are);
+  Text are(room, sizeof room);
   for (int i = 0; i < visible.count; ++i) {
     if (i != 0) are.put(",");
     are.put_decimal(static_cast<uint64_t>(visible.devices[i].physical));
@@ -78,6 +75,7 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
     facts.was_set = moment->set;
     facts.was = moment->value;
     facts.api = moment->api;
+    facts.by = moment->by;
     facts.reported = moment->count;
     // NVML counts all GPUs. CUDA counts those of the variable's old value.
     const bool all = !moment->set || std::string_view(moment->api).starts_with("nvml");
@@ -87,10 +85,10 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
   if (now != nullptr) facts.is = now;
   facts.read_already = sees == nullptr;
   if (sees != nullptr) facts.sees = *sees;
-  const sys::Mapped<Room> room;
-  if (moment == nullptr && room) facts.left = visible_numbers(process, *room);
+  char room[1024];
+  if (moment == nullptr) facts.left = visible_numbers(process, room);
   facts.allow_list = process.allow_list->text;
-  facts.by = process.allow_list->by;
+  facts.list_by = process.allow_list->by;
   facts.in_run = process.config->in_run;
   print_message(process, Message::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
                 &facts);
@@ -112,32 +110,29 @@ uint64_t milliseconds() {
 }
 
 /// Remembers who has called cuInit in this process, for check_fork() in a forked child.
-void remember_init(const void* caller) {
+void remember_init(const Moment& initialised) {
   ExplainInherited& first = inherited.explain;
   const uint32_t pid = sys::getpid();
   if (first.pid.load(std::memory_order_relaxed) == pid) return;
-  const sys::Mapped<Room> room;
-  std::string_view by;
-  if (room) by = base_name(place_of(caller, room->path, sizeof room->path).module);
-  copy_text(by, first.by, sizeof first.by);
+  memcpy(first.by, initialised.by, sizeof first.by);
   first.at = milliseconds();
   first.pid.store(pid, std::memory_order_release);
 }
 
 }  // namespace
 
-void note_count(Process& process, const char* api, unsigned count) {
+void note_count(Process& process, const char* api, const void* caller, unsigned count) {
   ExplainProcess& late = process.explain;
   if (happened(late.initialised)) return compare(process, &late.initialised, nullptr);
-  note(late.counted, api, count);
+  note(process, late.counted, api, caller, count);
 }
 
 void note_init(Process& process, const void* caller, unsigned count, const VisibleGpus& visible) {
-  remember_init(caller);
   process.explain.visible = visible;
   process.explain.visible_known.store(visible.count != 0, std::memory_order_release);
   ExplainProcess& late = process.explain;
-  note(late.initialised, "cuInit", count);
+  note(process, late.initialised, "cuInit", caller, count);
+  remember_init(late.initialised);
   const std::string_view list = process.allow_list->text;
   if (!list.empty() && count < count_of(list) && is_from_outside(process, variable(kVariable))) {
     compare(process, nullptr, &count);
@@ -186,22 +181,22 @@ void check_fork(Process& process, const char* api) {
 
 void print_bad_index(Process& process, const BadIndex& facts) {
   check_late_write(process);
-  if (process.config->log == Log::kOff) return;
-  const sys::Mapped<Room> room;
-  if (!room) return;
-  IndexFacts line;
+  const uint64_t key = case_of(facts);
+  if (process.config->log == Log::kOff || process.record.lines.has(key)) return;
+  const CallSite site(process, facts.caller);
+  IndexFacts line = {.site = site.attempt()};
   line.api = facts.api;
-  line.caller = place_of(facts.caller, room->path, sizeof room->path);
   line.asked = facts.asked;
   line.count = facts.count;
   line.used = facts.used;
+  char room[1024];
   if (process.explain.visible_known.load(std::memory_order_acquire)) {
     const VisibleGpus& visible = process.explain.visible;
     line.meant = did_you_mean(facts.asked, visible.devices, visible.count);
-    line.are = visible_numbers(process, *room);
+    line.are = visible_numbers(process, room);
     line.are_whose = visible.by_variable ? "CUDA_VISIBLE_DEVICES=" : "GPUs ";
   }
-  print_case(process, case_of(facts), write_line_of<write_bad_index, IndexFacts>, &line);
+  print_case(process, key, write_line_of<write_bad_index, IndexFacts>, &line);
 }
 
 }  // namespace cudaguard

@@ -21,14 +21,14 @@ struct BadIndex {
 void print_bad_index(Process& process, const BadIndex& facts);
 
 /// Call this for each `api`. A forked child of a process that had initialised CUDA can never use it
-/// (CUDA's rule). Users then suspect the wrong library, so one message names the one that did.
+/// (CUDA's rule). Users then suspect the wrong library, so one message names the code that did.
 void check_fork(Process& process, const char* api);
 
 // A CUDA_VISIBLE_DEVICES is written too late after the program got the number of GPUs, or after
 // cuInit has read the variable. The program cannot undo this, so one message reports it.
 
-/// Call this when `api` is about to return `count` GPUs to the program.
-void note_count(Process& process, const char* api, unsigned count);
+/// Call this when `api` is about to return `count` GPUs to `caller`.
+void note_count(Process& process, const char* api, const void* caller, unsigned count);
 /// Call this after `caller` has called cuInit with success, and `count` GPUs are visible.
 void note_init(Process& process, const void* caller, unsigned count, const VisibleGpus& visible);
 /// Reports a late write if it can be the reason why cuInit has found no device.

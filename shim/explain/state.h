@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "policy/selection.h"
+#include "shim/record/state.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -24,7 +25,8 @@ struct Moment {
   char api[48] = {};          ///< the function that was called
   unsigned count = 0;         ///< the number of GPUs that was reported to the program
   bool set = false;
-  char value[256] = {};  ///< may be cut, so values that differ only later count as equal
+  char by[kMostSite] = {};  ///< the call site
+  char value[256] = {};     ///< may be cut, so values that differ only later count as equal
 };
 
 struct ExplainProcess {
@@ -35,11 +37,11 @@ struct ExplainProcess {
   VisibleGpus visible;
 };
 
-/// The process and the library that have initialised CUDA.
+/// The process and the call site that have initialised CUDA.
 struct ExplainInherited {
   std::atomic<uint32_t> pid{0};
   uint64_t at = 0;  ///< milliseconds since 1970
-  char by[96] = {};
+  char by[kMostSite] = {};
 };
 
 }  // namespace cudaguard

@@ -130,7 +130,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   if (!looks_at_indices(*it.process)) return result;
   check_fork(*it.process, "cudaGetDeviceCount");
   if (result == cudaSuccess && count != nullptr) {
-    note_count(*it.process, "cudaGetDeviceCount", static_cast<unsigned>(*count));
+    note_count(*it.process, "cudaGetDeviceCount", CG_CALLER, static_cast<unsigned>(*count));
   }
   return result;
 }

@@ -60,7 +60,7 @@ nvmlReturn_t counted(Real real, unsigned* count, const char* api, const void* ca
       return put_result;
     }
   }
-  now.guard->note_count(now.guard->process(), api, *count);
+  now.guard->note_count(now.guard->process(), api, caller, *count);
   return result;
 }
 

@@ -3,6 +3,7 @@
 
 #include <sys/auxv.h>
 
+#include "policy/text/program.h"
 #include "shim/state/process.h"
 #include "shim/sys/system.h"
 
@@ -20,7 +21,78 @@ uint32_t user(bool at_start) {
              : status.st_uid;
 }
 
+constexpr int kMostStarters = 8;
+
+/// Returns the first argument of an interpreter that is a file, or nothing. Only for those whose
+/// options are not known.
+std::string_view find_script(std::string_view arguments) {
+  const Interpreter* interpreter = interpreter_of(base_name(take_argument(arguments)));
+  if (interpreter == nullptr || interpreter->alone != nullptr) return {};
+  for (int i = 0; i < 32 && !arguments.empty(); ++i) {
+    const bool is_whole = arguments.find('\0') != std::string_view::npos;
+    std::string_view word = take_argument(arguments);
+    if (word.starts_with('-')) word = tail(word, word.find('=') + 1);  // R's --file=a.R
+    struct stat status = {};
+    if (is_whole && !word.empty() && !word.starts_with('-') &&
+        sys::stat(word.data(), &status) == 0 && S_ISREG(status.st_mode)) {
+      return word;
+    }
+  }
+  return {};
+}
+
+/// Returns a file of /proc/PID.
+std::string_view read_of(uint32_t pid, const char* name, char* to, size_t size) {
+  char path[48];
+  Text out(path, sizeof path - 1);
+  out.print("/proc/%u/%c", pid, name);
+  path[out.view().size()] = '\0';
+  return read_all(path, to, size);
+}
+
+uint32_t parent_of(uint32_t pid) {
+  char text[512];
+  std::string_view rest = read_of(pid, "stat", text, sizeof text);
+  rest = tail(rest, rest.rfind(')') + 4);  // ") S 12"
+  uint32_t parent = 0;
+  for (; !rest.empty() && is_digit(rest.front()); rest = tail(rest, 1)) {
+    parent = parent * 10 + static_cast<uint32_t>(rest.front() - '0');
+  }
+  return parent;
+}
+
+/// True for a shell or another interpreter into which the user types.
+bool is_prompt(std::string_view name, std::string_view options) {
+  if (name.starts_with('-')) return true;  // a login shell
+  if (interpreter_of(name) == nullptr) return false;
+  const std::string_view first = take_argument(options);
+  return first.empty() || first == "-i" || first == "-l" || first.starts_with("--");
+}
+
+/// Writes "python3 app.py": the first program further out that is more than a shell's command or a
+/// tool such as `timeout`. Nothing if the user has typed the command, or cudaguard has started it.
+std::string_view find_starter(ProgramRoom& room) {
+  uint32_t pid = sys::getppid();
+  for (int i = 0; i < kMostStarters && pid > 1; ++i, pid = parent_of(pid)) {
+    const std::string_view arguments = read_of(pid, "cmdline", room.starter, sizeof room.starter);
+    if (only_starts(arguments)) continue;
+    std::string_view rest = arguments;
+    const std::string_view name = base_name(take_argument(rest));
+    if (name.empty() || name == "cudaguard" || is_prompt(name, rest)) return {};
+    Text out(room.started_by, sizeof room.started_by);
+    return put_program(out, arguments, find_script(arguments)).view();
+  }
+  return {};
+}
+
 }  // namespace
+
+void read_program(ProgramRoom& room, Attempt& attempt) {
+  attempt.program = read_all("/proc/self/cmdline", room.arguments, sizeof room.arguments);
+  attempt.script = find_script(attempt.program);
+  std::string_view rest = attempt.program;
+  if (is_query_tool(base_name(take_argument(rest)))) attempt.started_by = find_starter(room);
+}
 
 std::string_view read_all(const char* path, char* to, size_t size) {
   const sys::File file(path, O_RDONLY | O_CLOEXEC);

@@ -21,6 +21,15 @@ struct FactsRoom {
 /// Returns the content of a file, as far as there is room for it.
 std::string_view read_all(const char* path, char* to, size_t size);
 
+/// Room for the arguments of this process, and of those that started it.
+struct ProgramRoom {
+  char arguments[32768];
+  char starter[4096];
+  char started_by[128];
+};
+/// Sets the members of `attempt` that are about the program.
+void read_program(ProgramRoom& room, Attempt& attempt);
+
 /// Returns the machine's name, empty if there is no /proc.
 std::string_view read_host(char* to, size_t size);
 

@@ -9,6 +9,7 @@
 #include "shim/elf/own_files.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/beacon.h"
+#include "shim/record/call_site.h"
 #include "shim/record/facts.h"
 #include "shim/record/report.h"
 #include "shim/sys/system.h"
@@ -21,7 +22,7 @@ constexpr int kStderr = 2;
 
 struct Scratch {
   char path[4352];
-  char arguments[32768];
+  ProgramRoom program;
   FactsRoom facts;
   ReportRoom report;
   char line[kMaxLine];
@@ -210,10 +211,10 @@ void write_start(char** words, char** variables) {
   // The kernel puts the arguments one after the other, and the variables after them. If the guard
   // is loaded late, the program may have moved either of them far away.
   const auto size = static_cast<size_t>(variables[0] - words[0]);
-  attempt.program =
-      size < sizeof scratch->arguments
-          ? std::string_view(words[0], size)
-          : read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+  attempt.program = size < sizeof scratch->program.arguments
+                        ? std::string_view(words[0], size)
+                        : read_all("/proc/self/cmdline", scratch->program.arguments,
+                                   sizeof scratch->program.arguments);
   const uint32_t pid = sys::getpid();
   inherited.record.listens =
       send_to_launcher(Beacon::kStart, as_argument(config.policy), scratch, pid, attempt);
@@ -311,7 +312,7 @@ void write_out(Process& process, const void* caller, Output& output) {
   if (attempt.caller.module.empty()) {
     attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
-  attempt.program = read_all("/proc/self/cmdline", scratch->arguments, sizeof scratch->arguments);
+  read_program(scratch->program, attempt);
   const bool for_log = attempt.event == EventKind::kNone && attempt.asked == DriverApi::kCuda &&
                        inherited.record.refusal.is_empty();
   if (output.line || for_log) {
@@ -374,10 +375,10 @@ void record_no_driver(Process& process, const char* api, const void* caller) {
 
 void print_no_opencl(Process& process, const void* caller) {
   if (!sys::is_glibc()) return;
-  const ScratchPages scratch;
-  if (!scratch) return;
-  const NoOpenClFacts facts = {place_of(caller, scratch->path, sizeof scratch->path),
-                               process.allow_list->by};
+  const auto bit = static_cast<uint32_t>(Message::kOpenCl);
+  if ((inherited.record.printed.load(std::memory_order_relaxed) & bit) != 0) return;
+  const CallSite site(process, caller);
+  const NoOpenClFacts facts = {site.attempt(), process.allow_list->by};
   print_message(process, Message::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -45,6 +46,9 @@ class Places {
   std::atomic<uint32_t> count_{0};
   std::atomic<bool> full_{false};
 };
+
+/// The longest text of a call site that is kept.
+inline constexpr size_t kMostSite = 256;
 
 /// Hashes of distinct cases, in order of arrival. There are fewer events than places: two for each
 /// of 64 GPUs. The number of messages is not limited, but more of them are too many to read.

@@ -18,19 +18,37 @@ bool is_main(std::string_view file) { return base_name(file) == kMain; }
 
 }  // namespace
 
-Owners::Found Owners::look(std::string_view directory, std::string_view name) {
+Owners::Found Owners::look(std::string_view directory, std::string_view name, struct stat& status) {
   if (looks_ == kMostLooks) return Found::kUnknown;
   ++looks_;
   Text path(room_.path, sizeof room_.path - 1);
   path.put(directory).put(directory.empty() ? "" : "/").put(name);
   if (path.cut()) return Found::kUnknown;
   room_.path[path.view().size()] = '\0';
-  struct stat status = {};
   const int error = sys::stat(room_.path, &status);
   return error == 0          ? Found::kYes
          : error == -ENOENT  ? Found::kNo
          : error == -ENOTDIR ? Found::kInArchive
                              : Found::kUnknown;
+}
+
+Owners::Found Owners::look(std::string_view directory, std::string_view name) {
+  struct stat status = {};
+  return look(directory, name, status);
+}
+
+bool Owners::is_file(std::string_view file) {
+  struct stat status = {};
+  return look({}, file, status) == Found::kYes && S_ISREG(status.st_mode);
+}
+
+Owners::Copy Owners::compare(std::string_view file, std::string_view real) {
+  struct stat one = {};
+  struct stat other = {};
+  if (look({}, real, other) != Found::kYes || !S_ISREG(other.st_mode)) return Copy::kNone;
+  if (look({}, file, one) != Found::kYes) return Copy::kChanged;
+  if (one.st_ino == other.st_ino && one.st_dev == other.st_dev) return Copy::kNone;
+  return one.st_size == other.st_size ? Copy::kSame : Copy::kChanged;
 }
 
 bool Owners::set_script(std::string_view file) {

@@ -5,6 +5,8 @@
 // do not say enough, and a bounded number of times. Never waits for a lock. Not thread-safe.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <string_view>
 
@@ -25,6 +27,16 @@ class Owners {
   /// `file` is the outermost frame's that is not the standard library's; it must stay valid.
   /// Returns false if a frame further in should be asked instead.
   bool set_script(std::string_view file);
+  bool is_script(std::string_view file) const { return !script_.empty() && file == script_; }
+  /// True for a regular file.
+  bool is_file(std::string_view file);
+  enum class Copy : uint8_t {
+    kNone,
+    kSame,     ///< of the same size, so each line is where it was
+    kChanged,  ///< something was added, most often before the first line
+  };
+  /// `real` is the file of which `file` may be a copy, so another one that exists.
+  Copy compare(std::string_view file, std::string_view real);
   /// `named` is the answer of whose_code().
   Whose whose(std::string_view file, Whose named);
 
@@ -32,6 +44,7 @@ class Owners {
   enum class Found : uint8_t { kYes, kNo, kInArchive, kUnknown };
 
   /// Looks for directory/name.
+  Found look(std::string_view directory, std::string_view name, struct stat& status);
   Found look(std::string_view directory, std::string_view name);
   bool is_missing(std::string_view file) { return look({}, file) == Found::kNo; }
   Whose in_archive(std::string_view file);

@@ -15,6 +15,7 @@ struct Layout {
   int8_t current;        ///< _PyCFrame.current_frame; -1 if there is no _PyCFrame
   uint8_t back;          ///< of a frame: its caller's frame
   uint8_t code;
+  uint8_t globals;
   uint8_t instruction;
   uint8_t bytecode;  ///< PyCodeObject: base of the instruction pointer; 0 if that is a number
   uint8_t file;
@@ -28,15 +29,15 @@ struct Layout {
 };
 constexpr uint8_t kFirst = 6;
 constexpr Layout kLayouts[] = {
-    {24, -1, 24, 32, 120, 0, 96, 104, 48, 72, 0, 124, 80, 1},   // 3.6
-    {24, -1, 24, 32, 104, 0, 96, 104, 48, 72, 0, 108, 80, 1},   // 3.7
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.8
-    {24, -1, 24, 32, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.9
-    {24, -1, 24, 32, 96, 0, 104, 112, 48, 72, 0, 100, 0, 2},    // 3.10
-    {56, 8, 48, 32, 56, 184, 112, 120, 48, 72, 40, 40, 0, 1},   // 3.11
-    {56, 0, 8, 0, 56, 192, 112, 120, 40, 56, 48, 40, 0, 1},     // 3.12
-    {72, -1, 8, 0, 56, 200, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.13
-    {72, -1, 8, 0, 56, 208, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.14
+    {24, -1, 24, 32, 48, 120, 0, 96, 104, 48, 72, 0, 124, 80, 1},   // 3.6
+    {24, -1, 24, 32, 48, 104, 0, 96, 104, 48, 72, 0, 108, 80, 1},   // 3.7
+    {24, -1, 24, 32, 48, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.8
+    {24, -1, 24, 32, 48, 104, 0, 104, 112, 48, 72, 0, 108, 80, 1},  // 3.9
+    {24, -1, 24, 32, 48, 96, 0, 104, 112, 48, 72, 0, 100, 0, 2},    // 3.10
+    {56, 8, 48, 32, 8, 56, 184, 112, 120, 48, 72, 40, 40, 0, 1},    // 3.11
+    {56, 0, 8, 0, 24, 56, 192, 112, 120, 40, 56, 48, 40, 0, 1},     // 3.12
+    {72, -1, 8, 0, 24, 56, 200, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.13
+    {72, -1, 8, 0, 24, 56, 208, 112, 120, 40, 56, 48, 40, 0, 1},    // 3.14
 };
 
 /// Where _Py_DebugOffsets has its parts, in words. CPython describes its own structures there, at
@@ -61,6 +62,7 @@ constexpr uint64_t kType = 8;     // PyObject.ob_type
 constexpr uint64_t kFrame = 24;   // PyFrameObject.f_frame, from 3.11 on
 constexpr uint64_t kFlags = 168;  // PyTypeObject.tp_flags
 constexpr uint64_t kIsText = uint64_t{1} << 28;
+constexpr uint64_t kIsDict = uint64_t{1} << 29;
 constexpr unsigned kLength = 16;
 constexpr unsigned kState = 32;
 // PyASCIIObject.state: two bits, and the bytes of a character.
@@ -68,6 +70,21 @@ constexpr uint32_t kIsCompact = 0x20;
 constexpr uint32_t kIsAscii = 0x40;
 constexpr unsigned width_of(uint32_t state) { return state >> 2 & 7; }
 constexpr int kDeepest = 4096;
+constexpr std::string_view kString = "<string>";  // a text that exec() runs
+
+// PyDictObject.
+constexpr uint64_t kKeys = 32;
+constexpr uint64_t kValues = 40;  ///< null unless the values are elsewhere
+/// The most names of a module that are searched. __file__ is among the first.
+constexpr uint64_t kMostNames = 256;
+
+/// Where PyDictKeysObject has its entries.
+struct DictEntries {
+  uint64_t at = 0;
+  uint64_t count = 0;
+  uint64_t size = 24;  ///< of an entry: hash, key, value
+  uint64_t key = 8;
+};
 
 /// The symbols that CPython exports.
 struct Names {
@@ -177,6 +194,7 @@ bool read_description(const Maps& maps, uint64_t runtime, unsigned minor, Layout
       words[at.thread + 4],  // current_frame
       words[at.frame + 1],   // previous
       words[at.frame + 2],   // executable
+      instruction - 32,      // The description lacks the globals; real_file() checks them.
       instruction,
       words[at.code + 9],  // co_code_adaptive
       words[at.code + 1],  // filename
@@ -189,8 +207,8 @@ bool read_description(const Maps& maps, uint64_t runtime, unsigned minor, Layout
     if (value > UINT8_MAX) return false;
   }
   const auto value = [&](unsigned i) { return static_cast<uint8_t>(values[i]); };
-  layout = {value(0), -1,       value(1), value(2), value(3), value(4), value(5),
-            value(6), value(7), value(8), value(9), 40,       0,        1};
+  layout = {value(0), -1,       value(1), value(2),  value(3), value(4), value(5), value(6),
+            value(7), value(8), value(9), value(10), 40,       0,        1};
   return true;
 }
 
@@ -228,6 +246,10 @@ class Reader {
     return maps_.read(at, value) ? value : 0;
   }
   std::string_view text(uint64_t object);
+  bool is_text(uint64_t object, std::string_view wanted);
+  DictEntries entries_of(uint64_t dict) const;
+  uint64_t global(uint64_t frame, std::string_view name);
+  std::string_view real_file(uint64_t frame, std::string_view file, bool& has_line);
   uint64_t code_of(uint64_t frame) const;
   bool find_script(uint64_t frame);
   bool read(uint64_t frame, uint64_t code, PythonFrame& row);
@@ -273,6 +295,70 @@ std::string_view Reader::text(uint64_t object) {
   return {start, static_cast<size_t>(room_ + used_ - start)};
 }
 
+bool Reader::is_text(uint64_t object, std::string_view wanted) {
+  uint64_t length = 0;
+  if (!maps_.read(object + kLength, length) || length != wanted.size()) return false;
+  const size_t used = used_;
+  const bool same = text(object) == wanted;
+  used_ = used;
+  return same;
+}
+
+DictEntries Reader::entries_of(uint64_t dict) const {
+  DictEntries entries;
+  if ((pointer(pointer(dict + kType) + kFlags) & kIsDict) == 0) return entries;
+  const uint64_t keys = pointer(dict + kKeys);
+  if (keys == 0 || pointer(dict + kValues) != 0) return entries;
+  const uint64_t sizes = pointer(keys + 8);
+  if (layout_.bytecode == 0) {  // up to 3.10: the number of indices, whose width depends on it
+    if (sizes > 0xffff) return entries;
+    entries.at = keys + 40 + sizes * (sizes <= 0xff ? 1 : 2);
+    entries.count = pointer(keys + 32);
+  } else {  // from 3.11 on: logarithms of the number of indices and of their bytes, and a kind
+    const uint64_t index_bytes = sizes >> 8 & 0xff;
+    if (index_bytes > 20) return entries;
+    entries.at = keys + 32 + (uint64_t{1} << index_bytes);
+    entries.count = pointer(keys + 24);
+    if ((sizes >> 16 & 0xff) == 1) {  // all keys are strings, so there are no hashes
+      entries.size = 16;
+      entries.key = 0;
+    }
+  }
+  return entries;
+}
+
+/// Returns a global variable of a frame's code, or 0. Another thread may change the variables
+/// meanwhile. Each read is then of memory that was readable, and a wrong object is no string.
+uint64_t Reader::global(uint64_t frame, std::string_view name) {
+  const DictEntries entries = entries_of(pointer(frame + layout_.globals));
+  for (uint64_t i = 0; i < entries.count && i < kMostNames; ++i) {
+    const uint64_t key = entries.at + i * entries.size + entries.key;
+    if (is_text(pointer(key), name)) return pointer(key + 8);
+  }
+  return 0;
+}
+
+/// Returns the file that the user can open if it is not that of the code: `exec` runs the text of a
+/// file that it has read (setuptools runs setup.py so), or the script is a copy in a temporary file
+/// (Snakemake). Both then have the file's name in __file__. Otherwise returns an empty text.
+/// Modules have a __loader__, too, and what exec() runs in one is no line of that module's file.
+/// `has_line`: the file has the code's line at the same place.
+std::string_view Reader::real_file(uint64_t frame, std::string_view file, bool& has_line) {
+  const bool is_string = file == kString;
+  if (!is_string && !owners_.is_script(file)) return {};
+  const uint64_t object = global(frame, "__file__");
+  if (object == 0 || (is_string && global(frame, "__loader__") != 0)) return {};
+  const size_t used = used_;
+  const std::string_view real = text(object);
+  using Copy = Owners::Copy;
+  const Copy copy = real.empty() || real == file || real.ends_with(".pyc") ? Copy::kNone
+                    : is_string ? (owners_.is_file(real) ? Copy::kSame : Copy::kNone)
+                                : owners_.compare(file, real);
+  has_line = copy != Copy::kChanged;
+  if (copy == Copy::kNone) used_ = used;
+  return copy == Copy::kNone ? std::string_view() : real;
+}
+
 /// Returns f_lineno if it counts, otherwise 0. A trace function sets it, and Nuitka's code, whose
 /// frames have no instruction pointer.
 unsigned Reader::own_line(uint64_t frame) const {
@@ -306,6 +392,11 @@ bool Reader::read(uint64_t frame, uint64_t code, PythonFrame& row) {
   if (row.file.starts_with("<frozen importlib") || row.file.starts_with("<shim>")) return false;
   row.function = text(pointer(code + layout_.name));
   row.line = line(frame, code);
+  bool has_line = true;
+  if (const std::string_view real = real_file(frame, row.file, has_line); !real.empty()) {
+    row.file = real;
+    if (!has_line) row.line = 0;
+  }
   return true;
 }
 
@@ -330,7 +421,7 @@ bool Reader::find_script(uint64_t frame) {
     const uint64_t code = codes[(count - i) % kOutermost];
     const std::string_view file = text(pointer(code + layout_.file));
     const std::string_view function = text(pointer(code + layout_.name));
-    if (file == "<string>" && function == "<module>") {
+    if (file == kString && function == "<module>") {
       used_ = used;
       if (count == i || i == kOutermost) return true;
       const uint64_t inner = codes[(count - i - 1) % kOutermost];
@@ -406,7 +497,7 @@ const char* read_python(const Maps& maps, Stack& to, PythonRoom& room, PythonFra
     uint8_t unknown = PythonFrames::kUnknown;
     frames.state.compare_exchange_strong(unknown, PythonFrames::kNoFrames,
                                          std::memory_order_relaxed);
-    return found ? "unknown build of CPython" : kNoPython;
+    return found ? kUnknownPython : kNoPython;
   }
   if (names.is_initialized() == 0) return "Python is not initialised";
   for (auto* is_finalizing : names.is_finalizing) {
@@ -459,6 +550,7 @@ bool add_python(const PythonFrames& it, Hash& hash) {
   if (thread == 0) return true;
   uint64_t frame = pointer(thread + it.thread_frame);
   if (it.current >= 0 && frame != 0) frame = pointer(frame + static_cast<uint64_t>(it.current));
+  bool is_exec = false;
   for (int depth = 0; frame != 0; ++depth, frame = pointer(frame + it.back)) {
     if (depth == kDeepest) return false;
     const uint64_t code = pointer(frame + it.code) & ~uint64_t{3};  // as in walk()
@@ -478,6 +570,12 @@ bool add_python(const PythonFrames& it, Hash& hash) {
     const bool shim =
         pointer(file + kLength) == kShim.size() &&
         memcmp(reinterpret_cast<const void*>(file + it.ascii), kShim.data(), kShim.size()) == 0;
+    // The texts of two files that exec() runs may have the same address and line. Only a look at
+    // their variables tells them apart, unless the text is the whole program (python -c).
+    if (!shim && is_exec) return false;
+    is_exec = is_exec || (pointer(file + kLength) == kString.size() &&
+                          memcmp(reinterpret_cast<const void*>(file + it.ascii), kString.data(),
+                                 kString.size()) == 0);
     if (!shim && (at == 0 || (it.bytecode == 0 && at < 0))) return false;
     // A later code object may have the same address, and its file's name, too. It is of another
     // line, though, or that name has other characters.

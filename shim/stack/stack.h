@@ -16,6 +16,7 @@ struct StackRoom {
   Maps maps;
   Stack stack;
   PythonRoom python;
+  char file[256];
 };
 
 /// Sets the caller and the stack of `attempt`, which then points into `room`, and sets `frames` for

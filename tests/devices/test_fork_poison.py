@@ -12,16 +12,16 @@ WAYS = [
     # that initialised.
     ("open", "cu.init", "cu.init", "open"),
     ("open", "cu.init", "cu.get=0", "open"),
-    ("open", "rt12.count", "rt12.count", "libcudart.so.12"),
-    ("open", "rt12.sync", "rt12.set=0", "libcudart.so.12"),
-    ("open", "rt13.sync", "rt13.sync", "libcudart.so.13"),
-    ("open", "rt13.sync", "cu.init", "libcudart.so.13"),
+    ("open", "rt12.count", "rt12.count", "libcudart.so.12 in %s"),
+    ("open", "rt12.sync", "rt12.set=0", "libcudart.so.12 in %s"),
+    ("open", "rt13.sync", "rt13.sync", "libcudart.so.13 in %s"),
+    ("open", "rt13.sync", "cu.init", "libcudart.so.13 in %s"),
     ("cuda", "cu.init", "cu.init", "cuda"),
     ("cuda", "cu.init", "cu.get=0", "cuda"),
     ("cuda_now", "cu.init", "cu.init", "cuda_now"),
-    ("runtime12", "rt.count", "rt.set=1", "libcudart.so.12"),
-    ("runtime13", "rt.set=1", "rt.count", "libcudart.so.13"),
-    ("mixed", "rt.sync", "cu.init", "libcudart.so.12"),
+    ("runtime12", "rt.count", "rt.set=1", "libcudart.so.12 in %s"),
+    ("runtime13", "rt.set=1", "rt.count", "libcudart.so.13 in %s"),
+    ("mixed", "rt.sync", "cu.init", "libcudart.so.12 in %s"),
 ]
 
 
@@ -33,7 +33,7 @@ def test_message_explains_the_use_of_cuda_after_a_fork(case, name, before, call,
     result = box.run(steps, name, policy=policy, allow="5,2")
     # The driver's own answers are unchanged.
     assert result.out.splitlines()[1:] == unguarded.out.splitlines(), str(result)
-    found = case.message(result, "fork", parent=result.answers["pid"], by=by,
+    found = case.message(result, "fork", parent=result.answers["pid"], by=by.replace("%s", name),
                          seconds=re.compile(r"\d+\.\d"))
     assert found["pid"] != result.answers["pid"], str(result)
 

@@ -126,7 +126,8 @@ class Golden(box.Case):
                     device=9, used=1, **by)
         self.prints(box.run(["cu.init", "cu.get=5"], allow="5,2"), "bad_index", device=5, meant=0,
                     **by)
-        counted = {"was": "unset", "call": "nvmlDeviceGetCount_v2", "reported": "8 GPUs"}
+        counted = {"was": "unset", "call": "nvmlDeviceGetCount_v2", "reported": "8 GPUs",
+                   "asked_by": "open"}
         for value, sees, advice, setting in (
                 ("2", 1, "start_with_one", VARIABLE + "=2"),
                 ("2,5", 2, "start_with_list", VARIABLE + "=2,5"),
@@ -143,7 +144,7 @@ class Golden(box.Case):
         self.prints(result, "late_write", sees=8, advice=self.part("start_without"),
                     **dict(counted, was='"0,1"'), now="unset")
         result = box.run(["cu.see", *late("5")[1:], "rt12.count"], policy="VALIDATE", own="0,1")
-        self.prints(result, "late_write_unread", was='"0,1"', call="cuInit",
+        self.prints(result, "late_write_unread", was='"0,1"', call="cuInit", asked_by="open",
                     advice=self.part("start_later"), now='"5"')
         inside = self.part("inside_list", list=VARIABLE + "=1", gpu=1, device=0)
         self.prints(box.run(late("1")[1:], allow="1"), "late_write_empty", advice=inside,

@@ -248,7 +248,7 @@ class Engines(fence.Case):
         """The launcher heard the beacon and read the stack, without a file that can be written."""
         under_verify, _, control = text.partition("control\n")
         for wanted in ("exit 1\n", "cudaguard: PASS: no CUDA use (1 process checked)\n",
-                       "\n    > open: driver_step\n"):
+                       "> open: driver_step\n"):
             self.assertEqual(under_verify.count(wanted), 2, text)
         self.assertEqual(under_verify.count("heard from 1 of 1 process\n"), 4, text)
         self.assertIn("'/tmp/x': Read-only file system", control)

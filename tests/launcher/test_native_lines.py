@@ -27,7 +27,7 @@ class Lines(test_verify_tree.Case):
         """The user's row of the block, after the mark."""
         self.result, _ = self.tree(words, options, **more)
         block = self.ends(self.result, rc, "asked for CUDA" if rc else "PASS")
-        return re.search(r"(?m)^    > (.*)$", block)[1]
+        return re.search(r"(?m)^ +(?:native +)?> (.*)$", block)[1]
 
     def without_lines(self, words, **more):
         self.assertEqual(self.own_row(words, **more), "app: train")

@@ -42,3 +42,16 @@ def test_path_stays_whole_without_a_working_directory(records, monkeypatch, tmp_
     assert records.short_path(str(tmp_path / "a.py")) == "a.py"
     tmp_path.rmdir()
     assert records.short_path("/x/a.py") == "/x/a.py"
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"code": "a.py:3", "line_frame": 0}, "/a.py:3 through x"),
+    ({"code": "plot.py", "line_frame": 0,
+      "python": [{"file": "/x/plot.py", "line": 0, "function": "f"}]}, "/x/plot.py through x"),
+    ({"code": "cu.lsp", "python": []}, "cu.lsp through x"),
+    ({"python": [], "started_by": "python3 app.py"}, "x, started by python3 app.py"),
+])
+def test_headline_names_what_is_known(records, parse, change, words):
+    attempt = parse({**GOOD, "library": "x", **change})
+    assert records.headline(attempt, True) == "CUDA was asked for by %s (cuInit)" % words
+    assert records.story(attempt, True).startswith(records.headline(attempt, True))

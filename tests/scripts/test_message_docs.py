@@ -40,7 +40,7 @@ NOT_PRINTED = {
     "cudaguard knows x86-64 and AArch64",  # the compiler prints it
     "GPU; CUDA sees",  # "GPUs" has a row
     "musl libc",  # text that is searched in a file
-    "no CPython",  # part of a record
+    "no CPython", "unknown build of CPython",  # parts of a record
     "Moore Threads",  # a maker of GPUs
 }
 # These texts only say what was done or seen, or are a reason that explains itself. They need no row.

@@ -27,7 +27,7 @@ class Case(launcher.Case):
             self.document = json.load(stream)
         name = os.path.basename(words[0])
         self.assertEqual([place["name"] for place in self.document["places"]], [name], result)
-        self.assertIn("\n    > %s: %s\n" % (name, function), result.err, result)
+        self.assertIn("> %s: %s\n" % (name, function), result.err, result)
 
     def made(self, file, *options, compiler):
         """Compiles the program with options that keep `function` as a separate frame. The runtimes

@@ -352,32 +352,30 @@ TEST_F(Message, ListError_NamesEntryReasonAndMachine) {
 }
 
 TEST_F(Message, BadIndex_NamesDeviceRangeAndSuggestion) {
-  IndexFacts facts{.api = "cudaSetDevice",
-                   .caller = {"/x/train", 1},
-                   .asked = 6,
-                   .count = 4,
-                   .meant = 2,
-                   .are = "4,5,6,7",
-                   .are_whose = "GPUs "};
-  write_bad_index(line(1), facts);
+  const Attempt site{.caller = {"/x/train", 1}};
+  const auto write = [&](IndexFacts facts) { write_bad_index(line(1), facts); };
+  write({.site = site,
+         .api = "cudaSetDevice",
+         .asked = 6,
+         .count = 4,
+         .meant = 2,
+         .are = "4,5,6,7",
+         .are_whose = "GPUs "});
   EXPECT_EQ(
       take(),
       "cudaguard[1]: cudaSetDevice: device 6 does not exist (asked by train); visible: 0 to 3 = "
       "GPUs 4,5,6,7; did you mean 2?\n");
-  facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = -1, .count = 1};
-  write_bad_index(line(1), facts);
+  write({.site = site, .api = "cuDeviceGet", .asked = -1, .count = 1});
   EXPECT_EQ(
       take(),
       "cudaguard[1]: cuDeviceGet: device -1 does not exist (asked by train); visible: 0 only\n");
-  facts = {.api = "cuDeviceGet", .caller = {"/x/train", 1}, .asked = INT32_MIN, .count = 0};
-  write_bad_index(line(1), facts);
+  write({.site = site, .api = "cuDeviceGet", .asked = INT32_MIN, .count = 0});
   EXPECT_NE(take().find("device -2147483648 does not exist (asked by train); visible: none"),
             std::string::npos);
-  facts.asked = 0;
-  write_bad_index(line(1), facts);
+  write({.site = site, .api = "cuDeviceGet", .asked = 0, .count = 0});
   EXPECT_NE(take().find("device 0 does not exist"), std::string::npos);
-  facts = {.api = "cudaSetDevice", .caller = {"/x/train", 1}, .asked = 9, .count = 2, .used = 1};
-  write_bad_index(line(1), facts);
+  // Under CLAMP the message says what happened, and suggests nothing.
+  write({.site = site, .api = "cudaSetDevice", .asked = 9, .count = 2, .used = 1, .meant = 0});
   EXPECT_EQ(
       take(),
       "cudaguard[1]: cudaSetDevice: device 9 does not exist (asked by train); visible: 0 to 1; "
@@ -425,12 +423,14 @@ TEST_F(Message, LateWrite_NamesBothValuesAndTheRemedy) {
            .is_set = true,
            .is = "",
            .api = "cuInit",
+           .by = "a.py:7 through libfoo.so",
            .reported = 1,
            .read_already = true};
   write_late_write(line(1), facts);
   EXPECT_EQ(take(),
-            "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from \"0\" to \"\" after cuInit had read "
-            "it: no effect in this process. Start the program with CUDAGUARD_VISIBLE_DEVICES=; "
+            "cudaguard[1]: CUDA_VISIBLE_DEVICES changed from \"0\" to \"\" after cuInit (asked by "
+            "a.py:7 through libfoo.so) had read it: no effect in this process. Start the program "
+            "with CUDAGUARD_VISIBLE_DEVICES=; "
             "its devices are then numbered from 0\n");
   facts.is_set = false;
   write_late_write(line(1), facts);
@@ -480,12 +480,15 @@ TEST_F(Message, LateWrite_InsideAListNamesTheDevice) {
 }
 
 TEST_F(Message, ForkPoison_NamesParentCallerAndRemedy) {
-  write_fork_poison(
-      line(5), {.api = "cudaSetDevice", .parent = 4, .by = "/x/libfoo.so", .milliseconds = 1970});
+  write_fork_poison(line(5), {.api = "cudaSetDevice",
+                              .parent = 4,
+                              .by = "a.py:7 through libfoo.so",
+                              .milliseconds = 1970});
   EXPECT_EQ(
       take(),
       "cudaguard[5]: cudaSetDevice in a forked child: CUDA was initialised in the parent 4 by "
-      "libfoo.so, 1.9 s ago, and cannot work here. Start this process by spawn, or initialise "
+      "a.py:7 through libfoo.so, 1.9 s ago, and cannot work here. Start this process by spawn, or "
+      "initialise "
       "CUDA after the fork\n");
 }
 
@@ -561,16 +564,17 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
 }
 
 TEST_F(Message, NoOpenCl_NamesTheVariableOrOption) {
-  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kVariable});
+  const Attempt site{.caller = {"/lib/libOpenCL.so.1", 1}};
+  write_no_opencl(line(7), {site, ListBy::kVariable});
   EXPECT_EQ(take(),
             "cudaguard[7]: NVIDIA's OpenCL is refused: the guard cannot enforce "
             "CUDAGUARD_VISIBLE_DEVICES for it (asked by libOpenCL.so.1); to allow OpenCL: leave "
             "CUDAGUARD_VISIBLE_DEVICES out\n");
-  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kOption});
+  write_no_opencl(line(7), {site, ListBy::kOption});
   EXPECT_EQ(take(),
             "cudaguard[7]: NVIDIA's OpenCL is refused: the guard cannot enforce --gpus for it "
             "(asked by libOpenCL.so.1); to allow OpenCL: leave --gpus out\n");
-  write_no_opencl(line(7), {{"/lib/libOpenCL.so.1", 1}, ListBy::kRule});
+  write_no_opencl(line(7), {site, ListBy::kRule});
   EXPECT_TRUE(take().ends_with("to allow OpenCL: leave gpus= out\n"));
 }
 
@@ -802,7 +806,10 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
   EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi")");
   attempt.program = "ruby\0a.rb\0"sv;
   stack->python_missing = "no CPython";
-  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true)");
+  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true,"code":"a.rb")");
+  attempt.program = "nvidia-smi\0-L\0"sv;
+  attempt.started_by = "python3 app.py";
+  EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true,"started_by":"python3 app.py")");
   attempt.api = kRequestApi;  // this caller bypassed the guard
   write_record(out_, {}, attempt, kMaxRecord);
   EXPECT_EQ(take().find("library"), std::string::npos);

@@ -163,6 +163,16 @@ TEST(CodeLine, NamesTheFile) {
   }
 }
 
+TEST(UserCode, UnknownLineIsOmitted) {
+  for (const auto& [file, name] :
+       {std::pair{"/x/ppo.py", "ppo.py"}, std::pair{"/tmp/ipykernel_7/2815143473.py", ""},
+        std::pair{"<ipython-input-12-0a1b>", "12"}}) {
+    const CodeLine code = code_line(file, 0);
+    EXPECT_EQ(code.name, name);
+    EXPECT_EQ(std::string(code.after), "");
+  }
+}
+
 TEST(UserCode, MethodsOfADataclassAreNotUserCode) {
   EXPECT_FALSE(is_user_code("<string>", "__init__"));
   EXPECT_FALSE(is_user_code("<string>", "__repr__"));

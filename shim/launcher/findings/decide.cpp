@@ -15,6 +15,13 @@ namespace cudaguard::launcher {
 
 namespace {
 
+/// False for a script of which no line is known: "cu.lsp".
+bool has_number(std::string_view line) {
+  const std::string_view number = tail(line, line.find_last_of(": ") + 1);
+  return number.size() < line.size() && !number.empty() &&
+         number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 constexpr int kAsked = 1;
 constexpr int kProgramFailed = 2;
 constexpr int kIncomplete = 3;
@@ -80,7 +87,7 @@ void decide_place(Verdict& verdict, Place& place) {
   place.forbidden.assign(forbidden.begin(), forbidden.end());
   if (place.forbidden.empty()) return;
   ++verdict.places;
-  if (!place.line.empty()) ++verdict.lines;
+  if (has_number(place.line)) ++verdict.lines;
 }
 
 void decide_places(Verdict& verdict) {

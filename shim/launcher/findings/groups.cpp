@@ -118,12 +118,13 @@ std::string name_of(const CallSite& site) {
   }
   if (site.bypassed_guard()) return "bypassing the guard";
   if (!site.line.empty()) return without_detours(site.line);
-  if (!site.passes_on) return site.library;
+  const std::string by = site.started_by.empty() ? "" : ", started by " + site.started_by;
+  if (!site.passes_on) return site.library + by;
   const std::vector<NativeFrame>& frames = site.stack.native;
   const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
     return !passes_calls_on(frame.module);
   });
-  return own == frames.end() ? site.library : std::string(base_name(own->module));
+  return (own == frames.end() ? site.library : std::string(base_name(own->module))) + by;
 }
 
 }  // namespace

@@ -71,7 +71,8 @@ bool begins_as_record(std::string_view text) {
 bool Records::SameCallSite::operator()(size_t a, size_t b) const {
   const auto key = [&](size_t i) {
     const CallSite& one = sites[i];
-    return std::tie(one.asked, one.denied, one.api, one.object, one.library, one.line, one.stack);
+    return std::tie(one.asked, one.denied, one.api, one.object, one.library, one.line,
+                    one.started_by, one.stack);
   };
   return key(a) < key(b);
 }
@@ -321,6 +322,7 @@ size_t Records::site_of(const CallFields& call, const NativeStack& native) {
   one.library = call.library;
   one.passes_on = call.passes_on;
   one.line = call.code;
+  one.started_by = call.started_by;
   if (all.size() < kMostStacks) {
     // Without a stack there is the caller alone.
     const std::vector<NativeFrame>& frames = native.frames.empty() ? call.native : native.frames;

@@ -3,12 +3,13 @@
 
 #include <algorithm>
 
+#include "policy/text/program.h"
 #include "policy/text/user_code.h"
 
 namespace cudaguard::launcher {
 
 std::string place_of(const PythonFrame& frame) {
-  return frame.file + ":" + std::to_string(frame.line);
+  return frame.line == 0 ? frame.file : frame.file + ":" + std::to_string(frame.line);
 }
 
 const PythonFrame* own_frame(const Stack& stack) {
@@ -18,7 +19,8 @@ const PythonFrame* own_frame(const Stack& stack) {
 
 const NativeFrame* own_frame(std::span<const NativeFrame> frames) {
   const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
-    return !passes_calls_on(frame.module) && !is_runtime_function(frame.symbol);
+    return !passes_calls_on(frame.module) && !is_interpreter(frame.module) &&
+           !is_runtime_function(frame.symbol);
   });
   return own == frames.end() ? nullptr : &*own;
 }

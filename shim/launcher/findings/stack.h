@@ -43,7 +43,7 @@ struct Stack {
   auto operator<=>(const Stack&) const = default;  // NOLINT(modernize-use-nullptr)
 };
 
-/// "/home/u/ppo.py:159"
+/// "/home/u/ppo.py:159"; without the number if the line is not known
 std::string place_of(const PythonFrame& frame);
 /// The frame of the line that the guard's message names. Null if there is none, or if the line is
 /// in a notebook.

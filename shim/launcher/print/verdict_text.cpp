@@ -51,10 +51,27 @@ std::string short_file(const std::string& file) {
   return printable(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
 }
 
+/// "torch/cuda/__init__.py:118 in is_available". If that is too long for a row, the path loses its
+/// first directories, because the function says more.
+std::string code_row(std::string path, const std::string& function) {
+  constexpr size_t kRoom = kColumns - kRow.size() - kLabel - kMark.size();
+  constexpr std::string_view kCut = "...";
+  const std::string rest = function.empty() ? "" : " in " + function;
+  if (path.size() + rest.size() > kRoom) {
+    size_t slash = path.find('/', 1);
+    while (slash != std::string::npos && path.find('/', slash + 1) != std::string::npos &&
+           kCut.size() + path.size() - slash + rest.size() > kRoom) {
+      slash = path.find('/', slash + 1);
+    }
+    if (slash != std::string::npos) path.replace(0, slash, kCut);
+  }
+  return path + rest;
+}
+
 std::string row_of(const NativeFrame& frame) {
   const std::string module = printable(base_name(frame.module));
   const std::string name = printable(frame.symbol);
-  if (!frame.line.empty()) return short_file(frame.line) + (name.empty() ? "" : " in " + name);
+  if (!frame.line.empty()) return code_row(short_file(frame.line), name);
   if (!name.empty()) return module + ": " + name;
   return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
 }
@@ -74,8 +91,8 @@ std::span<const NativeFrame> native_frames(const Stack& stack) {
 
 /// "torch/cuda/__init__.py:118 in is_available"
 std::string row_of(const PythonFrame& frame) {
-  return short_file(frame.file) + ":" + std::to_string(frame.line) + " in " +
-         printable(frame.function);
+  const std::string line = frame.line == 0 ? "" : ":" + std::to_string(frame.line);
+  return code_row(short_file(frame.file) + line, printable(frame.function));
 }
 
 /// Prints "    python   ROW" and more rows below it, and marks row `own`. A long list is cut in the
@@ -126,15 +143,15 @@ void put_stack(std::string& out, const CallSite& site) {
     const NativeFrame* frame = own_frame(native);
     if (frame != nullptr) {
       own = static_cast<size_t>(frame - native.data());
+    }
+    if (rows.size() == 1 && own == 0) {
       add_row(out, std::string(kRow) + std::string(kMark) + rows[own]);
+      rows.clear();
+      own = kNoFrame;
     }
     const std::string& reason = stack.python_missing;
     if (!reason.empty() && reason != kNoPython)
       put_frames(out, "python", {kMissing + printable(reason)});
-  }
-  if (rows.size() == 1 && own == 0) {  // it is printed already
-    rows.clear();
-    own = kNoFrame;
   }
   if (!stack.native_missing.empty()) {
     // At most the caller is known.

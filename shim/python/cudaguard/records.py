@@ -52,6 +52,7 @@ class Record(NamedTuple):
     library: str = ""
     passes_on: bool = False
     code: str = ""
+    started_by: str = ""
     line_frame: int = -1
     python_missing: str = ""
     python: List[Any] = []
@@ -65,8 +66,11 @@ class Record(NamedTuple):
 
 class Frame(NamedTuple):
     file: str
-    line: int
+    line: int  # 0: not known
     function: str
+
+    def place(self) -> str:
+        return "%s:%d" % self[:2] if self.line else self.file
 
 
 class Attempt(NamedTuple):
@@ -82,6 +86,7 @@ class Attempt(NamedTuple):
     missing: str  # the reason if there are no frames
     passes_on: bool = False  # the library only passes calls on, as CUDA's runtime does
     line_frame: int = -1  # the index in `frames` of the frame that has the line; -1: none
+    started_by: str = ""  # what started a tool such as nvidia-smi: "python3 app.py"
 
     def line(self) -> Optional[Frame]:
         """The frame of the line that `code` names; None for a notebook's cell."""
@@ -90,7 +95,7 @@ class Attempt(NamedTuple):
     def place(self) -> str:
         """What `verify` groups attempts by: the line, otherwise the library."""
         line = self.line()
-        return "%s:%d" % line[:2] if line else self.code or self.library
+        return line.place() if line else self.code or self.library
 
 
 CODE = ("lib:", "module:", "line:")
@@ -129,7 +134,7 @@ def may(attempt: Attempt, pattern: str) -> bool:
     if kind == "lib":
         return _matches(glob, attempt.library)
     if kind == "line":
-        place = "%s:%d" % own[:2] if own else ""
+        place = own.place() if own else ""
         return (_matches(glob, attempt.code) or _matches(glob, place) or
                 _matches("*/" + glob, place))
     frames = attempt.frames
@@ -185,7 +190,7 @@ def attempt_of(value: Any) -> Optional[Attempt]:
         return None
     return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
-                   record.python_missing, record.passes_on, record.line_frame)
+                   record.python_missing, record.passes_on, record.line_frame, record.started_by)
 
 
 def value_of(line: bytes) -> Any:
@@ -213,6 +218,7 @@ def headline(attempt: Attempt, own: bool) -> str:
     line = attempt.line()
     where = _where(line) if line else attempt.code
     who = "%s through %s" % (where, attempt.library) if where else attempt.library
+    who += ", started by %s" % attempt.started_by if attempt.started_by else ""
     text = "%s was asked for by %s (%s)" % (KINDS[attempt.kind], who, attempt.api)
     if not own:
         text += " in process %d: %s" % (attempt.pid, attempt.command[:200])
@@ -220,7 +226,7 @@ def headline(attempt: Attempt, own: bool) -> str:
 
 
 def _where(frame: Frame) -> str:
-    return "%s:%d" % (short_path(frame.file), frame.line)
+    return frame._replace(file=short_path(frame.file)).place()
 
 
 def story(attempt: Attempt, own: bool) -> str:

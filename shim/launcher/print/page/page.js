@@ -222,7 +222,7 @@
     const shown = attempt.python.slice(0, FRAMES);
     const frameAt = (i) => {
       const { file, line, function: name, source } = shown[i];
-      return frame(own.has(i), i === attempt.line_frame, file, `:${line}`, [" in ", code(name)], source);
+      return frame(own.has(i), i === attempt.line_frame, file, line ? `:${line}` : "", [" in ", code(name)], source);
     };
     for (let i = 0; i < shown.length;) {
       let end = i;

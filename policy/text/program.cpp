@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/text/program.h"
+
+#include "policy/text.h"
+
+namespace cudaguard {
+
+namespace {
+
+constexpr size_t kNowhere = std::string_view::npos;
+
+constexpr Interpreter kInterpreters[] = {
+    {"python", "usSBO", "WX"},   {"pypy", "usSBO", "WX"},   {"ruby", "usSBOWX", ""},
+    {"perl", "usSBOWX", ""},     {"nodejs", "usSBOWX", ""}, {"node", "usSBOWX", ""},
+    {"luajit", "usSBOWX", ""},   {"lua", "usSBOWX", ""},    {"php", "nqf", "d"},
+    {"sh", "euxv", ""},          {"bash", "euxv", ""},      {"dash", "euxv", ""},
+    {"zsh", "euxv", ""},         {"ksh", "euxv", ""},       {"R", nullptr, ""},
+    {"Rscript", nullptr, ""},    {"beam.smp", nullptr, ""}, {"bun", nullptr, ""},
+    {"clisp", nullptr, ""},      {"deno", nullptr, ""},     {"dotnet", nullptr, ""},
+    {"ecl", nullptr, ""},        {"elixir", nullptr, ""},   {"escript", nullptr, ""},
+    {"gforth", nullptr, ""},     {"gjs", nullptr, ""},      {"gp", nullptr, ""},
+    {"gst", nullptr, ""},        {"guile", nullptr, ""},    {"java", nullptr, ""},
+    {"julia", nullptr, ""},      {"lisp.run", nullptr, ""}, {"maxima", nullptr, ""},
+    {"moar", nullptr, ""},       {"mono", nullptr, ""},     {"mono-sgen", nullptr, ""},
+    {"newlisp", nullptr, ""},    {"ocaml", nullptr, ""},    {"octave", nullptr, ""},
+    {"octave-cli", nullptr, ""}, {"perl6", nullptr, ""},    {"pwsh", nullptr, ""},
+    {"qjs", nullptr, ""},        {"racket", nullptr, ""},   {"raku", nullptr, ""},
+    {"rakudo", nullptr, ""},     {"rakudo-m", nullptr, ""}, {"sbcl", nullptr, ""},
+    {"scilab", nullptr, ""},     {"swipl", nullptr, ""},    {"tclsh", nullptr, ""},
+    {"wish", nullptr, ""},
+};
+
+constexpr const char* kLibraries[] = {
+    "libpython", "libpypy",  "libruby",  "libperl",      "liblua", "libnode", "libphp",  "libjvm",
+    "libR.so",   "libjulia", "libguile", "liboctinterp", "libtcl", "libmono", "libmoar",
+};
+
+constexpr std::string_view kShells[] = {"sh", "bash", "dash", "zsh", "ksh"};
+constexpr std::string_view kStarters[] = {"bwrap",  "env",    "ionice", "nice", "nohup",   "setsid",
+                                          "stdbuf", "strace", "sudo",   "time", "timeout", "xargs"};
+
+/// True if the rest of an interpreter's name is a version; "t" marks a Python without a GIL.
+bool is_version(std::string_view rest) {
+  if (rest.ends_with('t') && rest.size() > 1) rest.remove_suffix(1);
+  for (const char c : rest) {
+    if (c >= 'A') return false;
+  }
+  return true;
+}
+
+bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
+  for (const std::string_view one : names) {
+    if (name == one) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string_view take_argument(std::string_view& arguments) {
+  const std::string_view argument = head(arguments, arguments.find('\0'));
+  arguments = tail(arguments, argument.size() + 1);
+  return argument;
+}
+
+const Interpreter* interpreter_of(std::string_view name) {
+  for (const Interpreter& one : kInterpreters) {
+    if (name.starts_with(one.name) && is_version(tail(name, one.name.size()))) return &one;
+  }
+  return nullptr;
+}
+
+bool is_interpreter(std::string_view module) {
+  const std::string_view file = base_name(module);
+  return begins(file, kLibraries) != 0 || interpreter_of(file) != nullptr;
+}
+
+Script script_of(const Interpreter& interpreter, std::string_view arguments,
+                 std::string_view file) {
+  if (interpreter.alone == nullptr) return {false, base_name(file)};
+  const std::string_view alone = interpreter.alone;
+  take_argument(arguments);
+  std::string_view word = take_argument(arguments);
+  while (word.size() == 2 && word.front() == '-') {
+    const bool has_value = interpreter.with_value.find(word.back()) != kNowhere;
+    if (!has_value && alone.find(word.back()) == kNowhere) break;
+    if (has_value) take_argument(arguments);
+    word = take_argument(arguments);
+  }
+  Script script;
+  script.is_module = word == "-m";
+  if (script.is_module) word = take_argument(arguments);
+  if (!word.empty() && word[0] != '-') script.name = base_name(word);
+  return script;
+}
+
+bool only_starts(std::string_view arguments) {
+  std::string_view rest = arguments;
+  const std::string_view name = base_name(take_argument(rest));
+  if (is_one_of(name, kStarters)) return true;
+  const std::string_view option = take_argument(rest);
+  return is_one_of(name, kShells) && option.starts_with('-') && !option.starts_with("--") &&
+         option.find('c') != kNowhere;
+}
+
+bool is_query_tool(std::string_view name) {
+  return name.starts_with("nvidia-") || name == "__nvcc_device_query" || name == "deviceQuery";
+}
+
+Text& put_program(Text& out, std::string_view arguments, std::string_view file) {
+  std::string_view rest = arguments;
+  const std::string_view name = base_name(take_argument(rest));
+  out.print("%n", name);
+  const Interpreter* interpreter = interpreter_of(name);
+  if (interpreter == nullptr) return out;
+  const Script script = script_of(*interpreter, arguments, file);
+  if (script.is_module) out.put(" -m");
+  return script.name.empty() ? out : out.print(" %n", script.name);
+}
+
+std::string_view lasting_name(std::string_view path, char* room, size_t size) {
+  constexpr size_t kLongRun = 8;
+  constexpr size_t kRandom = 14;  // longer than a date with its time
+  const std::string_view name = base_name(path);
+  const bool is_temporary = path.starts_with("/dev/shm/") || find(path, "/tmp/") != kNowhere;
+  for (size_t at = 0; at < name.size(); ++at) {
+    if (!is_digit(name[at])) continue;
+    size_t end = at;
+    while (end < name.size() && is_digit(name[end])) ++end;
+    if (end - at > kRandom || (is_temporary && end - at >= kLongRun)) {
+      Text out(room, size);
+      out.put(head(name, at)).put(tail(name, end));
+      return out.cut() ? name : out.view();
+    }
+    at = end;
+  }
+  return name;
+}
+
+}  // namespace cudaguard

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a process's arguments say about its program: an interpreter and its script. Pure;
+// thread-safe, async-signal-safe, allocation-free.
+#pragma once
+
+#include <string_view>
+
+#include "policy/text.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+struct Attempt;
+
+/// Removes and returns the first of a process's arguments.
+std::string_view take_argument(std::string_view& arguments);
+
+/// An interpreter of scripts, and the options that may come before the script.
+struct Interpreter {
+  std::string_view name;
+  /// Letters of options without a value. Null: the options are not known, so the script is the
+  /// first argument that is a file.
+  const char* alone;
+  std::string_view with_value;  ///< letters of options whose value is the next word
+};
+
+/// Returns the interpreter for "python3.11", null for "node_exporter". The guard shows no arguments
+/// of other programs.
+const Interpreter* interpreter_of(std::string_view name);
+
+/// True for the program or library of an interpreter: "/usr/bin/python2.7", "libruby-3.1.so.3.1".
+/// Its functions and source files are not the user's.
+bool is_interpreter(std::string_view module);
+
+/// The script of an interpreter's process.
+struct Script {
+  bool is_module = false;  ///< Python's -m
+  std::string_view name;   ///< "ppo.py", "pkg.train"; empty: not known
+};
+/// `file` is the first argument that is a file, as Attempt::script.
+Script script_of(const Interpreter& interpreter, std::string_view arguments, std::string_view file);
+
+/// True for a shell or a program such as `timeout` that only starts others, so that what has
+/// started it matters: "sh -c 'nvidia-smi | head'". A shell that runs a script is no such program.
+bool only_starts(std::string_view arguments);
+
+/// True for NVIDIA's tools that other programs start to look for GPUs: "nvidia-smi".
+bool is_query_tool(std::string_view name);
+
+/// Writes "python3 ppo.py", or the name alone if the program is no interpreter.
+Text& put_program(Text& out, std::string_view arguments, std::string_view file);
+
+/// Returns the name of a file without a long run of digits, which a program that unpacks its
+/// library into a temporary file has made: "libxgboost4j_gpu.so". Writes it to `room` if it
+/// differs.
+std::string_view lasting_name(std::string_view path, char* room, size_t size);
+
+}  // namespace cudaguard

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Under VALIDATE and CLAMP, each message that names code names the user's line."""
+
+import sys
+
+import pytest
+
+from support import box, harness, messages
+
+DRIVER = """import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+nvml = ctypes.CDLL("libnvidia-ml.so.1")
+device = ctypes.c_int(-1)
+
+def init():
+    return cuda.cuInit(0)
+
+def get(index):
+    return cuda.cuDeviceGet(ctypes.byref(device), index)
+
+def count():
+    nvml.nvmlInit_v2()
+    return nvml.nvmlDeviceGetCount_v2(ctypes.byref(device))
+
+"""
+LINES = {"init": 7, "get": 10, "count": 14}
+WRITE = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"\n'
+FORK = "print(os.getpid(), init(), flush=True)\nif os.fork() == 0:\n    os._exit(init())\nos.wait()\n"
+
+
+@pytest.fixture(name="script")
+def make_script(tmp_path):
+    """Runs a program of these lines. Its functions are at LINES of ask.py."""
+    path = tmp_path / "ask.py"
+
+    def run(text, guard=True, **more):
+        path.write_text(DRIVER + text)
+        return harness.run([sys.executable, str(path)], world="none", guard=guard, trace=False,
+                           env=box.environment(**more))
+
+    return run
+
+
+def by(name):
+    return "ask.py:%d through ctypes/cffi" % LINES[name]
+
+
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+def test_fork_message_names_the_parents_line(case, script, policy):
+    control = script(FORK.replace("os._exit(init())", 'print(init(), flush=True)'), guard=False)
+    assert control.out.split()[1:3] == ["0", "3"], str(control)
+    result = script(FORK, policy=policy)
+    case.message(result, "fork", parent=result.out.split()[0], by=by("init"))
+
+
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+def test_bad_index_names_the_line(case, script, policy):
+    steps = "init()\nprint(get(9))\n"
+    assert script(steps, guard=False).out == "101\n"
+    result = script(steps, policy=policy)
+    assert result.out == {"VALIDATE": "101\n", "CLAMP": "0\n"}[policy], str(result)
+    case.message(result, "bad_index", device=9, asked_by=by("get"))
+
+
+@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+def test_late_write_names_the_line_that_read_the_variable(case, script, policy):
+    steps = "init()\n" + WRITE + "print(count())\n"
+    result = script(steps, policy=policy)
+    assert result.out == script(steps, guard=False).out == "0\n", str(result)
+    case.message(result, "late_write_unread", call="cuInit", asked_by=by("init"))
+
+
+def test_late_write_names_the_line_that_counted(case, script):
+    steps = "count()\n" + WRITE + "print(init())\n"
+    result = script(steps, policy="VALIDATE")
+    assert result.out == script(steps, guard=False).out == "0\n", str(result)
+    case.message(result, "late_write", call="nvmlDeviceGetCount_v2", asked_by=by("count"))
+
+
+def test_refused_opencl_names_the_line(case, script):
+    steps = "try:\n    ctypes.CDLL('libnvidia-opencl.so.1')\nexcept OSError:\n    print('refused')\n"
+    result = script(steps, allow="1")
+    assert result.out == "refused\n", str(result)
+    found = case.message(result, "opencl_refused")
+    assert found["asked_by"].startswith("ask.py:%d through " % (DRIVER.count("\n") + 2)), str(result)
+
+
+def test_clamp_says_what_it_uses_and_asks_nothing(case):
+    """The index 5 is the machine's number of device 0, which VALIDATE's message suggests."""
+    steps = ["cu.init", "cu.get=5"]
+    case.message(box.run(steps, allow="5,2"), "bad_index", meant=0, used=None)
+    case.message(box.run(steps, allow="5,2", policy="CLAMP"), "bad_index", meant=None, used=1)
+
+
+def test_message_of_a_program_without_python_is_as_the_refusals(case):
+    """A caller that only passes calls on is named with the program."""
+    steps = ["rt12.count", "fork=c", "cu.init", "end"]
+    refused = box.run(steps, policy="FORCE_CPU")
+    found = messages.find(refused.err, "no_cuda")
+    assert found, str(refused)
+    case.message(box.run(steps, policy="VALIDATE"), "fork", by="libcudart.so.12 in open")

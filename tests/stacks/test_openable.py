@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The message, the record, verify and --allow name a file that the user can open, if the code is
+the text of another file: of one that exec() runs, or that a runner has copied."""
+
+import os
+import sys
+
+import pytest
+
+from support import harness, launcher, messages
+
+ASK = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+# As setuptools' build_meta runs setup.py for pip and build.
+SETUPTOOLS = """def run_setup(setup_script="setup.py"):
+    __file__ = __import__("os").path.abspath(setup_script)
+    __name__ = "__main__"
+    with open(__file__) as stream:
+        code = stream.read()
+    exec(code, locals())
+
+run_setup()
+"""
+# As Snakemake runs a script.
+PREAMBLE = "# preamble\n__real_file__ = __file__; __file__ = %r\n# end\n"
+
+
+@pytest.fixture(name="files")
+def make_files(tmp_path):
+    def write(name, text):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return str(path)
+    return write
+
+
+def check(program, code, directory, source=None):
+    """Fails unless the message, the record, verify and its --allow name this code."""
+    words = [sys.executable, program]
+    env = {"PYTHONDONTWRITEBYTECODE": "1"}
+    control = harness.run(words, guard=False, trace=False, cwd=directory, env=env)
+    assert "cuInit" in control.fake_calls, str(control)
+    report = os.path.join(directory, "report.jsonl")
+    guarded = harness.run(words, world="none", trace=False, cwd=directory,
+                          env=dict(env, CUDAGUARD_REPORT=report))
+    found, = [record for record in harness.records(report) if record.get("api") == "cuInit"]
+    os.remove(report)
+    assert found["code"] == code, found["python"]
+    assert messages.find(guarded.err, "no_cuda", asked_by=code + " through ctypes/cffi"), guarded
+    for allow, rc in (((), 1), (("--allow", "line:" + code), 0)):
+        verified = harness.run([launcher.LAUNCHER, "verify", *allow, "--", *words], world="none",
+                               guard=False, trace=False, cwd=directory, env=env)
+        assert verified.rc == rc, str(verified)
+        assert code + " in " in verified.err, str(verified)
+        if source and not allow:
+            assert source in verified.err, str(verified)
+    return found
+
+
+def test_text_that_exec_runs_is_in_the_file_of_its_variables(files, tmp_path):
+    files("setup.py", "# setup\n" + ASK)
+    program = files("lib/site-packages/build_meta.py", SETUPTOOLS)
+    check(program, "setup.py:3", str(tmp_path), "ctypes.CDLL('libcuda.so.1').cuInit(0)")
+
+
+def test_function_of_such_a_text_is_named(files, tmp_path):
+    files("setup.py", "import ctypes\ndef ask():\n    ctypes.CDLL('libcuda.so.1').cuInit(0)\nask()\n")
+    found = check(files("lib/site-packages/build_meta.py", SETUPTOOLS), "setup.py:3", str(tmp_path))
+    assert [os.path.basename(row["file"]) for row in found["python"]] == [
+        "setup.py", "setup.py", "build_meta.py", "build_meta.py"], found
+
+
+@pytest.mark.parametrize(("variables", "code"), [
+    ("{}", "<string>:2"), ("{'__file__': 'none.py'}", "<string>:2"),
+    ("{'__file__': '.'}", "<string>:2"), ("{'__file__': 3}", "<string>:2"),
+    ("{'__file__': 'part.py', **{'n%d' % i: i for i in range(99)}}", "part.py:2"),
+    # The text is not the module's file, though the module has one.
+    ("globals()", "<string>:2"), ("dict(globals())", "<string>:2"),
+    ("dict(globals(), **{'n%d' % i: i for i in range(999)})", "<string>:2")])
+def test_text_is_named_by_its_file_if_it_has_one(files, tmp_path, variables, code):
+    program = files("lib/site-packages/program.py", "exec(%r, %s)\n" % (ASK, variables))
+    files("part.py", ASK)
+    check(program, code, str(tmp_path))
+
+
+@pytest.mark.parametrize(("before", "code"), [("", "plot.py:3"), (PREAMBLE, "plot.py")])
+def test_copied_script_is_named_by_its_original(files, tmp_path, before, code):
+    """The line is given only if it is at the same place in both files."""
+    text = ASK + "# %r\n" % (str(tmp_path),)
+    original = files("scripts/plot.py", "#" * 200 + "\n" + text)
+    if before:
+        copy = before % original + "#" * 200 + "\n" + text
+    else:
+        first = "__file__ = %r" % original
+        copy = first + "#" * (200 - len(first)) + "\n" + text
+    check(files("tmp/tmpx81a.plot.py", copy), code, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["__file__", "'none.py'", "'.'", "None"])
+def test_script_without_another_file_keeps_its_name(files, tmp_path, name):
+    check(files("tmp/script.py", "__file__ = %s\n" % name + ASK), "script.py:3", str(tmp_path))
+
+
+def test_each_of_many_texts_is_reported(files, tmp_path):
+    """The code of one text may be where the code of the text before was."""
+    count = 5
+    for i in range(count):
+        files("part%d.py" % i, ASK)
+    program = files("lib/site-packages/all.py", "for i in range(%d):\n"
+                    "    name = 'part%%d.py' %% i\n"
+                    "    exec(open(name).read(), {'__file__': name})\n" % count)
+    result = harness.run([launcher.LAUNCHER, "verify", "--", sys.executable, program],
+                         world="none", guard=False, trace=False, cwd=str(tmp_path))
+    for i in range(count):
+        assert "part%d.py:2 in <module>" % i in result.err, str(result)

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "policy/text/program.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace cudaguard {
+namespace {
+
+using namespace std::string_view_literals;
+
+TEST(Program, InterpreterIsRecognisedByItsNameAndVersion) {
+  for (const char* name :
+       {"python3.14t", "deno", "julia-1.10", "rakudo-m", "R", "beam.smp", "sh"}) {
+    EXPECT_NE(interpreter_of(name), nullptr) << name;
+  }
+  for (const char* name : {"", "t", "gpt", "gpg", "javac", "shutdown", "node_exporter", "Rx"}) {
+    EXPECT_EQ(interpreter_of(name), nullptr) << name;
+  }
+  EXPECT_TRUE(is_interpreter("/usr/lib/libpython2.7.so.1.0"));
+  EXPECT_TRUE(is_interpreter("/usr/bin/python2.7"));
+  EXPECT_FALSE(is_interpreter("/usr/lib/libtorch_python.so"));
+}
+
+TEST(Program, ProgramIsWrittenWithItsScript) {
+  const auto written = [](std::string_view arguments, std::string_view file) {
+    char room[200];
+    Text out(room, sizeof room);
+    return std::string(put_program(out, arguments, file).view());
+  };
+  EXPECT_EQ(written("/usr/bin/deno\0run\0/x/cu.ts\0"sv, "/x/cu.ts"), "deno cu.ts");
+  EXPECT_EQ(written("/usr/bin/deno\0repl\0"sv, {}), "deno");
+  EXPECT_EQ(written("python3\0-m\0pkg\0"sv, {}), "python3 -m pkg");
+  EXPECT_EQ(written("./train\0s3cret\0"sv, {}), "train");
+}
+
+TEST(Program, ShellWithACommandOnlyStartsOthers) {
+  EXPECT_TRUE(only_starts("sh\0-c\0nvidia-smi | head\0"sv));
+  EXPECT_TRUE(only_starts("/usr/bin/timeout\0009\0nvidia-smi\0"sv));
+  EXPECT_FALSE(only_starts("sh\0run.sh\0"sv));
+  EXPECT_TRUE(only_starts("bash\0-lc\0nvidia-smi\0"sv));
+  EXPECT_FALSE(only_starts("bash\0"sv));
+  EXPECT_FALSE(only_starts("bash\0--rcfile\0x\0"sv));
+  EXPECT_FALSE(only_starts("bash\0-i\0"sv));
+  EXPECT_FALSE(only_starts("python3\0-c\0x\0"sv));
+}
+
+TEST(Program, RandomNumberIsNoPartOfALibrarysName) {
+  for (const auto& [path, name] :
+       {std::pair{"/tmp/libxgboost4j_gpu8270807879039814774.so", "libxgboost4j_gpu.so"},
+        std::pair{"/var/tmp/jna2917826453298473.tmp", "jna.tmp"},
+        std::pair{"/x/libfoo8270807879039814774.so", "libfoo.so"},
+        std::pair{"/x/libfoo-20231115.so", "libfoo-20231115.so"},
+        std::pair{"/tmp/libnvinfer.so.10.1.0", "libnvinfer.so.10.1.0"}, std::pair{"", ""}}) {
+    char room[64];
+    EXPECT_EQ(lasting_name(path, room, sizeof room), name);
+  }
+  char small[4];
+  EXPECT_EQ(lasting_name("/tmp/libx123456789.so", small, sizeof small), "libx123456789.so");
+}
+
+}  // namespace
+}  // namespace cudaguard
