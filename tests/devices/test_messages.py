@@ -19,7 +19,8 @@ CELL = """exec(compile("import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)",
 # These are compared with the guard's output in tests/guest/test_unreachable.py (as root),
 # tests/guest/test_bad_input.py, test_other_build.py, test_stub.py and test_machine_file.py.
 ELSEWHERE = {"conf_not_used", "file_unreachable", "proxy_unreachable", "unreadable", "other_version", "other_machine",
-             "not_a_library", "not_loadable", "other_build", "stub", "stub_refused"}
+             "not_a_library", "not_loadable", "other_build", "stub", "stub_refused",
+             "unknown_name"}
 
 
 def late(value):
