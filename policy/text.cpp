@@ -12,9 +12,11 @@ constexpr bool is_control(uint32_t c) {
          c == 0xfeff;
 }
 
-/// True for a character that a message must not have. Spaces and punctuation are none.
+/// True for a character that a message must not have. Spaces and punctuation are none; the last two
+/// of the basic plane are none of Unicode's, and XML forbids them.
 constexpr bool is_hidden(uint32_t c) {
-  return is_control(c) && (c < 0x2000 || c > 0x2027 || (c >= 0x200b && c <= 0x200f));
+  return c == 0xfffe || c == 0xffff ||
+         (is_control(c) && (c < 0x2000 || c > 0x2027 || (c >= 0x200b && c <= 0x200f)));
 }
 
 constexpr char folded(char c) {

@@ -26,24 +26,21 @@ size_t edits(std::string_view from, std::string_view to) {
   return cost[from.size()][to.size()];
 }
 
+/// Cuts the text at a character, so that "..." fits behind it.
+std::string cut(std::string_view text, size_t most) {
+  return std::string(whole_head(text, most - 3)) + "...";
+}
+
 }  // namespace
 
 std::string printable(std::string_view text, size_t most) {
   std::string result;
-  bool in_character = false;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    const bool goes_on = in_character && (byte & 0xc0U) == 0x80;
-    in_character = byte >= 0x80;
-    if (goes_on) continue;
-    if (c == '\t') {
-      result += ' ';
-    } else {
-      result += byte < 0x20 || byte >= 0x7f ? '?' : c;
-    }
+  while (!text.empty()) {
+    const bool is_tab = text.front() == '\t';
+    const std::string_view character = take_printable(text);
+    result += is_tab ? " " : character;
   }
-  if (result.size() > most) result.replace(most - 3, std::string::npos, "...");
-  return result;
+  return result.size() > most ? cut(result, most) : result;
 }
 
 std::string in_quotes(std::string_view text) {
@@ -115,8 +112,7 @@ void add_wrapped(std::string& text, const std::string& start, std::string_view r
 }
 
 void add_row(std::string& text, const std::string& row) {
-  text.append(row, 0, row.size() <= kColumns ? row.size() : kColumns - 3);
-  text.append(row.size() <= kColumns ? "\n" : "...\n");
+  text.append(row.size() <= kColumns ? row : cut(row, kColumns)).append("\n");
 }
 
 void add_more(std::string& text, size_t all, size_t shown, std::string_view what) {

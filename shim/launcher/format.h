@@ -14,8 +14,8 @@ namespace cudaguard::launcher {
 
 inline constexpr size_t kMostPrinted = 400;
 
-/// For a terminal: a tab becomes a blank; control and non-ASCII characters become '?'. Text longer
-/// than `most` bytes is cut, and ends in "...".
+/// For a terminal: a tab becomes a blank; all else is as take_printable() says. Text longer than
+/// `most` bytes is cut at a character, and ends in "...".
 std::string printable(std::string_view text, size_t most = kMostPrinted);
 /// Puts the text in double quotes. Very long text is cut.
 std::string in_quotes(std::string_view text);

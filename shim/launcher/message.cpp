@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace cudaguard::launcher {
@@ -16,6 +17,16 @@ namespace {
 
 bool g_have_stderr = false;
 bool g_warns = true;
+
+/// What is no terminal gets UTF-8 whatever the locale is, because a file is read elsewhere.
+std::string for_descriptor(int fd, std::string_view text) {
+  std::string result(text);
+  if (isatty(fd) == 0 || shows_utf8(getenv("LC_ALL"), getenv("LC_CTYPE"), getenv("LANG")))
+    return result;
+  Text shown(result.data(), result.size());
+  shown.put(text).make_ascii();
+  return result;
+}
 
 }  // namespace
 
@@ -28,7 +39,7 @@ void remember_stderr() { g_have_stderr = fcntl(STDERR_FILENO, F_GETFD) >= 0; }
 
 void print_message(std::string_view text) {
   if (!g_have_stderr) return;
-  const std::string line = "cudaguard: " + std::string(text) + "\n";
+  const std::string line = for_descriptor(STDERR_FILENO, "cudaguard: " + std::string(text) + "\n");
   // If this fails, there is no way to report it.
   write_once(STDERR_FILENO, line);
 }
@@ -40,12 +51,14 @@ void warn(std::string_view text) {
 }
 
 void print(const std::string& text) {
-  if (fputs(text.c_str(), stdout) < 0 || fflush(stdout) != 0) {
+  if (fputs(for_descriptor(STDOUT_FILENO, text).c_str(), stdout) < 0 || fflush(stdout) != 0) {
     throw Refusal(kRefused, std::string("cannot print: ") + strerror(errno));
   }
 }
 
-int write_all(int fd, std::string_view text) {
+int write_all(int fd, std::string_view whole) {
+  const std::string shown = for_descriptor(fd, whole);
+  std::string_view text = shown;
   while (!text.empty()) {
     const ssize_t written = write(fd, text.data(), text.size());
     if (written > 0) {

@@ -39,12 +39,14 @@ void silence_warnings();
 /// Prints on the standard output. Throws Refusal if that fails.
 void print(const std::string& text);
 
-/// Writes everything, also if the descriptor is non-blocking. Returns 0, or an errno value.
+/// Writes everything, also if the descriptor is non-blocking. Returns 0, or an errno value. On a
+/// terminal that does not show UTF-8, each byte that is not ASCII is a '?'; print() and
+/// print_message() do the same.
 int write_all(int fd, std::string_view text);
 /// A write(2) to a file. If the file gets too long (ulimit -f), it fails and raises no signal.
 ssize_t write_once(int fd, std::string_view text);
 
-/// Writes the text unchanged, for any kind of stderr; as much as possible.
+/// Writes the text, for any kind of stderr; as much as possible.
 void write_stderr(std::string_view text);
 
 }  // namespace cudaguard::launcher

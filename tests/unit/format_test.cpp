@@ -8,10 +8,11 @@ namespace {
 
 TEST(Format, TerminalGetsAsciiAlone) {
   EXPECT_EQ(printable("a\tb\x1b[31m\nc"), "a b?[31m?c");
-  EXPECT_EQ(printable("\"x\" \xc3\xa9\xe2\x82\xac."), "\"x\" ??.");
-  EXPECT_EQ(printable("\x7f\x80\x80"), "??");
+  EXPECT_EQ(printable("\"x\" \xc3\xa9\xe2\x82\xac."), "\"x\" \xc3\xa9\xe2\x82\xac.");
+  EXPECT_EQ(printable("\x7f\x80\x80"), "???");
   EXPECT_EQ(printable("abcdefgh", 8), "abcdefgh");
   EXPECT_EQ(printable("abcdefghi", 8), "abcde...");
+  EXPECT_EQ(printable("abcd\xe2\x82\xacghi", 9), "abcd...");
 }
 
 TEST(Format, QuotesInsideQuotesAreReplaced) {

@@ -63,7 +63,7 @@ TEST(Text, Printable_KeepsCharactersOfAllLanguages) {
 TEST(Text, Printable_ReplacesWhatATerminalObeysOrHides) {
   EXPECT_EQ(printable("\x7f\xc2\x80\xc2\x9b\xc2\x9f"), "????");  // DEL, C1
   EXPECT_EQ(printable("a\u202eb\u202c\u2066c\u2069\u200fd\u2028\u2029"), "a?b??c??d??");
-  EXPECT_EQ(printable("\u061c\u200b\u200e\u2060\u206f\ufeff"), "??????");
+  EXPECT_EQ(printable("\u061c\u200b\u200e\u2060\u206f\ufeff\ufffe\uffff"), "????????");
 }
 
 TEST(Text, Printable_ReplacesEachByteThatIsNotUtf8) {
