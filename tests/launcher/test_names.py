@@ -19,7 +19,7 @@ def printed(command, terminal, directory, **env):
     ours, theirs = pty.openpty() if terminal else os.pipe()
     with subprocess.Popen([launcher.LAUNCHER, *command], env=launcher.environment(**env),
                           cwd=directory, stdin=subprocess.DEVNULL, stdout=theirs,
-                          stderr=theirs) as process:
+                          stderr=theirs):
         os.close(theirs)
         text = b""
         try:

@@ -101,7 +101,7 @@ class Who(observed.Case):
 
     def test_names_are_made_printable_and_cut(self):
         script = 'exec -a "$1" "$0" cu.init'
-        for name, shown in (("a\tb\x1b[31m\u00e4\n", "a b?[31m?"), ("x" * 3000, "xxx"),
+        for name, shown in (("a\tb\x1b[31m\u00e4\n", "a b?[31m\u00e4?"), ("x" * 3000, "xxx"),
                             ('{"v":1}', '{"v":1}')):
             result = self.observe(["bash", "-c", script, box.program("open"), name])
             summary = self.summary(result)
