@@ -4,6 +4,7 @@ counts."""
 
 import json
 import os
+import pwd
 import re
 import subprocess
 
@@ -35,6 +36,14 @@ def views():
     with open(os.path.join(harness.SOURCE, "scripts", "duckdb", "records.sql"),
               encoding="utf-8") as stream:
         return stream.read()
+
+
+def user_name(uid):
+    """The name that report has for a uid of a record."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 class Queries(launcher.Case):
@@ -86,7 +95,8 @@ class Queries(launcher.Case):
         for by, column in (("exe", "exe"), ("user", "uid"), ("host", "host"), ("job", "job")):
             wanted = {(group["name"], group["processes"], group["asking"], group["first"],
                        group["last"]) for group in self.groups(by)}
-            rows = {(None if row[0] is None else str(row[0]), *row[1:])
+            shown = user_name if by == "user" else str
+            rows = {(None if row[0] is None else shown(row[0]), *row[1:])
                     for row in self.query(views(), re.sub(r"\bexe\b", column, BY_EXE))}
             self.assertEqual(rows, wanted, by)
             self.assertGreater(len(rows), 1)
