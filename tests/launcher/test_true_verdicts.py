@@ -10,7 +10,7 @@ import unittest
 
 import pytest
 
-from support import harness, launcher
+from support import harness, launcher, machine
 from launcher import test_verify_tree
 from support.observed import box
 
@@ -42,6 +42,10 @@ class RefusedLoads(test_verify_tree.Case):
 
     program = launcher.program("jailed")
     jail = launcher.program("jail")
+
+    def setUp(self):
+        super().setUp()
+        machine.need("change_of_root" if os.geteuid() == 0 else "user_namespaces")
 
     def test_refused_driver_is_incomplete(self):
         words = [self.program, self.jail, "/libcuda.so.1", "cuInit"]
