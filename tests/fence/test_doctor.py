@@ -29,6 +29,7 @@ class Row(doctor.Case):
         self.assertEqual("also of devices (cudaguard run --fence=devices)"
                          in self.doctor().facts("fence"), can)
 
+    @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_doctor_reports_no_new_privs(self):
         """Bubblewrap sets that itself: without it, for an ordinary user."""
         words = [launcher.LAUNCHER]

@@ -182,7 +182,7 @@ class Programs(Case):
         self.assertIn(REQUEST, err)
         for pid in pids:
             self.assertRegex(err, r"(?s)not waited for: .*asks_static \(%d\)" % pid)
-            self.until(lambda one=pid: not os.path.exists("/proc/%d" % one), "the storm's end")
+            self.until(lambda one=pid: self.has_ended(one), "the storm's end")
 
     def test_ioctl_of_an_i386_program_is_reported(self):
         words = [fence.program("freestanding"), "/dev/null", "c020462a"]
@@ -393,7 +393,7 @@ class Gone(Case):
         self.until(lambda: self.waits(child), "the request")
         os.kill(child, signal.SIGKILL)
         # The kernel takes the notification back when the child dies.
-        self.until(lambda: not os.path.exists("/proc/%d" % child), "its death")
+        self.until(lambda: self.has_ended(child), "its death")
         process.send_signal(signal.SIGCONT)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 1, err)
@@ -438,6 +438,7 @@ class Gone(Case):
         self.assertEqual(len(self.document["processes"]), count + 1)  # the shell
         self.assertEqual(self.document["tree"]["doubts"], [])
 
+    @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_failure_names_no_new_privs(self):
         """Where the program failed, the block says what the fence took from it."""
         row = ("  sudo and setuid programs got no more rights under the fence (no_new_privs); "

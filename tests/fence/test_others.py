@@ -87,7 +87,9 @@ class Inheritance(Case):
         users = [[]] if machine.missing("other_users") else [[], AS_NOBODY]
         for user in users:
             done = self.unguarded(*user, *nested, "sh", "-c", STATUS + "; exec \"$@\"", "-", *ask)
-            privileged = "1" if user or machine.missing("roots_filters") else "0"
+            privileged = "0"
+            if user or any(map(machine.missing, ("roots_filters", "new_privileges"))):
+                privileged = "1"
             self.prints(done, "NoNewPrivs:\t%s\nSeccomp_filters:\t%d\n%s" %
                         (privileged, filters + 1, FENCED))
 

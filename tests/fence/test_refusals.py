@@ -55,6 +55,7 @@ class Words(fence.Case):
             self.assertIn("sets no_new_privs: sudo and setuid programs inside gain no rights",
                           text)
 
+    @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_print_says_no_new_privs(self):
         """As an ordinary user."""
         words = [launcher.LAUNCHER]

@@ -237,6 +237,7 @@ class Sandboxed(doctor.Case):
         self.assertEqual((code, nodes), (0, ["/dev/nvidiactl"]), out + err)
         self.assertIn("cudaguard-probe init 9 ", out)
 
+    @pytest.mark.needs("new_privileges")
     def test_driver_gains_no_rights_under_doctor(self):
         """Nor does the setuid nvidia-modprobe. Not in the sandbox, which has the same rule."""
         directory = launcher.program("checks_rights")

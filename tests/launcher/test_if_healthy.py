@@ -407,7 +407,7 @@ class Cache(Case):
     def test_another_users_answer_is_not_believed(self):
         self.forged(lambda path: os.chown(path, 65534, 65534))
 
-    @pytest.mark.needs("root")
+    @pytest.mark.needs("other_users")
     def test_users_believe_roots_answer_and_not_each_other(self):
         os.chmod(self.directory, 0o755)
         os.chmod(self.path("run"), 0o755)
@@ -588,7 +588,7 @@ class Surroundings(Case):
         self.assertEqual(self.in_shell('umask 077; "$@" -- true')[0], 0)
         self.assertEqual(os.stat(self.path("run", "cudaguard")).st_mode & 0o777, 0o755)
 
-    @pytest.mark.needs("root")
+    @pytest.mark.needs("other_users")
     def test_the_younger_of_two_answers_is_valid(self):
         os.chmod(self.directory, 0o755)
         os.makedirs(self.path("run", "own"))

@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from support import harness, launcher, recorded
+from support import harness, launcher, machine, recorded
 
 OPTIONS = ("--json", "--junit", "--html")
 OF_REPORT = ("--json", "--html", "--prometheus")
@@ -180,6 +180,7 @@ class Spared(Case):
         os.chmod(self.path("locked", "r.json"), 0o444)
         os.chmod(self.path("locked"), 0o555)
         # Root may write everywhere.
+        machine.need("ordinary_user")
         who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
         command = self.installed()
         before = self.files()

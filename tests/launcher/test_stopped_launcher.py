@@ -2,7 +2,6 @@
 """A launcher that is stopped stops no program: another process answers the start beacons. The result
 is the one of a launcher that was never stopped."""
 
-import os
 import time
 
 from support import harness, launcher, verified
@@ -97,7 +96,7 @@ class StoppedLauncher(test_verify_tree.Case):
 
     def ends_soon(self, pid):
         for _ in range(1000):
-            if not os.path.exists("/proc/%d" % pid):
+            if self.has_ended(pid):
                 return
             time.sleep(0.01)
         self.fail("process %d is still there" % pid)

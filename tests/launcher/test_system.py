@@ -356,6 +356,7 @@ def test_comment_that_ld_so_would_take_for_libraries_is_refused(case):
     assert case.text() == old
 
 
+@pytest.mark.needs("setuid_programs")
 def test_another_user_can_only_try(case):
     os.chmod(case.inside("/usr/bin/su"), 0o4755)  # ld.so ignores LD_PRELOAD in it
     command = [shutil.which("chroot"), "--userspec=1000:1000", case.root,

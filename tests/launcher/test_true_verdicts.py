@@ -138,6 +138,7 @@ class Mapped(test_verify_tree.Case):
 def test_unguarded_program_leaves_a_doubt_although_its_caller_was_heard(
         case, mode, start, code, text):
     """The kernel shows only root the memory of a program that its user may not read."""
+    machine.need("ordinary_user")
     who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     command = case.installed()
     program = case.copied("waits")

@@ -471,6 +471,14 @@ class Case(unittest.TestCase):
         with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
             return stream.read().rsplit(")", 1)[1].split()[0]
 
+    @classmethod
+    def has_ended(cls, pid):
+        """Also a zombie has ended: in a container nobody may reap an orphan."""
+        try:
+            return cls.state(pid) == "Z"
+        except FileNotFoundError:
+            return True
+
     def until(self, condition, *what):
         """Waits up to a minute, which only a test that hangs needs."""
         end = time.monotonic() + 60

@@ -72,6 +72,19 @@ def other_users():
     return tried("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "true")
 
 
+def ordinary_user():
+    return other_users() if os.geteuid() == 0 else ""
+
+
+def status_has(row, why):
+    with open("/proc/self/status", encoding="utf-8") as stream:
+        return "" if row in stream.read() else why
+
+
+def new_privileges():
+    return status_has("NoNewPrivs:\t0\n", "no_new_privs is set")
+
+
 def change_of_root():
     return tried("chroot", "/", "true")
 
@@ -137,8 +150,7 @@ def roots_filters():
 
 
 def no_filter():
-    with open("/proc/self/status", encoding="utf-8") as stream:
-        return "" if "Seccomp:\t0\n" in stream.read() else "a seccomp filter is in force already"
+    return status_has("Seccomp:\t0\n", "a seccomp filter is in force already")
 
 
 def fixed_addresses():
@@ -176,6 +188,8 @@ NEEDS = {
     "network_namespaces": ("a network namespace", network_namespaces),
     "root": ("root", root),
     "other_users": ("root that may become another user", other_users),
+    "ordinary_user": ("an ordinary user, or root that may become one", ordinary_user),
+    "new_privileges": ("programs that may gain privileges", new_privileges),
     "change_of_root": ("root that may change the root directory", change_of_root),
     "device_nodes": ("device nodes that root makes", device_nodes),
     "setuid_programs": ("setuid programs", setuid_programs),

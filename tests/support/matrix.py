@@ -14,7 +14,7 @@ import os
 import re
 import unittest
 
-from support import harness, messages
+from support import harness, machine, messages
 
 # A machine without a device gives these answers. A tuple lists alternatives.
 CUDA = {
@@ -232,8 +232,8 @@ def perform(row):
         is_drivers = "nvidia" in missing[0] and not harness.have_real_driver()
         why = harness.NO_DRIVER if is_drivers else row.why
         outcome.skipped.append("%s is missing%s" % (missing[0], why and ": " + why))
-    elif row.root and os.geteuid() != 0:
-        outcome.skipped.append("only root can set this up")
+    elif row.root and machine.missing("setuid_programs"):
+        outcome.skipped.append(machine.missing("setuid_programs"))
     if outcome.skipped:
         return outcome
     controls = set(row.unguarded) | ({row.same_as_unguarded} if row.same_as_unguarded else set())
