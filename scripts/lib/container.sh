@@ -37,7 +37,8 @@ import sys
 
 names = ["ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "pidfd_getfd"]
 with open(sys.argv[1], "w", encoding="utf-8") as stream:
-    json.dump({"defaultAction": "SCMP_ACT_ALLOW",
+    json.dump({"defaultAction": "SCMP_ACT_ALLOW", "architectures": [
+        "SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32", "SCMP_ARCH_AARCH64"],
                "syscalls": [{"names": names, "action": "SCMP_ACT_ERRNO"}]}, stream)
 END
   echo "$1/profile.json"

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import guest, harness
+from support import guest, harness, machine
 
 STRICT = guest.binary("strict")
 # What the guard adds to the system calls of a program that dlopens and asks the driver; tests/lab/limits.md.
@@ -29,6 +29,11 @@ def make_case(case):
     if not os.path.exists(STRICT):
         harness.skip(case, "built without libseccomp (libseccomp-dev)")
     return case
+
+
+@pytest.fixture(autouse=True)
+def need_tracing():
+    machine.need("tracing")
 
 
 def calls_after_lock(case, guard, env=None, action="none-loaded", argv=(STRICT,)):

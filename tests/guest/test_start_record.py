@@ -149,6 +149,7 @@ def test_start_record_adds_only_documented_system_calls(case):
     """Without the variable the guard makes no system call. With the variable it makes those
     that docs/limits.md lists for a report."""
     def calls(**env):
+        machine.need("tracing")
         log = case.path("strace")
         words = ["%s=%s" % item for item in env.items()]
         subprocess.run(["strace", "-qq", "-o", log, "--", "env", "-i", *words, "/bin/true"],

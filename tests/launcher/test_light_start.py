@@ -3,7 +3,7 @@
 
 import subprocess
 
-from support import launcher
+from support import launcher, machine
 
 MOST = 80
 WAITING = ("poll", "wait4", "read")  # for ld.so's answer: as often as it takes
@@ -12,6 +12,7 @@ WAITING = ("poll", "wait4", "read")  # for ld.so's answer: as often as it takes
 class LightStart(launcher.Case):
     def test_start_needs_at_most_80_system_calls(self):
         log = self.path("log")
+        machine.need("tracing")
         done = subprocess.run(["strace", "-o", log, launcher.LAUNCHER, "run", "--", "/bin/true"],
                               env=launcher.environment(), capture_output=True, text=True,
                               check=False)

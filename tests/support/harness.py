@@ -454,6 +454,8 @@ class Case(unittest.TestCase):
     maxDiff = None
 
     def need(self, *tools):
+        if "strace" in tools:
+            machine.need("tracing")
         missing = [tool for tool in tools if not shutil.which(tool)]
         if missing:
             skip(self, "not installed: " + ", ".join(missing))

@@ -10,6 +10,8 @@ import os
 import re
 import subprocess
 
+from support import machine
+
 CALL = re.compile(r"^(\d+)\s+(\w+)\((.*)$")
 RESUMED = re.compile(r"^(\d+)\s+<\.\.\. (\w+) resumed>(.*)$")
 STRINGS = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -72,6 +74,7 @@ def note(process, processes, name, rest, library):
 def trace(argv, preload, log, env, cwd=None, timeout=300):
     """Runs argv under strace -f with one preloaded library. Returns (process, {pid: Process})."""
     environment = dict(env, LD_PRELOAD=preload)
+    machine.need("tracing")
     command = ["strace", "-f", "-qq", "-s", "4096", "-e", "signal=none", "-o", log, "--", "env",
                "-i"] + ["%s=%s" % item for item in sorted(environment.items())] + argv
     done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, capture_output=True,
