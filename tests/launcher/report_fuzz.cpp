@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "policy/text.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/print/json.h"
@@ -75,9 +76,23 @@ std::string forged(Random& random) {
   return text;
 }
 
-bool is_shown(const std::string& text) {
+bool is_ascii(const std::string& text) {
   for (const char c : text) {
     if (c != '\n' && (c < ' ' || c > '~')) return false;
+  }
+  return true;
+}
+
+/// True if a terminal that shows UTF-8 shows each character as it is.
+bool is_shown(std::string_view text) {
+  while (!text.empty()) {
+    if (text.front() == '\n') {
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::string_view before = text;
+    const std::string_view shown = cudaguard::take_printable(text);
+    if (!before.starts_with(shown) || before.size() - text.size() != shown.size()) return false;
   }
   return true;
 }
@@ -130,7 +145,7 @@ std::string examine(const std::string& text, Random& random, Counts& counts) {
     all.objects(by.word.data(), groups_of(findings, by.by), put_one);
   }
   const std::string json = all.end_object().text();
-  if (!is_shown(shown) || !is_shown(json)) return "shows what is not printable";
+  if (!is_shown(shown) || !is_ascii(json)) return "shows what is not printable";
   rapidjson::StringStream stream_of_json(json.c_str());
   rapidjson::BaseReaderHandler<> nothing;
   if (rapidjson::Reader()
