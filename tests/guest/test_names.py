@@ -2,7 +2,6 @@
 """The user's names are printed as they are: in any language, without what a terminal would obey."""
 
 import os
-import pty
 import subprocess
 
 import pytest
@@ -19,19 +18,9 @@ def asked_by(directory, name, terminal=False, **env):
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(CODE)
     environment = harness.child_environment("none", True, env, (), os.devnull)
-    ours, theirs = pty.openpty() if terminal else os.pipe()
-    with subprocess.Popen([guest.PYTHON, path], env=environment, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.DEVNULL, stderr=theirs) as process:
-        os.close(theirs)
-        text = b""
-        try:
-            while part := os.read(ours, 65536):
-                text += part
-        except OSError:
-            pass  # a terminal without a writer
-    os.close(ours)
-    assert process.returncode == 0, text
-    text = text.decode("utf-8").replace("\r\n", "\n")
+    code, text = harness.shown([guest.PYTHON, path], terminal, env=environment,
+                               stdout=subprocess.DEVNULL)
+    assert code == 0, text
     return messages.find(text, "no_cuda")[0]["asked_by"]
 
 

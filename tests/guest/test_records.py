@@ -108,7 +108,7 @@ def test_each_process_can_have_a_file_of_its_own(case):
 def test_many_processes_write_whole_lines_to_one_pipe(case):
     read_end, write_end = os.pipe()
     # Room for all lines, because the guard loses a line rather than wait for a reader.
-    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ if hasattr(fcntl, "F_SETPIPE_SZ") else 1031, 1 << 20)
+    fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, 1 << 20)
     with open(case.path("read"), "wb") as target:
         reader = subprocess.Popen(["cat"], stdin=read_end, stdout=target)
     os.close(read_end)

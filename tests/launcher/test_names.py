@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launcher prints the user's names as they are, unless its terminal does not show UTF-8."""
 
-import os
-import pty
-import subprocess
 
 import pytest
 
-from support import launcher
+from support import harness, launcher
 
 NAME = "./módulo"
 MARKED = "./m??dulo"
@@ -16,19 +13,8 @@ C = {"LC_ALL": "C"}
 
 def printed(command, terminal, directory, **env):
     """Both outputs together."""
-    ours, theirs = pty.openpty() if terminal else os.pipe()
-    with subprocess.Popen([launcher.LAUNCHER, *command], env=launcher.environment(**env),
-                          cwd=directory, stdin=subprocess.DEVNULL, stdout=theirs,
-                          stderr=theirs):
-        os.close(theirs)
-        text = b""
-        try:
-            while part := os.read(ours, 65536):
-                text += part
-        except OSError:
-            pass  # a terminal without a writer
-    os.close(ours)
-    return text.decode("utf-8")
+    return harness.shown([launcher.LAUNCHER, *command], terminal, cwd=directory,
+                         env=launcher.environment(**env))[1]
 
 
 @pytest.mark.parametrize("command", [["run", "--", NAME], ["doctor", NAME],

@@ -13,6 +13,7 @@ import functools
 import glob
 import json
 import os
+import pty
 import re
 import shlex
 import shutil
@@ -158,6 +159,23 @@ def copy_install(target):
                     ignore=lambda directory, names: [n for n in names if not ours.match(n)]
                     if directory == LIB else [])
     return os.path.join(target, "libcudaguard.so")
+
+
+def shown(command, terminal, **more):
+    """What the command writes to its standard error, which is a terminal or a pipe, and to its
+    standard output, unless `stdout` in `more` leads elsewhere. Returns (exit code, text)."""
+    ours, theirs = pty.openpty() if terminal else os.pipe()
+    more.setdefault("stdout", theirs)
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=theirs, **more) as process:
+        os.close(theirs)
+        text = b""
+        try:
+            while part := os.read(ours, 65536):
+                text += part
+        except OSError:
+            pass  # a terminal without a writer
+    os.close(ours)
+    return process.returncode, text.decode("utf-8").replace("\r\n", "\n")
 
 
 def reachable(path):
@@ -475,7 +493,7 @@ class Case(unittest.TestCase):
 
     @classmethod
     def has_ended(cls, pid):
-        """Also a zombie has ended: in a container nobody may reap an orphan."""
+        """A zombie has ended, too: a container without an init process reaps no orphan."""
         try:
             return cls.state(pid) == "Z"
         except FileNotFoundError:

@@ -114,12 +114,12 @@ def setuid_programs():
 
 
 def file_capabilities():
-    if not shutil.which("setcap", path=os.environ["PATH"] + ":/usr/sbin:/sbin"):
+    setcap = shutil.which("setcap", path=os.environ["PATH"] + ":/usr/sbin:/sbin")
+    if not setcap:
         return "not installed: setcap"
     with tempfile.TemporaryDirectory(prefix="cg-") as directory:
         program = shutil.copy(shutil.which("true"), directory)
-        return tried(shutil.which("setcap", path=os.environ["PATH"] + ":/usr/sbin:/sbin"),
-                     "cap_net_raw+ep", program)
+        return tried(setcap, "cap_net_raw+ep", program)
 
 
 def other_users_processes():
