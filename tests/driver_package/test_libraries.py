@@ -9,7 +9,7 @@ import pytest
 
 from support import harness
 
-PROGRAM = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
+PROGRAM = harness.program("call_exports")
 NONE, OPENS = "opens nothing", "opens the device"
 REFUSED, BY_DRIVER = "refused", "opens it through libcuda, which is the null driver"
 # For Debian's driver 535: the result unguarded and under the guard. libcudadebugger.so.1, which

@@ -23,7 +23,9 @@ def make_test(row):
             print("  in part: " + reason)
 
     test.__doc__ = "%s: %s" % (row.id, row.about)
-    return pytest.mark.full(test) if row.full else test
+    for name in ("full", "all"):
+        test = getattr(pytest.mark, name)(test) if getattr(row, name) else test
+    return test
 
 
 for each in matrix.load_rows():

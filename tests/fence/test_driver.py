@@ -18,7 +18,7 @@ LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
 ENTRY_POINT = harness.program("entry_point")
 # What these programs need besides libcuda and NVML.
 NEEDED = {"clinfo": ["libnvidia-opencl.so.1"], "ffmpeg": ["libnvidia-encode.so.1"]}
-CALL_EXPORTS = os.path.join(harness.BUILD, "tests", "driver_package", "call_exports")
+CALL_EXPORTS = harness.program("call_exports")
 
 
 # Programs that ask CUDA or NVML through the guard, themselves or started by another.

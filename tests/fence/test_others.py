@@ -95,6 +95,7 @@ class Inheritance(Case):
 
 
 @pytest.mark.all
+@pytest.mark.all
 class Languages(Case):
     def test_java_runs_as_without_a_fence(self):
         self.need("java")

@@ -86,6 +86,8 @@ class Row:
     root: bool = False  # only root can set this up
     # This row needs a large download, so only scripts/test --full runs it.
     full: bool = False
+    # This row needs a language that only scripts/test --all installs.
+    all: bool = False
     timeout: int = 120
 
     @property

@@ -41,7 +41,7 @@ def rows_of(key, about, command, needs, packages):
     def row(name, api, library, expect, **more):
         return Row("language.%s-%s" % (key, name), "%s, %s" % (about, library),
                    command + [api, library], expect, needs=tuple(needs), why="install " + packages,
-                   **more)
+                   all=packages != "python3", **more)
 
     return [
         row("soname", "cuda", "libcuda.so.1", CUDA),
