@@ -235,6 +235,15 @@ TEST_F(Decision, RefusedLoadIsNamedByTheCommandThatTheLauncherSaw) {
   EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("jailed (2) was refused"));
 }
 
+TEST_F(Decision, RefusedLoadIsNamedByTheProcessItselfIfItKnowsItsCommand) {
+  verdict_.findings.processes[1].command = "asks x";
+  verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
+  verdict_.tree.seen.push_back({.pid = 2, .command = "sh -c asks"});
+  decide(verdict_);
+  ASSERT_EQ(verdict_.tree.doubts.size(), 1u);
+  EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("asks (2) was refused"));
+}
+
 TEST_F(Decision, ExposedLibraryIsADoubtIfItsKindIsDenied) {
   verdict_.findings.processes[1].exposed = {DriverApi::kNvml};
   decide(verdict_);

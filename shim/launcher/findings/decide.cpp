@@ -102,8 +102,10 @@ void decide_places(Verdict& verdict) {
   for (Place& place : verdict.findings.places) decide_place(verdict, place);
 }
 
-/// Without /proc a process does not know its command, but the launcher may have seen it.
+/// Without /proc a process does not know its command, but the launcher may have seen it. Otherwise
+/// its own record is right: the launcher may have seen what ran before execve.
 std::string command_of(const Verdict& verdict, const ObservedProcess& process) {
+  if (!process.command.empty() && process.command != "?") return process.command;
   const auto& all = verdict.tree.seen;
   const auto seen = std::find_if(all.begin(), all.end(), [&](const TreeTruth::Seen& one) {
     return one.pid == process.pid && one.since == process.since;
