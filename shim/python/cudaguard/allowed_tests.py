@@ -14,6 +14,7 @@ one exit code and one JUnit file.
 from __future__ import annotations
 
 import argparse
+import builtins
 import os
 import shutil
 import signal
@@ -25,6 +26,8 @@ import pytest
 
 from cudaguard import installation
 from cudaguard.originals import OutputFile, Real, decoded, reason_of
+
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # see originals.py
 
 OPTION = "--cudaguard-reports-of-marked"  # only the second pytest has it
 _OUTPUT = "cudaguard_marked"  # a worker of pytest-xdist names its marked tests

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import os
 from typing import Optional
+
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # see originals.py
 
 
 class NotGuarded(RuntimeError):

@@ -9,6 +9,7 @@ written in Python look up names that a test may have replaced.
 
 from __future__ import annotations
 
+import builtins
 import errno
 import io
 import json
@@ -19,6 +20,10 @@ import subprocess
 import tempfile
 import time
 from typing import Any, Callable, List, Optional, Tuple
+
+# The functions of a module whose globals have this name look up any(), sum() and the like here, not
+# in the module builtins, where a test may have replaced them.
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 
 def _encoder() -> Callable[[Any], str]:

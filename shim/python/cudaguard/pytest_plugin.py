@@ -18,6 +18,7 @@ The marker no_cuda and the fixture cudaguard_attempts check one test, without --
 
 from __future__ import annotations
 
+import builtins
 import os
 from typing import Any, Dict, Generator, List, Optional, Sequence, Set, Tuple, overload
 
@@ -26,6 +27,8 @@ import pytest
 from cudaguard import allowed_tests, installation, records
 from cudaguard import guard as guards
 from cudaguard.originals import OutputFile, Real, RecordFile, reason_of
+
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # see originals.py
 
 _NAME = "cudaguard-watcher"
 _REPORT = "CUDAGUARD_REPORT"

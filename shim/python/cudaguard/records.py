@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import builtins
 import ctypes
 import re
 from typing import Any, List, NamedTuple, Optional
 
 from cudaguard.originals import Real, decoded, source_line
+
+__builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # see originals.py
 
 MARK = b'{"v":1,'
 KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
