@@ -6,6 +6,7 @@
 
 #include "shim/api/cuda.h"
 #include "shim/null_driver/export.h"
+#include "shim/null_driver/export_tables.h"
 #include "shim/null_driver/log.h"
 #include "shim/null_driver/proc_address.h"
 #include "shim/null_driver/report_attempt.h"
@@ -58,11 +59,19 @@ CG_EXPORT CUresult cuGetErrorString(CUresult error, const char** text) {
   return *text != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// CUPTI and JAX take only 500 as "no driver". After 3, CUPTI reports an error that it cannot name.
-// Success without a table leads to a crash.
-CG_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid*) {
-  if (table != nullptr) *table = nullptr;
-  return cudaguard::roomy(CUDA_ERROR_NOT_FOUND);
+// NVIDIA's programs initialise the driver by these tables, without cuInit. So a request for one is
+// an attempt, unless it is the one with which each CUDA runtime begins: it calls cuInit if the
+// program asks for a GPU. The attempt counts at once, because the process may be killed before its
+// end. CUPTI and JAX take only 500 as "no driver". After 3, CUPTI reports an error that it cannot
+// name. Success without a table leads to a crash.
+CG_EXPORT CUresult cuGetExportTable(const void** table, const CUuuid* id) {
+  if (table == nullptr || id == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *table = nullptr;
+  if (cudaguard::is_table(id, cudaguard::kOfRuntime)) return CUDA_ERROR_NOT_FOUND;
+  cudaguard::report_attempt("cuGetExportTable", __builtin_return_address(0));
+  if (!cudaguard::is_table(id, cudaguard::kOfMpsServer)) return CUDA_ERROR_NOT_FOUND;
+  *table = cudaguard::mps_table();
+  return CUDA_SUCCESS;
 }
 
 // The variant of CUDA 11.3 has no status. For a missing name it returns 500 and writes no output.

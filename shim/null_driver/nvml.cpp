@@ -166,9 +166,13 @@ CG_EXPORT nvmlReturn_t nvmlEventSetWait_v2(nvmlEventSet_t, nvmlEventData_t*, uns
 }
 CG_EXPORT nvmlReturn_t nvmlEventSetFree(nvmlEventSet_t) { return after_init(NVML_SUCCESS); }
 
-// Succeeds without a table, because nvidia-smi takes any error for a wrong library version.
+// Succeeds without a table, because nvidia-smi takes any error for a wrong library version. As with
+// cuGetExportTable, a program may ask by it alone.
 CG_EXPORT nvmlReturn_t nvmlInternalGetExportTable(const void** table, const void*) {
   if (table != nullptr) *table = nullptr;
+  if (!is_initialised()) {
+    cudaguard::report_attempt("nvmlInternalGetExportTable", __builtin_return_address(0));
+  }
   return cudaguard::roomy(NVML_SUCCESS);
 }
 

@@ -357,8 +357,7 @@ void print_message(Process& process, Message bit, Writer write, const void* cont
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || process.record.lines.add(key) != Cases::Added::kNew)
-    return;
+  if (process.config->log == Log::kOff || !process.record.lines.add(key)) return;
   write_one_line(process, write, context);
 }
 

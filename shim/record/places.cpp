@@ -26,16 +26,15 @@ void Places::forget() {
   full_.store(false, std::memory_order_relaxed);
 }
 
-Cases::Added Cases::add(uint64_t key) {
+bool Cases::add(uint64_t key) {
   if (key == 0) key = 1;
   for (auto& slot : keys_) {
     uint64_t here = slot.load(std::memory_order_relaxed);
-    if (here == 0 && slot.compare_exchange_strong(here, key, std::memory_order_relaxed)) {
-      return Added::kNew;
-    }
-    if (here == key) return Added::kKnown;
+    if (here == 0 && slot.compare_exchange_strong(here, key, std::memory_order_relaxed))
+      return true;
+    if (here == key) return false;
   }
-  return Added::kTooMany;
+  return keys_[key % kMost].exchange(key, std::memory_order_relaxed) != key;
 }
 
 bool Cases::has(uint64_t key) const {

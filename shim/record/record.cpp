@@ -87,8 +87,7 @@ void record_place(Process& process, const Event& event, Output& output) {
   announce(event, output);
   if (wants_places(process)) {
     record_place(process, event, output);
-  } else if (process.record.seen.add(name) != Cases::Added::kKnown) {
-    // Were the table ever full, a message could come twice, but none would be lost.
+  } else if (process.record.seen.add(name)) {
     write_down(process, event, output);
   }
 }
@@ -135,7 +134,7 @@ void record_event(Process& process, const Event& event) {
   const sys::HeldSignals held(wants_places(process));
   Output output;
   announce(event, output);
-  if (process.record.events.add(key) == Cases::Added::kNew) {
+  if (process.record.events.add(key)) {
     write_down(process, event, output);
   } else {
     withdraw(event.caller, output);

@@ -50,7 +50,13 @@ int append_to_file(const ProcessFacts& facts, const Attempt& attempt, ReportRoom
   if (S_ISREG(status.st_mode) && status.st_nlink > 1) return EMLINK;
   // On a pipe, more than PIPE_BUF bytes would mix with other processes' records.
   const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;
-  return append(file, limit, facts, attempt, room.record);
+  const int error = append(file, limit, facts, attempt, room.record);
+  // A full disk still takes this bit, which means nothing else for a file. pytest's plug-in reads
+  // it.
+  if (error != 0 && S_ISREG(status.st_mode)) {
+    sys::call(SYS_fchmod, file.fd(), status.st_mode | S_ISVTX);
+  }
+  return error;
 }
 
 /// Any user may create any name in a spool, so only a file that this user has created is written.

@@ -50,18 +50,18 @@ class Places {
 /// The longest text of a call site that is kept.
 inline constexpr size_t kMostSite = 256;
 
-/// Hashes of distinct cases, in order of arrival. There are fewer events than places: two for each
-/// of 64 GPUs. The number of messages is not limited, but more of them are too many to read.
+/// Hashes of distinct cases. If there are too many, an old one is forgotten: a case may then be
+/// reported twice, but none is lost. No lock; thread-safe, async-signal-safe.
 class Cases {
  public:
-  enum class Added : uint8_t { kKnown, kNew, kTooMany };
-  /// Returns kNew to the first caller with this case.
-  Added add(uint64_t key);
+  /// Returns true to the first caller with this case.
+  bool add(uint64_t key);
   bool has(uint64_t key) const;
   void forget();
 
  private:
-  std::atomic<uint64_t> keys_[256] = {};
+  static constexpr size_t kMost = 256;
+  std::atomic<uint64_t> keys_[kMost] = {};
 };
 
 struct RecordProcess {

@@ -4,13 +4,15 @@
     ask_driver.py LIBCUDA LIBNVIDIA-ML < questions.json
 
 The questions: {"exports": names, "names": names to look up, "versions": {name: versions},
-"codes": CUresult codes, "nvml_codes": ...}. test_native_answers.py runs this once for the real
-driver
-and once for the null drivers, each in a sandbox.
+"codes": CUresult codes, "nvml_codes": ...}, or {"first": {"cu": names, "nvml": names}}: what does
+each function answer as the first that a process calls? test_native_answers.py runs this once for
+the real driver and once for the null drivers, each in a sandbox.
 """
 
 import ctypes
 import json
+import os
+import signal
 import sys
 
 UNTOUCHED = 0x55
@@ -113,9 +115,32 @@ def nvml_answers(nvml):
     return answers
 
 
+def first_answer(function):
+    """Returns what the function answers in a process of its own: a number, or None if it crashes.
+    Each argument leads to zeros."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        zeros = [ctypes.create_string_buffer(1 << 13) for _ in range(10)]
+        os.write(write, b"%d" % function(*map(ctypes.byref, zeros)))
+        os._exit(0)
+    os.close(write)
+    answer = os.read(read, 99)
+    os.close(read)
+    os.waitpid(child, 0)
+    return int(answer) if answer else None
+
+
 def main():
     driver, nvml = ctypes.CDLL(sys.argv[1]), ctypes.CDLL(sys.argv[2])
     questions = json.load(sys.stdin)
+    if "first" in questions:
+        answers = {name: first_answer(getattr(library, name))
+                   for library, prefix in ((driver, "cu"), (nvml, "nvml"))
+                   for name in questions["first"][prefix]}
+        sys.stdout.write(json.dumps(answers))
+        return
     answers = {**look_up(driver, questions), **texts(driver, nvml, questions),
                **nvml_answers(nvml), **before_init(driver)}
     sys.stdout.write(json.dumps(answers))  # one write, because the harness traces every write

@@ -11,6 +11,15 @@ import sys
 
 from support import harness
 
+# These functions initialise the driver or NVML. So do some of those in the tables of the last two,
+# which opens nothing itself (tests/guest/test_export_tables.py).
+ASKS = {"cuInit", "nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags", "cuGetExportTable",
+        "nvmlInternalGetExportTable"}
+# NVIDIA's functions that succeed as the first call, some of them with some arguments only, but ours
+# fail: they take or give a handle that is of no use without a GPU.
+FAIL_IN_OURS = {"cuEGLApiInit", "cuGraphKernelNodeGetParams", "cuGraphKernelNodeGetParams_v2",
+                "cuLinkDestroy", "cuUserObjectRelease", "cuUserObjectRetain"}
+
 API = os.path.join(harness.SOURCE, "shim", "api")
 HERE = os.path.dirname(os.path.abspath(__file__))
 REFERENCE = 12020  # driver 535 is CUDA 12.2
@@ -74,6 +83,30 @@ class NativeAnswers(harness.Case):
                      for key in real if real[key] != ours.get(key)]
         self.assertEqual(different[:20], [], "%d of %d differ" % (len(different), len(real)))
         self.assertEqual(set(ours), set(real))
+
+    def test_only_init_and_export_tables_ask_for_a_gpu(self):
+        """Each other function fails as the first call of a process, or needs no GPU. NVIDIA's open
+        no device for it, so it is no attempt. The debugger's (cudbg) wait for a debugger."""
+        self.need_real_driver()
+        names = {}
+        for prefix, name in (("cu", "driver-535-cuda.txt"), ("nvml", "driver-535-nvml.txt")):
+            with open(os.path.join(API, name), encoding="utf-8") as stream:
+                names[prefix] = [line.strip() for line in stream
+                                 if " " not in line and not line.startswith("cudbg")]
+        asks = {name for group in names.values() for name in group} & ASKS
+        self.assertEqual(asks, ASKS)
+        asked = {"first": {prefix: [name for name in group if not name.startswith("nvmlInit")
+                                    or name == "nvmlInternalGetExportTable"]
+                           for prefix, group in names.items()}}
+        real, real_run = self.ask("real", harness.real_driver_dir(), asked)
+        ours, our_run = self.ask("none", harness.NULL_DRIVER_DIR, asked)
+        self.assertEqual((real_run.device_opens, our_run.device_opens), ([], []))
+        self.assertGreater(len(real), 900)
+        self.assertEqual(set(ours), set(real))
+        # nvmlErrorString() returns a pointer.
+        different = {name: (real[name], ours[name]) for name in real
+                     if (real[name] == 0) != (ours[name] == 0) and name != "nvmlErrorString"}
+        self.assertEqual(set(different) - FAIL_IN_OURS, {"nvmlInternalGetExportTable"}, different)
 
     def test_nvml_is_refused_as_on_a_machine_without_the_driver(self):
         asked = {"exports": [], "names": [], "versions": {}, "codes": [], "nvml_codes": []}

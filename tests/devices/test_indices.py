@@ -261,3 +261,11 @@ def test_message_names_the_caller(case):
     case.message(result, "bad_index", asked_by="runtime13")
     result = box.run(["cu.init", "cu.get=9"], allow=ALLOW)
     case.message(result, "bad_index", asked_by="open")
+
+
+def test_each_index_has_a_message_however_many_are_wrong():
+    """The guard keeps 256 of them. A full table may repeat a message, but loses none."""
+    indices = [str(index) for index in range(3, 303)]
+    result = box.run(["rt13.set=" + index for index in indices + indices[-1:] * 3], "open",
+                     policy="VALIDATE", allow=ALLOW)
+    has_messages(result, "cudaSetDevice", indices)

@@ -192,8 +192,9 @@ def test_hostile_test_is_judged_as_any_other(case, arguments):
     assert result.rc == 1 and set(case.outcomes(result)) == {"passed", "failure"}, str(result)
     assert names(case, result, "passed") == {
         name for name in result.cases if name.startswith("clean[")} | {"forks", "file_of_the_records"}, str(result)
-    assert UNREADABLE not in result.out and "cudaguard: " not in result.out.replace(
-        "cudaguard: a test", ""), str(result)
+    doubted = {name for name, (_, text) in result.cases.items() if UNREADABLE in (text or "")}
+    assert doubted == {"file_size"}, str(result)
+    assert "cudaguard: " not in result.out.replace("cudaguard: a test", ""), str(result)
     for name in failed - {"file_size"}:
         assert "CUDA was asked for by" in result.cases[name][1], str(result)
         assert ("<string>:1 through" in result.cases[name][1]) == name.startswith("child["), name
@@ -227,6 +228,26 @@ def test_asks(hostile):
     result = case.pytest(plugin=PLUGIN[:2])
     assert names(case, result, "failure") == {"asks"}, str(result)
     assert set(case.outcomes(result)) == {"passed", "failure"}, str(result)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "2")])
+def test_child_that_cannot_write_its_record_is_a_doubt(case, arguments):
+    """Its disk is full, which its limit stands for."""
+    full = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); "
+    case.make("test_all.py", """
+import subprocess, sys
+def run(text): subprocess.run([sys.executable, "-c", text], check=True)
+def test_full(): run(%r)
+def test_full_next(): pass
+def test_full_clean(): run(%r)
+def test_full_both(): run(%r)
+""" % (full + CHILD, full + "import ctypes; ctypes.CDLL('libm.so.6')", full + CHILD))
+    control = case.pytest(*arguments, guard=False, plugin=())
+    assert set(case.outcomes(control)) == {"passed"}, str(control)
+    result = case.pytest(*arguments)
+    assert case.outcomes(result) == {"failure": {"full", "full_both"},
+                                     "passed": {"full_next", "full_clean"}}, str(result)
+    assert "could not write its record" in result.cases["full"][1], str(result)
 
 
 DAMAGE = {

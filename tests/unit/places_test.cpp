@@ -52,6 +52,25 @@ TEST(Places, CallIsKnownUntilAnotherTakesItsSlot) {
   EXPECT_TRUE(places->was_called(5 + 1024));
 }
 
+TEST(Cases, CaseIsNewOnce) {
+  const auto cases = std::make_unique<Cases>();
+  for (uint64_t i = 0; i < 256; ++i) EXPECT_TRUE(cases->add(i * 977));
+  for (uint64_t i = 0; i < 256; ++i) EXPECT_FALSE(cases->add(i * 977));
+  EXPECT_TRUE(cases->has(977));
+  cases->forget();
+  EXPECT_FALSE(cases->has(977));
+  EXPECT_TRUE(cases->add(977));
+}
+
+TEST(Cases, FullTableForgetsAnOldCaseAndLosesNoNewOne) {
+  const auto cases = std::make_unique<Cases>();
+  for (uint64_t i = 1; i <= 1000; ++i) {
+    EXPECT_TRUE(cases->add(i)) << i;
+    EXPECT_TRUE(cases->has(i));
+    EXPECT_FALSE(cases->add(i));
+  }
+}
+
 TEST(Hash, DependsOnEveryPartAndItsLength) {
   const auto of = [](std::string_view a, std::string_view b) {
     return Hash().add(a).add(b).result();

@@ -32,8 +32,9 @@ using Clock = std::chrono::steady_clock;
 /// "/src/app.cpp:12" for each frame with a known line, by its file and offset.
 using NativeLines = std::map<std::pair<std::string, uint64_t>, std::string>;
 
-constexpr std::chrono::seconds kPatience{10};  ///< for addr2line, and for all else
+constexpr std::chrono::seconds kPatience{10};  ///< for binutils' programs, and for all else
 constexpr size_t kMostFrames = 1000;           ///< per file, because they are words of a command
+constexpr size_t kMostRustNames = 1000;
 constexpr size_t kLongestName = 4096;
 constexpr uint64_t kMostSource = uint64_t{32} << 20;
 constexpr size_t kLongestLine = 1000;
@@ -65,6 +66,30 @@ std::string demangled(const std::string& name) {
     out.name.replace(at, kString.size(), "std::string");
   }
   return out.name;
+}
+
+/// Where the hash begins with which Rust's older scheme ends a name: "17h0123456789abcdefE".
+/// npos: the name is not of this scheme.
+size_t hash_of_rust(std::string_view name) {
+  constexpr size_t kSize = 20;
+  const size_t at = name.starts_with("_ZN") ? name.rfind("17h") : std::string_view::npos;
+  if (at == std::string_view::npos || name.size() < at + kSize || name[at + kSize - 1] != 'E') {
+    return std::string_view::npos;
+  }
+  const std::string_view digits = name.substr(at + 3, kSize - 4);
+  return digits.find_first_not_of("0123456789abcdef") == std::string_view::npos
+             ? at
+             : std::string_view::npos;
+}
+
+bool is_rust(std::string_view name) {
+  return name.starts_with("_R") || hash_of_rust(name) != std::string_view::npos;
+}
+
+/// The name without c++filt. The newer scheme needs it, so such a name is unchanged.
+std::string demangled_rust(const std::string& name) {
+  const size_t hash = hash_of_rust(name);
+  return hash == std::string::npos ? name : demangled(name.substr(0, hash) + "E");
 }
 
 std::string without_blanks(std::string_view text) {
@@ -192,13 +217,55 @@ NativeLines find_native_lines(const Findings& findings, const char* search) {
   return lines;
 }
 
+/// Names the functions that Rust's compiler has mangled, most of which only c++filt can read.
+void name_rust(Findings& findings, const char* search) {
+  std::map<std::string, std::string> names;
+  for (const CallSite& site : findings.sites) {
+    for (const NativeFrame& frame : site.stack.native) {
+      if (is_rust(frame.symbol) && frame.symbol.size() <= kLongestName &&
+          names.size() < kMostRustNames) {
+        names.try_emplace(frame.symbol, demangled_rust(frame.symbol));
+      }
+    }
+  }
+  if (names.empty()) return;
+  try {
+    std::vector<std::string> words = {find_program("c++filt", search).path, "-i", "-s", "rust"};
+    for (const auto& [name, _] : names) words.push_back(name);
+    const char* const no_variables[] = {nullptr};
+    const ChildEnd end = run_child(std::move(words), Variables(no_variables),
+                                   std::chrono::milliseconds(kPatience), limit_memory);
+    std::string_view rest = end.out;
+    const bool is_whole =
+        std::count(rest.begin(), rest.end(), '\n') == static_cast<std::ptrdiff_t>(names.size());
+    if (end.in_time && end.status == 0 && is_whole) {
+      for (auto& [name, shown] : names) {
+        const std::string_view answer = head(rest, rest.find('\n'));
+        rest = tail(rest, answer.size() + 1);
+        if (answer == name) continue;
+        shown = head(answer, kLongestName);
+        if (answer.size() > kLongestName) shown += "...";
+      }
+    }
+  } catch (const Refusal&) {
+    // c++filt is not installed, or no process can be created.
+  }
+  for (CallSite& site : findings.sites) {
+    for (NativeFrame& frame : site.stack.native) {
+      const auto found = names.find(frame.symbol);
+      if (found != names.end()) frame.symbol = found->second;
+    }
+  }
+}
+
 }  // namespace
 
 std::string Symbols::name_of(const NativeFrame& frame) {
   if (!frame.module.starts_with("/") || frame.offset == 0) return {};
   const File& file = files_.try_emplace(frame.module, frame.module).first->second;
   // The call precedes the return address, which may belong to the next function.
-  return demangled(file.functions.name_at(file.bytes, frame.offset - 1));
+  std::string name = file.functions.name_at(file.bytes, frame.offset - 1);
+  return is_rust(name) ? name : demangled(name);
 }
 
 void name_frames(Findings& findings, const char* search) {
@@ -208,7 +275,7 @@ void name_frames(Findings& findings, const char* search) {
   const auto limit = Clock::now() + kPatience;
   for (CallSite& site : findings.sites) {
     // A hostile program may have named any number of large files.
-    if (Clock::now() > limit) return;
+    if (Clock::now() > limit) break;
     for (PythonFrame& frame : site.stack.python) {
       if (frame.file == "<string>") {
         frame.source = line_of_command(findings, site, frame.line);
@@ -222,6 +289,9 @@ void name_frames(Findings& findings, const char* search) {
       frame.symbol = symbols.name_of(frame);
       frame.line = lines[{frame.module, frame.offset}];
     }
+  }
+  name_rust(findings, search);
+  for (CallSite& site : findings.sites) {
     if (!site.line.empty() || !site.stack.python.empty()) continue;
     const NativeFrame* own = own_frame(site.stack.native);
     if (own != nullptr) site.line = base_name(own->line);

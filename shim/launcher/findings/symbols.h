@@ -15,8 +15,9 @@ struct Findings;
 /// Reads each file once.
 class Symbols {
  public:
-  /// The demangled function that has the instruction before this return address, from .symtab,
-  /// otherwise .dynsym. Empty if there is none, or the file cannot be read.
+  /// The function that has the instruction before this return address, from .symtab, otherwise
+  /// .dynsym. A name of C++ is demangled, one of Rust is not. Empty if there is none, or the file
+  /// cannot be read.
   std::string name_of(const NativeFrame& frame);
 
  private:

@@ -16,6 +16,7 @@ import json
 import json.encoder
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 import time
@@ -66,6 +67,10 @@ def _identity_of(status: os.stat_result) -> Tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
+# The guard sets this bit if it could not write a record (shim/record/report.cpp).
+_LOST = stat.S_ISVTX
+
+
 class RecordFile:
     """A file to which guards append records. It exists and is open before any of them does, so that
     no record looks different from records that were removed."""
@@ -92,6 +97,9 @@ class RecordFile:
                     break
                 data += part
             problem = "" if self.is_in_place() else self.path + " was removed"
+            if Real.fstat(descriptor).st_mode & _LOST:
+                Real.fchmod(descriptor, 0o666)
+                problem = "a process could not write its record to " + self.path
         except Exception as error:
             problem = reason_of(error)
         lines = data[:data.rfind(b"\n") + 1].split(b"\n")[:-1]
