@@ -78,6 +78,14 @@ def pytest_collection_modifyitems(config, items):
     items[:] = [item for item in items if item not in omitted]
 
 
+def pytest_sessionstart():
+    from support import machine  # which reads the options
+
+    # The search for leaks of the sanitized test programs traces them.
+    if machine.missing("tracing"):
+        os.environ.setdefault("LSAN_OPTIONS", "detect_leaks=0")
+
+
 def pytest_runtest_setup(item):
     from support import machine  # which reads the options
 

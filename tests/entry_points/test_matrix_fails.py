@@ -8,6 +8,8 @@ import subprocess
 import sys
 import tempfile
 
+import pytest
+
 from support import harness
 
 ENTRY_POINTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "entry_points.py")
@@ -19,6 +21,7 @@ ROWS = ["linked.lazy-plt-guard", "cudart-shared.12-count", "cudart-static.12-mal
 
 class MatrixFails(harness.Case):
 
+    @pytest.mark.needs("tracing")
     def test_matrix_fails_without_a_guard(self):
         idle = os.path.join(harness.PROGRAMS, "idle-guard")
         with tempfile.TemporaryDirectory() as directory:

@@ -49,6 +49,7 @@ class Row(doctor.Case):
             done = self.unguarded(*harness.sandbox("none"), *start, *words)
             self.assertEqual((finding in done.stdout, done.returncode), (bool(start), 0), done)
 
+    @pytest.mark.needs("tracing")
     def test_doctor_leaves_itself_unfenced(self):
         """The process that asks is not fenced afterwards, nor has it no_new_privs."""
         log = self.path("log")

@@ -138,6 +138,7 @@ class Sick(doctor.Case):
         self.problem(answer, "cuInit fails with 999 CUDA_ERROR_UNKNOWN: dmesg may say more")
         self.assertTrue(answer.line.endswith("; driver: fails with 999"), answer.line)
 
+    @pytest.mark.needs("tracing")
     def test_doctor_does_not_wait_for_a_stuck_process(self):
         """As in uninterruptible sleep: doctor does not wait for its end."""
         answer = self.ill("stuck")

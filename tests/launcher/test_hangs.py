@@ -71,7 +71,7 @@ class Hangs(doctor.Case):
         self.assertEqual(answer.code, 2)
         self.assertIn(why, answer.line)
 
-    @pytest.mark.needs("root")
+    @pytest.mark.needs("root", "tracing")
     def test_launcher_does_not_wait_for_a_stuck_process(self):
         """The process is stuck as in uninterruptible sleep, and the launcher does not wait."""
         tracer = launcher.program("tracer")
