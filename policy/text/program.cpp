@@ -10,24 +10,58 @@ namespace {
 constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
-    {"python", "usSBO", "WX"},   {"pypy", "usSBO", "WX"},   {"ruby", "usSBOWX", ""},
-    {"perl", "usSBOWX", ""},     {"nodejs", "usSBOWX", ""}, {"node", "usSBOWX", ""},
-    {"luajit", "usSBOWX", ""},   {"lua", "usSBOWX", ""},    {"php", "nqf", "d"},
-    {"sh", "euxv", ""},          {"bash", "euxv", ""},      {"dash", "euxv", ""},
-    {"zsh", "euxv", ""},         {"ksh", "euxv", ""},       {"R", nullptr, ""},
-    {"Rscript", nullptr, ""},    {"beam.smp", nullptr, ""}, {"bun", nullptr, ""},
-    {"clisp", nullptr, ""},      {"deno", nullptr, ""},     {"dotnet", nullptr, ""},
-    {"ecl", nullptr, ""},        {"elixir", nullptr, ""},   {"escript", nullptr, ""},
-    {"gforth", nullptr, ""},     {"gjs", nullptr, ""},      {"gp", nullptr, ""},
-    {"gst", nullptr, ""},        {"guile", nullptr, ""},    {"java", nullptr, ""},
-    {"julia", nullptr, ""},      {"lisp.run", nullptr, ""}, {"maxima", nullptr, ""},
-    {"moar", nullptr, ""},       {"mono", nullptr, ""},     {"mono-sgen", nullptr, ""},
-    {"newlisp", nullptr, ""},    {"ocaml", nullptr, ""},    {"octave", nullptr, ""},
-    {"octave-cli", nullptr, ""}, {"perl6", nullptr, ""},    {"pwsh", nullptr, ""},
-    {"qjs", nullptr, ""},        {"racket", nullptr, ""},   {"raku", nullptr, ""},
-    {"rakudo", nullptr, ""},     {"rakudo-m", nullptr, ""}, {"sbcl", nullptr, ""},
-    {"scilab", nullptr, ""},     {"swipl", nullptr, ""},    {"tclsh", nullptr, ""},
-    {"wish", nullptr, ""},
+    {"python", "usSBO", "WX", "c"},
+    {"pypy", "usSBO", "WX", "c"},
+    {"ruby", "usSBOWX", "", "eEpr"},
+    {"perl", "usSBOWX", "", "eEpr"},
+    {"nodejs", "usSBOWX", "", "eEpr"},
+    {"node", "usSBOWX", "", "eEpr"},
+    {"luajit", "usSBOWX", "", "eEpr"},
+    {"lua", "usSBOWX", "", "eEpr"},
+    {"php", "nqf", "d", "r"},
+    {"sh", "euxv", "", "c"},
+    {"bash", "euxv", "", "c"},
+    {"dash", "euxv", "", "c"},
+    {"zsh", "euxv", "", "c"},
+    {"ksh", "euxv", "", "c"},
+    {"R", nullptr, "", ""},
+    {"Rscript", nullptr, "", ""},
+    {"beam.smp", nullptr, "", ""},
+    {"bun", nullptr, "", ""},
+    {"clisp", nullptr, "", ""},
+    {"deno", nullptr, "", ""},
+    {"dotnet", nullptr, "", ""},
+    {"ecl", nullptr, "", ""},
+    {"elixir", nullptr, "", ""},
+    {"escript", nullptr, "", ""},
+    {"gforth", nullptr, "", ""},
+    {"gjs", nullptr, "", ""},
+    {"gp", nullptr, "", ""},
+    {"gst", nullptr, "", ""},
+    {"guile", nullptr, "", ""},
+    {"java", nullptr, "", ""},
+    {"julia", nullptr, "", ""},
+    {"lisp.run", nullptr, "", ""},
+    {"maxima", nullptr, "", ""},
+    {"moar", nullptr, "", ""},
+    {"mono", nullptr, "", ""},
+    {"mono-sgen", nullptr, "", ""},
+    {"newlisp", nullptr, "", ""},
+    {"ocaml", nullptr, "", ""},
+    {"octave", nullptr, "", ""},
+    {"octave-cli", nullptr, "", ""},
+    {"perl6", nullptr, "", ""},
+    {"pwsh", nullptr, "", ""},
+    {"qjs", nullptr, "", ""},
+    {"racket", nullptr, "", ""},
+    {"raku", nullptr, "", ""},
+    {"rakudo", nullptr, "", ""},
+    {"rakudo-m", nullptr, "", ""},
+    {"sbcl", nullptr, "", ""},
+    {"scilab", nullptr, "", ""},
+    {"swipl", nullptr, "", ""},
+    {"tclsh", nullptr, "", ""},
+    {"wish", nullptr, "", ""},
 };
 
 constexpr const char* kLibraries[] = {
@@ -38,6 +72,17 @@ constexpr const char* kLibraries[] = {
 constexpr std::string_view kShells[] = {"sh", "bash", "dash", "zsh", "ksh"};
 constexpr std::string_view kStarters[] = {"bwrap",  "env",    "ionice", "nice", "nohup",   "setsid",
                                           "stdbuf", "strace", "sudo",   "time", "timeout", "xargs"};
+
+// Options whose value is the script; options after which there is none, because their value is code
+// or another file of code; and how scripts' names end.
+constexpr std::string_view kScriptOptions[] = {"-jar", "-f", "-s", "-File", "--script", "-extra"};
+constexpr std::string_view kOtherCode[] = {"-e",       "-E",       "-c",          "-Command",
+                                           "--eval",   "--print",  "--require",   "--import",
+                                           "--loader", "--rcfile", "--init-file", "--args"};
+constexpr std::string_view kEndings =
+    "py pyc pyz rb pl t js mjs cjs ts lua php sh bash zsh ksh jl R r lisp lsp cl scm ml m ps1 rkt "
+    "tcl "
+    "exs escript raku p6 fs st dll exe java sce";
 
 /// True if the rest of an interpreter's name is a version; "t" marks a Python without a GIL.
 bool is_version(std::string_view rest) {
@@ -53,6 +98,27 @@ bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
     if (name == one) return true;
   }
   return false;
+}
+
+/// True for "a.jl", whoever runs it.
+bool has_ending(std::string_view word) {
+  const std::string_view name = base_name(word);
+  const size_t dot = name.rfind('.');
+  if (dot == kNowhere) return false;
+  for (std::string_view rest = kEndings; !rest.empty();) {
+    const std::string_view one = head(rest, rest.find(' '));
+    if (one == tail(name, dot + 1)) return true;
+    rest = tail(rest, one.size() + 1);
+  }
+  return false;
+}
+
+bool is_option(std::string_view word) { return word.starts_with('-'); }
+
+/// True for "-c", "-we", "--eval=1" of an interpreter whose letters of options are known.
+bool brings_code(const Interpreter& interpreter, std::string_view option) {
+  if (option.starts_with("--")) return is_one_of(head(option, option.find('=')), kOtherCode);
+  return option.find_first_of(interpreter.code) != kNowhere;
 }
 
 }  // namespace
@@ -87,11 +153,36 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
     if (has_value) take_argument(arguments);
     word = take_argument(arguments);
   }
+  // Of another option it is not known whether the next word is its value.
+  const bool is_known = !is_option(word);
+  while (word != "-m" && !word.empty() && !is_known && !has_ending(word)) {
+    if (is_option(word) && brings_code(interpreter, word)) return {};
+    word = take_argument(arguments);
+  }
   Script script;
   script.is_module = word == "-m";
   if (script.is_module) word = take_argument(arguments);
   if (!word.empty() && word[0] != '-') script.name = base_name(word);
   return script;
+}
+
+std::string_view ScriptSearch::next() {
+  while (!rest_.empty()) {
+    const std::string_view word = take_argument(rest_);
+    const bool is_value = is_option(previous_) && previous_.find('=') == kNowhere &&
+                          !is_one_of(previous_, kScriptOptions);
+    previous_ = word;
+    if (is_one_of(head(word, word.find('=')), kOtherCode)) {
+      rest_ = {};
+    } else if (constexpr std::string_view kFile = "--file="; word.starts_with(kFile)) {  // R's
+      return tail(word, kFile.size());
+    } else if (!is_option(word)) {
+      const bool may_be = has_ending(word) || (!is_value && !after_word_);
+      after_word_ |= may_be || !is_value;
+      if (may_be) return word;
+    }
+  }
+  return {};
 }
 
 bool only_starts(std::string_view arguments) {

@@ -21,6 +21,7 @@ struct Interpreter {
   /// first argument that is a file.
   const char* alone;
   std::string_view with_value;  ///< letters of options whose value is the next word
+  const char* code;             ///< letters of options that bring code instead of a script
 };
 
 /// Returns the interpreter for "python3.11", null for "node_exporter". The guard shows no arguments
@@ -38,6 +39,22 @@ struct Script {
 };
 /// `file` is the first argument that is a file, as Attempt::script.
 Script script_of(const Interpreter& interpreter, std::string_view arguments, std::string_view file);
+
+/// Finds the script of an interpreter whose options are not known. What follows an option may be
+/// its value ("julia -J my.core train.jl"), and what follows a word its argument ("java Main
+/// data.csv"), unless its name ends as a script's.
+class ScriptSearch {
+ public:
+  /// `arguments` are those after the interpreter's name.
+  explicit ScriptSearch(std::string_view arguments) : rest_(arguments) {}
+  /// The next argument that is the script if it is a file; empty if there is none.
+  std::string_view next();
+
+ private:
+  std::string_view rest_;
+  std::string_view previous_;
+  bool after_word_ = false;
+};
 
 /// True for a shell or a program such as `timeout` that only starts others, so that what has
 /// started it matters: "sh -c 'nvidia-smi | head'". A shell that runs a script is no such program.

@@ -23,20 +23,18 @@ uint32_t user(bool at_start) {
 
 constexpr int kMostStarters = 8;
 
-/// Returns the first argument of an interpreter that is a file, or nothing. Only for those whose
-/// options are not known.
+/// Returns the argument that is the script, a file, or nothing. Only for interpreters whose options
+/// are not known.
 std::string_view find_script(std::string_view arguments) {
   const Interpreter* interpreter = interpreter_of(base_name(take_argument(arguments)));
   if (interpreter == nullptr || interpreter->alone != nullptr) return {};
-  for (int i = 0; i < 32 && !arguments.empty(); ++i) {
-    const bool is_whole = arguments.find('\0') != std::string_view::npos;
-    std::string_view word = take_argument(arguments);
-    if (word.starts_with('-')) word = tail(word, word.find('=') + 1);  // R's --file=a.R
+  arguments = head(arguments, arguments.rfind('\0') + 1);  // without one that is cut
+  ScriptSearch search(arguments);
+  for (int i = 0; i < 32; ++i) {
+    const std::string_view word = search.next();
     struct stat status = {};
-    if (is_whole && !word.empty() && !word.starts_with('-') &&
-        sys::stat(word.data(), &status) == 0 && S_ISREG(status.st_mode)) {
-      return word;
-    }
+    if (word.empty()) break;
+    if (sys::stat(word.data(), &status) == 0 && S_ISREG(status.st_mode)) return word;
   }
   return {};
 }

@@ -37,6 +37,50 @@ TEST(Program, ProgramIsWrittenWithItsScript) {
   EXPECT_EQ(written("./train\0s3cret\0"sv, {}), "train");
 }
 
+TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
+  const auto script = [](std::string_view arguments) {
+    std::string_view rest = arguments;
+    return script_of(*interpreter_of(take_argument(rest)), arguments, {}).name;
+  };
+  for (const auto& [arguments, name] :
+       {std::pair{"perl\0-w\0x.pl\0y\0"sv, "x.pl"sv}, std::pair{"perl\0-Ilib\0x.pl\0"sv, "x.pl"sv},
+        std::pair{"node\0--expose-gc\0x.js\0"sv, "x.js"sv},
+        std::pair{"bash\0-o\0pipefail\0x.sh\0"sv, "x.sh"sv},
+        std::pair{"sh\0-ex\0x.sh\0"sv, "x.sh"sv}, std::pair{"lua\0-lfoo\0x.lua\0"sv, "x.lua"sv},
+        std::pair{"python3\0--check\0train\0"sv, ""sv}, std::pair{"perl\0-we\0x.pl\0"sv, ""sv},
+        std::pair{"node\0--eval\0x.js\0"sv, ""sv}, std::pair{"node\0-r\0a.js\0b.js\0"sv, ""sv},
+        std::pair{"bash\0-lc\0x.sh\0"sv, ""sv},
+        std::pair{"bash\0--rcfile\0a.sh\0b.sh\0"sv, ""sv}}) {
+    EXPECT_EQ(script(arguments), name) << arguments;
+  }
+}
+
+TEST(Program, ScriptIsNoValueOfAnUnknownOption) {
+  const auto found = [](std::string_view arguments) {
+    take_argument(arguments);
+    std::string all;
+    ScriptSearch search(arguments);
+    for (std::string_view word = search.next(); !word.empty(); word = search.next()) {
+      all.append(all.empty() ? "" : " ").append(word);
+    }
+    return all;
+  };
+  for (const auto& [arguments, words] :
+       {std::pair{"java\0-cp\0lib.jar\0Main\0data.csv\0"sv, "Main"},
+        std::pair{"java\0-Dcfg=/etc/passwd\0Main\0"sv, "Main"},
+        std::pair{"java\0-Xmx1g\0-jar\0app.jar\0x.csv\0"sv, "app.jar"},
+        std::pair{"julia\0-J\0my.core\0s.jl\0"sv, "s.jl"},
+        std::pair{"julia\0--project\0train.jl\0a.csv\0"sv, "train.jl"},
+        std::pair{"sbcl\0--core\0my.core\0--script\0s\0"sv, "s"},
+        std::pair{"Rscript\0-e\0x\0data.csv\0"sv, ""}, std::pair{"R\0--args\0data.csv\0"sv, ""},
+        std::pair{"R\0--no-echo\0--file=a.R\0"sv, "a.R"},
+        std::pair{"dotnet\0exec\0--runtimeconfig\0c.json\0app.dll\0"sv, "exec app.dll"},
+        std::pair{"deno\0run\0/x/cu.ts\0"sv, "run /x/cu.ts"},
+        std::pair{"beam.smp\0-noshell\0/etc/passwd\0"sv, ""}}) {
+    EXPECT_EQ(found(arguments), words) << arguments;
+  }
+}
+
 TEST(Program, ShellWithACommandOnlyStartsOthers) {
   EXPECT_TRUE(only_starts("sh\0-c\0nvidia-smi | head\0"sv));
   EXPECT_TRUE(only_starts("/usr/bin/timeout\0009\0nvidia-smi\0"sv));
