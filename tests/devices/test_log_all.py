@@ -80,12 +80,11 @@ def test_clamped_selection_reports_the_device_in_use(case):
 
 
 def test_many_wrong_indices_hide_no_event(case):
-    """The number of messages about wrong indices is limited, and they do not hide other events.
-    """
+    """Each wrong index has its message, and they do not hide other events."""
     steps = ["cu.init"] + ["cu.get=%d" % index for index in range(2, 302)]
     result, records = case.run_reported(steps + ["nv.init", "rt12.set=1", "cu.context=v4,0"],
                                         allow="5,2", **ALL_LINES)
-    assert count(result, "bad_index", call="cuDeviceGet") == 256
+    assert count(result, "bad_index", call="cuDeviceGet") == 300
     events = {record.get("event") for record in records}
     assert {"nvml", "select", "context"} <= events
     for name, values in (("nvml_used", {}), ("device_selected", {"device": 1}),
