@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/text/program.h"
 
+#include <utility>
+
 #include "policy/text.h"
 
 namespace cudaguard {
@@ -10,58 +12,16 @@ namespace {
 constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
-    {"python", "usSBO", "WX", "c"},
-    {"pypy", "usSBO", "WX", "c"},
-    {"ruby", "usSBOWX", "", "eEpr"},
-    {"perl", "usSBOWX", "", "eEpr"},
-    {"nodejs", "usSBOWX", "", "eEpr"},
-    {"node", "usSBOWX", "", "eEpr"},
-    {"luajit", "usSBOWX", "", "eEpr"},
-    {"lua", "usSBOWX", "", "eEpr"},
+    {"python pypy", "usSBO", "WX", "c"},
+    {"ruby perl nodejs node luajit lua", "usSBOWX", "", "eEpr"},
     {"php", "nqf", "d", "r"},
-    {"sh", "euxv", "", "c"},
-    {"bash", "euxv", "", "c"},
-    {"dash", "euxv", "", "c"},
-    {"zsh", "euxv", "", "c"},
-    {"ksh", "euxv", "", "c"},
-    {"R", nullptr, "", ""},
-    {"Rscript", nullptr, "", ""},
-    {"beam.smp", nullptr, "", ""},
-    {"bun", nullptr, "", ""},
-    {"clisp", nullptr, "", ""},
-    {"deno", nullptr, "", ""},
-    {"dotnet", nullptr, "", ""},
-    {"ecl", nullptr, "", ""},
-    {"elixir", nullptr, "", ""},
-    {"escript", nullptr, "", ""},
-    {"gforth", nullptr, "", ""},
-    {"gjs", nullptr, "", ""},
-    {"gp", nullptr, "", ""},
-    {"gst", nullptr, "", ""},
-    {"guile", nullptr, "", ""},
-    {"java", nullptr, "", ""},
-    {"julia", nullptr, "", ""},
-    {"lisp.run", nullptr, "", ""},
-    {"maxima", nullptr, "", ""},
-    {"moar", nullptr, "", ""},
-    {"mono", nullptr, "", ""},
-    {"mono-sgen", nullptr, "", ""},
-    {"newlisp", nullptr, "", ""},
-    {"ocaml", nullptr, "", ""},
-    {"octave", nullptr, "", ""},
-    {"octave-cli", nullptr, "", ""},
-    {"perl6", nullptr, "", ""},
-    {"pwsh", nullptr, "", ""},
-    {"qjs", nullptr, "", ""},
-    {"racket", nullptr, "", ""},
-    {"raku", nullptr, "", ""},
-    {"rakudo", nullptr, "", ""},
-    {"rakudo-m", nullptr, "", ""},
-    {"sbcl", nullptr, "", ""},
-    {"scilab", nullptr, "", ""},
-    {"swipl", nullptr, "", ""},
-    {"tclsh", nullptr, "", ""},
-    {"wish", nullptr, "", ""},
+    {"sh bash dash zsh ksh", "euxv", "", "c"},
+    {"R Rscript beam.smp bun clisp deno dotnet ecl elixir escript gforth gjs gp gst guile java "
+     "julia "
+     "lisp.run maxima moar mono mono-sgen newlisp ocaml octave octave-cli perl6 pwsh qjs racket "
+     "raku "
+     "rakudo rakudo-m sbcl scilab swipl tclsh wish",
+     nullptr, "", ""},
 };
 
 constexpr const char* kLibraries[] = {
@@ -69,20 +29,21 @@ constexpr const char* kLibraries[] = {
     "libR.so",   "libjulia", "libguile", "liboctinterp", "libtcl", "libmono", "libmoar",
 };
 
-constexpr std::string_view kShells[] = {"sh", "bash", "dash", "zsh", "ksh"};
-constexpr std::string_view kStarters[] = {"bwrap",  "env",    "ionice", "nice", "nohup",   "setsid",
-                                          "stdbuf", "strace", "sudo",   "time", "timeout", "xargs"};
-
-// Options whose value is the script; options after which there is none, because their value is code
-// or another file of code; and how scripts' names end.
-constexpr std::string_view kScriptOptions[] = {"-jar", "-f", "-s", "-File", "--script", "-extra"};
-constexpr std::string_view kOtherCode[] = {"-e",       "-E",       "-c",          "-Command",
-                                           "--eval",   "--print",  "--require",   "--import",
-                                           "--loader", "--rcfile", "--init-file", "--args"};
+constexpr std::string_view kShells = "sh bash dash zsh ksh";
+constexpr std::string_view kStarters =
+    "bwrap env ionice nice nohup setsid stdbuf strace sudo time timeout xargs";
+// Options whose value is the script; options whose value is another file; options after which there
+// is no script, because their value is code or another file of code; and how scripts' names end.
+constexpr std::string_view kScriptOptions = "-jar -f -s -File --script -extra";
+constexpr std::string_view kOtherValues = "-J --sysimage --core --runtimeconfig -I -L --depsfile";
+constexpr std::string_view kOtherCode =
+    "-e -E -c -Command --eval --print --require --import --loader --rcfile --init-file --args";
 constexpr std::string_view kEndings =
     "py pyc pyz rb pl t js mjs cjs ts lua php sh bash zsh ksh jl R r lisp lsp cl scm ml m ps1 rkt "
     "tcl "
     "exs escript raku p6 fs st dll exe java sce";
+// Their other arguments may be files, which are no scripts.
+constexpr std::string_view kOnlyByName = "java beam.smp";
 
 /// True if the rest of an interpreter's name is a version; "t" marks a Python without a GIL.
 bool is_version(std::string_view rest) {
@@ -93,27 +54,27 @@ bool is_version(std::string_view rest) {
   return true;
 }
 
-bool is_one_of(std::string_view name, std::span<const std::string_view> names) {
-  for (const std::string_view one : names) {
-    if (name == one) return true;
-  }
-  return false;
+std::string_view take_listed(std::string_view& words) {
+  const std::string_view word = head(words, words.find(' '));
+  words = tail(words, word.size() + 1);
+  return word;
 }
 
-/// True for "a.jl", whoever runs it.
-bool has_ending(std::string_view word) {
-  const std::string_view name = base_name(word);
-  const size_t dot = name.rfind('.');
-  if (dot == kNowhere) return false;
-  for (std::string_view rest = kEndings; !rest.empty();) {
-    const std::string_view one = head(rest, rest.find(' '));
-    if (one == tail(name, dot + 1)) return true;
-    rest = tail(rest, one.size() + 1);
+bool is_one_of(std::string_view name, std::string_view words) {
+  while (!words.empty()) {
+    if (take_listed(words) == name) return true;
   }
   return false;
 }
 
 bool is_option(std::string_view word) { return word.starts_with('-'); }
+
+/// True for "a.jl", whoever runs it.
+bool has_ending(std::string_view word) {
+  const std::string_view name = base_name(word);
+  const size_t dot = name.rfind('.');
+  return dot != kNowhere && is_one_of(tail(name, dot + 1), kEndings);
+}
 
 /// True for "-c", "-we", "--eval=1" of an interpreter whose letters of options are known.
 bool brings_code(const Interpreter& interpreter, std::string_view option) {
@@ -131,7 +92,10 @@ std::string_view take_argument(std::string_view& arguments) {
 
 const Interpreter* interpreter_of(std::string_view name) {
   for (const Interpreter& one : kInterpreters) {
-    if (name.starts_with(one.name) && is_version(tail(name, one.name.size()))) return &one;
+    for (std::string_view words = one.names; !words.empty();) {
+      const std::string_view word = take_listed(words);
+      if (name.starts_with(word) && is_version(tail(name, word.size()))) return &one;
+    }
   }
   return nullptr;
 }
@@ -167,22 +131,26 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
 }
 
 std::string_view ScriptSearch::next() {
-  while (!rest_.empty()) {
+  constexpr std::string_view kFile = "--file=";  // R's
+  for (;;) {
+    if (rest_.empty()) {
+      if (any_) return {};
+      any_ = true;
+      rest_ = arguments_;
+      previous_ = take_argument(rest_);  // the interpreter
+      if (is_one_of(base_name(previous_), kOnlyByName)) rest_ = {};
+    }
     const std::string_view word = take_argument(rest_);
-    const bool is_value = is_option(previous_) && previous_.find('=') == kNowhere &&
-                          !is_one_of(previous_, kScriptOptions);
-    previous_ = word;
+    const std::string_view previous = std::exchange(previous_, word);
     if (is_one_of(head(word, word.find('=')), kOtherCode)) {
       rest_ = {};
-    } else if (constexpr std::string_view kFile = "--file="; word.starts_with(kFile)) {  // R's
+    } else if (word.starts_with(kFile)) {
       return tail(word, kFile.size());
-    } else if (!is_option(word)) {
-      const bool may_be = has_ending(word) || (!is_value && !after_word_);
-      after_word_ |= may_be || !is_value;
-      if (may_be) return word;
+    } else if (!word.empty() && !is_option(word)) {
+      const bool is_known = has_ending(word) || is_one_of(previous, kScriptOptions);
+      if (is_known || (any_ && !is_one_of(previous, kOtherValues))) return word;
     }
   }
-  return {};
 }
 
 bool only_starts(std::string_view arguments) {

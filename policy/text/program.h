@@ -14,9 +14,9 @@ struct Attempt;
 /// Removes and returns the first of a process's arguments.
 std::string_view take_argument(std::string_view& arguments);
 
-/// An interpreter of scripts, and the options that may come before the script.
+/// Interpreters of scripts, and the options that may come before the script.
 struct Interpreter {
-  std::string_view name;
+  std::string_view names;  ///< without versions, with a blank between them
   /// Letters of options without a value. Null: the options are not known, so the script is the
   /// first argument that is a file.
   const char* alone;
@@ -40,20 +40,21 @@ struct Script {
 /// `file` is the first argument that is a file, as Attempt::script.
 Script script_of(const Interpreter& interpreter, std::string_view arguments, std::string_view file);
 
-/// Finds the script of an interpreter whose options are not known. What follows an option may be
-/// its value ("julia -J my.core train.jl"), and what follows a word its argument ("java Main
-/// data.csv"), unless its name ends as a script's.
+/// Finds the script of an interpreter whose options are not known: what its name or the option
+/// before it shows to be one ("julia -J my.core train.jl"), otherwise any argument that is a file.
 class ScriptSearch {
  public:
-  /// `arguments` are those after the interpreter's name.
-  explicit ScriptSearch(std::string_view arguments) : rest_(arguments) {}
+  explicit ScriptSearch(std::string_view arguments) : arguments_(arguments), rest_(arguments) {
+    take_argument(rest_);
+  }
   /// The next argument that is the script if it is a file; empty if there is none.
   std::string_view next();
 
  private:
+  std::string_view arguments_;
   std::string_view rest_;
   std::string_view previous_;
-  bool after_word_ = false;
+  bool any_ = false;
 };
 
 /// True for a shell or a program such as `timeout` that only starts others, so that what has

@@ -26,9 +26,10 @@ constexpr int kMostStarters = 8;
 /// Returns the argument that is the script, a file, or nothing. Only for interpreters whose options
 /// are not known.
 std::string_view find_script(std::string_view arguments) {
-  const Interpreter* interpreter = interpreter_of(base_name(take_argument(arguments)));
-  if (interpreter == nullptr || interpreter->alone != nullptr) return {};
   arguments = head(arguments, arguments.rfind('\0') + 1);  // without one that is cut
+  std::string_view rest = arguments;
+  const Interpreter* interpreter = interpreter_of(base_name(take_argument(rest)));
+  if (interpreter == nullptr || interpreter->alone != nullptr) return {};
   ScriptSearch search(arguments);
   for (int i = 0; i < 32; ++i) {
     const std::string_view word = search.next();

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 namespace cudaguard {
@@ -55,29 +56,31 @@ TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
   }
 }
 
-TEST(Program, ScriptIsNoValueOfAnUnknownOption) {
-  const auto found = [](std::string_view arguments) {
-    take_argument(arguments);
-    std::string all;
+TEST(Program, ScriptOfUnknownOptionsIsKnownByItsNameBeforeOtherFilesAre) {
+  const auto first = [](std::string_view arguments, std::string_view files) {
     ScriptSearch search(arguments);
-    for (std::string_view word = search.next(); !word.empty(); word = search.next()) {
-      all.append(all.empty() ? "" : " ").append(word);
+    std::string_view word = search.next();
+    while (!word.empty() && find(files, std::string(word).c_str()) == std::string_view::npos) {
+      word = search.next();
     }
-    return all;
+    return word;
   };
-  for (const auto& [arguments, words] :
-       {std::pair{"java\0-cp\0lib.jar\0Main\0data.csv\0"sv, "Main"},
-        std::pair{"java\0-Dcfg=/etc/passwd\0Main\0"sv, "Main"},
-        std::pair{"java\0-Xmx1g\0-jar\0app.jar\0x.csv\0"sv, "app.jar"},
-        std::pair{"julia\0-J\0my.core\0s.jl\0"sv, "s.jl"},
-        std::pair{"julia\0--project\0train.jl\0a.csv\0"sv, "train.jl"},
-        std::pair{"sbcl\0--core\0my.core\0--script\0s\0"sv, "s"},
-        std::pair{"Rscript\0-e\0x\0data.csv\0"sv, ""}, std::pair{"R\0--args\0data.csv\0"sv, ""},
-        std::pair{"R\0--no-echo\0--file=a.R\0"sv, "a.R"},
-        std::pair{"dotnet\0exec\0--runtimeconfig\0c.json\0app.dll\0"sv, "exec app.dll"},
-        std::pair{"deno\0run\0/x/cu.ts\0"sv, "run /x/cu.ts"},
-        std::pair{"beam.smp\0-noshell\0/etc/passwd\0"sv, ""}}) {
-    EXPECT_EQ(found(arguments), words) << arguments;
+  for (const auto& [arguments, files, script] :
+       {std::tuple{"java\0-cp\0lib.jar\0Main\0data.csv\0"sv, "lib.jar data.csv", ""},
+        std::tuple{"java\0-Dcfg=/etc/passwd\0Main\0"sv, "/etc/passwd", ""},
+        std::tuple{"java\0-Xmx1g\0-jar\0app.jar\0x.csv\0"sv, "app.jar x.csv", "app.jar"},
+        std::tuple{"julia\0-J\0my.core\0s.jl\0"sv, "my.core s.jl", "s.jl"},
+        std::tuple{"julia\0--project\0train.jl\0a.csv\0"sv, "train.jl a.csv", "train.jl"},
+        std::tuple{"sbcl\0--core\0my.core\0--script\0s\0"sv, "my.core s", "s"},
+        std::tuple{"Rscript\0-e\0x\0data.csv\0"sv, "data.csv", ""},
+        std::tuple{"R\0--args\0data.csv\0"sv, "data.csv", ""},
+        std::tuple{"R\0--no-echo\0--file=a.R\0"sv, "a.R", "a.R"},
+        std::tuple{"dotnet\0exec\0--runtimeconfig\0c.json\0app.dll\0"sv, "c.json app.dll",
+                   "app.dll"},
+        std::tuple{"gp\0-q\0cu.x\0other.x\0"sv, "cu.x other.x", "cu.x"},
+        std::tuple{"deno\0run\0--allow-all\0cu.x\0"sv, "cu.x", "cu.x"},
+        std::tuple{"/usr/lib/beam.smp\0-noshell\0/etc/passwd\0"sv, "/etc/passwd", ""}}) {
+    EXPECT_EQ(first(arguments, files), script) << arguments;
   }
 }
 
