@@ -217,7 +217,10 @@ Text& put_report_error(Text& out, int error) {
   } else {
     out.print("errno %u", static_cast<uint64_t>(error));
   }
-  return out.put(" (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)");
+  // The name is right, so a list of what is accepted does not help.
+  const bool forbidden = error == EACCES || error == EPERM || error == EROFS;
+  return out.put(forbidden ? "; name a file or directory that this user may write"
+                           : " (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)");
 }
 
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }
@@ -273,7 +276,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
     out.put("run it without --fence");
   } else if (facts.unhealthy) {
     // With the policy OFF the program would hang or fail as the driver does.
-    out.put("repair the driver (cudaguard doctor --gpu)");
+    out.put("repair the driver (to check it: cudaguard doctor --gpu)");
   } else {
     out.put(facts.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
     // The user does not start a notebook's kernel by a command.

@@ -31,7 +31,7 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake);
 // What put_report_error() takes besides errno values.
 inline constexpr int kAnothersFile = 0x10001;
 inline constexpr int kUnsafeDirectory = 0x10002;
-/// Writes "Permission denied (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)".
+/// Writes "Is a directory (accepted: a file, ...)", "Permission denied; name a file or ...".
 Text& put_report_error(Text& out, int error);
 
 // The guard's sentences. Each is a message between begin_line and "\n".

@@ -167,7 +167,12 @@ class Golden(box.Case):
         long = "/" + "x" * 5000
         self.prints(box.run(["cu.init"], CUDAGUARD_REPORT=long), "bad_report", value=long[:80] + "...")
         self.prints(box.run(["cu.init"], CUDAGUARD_REPORT="/dev/full"), "report_failed",
-                    path="/dev/full", error=os.strerror(28))
+                    path="/dev/full", error=os.strerror(28), accepted=self.part("report_accepted"))
+        with self.assertRaises(OSError) as failed:  # read-only in a container
+            os.open("/sys/report", os.O_WRONLY | os.O_CREAT)
+        self.prints(box.run(["cu.init"], CUDAGUARD_REPORT="/sys/report"), "report_failed",
+                    path="/sys/report", error=os.strerror(failed.exception.errno),
+                    remedy=self.part("report_forbidden"))
         self.prints(box.run(["cu.init"], policy="VALIDATE", CUDAGUARD_CHILDREN="FORCE_CPU"),
                     "root_missing", remedy="sh -c 'CUDAGUARD_ROOT=$$ exec APP'")
         result = harness.run([harness.program("linked_forbids"), "handle",

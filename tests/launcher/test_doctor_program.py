@@ -72,6 +72,28 @@ class Kinds(doctor_program.Case):
         self.verdict(script, "in part", ["script_preload"], env=SYSTEM)
         self.assert_answers([script], "0", "0", "0", env=SYSTEM)
 
+    def test_sudo_is_guarded_but_not_what_it_starts(self):
+        """A copy of env with -i: as in sudo, what it starts has no LD_PRELOAD."""
+        sudo = self.path("sudo")
+        shutil.copy(shutil.which("env"), sudo)
+        answer = self.verdict(sudo, "in part", ["new_environment"])
+        self.assertIn("to guard that: sudo cudaguard run -- PROGRAM", answer.line)
+        ask = [launcher.program("ask"), DRIVER]
+        self.assert_answers([sudo, "-i", *ask], "0", "0", "0")
+        remedy = [sudo, "-i", launcher.LAUNCHER, "run", "--", *ask]
+        self.assertEqual(self.answer(remedy, "unguarded"), "100")
+        self.verdict(shutil.which("env"), "yes", [])
+
+    def test_setuid_program_of_this_user_is_guarded_for_this_user(self):
+        """The kernel changes nothing then (Privileged has the other users)."""
+        program = self.path("ask")
+        shutil.copy(launcher.program("ask"), program)
+        self.assertEqual(self.verdict(program, "yes", []).facts("program"), [program])
+        os.chmod(program, 0o4755)
+        self.assertEqual(self.verdict(program, "yes", []).facts("program")[1:], [
+            "it is setuid: if another user starts it, ld.so ignores LD_PRELOAD"])
+        self.assert_stopped([program, "libcuda.so.1"], "run", "preload")
+
     def test_shared_library_is_refused(self):
         """It has no interpreter either."""
         path = launcher.program("library.so")

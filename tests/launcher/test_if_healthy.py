@@ -350,7 +350,9 @@ class Cache(Case):
     def test_bad_answer_is_used_again_if_the_limit_is_not_longer(self):
         sick = {"CG_SICK": "hangs in count"}
         self.on_cpu("the driver did not answer in 1 s (cuDeviceGetCount)", **sick)
-        self.on_cpu("the driver did not answer in 1 s (cuDeviceGetCount)", **sick)
+        self.assertRegex(self.run_if(**sick)[2], r"^cudaguard: --if-healthy: the driver did not "
+                         r"answer in 1 s \(cuDeviceGetCount\) \(asked \d+ s ago; to ask again: "
+                         r"--if-healthy=fresh\); the program runs without CUDA\n$")
         self.assertEqual(self.number_of_questions(), 1)
         self.assertEqual(self.run_if("2")[:2], (0, "VALIDATE list=\n"))
         self.assertEqual(self.number_of_questions(), 2)
@@ -402,6 +404,17 @@ class Cache(Case):
         self.on_gpu(CG_SICK="no GPU")
         self.rewrite(took=5)(self.answer())
         self.on_gpu(CG_SICK="no GPU")
+
+    def test_message_says_how_old_a_kept_answer_is(self):
+        self.on_cpu("the driver shows no GPU", CG_SICK="no GPU")
+        with open(self.answer(), encoding="utf-8") as stream:
+            at = json.load(stream)["at"]
+        self.rewrite(at=at - 7000)(self.answer())
+        age = r"no GPU \(asked \d+ s ago; to ask again: --if-healthy=fresh\); "
+        self.assertRegex(self.run_if()[2], age + "the program runs without CUDA\n")
+        self.assertRegex(self.run_if("1,require")[2], age + "nothing was started\n")
+        self.assertEqual(self.run_if("fresh", CG_SICK="no GPU")[2], "cudaguard: --if-healthy: the "
+                         "driver shows no GPU; the program runs without CUDA\n")
 
     @pytest.mark.needs("other_users")
     def test_another_users_answer_is_not_believed(self):

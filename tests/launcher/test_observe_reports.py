@@ -7,7 +7,7 @@ import os
 import re
 import stat
 
-from support import harness, launcher, observed
+from support import harness, launcher, messages, observed
 from support.observed import NO_ATTEMPT, OBSERVE, box
 
 
@@ -66,8 +66,7 @@ class Reports(observed.Case):
             report, box.program("open"), box.program("open"))], ["--report", report])
         summary = self.summary(result)
         self.assertEqual(summary.before, 'cudaguard: records are missing in the report "%s": Is a '
-                         'directory (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)\n' %
-                         report)
+                         'directory (%s)\n' % (report, messages.text("report_accepted")))
         self.assertEqual(len(summary.order), 2)
 
     def test_rule_that_has_a_report_is_named(self):

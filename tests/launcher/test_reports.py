@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import harness, launcher, machine
+from support import harness, launcher, machine, messages
 
 ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
@@ -51,8 +51,8 @@ class Reports(launcher.Case):
             self.assertIn(NOT_RECORDED % ("--report ", path), done.stderr)
 
 
-NOT_RECORDED = ('cudaguard: %s"%s": Permission denied (accepted: a file, DIRECTORY/, syslog: or /dev/stderr); nothing is '
-                "recorded\n")
+FORBIDDEN = "; " + messages.text("report_forbidden")
+NOT_RECORDED = 'cudaguard: %s"%s": Permission denied' + FORBIDDEN + "; nothing is recorded\n"
 
 
 class AnothersReport(launcher.Case):
@@ -90,7 +90,9 @@ class AnothersReport(launcher.Case):
                 os.chmod(spool, mode)
             for name, options in asked.items():
                 done = self.as_nobody("run", "--strict", *options, "echo", "started")
-                message = 'cudaguard: %s"%s": %s (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)\n'
+                message = 'cudaguard: %s"%s": %s' + (
+                    FORBIDDEN if error == "Permission denied" else
+                    " (%s)" % messages.text("report_accepted")) + "\n"
                 self.assertEqual((done.returncode, done.stdout, done.stderr),
                                  (125, "", message % (name, spool, error)) if error else
                                  (0, "started\n", ""), done)

@@ -3,6 +3,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -203,6 +204,42 @@ def test_pattern_matches_a_line_a_module_or_a_library(allowed, pattern, rc):
     program = allowed.make("train.py", "import ctypes\nlibrary = ctypes.CDLL('libcuda.so.1')\n"
                            "library.cuInit(0)\n")
     allowed.ends(allowed.verify([sys.executable, program], ["--allow=" + pattern]), rc)
+
+
+@pytest.mark.parametrize("name", ["train.py", "it's [a] \\ *.py", "native"])
+def test_option_that_the_text_names_makes_the_run_pass(allowed, name):
+    command = [box.program("open"), "cu.init"] if name == "native" else [
+        sys.executable, allowed.make(name, ATTEMPT)]
+    block = allowed.ends(allowed.verify(command), 1)
+    options = re.search(r"(?m)^  to accept this: (--allow .*)$", block)[1]
+    block = allowed.ends(allowed.verify(command, shlex.split(options)), 0)
+    assert "to accept" not in block and "matched no" not in block, block
+
+
+def test_pattern_that_matches_nothing_is_named(allowed):
+    """An attempt that the pattern should allow may have become rare, or the pattern is wrong."""
+    patterns = ["nomatch", "line:none.py:1", "open"]
+    note = '  --allow "nomatch" matched no process\n  --allow "line:none.py:1" matched no call\n'
+    for steps in (["cu.init"], ["cu.open"]):
+        block = allowed.ends(allowed.steps(steps, ["--allow=" + one for one in patterns]), 0, note)
+        assert block.count("matched no") == 2, block
+
+
+@pytest.mark.parametrize(("terminal", "env", "coloured"), [
+    (True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False),
+    (True, {"NO_COLOR": ""}, True), (True, {"TERM": "dumb"}, False), (True, {"TERM": ""}, False)])
+def test_result_has_colour_only_on_a_terminal_that_shows_it(case, terminal, env, coloured):
+    files = {name: case.path(name) for name in ("junit", "html", "json")}
+    command = [*verified.VERIFY, *("--%s=%s" % one for one in files.items()), "sh", "-c", "exit 3"]
+    code, text = harness.shown(command, terminal, env=launcher.environment(
+        **{"TERM": "xterm", "NO_COLOR": "", **env}))
+    assert code == 2, text
+    word = "\033[1;31mFAIL\033[0m" if coloured else "FAIL"
+    assert text.startswith("cudaguard: %s: no CUDA use" % word), text
+    assert text.count("\033") == (2 if coloured else 0), text
+    for path in files.values():
+        with open(path, encoding="utf-8") as stream:
+            assert "\033" not in stream.read()
 
 
 class Ways(verified.Case):

@@ -109,10 +109,13 @@ class Plugin(pytest_runs.Case):
             text = result.cases[name][1]
             where = "<string>:1" if "child" in name else "test_all.py:%d" % line
             self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, text)
+            pattern = "'line:%s'" % where if "child" in name else "line:" + where
+            self.assertIn("to allow this: --cudaguard-allow %s, or mark the test with "
+                          "@pytest.mark.cudaguard_allow" % pattern, text)
             self.assertEqual("in process " in text, name in ("child", "grandchild", "fork"), text)
         # The report has the user's line and its callers, but not the code that runs the test.
         self.assertIn("(cuInit)\n  > test_all.py:%d in attempt\n        %s\n    test_all.py:%d in "
-                      "test_first\n____" % (line, ATTEMPT, 1 + SUITE.split("\n").index(
+                      "test_first\nto allow this: " % (line, ATTEMPT, 1 + SUITE.split("\n").index(
                           "def test_first(): attempt()")), result.out)
         # The message is the test's own failure. A section of the report says that it asked.
         self.assertIn("its own reason", result.cases["fails"][1])

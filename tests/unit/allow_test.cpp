@@ -3,6 +3,7 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/model.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -88,6 +89,82 @@ TEST(Allow, MatchesTheUsersLine) {
     EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
   }
   EXPECT_FALSE(is_code_allowed({"line:*"}, CallSite()));
+}
+
+/// The result of a process that made the call.
+Verdict verdict_about(CallSite site, const std::string& command) {
+  Verdict verdict;
+  verdict.deny = {DriverApi::kCuda};
+  ObservedProcess process;
+  process.pid = 7;
+  process.command = command;
+  verdict.findings.processes.push_back(process);
+  site.processes = {0};
+  site.at = {1};
+  verdict.findings.sites = {site};
+  decide(verdict);
+  return verdict;
+}
+
+TEST(Allow, PatternForAFailureMakesTheRunPass) {
+  CallSite odd = example();
+  odd.line = "a[1]\x01*.py:3";
+  odd.stack.python[2] = {"/home/u/src/a[1]\x01*.py", "main", 3};
+  CallSite native = example();
+  native.line.clear();
+  native.stack = {};
+  CallSite ioctl;
+  ioctl.api = kRequestApi;
+  const std::pair<CallSite, const char*> cases[] = {
+      {example(), "line:train.py:12"},
+      {odd, "line:a\\[1]*\\*.py:3"},
+      {native, "lib:libc10_cuda.so"},
+      {ioctl, "pro\\?"},
+  };
+  for (const auto& [site, pattern] : cases) {
+    Verdict verdict = verdict_about(site, "/srv/pro? --lr 1");
+    EXPECT_EQ(verdict.result, Verdict::Result::kFail);
+    EXPECT_EQ(patterns_for(verdict), std::vector<std::string>{pattern});
+    verdict.allow = patterns_for(verdict);
+    decide(verdict);
+    EXPECT_EQ(verdict.result, Verdict::Result::kPass) << pattern;
+    EXPECT_TRUE(patterns_for(verdict).empty());
+    EXPECT_TRUE(unused_patterns(verdict).empty()) << pattern;
+  }
+}
+
+TEST(Allow, PatternsForAPlaceHoldInAllItsProcesses) {
+  Verdict verdict = verdict_about({}, "first a");
+  verdict.findings.processes.push_back(verdict.findings.processes.front());
+  verdict.findings.processes.back().pid = 8;
+  verdict.findings.processes.back().command = "second a";
+  verdict.findings.sites.front().processes = {0, 1};
+  verdict.findings.sites.front().at = {1, 1};
+  decide(verdict);
+  EXPECT_EQ(patterns_for(verdict), (std::vector<std::string>{"first", "second"}));
+}
+
+TEST(Allow, PatternForAnUnguardedProcessWithTheDriverIsItsProgram) {
+  Verdict verdict;
+  verdict.deny = {DriverApi::kCuda};
+  TreeTruth::Unguarded process;
+  process.command = "/srv/static x";
+  process.has_driver = true;
+  verdict.tree.unguarded = {process};
+  decide(verdict);
+  EXPECT_EQ(patterns_for(verdict), std::vector<std::string>{"static"});
+}
+
+TEST(Allow, PatternThatMatchesNothingIsNamed) {
+  Verdict verdict = verdict_about(example(), "python3 /srv/train.py");
+  TreeTruth::Seen other;
+  other.command = "sh -c x";
+  verdict.tree.seen = {other};
+  verdict.allow = {"sh", "nomatch", "line:train.py:12", "line:train.py:13", "nomatch"};
+  decide(verdict);
+  EXPECT_EQ(unused_patterns(verdict),
+            (std::vector<std::string>{"--allow \"nomatch\" matched no process",
+                                      "--allow \"line:train.py:13\" matched no call"}));
 }
 
 }  // namespace

@@ -23,6 +23,19 @@ TEST(Deny, RefusesOtherWords) {
   }
 }
 
+TEST(Deny, RefusalOfCudaNamesTheWord) {
+  for (const std::string word : {"cuda", "CUDA", "cudnn"}) {
+    try {
+      denied_words({"nvml," + word});
+      ADD_FAILURE() << word;
+    } catch (const Refusal& refusal) {
+      EXPECT_EQ(refusal.what(), "--deny \"" + word +
+                                    "\" is not accepted (accepted: init, nvml, opencl)" +
+                                    (word == "cudnn" ? "" : "; did you mean init?"));
+    }
+  }
+}
+
 ObservedProcess process(uint32_t pid, const std::string& command) {
   ObservedProcess one;
   one.pid = pid;

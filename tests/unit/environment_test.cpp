@@ -269,7 +269,7 @@ TEST_F(Settings, VisibleDevicesThatCannotBeTranslatedAreRefused) {
   settings_.gpus = "1,2";
   EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}),
             "refused: CUDA_VISIBLE_DEVICES=\"3\", set before cudaguard, leaves no GPU of --gpus "
-            "\"1,2\"; to use all of them: env -u CUDA_VISIBLE_DEVICES");
+            "\"1,2\"; to use all of them: unset CUDA_VISIBLE_DEVICES");
   settings_.gpus = "GPU-1";
   EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=1"}),
             "refused: CUDA_VISIBLE_DEVICES=\"1\", set before cudaguard, and --gpus \"GPU-1\" name "

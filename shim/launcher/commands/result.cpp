@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/commands/result.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "shim/launcher/findings/decide.h"
@@ -22,6 +25,16 @@ void let_signals_end_this_process() {
   sigemptyset(&ends);
   for (const int number : {SIGHUP, SIGINT, SIGQUIT, SIGTERM}) sigaddset(&ends, number);
   sigprocmask(SIG_UNBLOCK, &ends, nullptr);
+}
+
+/// True for a terminal that shows colour, unless NO_COLOR is set (no-color.org).
+bool shows_colour(int fd, const Variables& variables) {
+  const auto value = [&](const char* name) {
+    const char* const text = variables.get(name);
+    return std::string_view(text == nullptr ? "" : text);
+  };
+  const std::string_view kind = value("TERM");
+  return isatty(fd) != 0 && value("NO_COLOR").empty() && !kind.empty() && kind != "dumb";
 }
 
 }  // namespace
@@ -45,7 +58,7 @@ int Result::give(Verdict& verdict, const Variables& variables) {
   name_frames(verdict.findings, variables.get("PATH"));
   decide(verdict);
   const std::string text = text_of_verdict(verdict);
-  write_stderr(text);
+  write_stderr(shows_colour(STDERR_FILENO, variables) ? in_colour(verdict, text) : text);
   if (std::ranges::max(descriptors()) >= 0) let_signals_end_this_process();
   bool all = true;
   const auto write = [&](OutputFile& file, const auto& result) {

@@ -2,6 +2,7 @@
 // Checks whether a program can be guarded. preload/judge finds the reasons for which `run` refuses;
 // this file adds the exceptions for programs that `run` starts. Does not start the program.
 #include <elf.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -41,6 +42,9 @@ constexpr std::pair<std::string_view, const char*> kNoDeviceFence[] = {
     {"google-chrome", "Chrome draws without a GPU, and its sandbox may fail"},
 };
 
+/// Programs that start others without LD_PRELOAD: with a new environment, or by a service.
+constexpr std::string_view kNewEnvironment[] = {"sudo", "doas", "pkexec", "run0", "systemd-run"};
+
 /// True if a sanitizer is linked statically. Its dlopen calls the next one, the guard's.
 bool has_static_sanitizer(const FileBytes& file) {
   const uint64_t end = read_elf(file).loaded_end;
@@ -69,6 +73,8 @@ class ProgramCheck {
     rules();
     for (const Executable& executable : program_.executables) look_at(executable);
     unchecked();
+    children();
+    owner();
     scripts();
     broken_files();
     fence();
@@ -131,6 +137,23 @@ class ProgramCheck {
       }
       because("not_checked", State::kInPart, last + " cannot be checked: " + program_.not_read);
     }
+  }
+
+  /// Warns of programs whose children get no LD_PRELOAD, also if this user starts them guarded.
+  void children() {
+    const std::string name(base_name(program_.path));
+    if (std::ranges::find(kNewEnvironment, name) == std::end(kNewEnvironment)) return;
+    because("new_environment", State::kInPart,
+            "what it starts gets an environment without LD_PRELOAD; to guard that: " + name +
+                " cudaguard run -- PROGRAM");
+  }
+
+  /// Says what this user, as whom the program runs anyway, does not notice.
+  void owner() {
+    struct stat status = {};
+    if (stat(program_.files.back().c_str(), &status) != 0) return;
+    if ((status.st_mode & S_ISUID) == 0 || status.st_uid != getuid()) return;
+    fact("program", "it is setuid: if another user starts it, ld.so ignores LD_PRELOAD");
   }
 
   void scripts() {

@@ -2,12 +2,14 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <set>
 #include <string_view>
 
 #include "policy/text.h"
 #include "policy/text/user_code.h"
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/model.h"
+#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -64,6 +66,84 @@ bool is_line(const std::string& pattern, const CallSite& site) {
   return matches(pattern, place) || matches("*/" + pattern, place);
 }
 
+/// A pattern for exactly this text: the special characters of a glob lose their meaning. A
+/// character that cannot be printed becomes "*".
+std::string literal(std::string_view text) {
+  std::string pattern;
+  while (!text.empty()) {
+    const char first = text.front();
+    const std::string_view character = take_printable(text);
+    if (std::string_view("*?[\\").find(first) != std::string_view::npos) pattern += '\\';
+    pattern += character == "?" && first != '?' ? "*" : character;
+  }
+  return pattern;
+}
+
+/// The first word of a command without its directories.
+std::string program_of(const std::string& command) {
+  return literal(base_name(head(command, command.find(' '))));
+}
+
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
+}
+
+/// Adds a pattern for the program, if one matches: the command may be unknown.
+void add_program(std::vector<std::string>& patterns, const std::string& command) {
+  const std::string pattern = program_of(command);
+  if (!is_allowed({pattern}, command)) return;
+  add_once(patterns, pattern);
+}
+
+/// The failing call sites of a place that a pattern must match. What a library only passes on is
+/// allowed with its callers in the same process.
+std::vector<const CallSite*> sites_to_match(const Findings& findings, const Place& place) {
+  std::vector<const CallSite*> all;
+  std::set<size_t> callers;
+  for (const size_t number : place.sites) {
+    const CallSite& site = findings.sites[number];
+    if (site.forbidden.empty()) continue;
+    all.push_back(&site);
+    if (!site.passes_on) callers.insert(site.forbidden.begin(), site.forbidden.end());
+  }
+  std::erase_if(all, [&](const CallSite* site) {
+    return site->passes_on && std::ranges::all_of(site->forbidden, [&](size_t process) {
+             return callers.contains(process);
+           });
+  });
+  return all;
+}
+
+/// Adds a pattern for the line or the library that fails the run, otherwise one for each program.
+void add_place(std::vector<std::string>& patterns, const Findings& findings, const Place& place) {
+  const std::vector<const CallSite*> sites = sites_to_match(findings, place);
+  if (sites.empty()) return;
+  for (const std::string& pattern : {std::string(kLine) + literal(place.line),
+                                     std::string(kLibrary) + literal(sites.front()->library)}) {
+    if (std::ranges::all_of(
+            sites, [&](const CallSite* site) { return is_code_allowed({pattern}, *site); })) {
+      add_once(patterns, pattern);
+      return;
+    }
+  }
+  for (const size_t process : place.forbidden) {
+    add_program(patterns, findings.processes[process].command);
+  }
+}
+
+bool matches_something(const std::string& pattern, const Verdict& verdict) {
+  const std::vector<std::string> patterns = {pattern};
+  if (is_for_code(pattern)) {
+    return std::ranges::any_of(verdict.findings.sites, [&](const CallSite& site) {
+      return site.counts && is_code_allowed(patterns, site);
+    });
+  }
+  const auto is_named = [&](const auto& process) { return is_allowed(patterns, process.command); };
+  return std::ranges::any_of(verdict.findings.processes, is_named) ||
+         std::ranges::any_of(verdict.tree.seen, is_named) ||
+         std::ranges::any_of(verdict.tree.unguarded, is_named);
+}
+
 }  // namespace
 
 void check_patterns(const std::vector<std::string>& patterns) {
@@ -98,6 +178,28 @@ bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& s
     if (pattern.starts_with(kModule)) return is_on_stack(rest, site);
     return pattern.starts_with(kLine) && is_line(rest, site);
   });
+}
+
+std::vector<std::string> patterns_for(const Verdict& verdict) {
+  std::vector<std::string> patterns;
+  for (const Place& place : verdict.findings.places) {
+    if (!place.forbidden.empty()) add_place(patterns, verdict.findings, place);
+  }
+  for (const TreeTruth::Unguarded& process : verdict.tree.unguarded) {
+    if (process.fails) add_program(patterns, process.command);
+  }
+  return patterns;
+}
+
+std::vector<std::string> unused_patterns(const Verdict& verdict) {
+  std::vector<std::string> unused;
+  for (const std::string& pattern : verdict.allow) {
+    if (!matches_something(pattern, verdict)) {
+      add_once(unused, "--allow " + in_quotes(pattern) + " matched no " +
+                           (is_for_code(pattern) ? "call" : "process"));
+    }
+  }
+  return unused;
 }
 
 }  // namespace cudaguard::launcher

@@ -34,4 +34,11 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
 /// True if a pattern matches the calling library, the user's line, or a Python module between.
 bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& site);
 
+/// After decide(): patterns with which the run would not fail, one for each line, library or
+/// program that fails it.
+std::vector<std::string> patterns_for(const Verdict& verdict);
+
+/// After decide(): a sentence for each pattern of --allow that matches nothing.
+std::vector<std::string> unused_patterns(const Verdict& verdict);
+
 }  // namespace cudaguard::launcher

@@ -219,6 +219,13 @@ std::string shown(milliseconds time) {
   return text;
 }
 
+/// The reason, and the age of an answer that was kept.
+std::string reason_of(const Health& health) {
+  if (health.age.count() == 0) return health.reason;
+  const milliseconds seconds = std::chrono::ceil<std::chrono::seconds>(health.age);
+  return health.reason + " (asked " + shown(seconds) + " ago; to ask again: --if-healthy=fresh)";
+}
+
 /// The list as the driver reads it: "2,5", in PCI order. Empty: the list has no GPU.
 std::vector<std::string> entries_of(const char* list) {
   const AllowList parsed = parse_allow_list(list);
@@ -389,7 +396,11 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
   const auto known = [&] {
     // "fresh" accepts the answer of a process that asked meanwhile.
     std::optional<Health> health = cache.read(wish.fresh ? so_far() : kValid);
-    if (health && (health->limit.count() == 0 || health->limit >= wish.limit)) return health;
+    if (health && (health->limit.count() == 0 || health->limit >= wish.limit)) {
+      const milliseconds age = since_boot() - health->at;
+      if (!wish.fresh && age > so_far()) health->age = age;
+      return health;
+    }
     return std::optional<Health>();
   };
   if (const auto health = known()) return *health;
@@ -412,7 +423,7 @@ GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSe
     return settings;
   }
   if (wish.require)
-    throw Refusal(kRefused, name_of(wish) + ": " + health.reason + "; nothing was started");
+    throw Refusal(kRefused, name_of(wish) + ": " + reason_of(health) + "; nothing was started");
   settings.cpu = settings.unhealthy = true;
   settings.gpus.reset();
   settings.children.reset();
@@ -421,7 +432,7 @@ GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSe
 }
 
 std::string health_warning(const Health& health, const HealthWish& wish) {
-  std::string text = name_of(wish) + ": " + health.reason + "; the program runs without CUDA";
+  std::string text = name_of(wish) + ": " + reason_of(health) + "; the program runs without CUDA";
   if (health.stuck == 0) return text;
   return text + "; process " + std::to_string(health.stuck) +
          ", which asked the driver, survives SIGKILL";

@@ -26,6 +26,7 @@ struct Health {
   // These are not in the file:
   pid_t stuck = 0;    ///< as in DriverAnswer
   bool asked = true;  ///< false: this process could not ask, so the answer is not for others
+  std::chrono::milliseconds age{0};  ///< since it was written, if that was before this launch
 };
 
 /// The wish of the option, or of CUDAGUARD_POLICY=IF_HEALTHY if no option chooses a policy. Throws

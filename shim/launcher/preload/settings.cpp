@@ -299,7 +299,7 @@ std::string translate_visible_devices(const GuardSettings& settings, const Allow
     out.print("%c=\"%s\", set before cudaguard, ", kCudaVisible, std::string_view(mask));
   });
   const std::string whose = given(settings, Variable::kVisibleDevices, text);
-  const std::string remedy = "; to use all of them: env -u " + std::string(kCudaVisible);
+  const std::string remedy = "; to use all of them: unset " + std::string(kCudaVisible);
   std::string positions;
   std::string left;
   size_t count = 0;

@@ -29,6 +29,8 @@ struct ReadFiles {
 
 /// The text of verify. Long stacks are cut.
 std::string text_of_verdict(const Verdict& verdict);
+/// The same text with its result in colour, for a terminal.
+std::string in_colour(const Verdict& verdict, std::string text);
 
 /// The text of run --observe. `left` has the processes that still run. `idle` says that the program
 /// has not used the GPU that it had for itself. Both may be empty.

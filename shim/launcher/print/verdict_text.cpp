@@ -15,6 +15,8 @@
 
 #include "policy/text.h"
 #include "policy/text/user_code.h"
+#include "shim/launcher/child/variables.h"
+#include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/print/print.h"
@@ -247,6 +249,19 @@ void put_place(std::string& out, const Verdict& verdict, const Place& place) {
   if (fails) put_processes(out, verdict, "allowed", others);
 }
 
+/// Says with which options the run would not fail. A user copies them, so none is cut.
+void put_remedy(std::string& out, const std::vector<std::string>& patterns) {
+  if (patterns.empty()) return;
+  std::string all = "  to accept this:";
+  for (const std::string& pattern : patterns) all += " --allow " + shell_quoted(pattern);
+  const std::string first = "  to accept the first: --allow " + shell_quoted(patterns.front());
+  if (all.size() <= kColumns) {
+    add_row(out, all);
+  } else if (patterns.size() > 1 && first.size() <= kColumns) {
+    add_row(out, first);
+  }
+}
+
 void put_places(std::string& out, const Verdict& verdict, bool failing) {
   size_t count = 0;
   for (const Place& place : verdict.findings.places) {
@@ -254,6 +269,7 @@ void put_places(std::string& out, const Verdict& verdict, bool failing) {
     if (++count <= kMostPlaces) put_place(out, verdict, place);
   }
   add_more(out, count, kMostPlaces, "(--json has all)");
+  if (failing) put_remedy(out, patterns_for(verdict));
 }
 
 /// "NVML was asked by 2 processes: monitor.py:17 (not denied)". Empty if there was no such attempt.
@@ -390,11 +406,22 @@ std::string text_of_end(int status) {
   return "was killed by signal " + std::to_string(number) + " (" + strsignal(number) + ")";
 }
 
+std::string in_colour(const Verdict& verdict, std::string text) {
+  using Result = Verdict::Result;
+  const std::string_view word = result_word(verdict.result);
+  const char* const colour = verdict.result == Result::kPass   ? "\033[1;32m"   // green
+                             : verdict.result == Result::kFail ? "\033[1;31m"   // red
+                                                               : "\033[1;33m";  // yellow
+  const size_t at = text.find(word);
+  return text.insert(at + word.size(), "\033[0m").insert(at, colour);
+}
+
 std::string text_of_verdict(const Verdict& verdict) {
   std::string out;
   add_wrapped(out, "cudaguard: ", result_line(verdict));
   put_places(out, verdict, true);
   put_places(out, verdict, false);
+  for (const std::string& note : unused_patterns(verdict)) add_wrapped(out, "  ", note);
   for (const std::string& note : notes_of(verdict)) add_wrapped(out, "  ", note);
   put_tree(out, verdict);
   return out + what_was_left_out(verdict.findings);

@@ -521,7 +521,7 @@ class Watcher:
         text = "\n".join(texts + doubts)
         self.has_blamed |= bool(doubts and not may)
         if (bad or (doubts and not may)) and not report.failed:
-            return text
+            return text + "\n" + records.remedy(bad) if bad and marker != _NO_CUDA else text
         if text:
             report.sections.append(("cudaguard", text))
         return ""

@@ -102,6 +102,8 @@ class Attempt(NamedTuple):
 
 
 CODE = ("lib:", "module:", "line:")
+_NOT_PLAIN = re.compile(r"[^\w@%+:,./-]", re.ASCII)  # a shell may change it
+_OPTIONS = 3  # the most that a user would copy
 
 
 def _matches(pattern: str, text: str) -> bool:
@@ -144,6 +146,27 @@ def may(attempt: Attempt, pattern: str) -> bool:
     if own is not None:
         frames = frames[:attempt.line_frame + 1]
     return any(_is_module(glob, frame.file) for frame in frames)
+
+
+def _literal(text: str) -> str:
+    """A pattern for exactly this text. A character that cannot be printed becomes "*"."""
+    return "".join("\\" + c if c in "*?[\\" else c if c.isprintable() else "*" for c in text)
+
+
+def remedy(attempts: List[Attempt]) -> str:
+    """How to allow these attempts of a test."""
+    options = []
+    for attempt in attempts:
+        patterns = ["line:" + _literal(attempt.code), "lib:" + _literal(attempt.library)]
+        pattern = next((one for one in patterns if may(attempt, one)), "")
+        if _NOT_PLAIN.search(pattern):
+            pattern = "'%s'" % pattern.replace("'", "'\\''")
+        options.append("--cudaguard-allow " + pattern if pattern else "")
+    options = list(dict.fromkeys(options))
+    mark = "mark the test with @pytest.mark.cudaguard_allow"
+    if "" in options or len(options) > _OPTIONS:
+        return "to allow this: " + mark
+    return "to allow this: %s, or %s" % (" ".join(options), mark)
 
 
 def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
