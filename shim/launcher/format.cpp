@@ -121,4 +121,16 @@ void add_more(std::string& text, size_t all, size_t shown, std::string_view what
   text.append(what).append("\n");
 }
 
+std::string shell_quoted(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,%+@";
+  // "$$" stays unquoted: a shell replaces it by its own process id.
+  if (text == "$$" || text.find_first_not_of(kPlain) == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
+  return result + "'";
+}
+
 }  // namespace cudaguard::launcher

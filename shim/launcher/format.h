@@ -42,6 +42,9 @@ void add_row(std::string& text, const std::string& row);
 /// Adds "  ... and 3 more WHAT" if not all are shown.
 void add_more(std::string& text, size_t all, size_t shown, std::string_view what);
 
+/// Quotes the text as one word for a shell.
+std::string shell_quoted(std::string_view text);
+
 /// "a, b, c"
 std::string joined(const auto& list, std::string_view between) {
   std::string text;

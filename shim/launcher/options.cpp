@@ -12,6 +12,7 @@
 #include "policy/device_list.h"
 #include "policy/text.h"
 #include "shim/launcher/child/variables.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {

@@ -168,6 +168,8 @@ def printed(with_help=False):
         files = glob.glob(os.path.join(harness.SOURCE, pattern))
         assert files, pattern
         for file in files:
+            if file.endswith("/policy/text/program.cpp"):  # lists of words, of which none is printed
+                continue
             if with_help or os.path.relpath(file, harness.SOURCE) not in WITH_HELP:
                 texts += literals(read(file))
     return texts

@@ -4,6 +4,9 @@
 #include <algorithm>
 #include <iterator>
 
+#include "shim/launcher/format.h"
+
+
 namespace cudaguard::launcher {
 
 namespace {
@@ -13,18 +16,6 @@ bool is_of(const std::string& entry, std::string_view name) {
 }
 
 }  // namespace
-
-std::string shell_quoted(std::string_view text) {
-  constexpr std::string_view kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,%+@";
-  // "$$" stays unquoted: a shell replaces it by its own process id.
-  if (text == "$$" || text.find_first_not_of(kPlain) == std::string_view::npos) {
-    return std::string(text);
-  }
-  std::string result = "'";
-  for (const char c : text) result += c == '\'' ? "'\\''" : std::string(1, c);
-  return result + "'";
-}
 
 Variables::Variables(const char* const* environment) {
   for (; environment != nullptr && *environment != nullptr; ++environment) {

@@ -9,9 +9,6 @@
 
 namespace cudaguard::launcher {
 
-/// Quotes the text as one word for a shell.
-std::string shell_quoted(std::string_view text);
-
 class Variables {
  public:
   /// `environment` is this process's. Unchanged entries keep their place and bytes.

@@ -15,7 +15,6 @@
 
 #include "policy/text.h"
 #include "policy/text/user_code.h"
-#include "shim/launcher/child/variables.h"
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"
