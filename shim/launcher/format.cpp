@@ -98,9 +98,10 @@ std::string utc_time(double at, const char* format) {
   return text.data();
 }
 
-void add_wrapped(std::string& text, const std::string& start, std::string_view rest) {
+void add_wrapped(std::string& text, const std::string& start, std::string_view rest,
+                 size_t columns) {
   text += start;
-  const size_t room = kColumns - std::min(start.size(), kColumns - 1);
+  const size_t room = columns - std::min(start.size(), columns - 1);
   while (rest.size() > room) {
     size_t blank = rest.rfind(' ', room);
     if (blank == std::string_view::npos || blank == 0) blank = rest.find(' ', room);

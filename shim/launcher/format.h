@@ -35,7 +35,8 @@ std::string utc_time(double at, const char* format);
 inline constexpr size_t kColumns = 100;
 /// Adds lines within kColumns, except for long paths: `start` comes before the first line, as many
 /// blanks before the others.
-void add_wrapped(std::string& text, const std::string& start, std::string_view rest);
+void add_wrapped(std::string& text, const std::string& start, std::string_view rest,
+                 size_t columns = kColumns);
 /// Adds one line, which is cut at kColumns.
 void add_row(std::string& text, const std::string& row);
 

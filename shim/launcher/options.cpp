@@ -26,30 +26,30 @@ constexpr Page kPages[] = {
     {Command::kRun, "run", "[OPTION...] [--] PROGRAM [ARGUMENT...]",
      "run a program without CUDA, or with certain GPUs only",
      "Runs PROGRAM without CUDA, or with only the GPUs that you choose.",
-     "Options end at the first word that is not an option. An option overrides its variable\n"
+     "Options end at the first word that is not an option. An option overrides its variable "
      "CUDAGUARD_*.\n"
-     "Policies: FORCE_CPU hides CUDA. VALIDATE allows it and explains wrong GPU indices. CLAMP\n"
+     "Policies: FORCE_CPU hides CUDA. VALIDATE allows it and explains wrong GPU indices. CLAMP "
      "also corrects indices that are too high. OFF turns the guard off.\n"
      "If the driver is not healthy, --if-healthy=S,require starts nothing.\n"
      "--if-healthy=S,fresh ignores an answer of the last 60 seconds.\n"
-     "The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS,\n"
-     "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0. ASAN_OPTIONS gets an option by which programs\n"
+     "The presets hide GPUs from frameworks: CUDA_VISIBLE_DEVICES, JAX_PLATFORMS, "
+     "MPIR_CVAR_ENABLE_GPU and GST_REGISTRY_1_0. ASAN_OPTIONS gets an option by which programs "
      "with gcc's AddressSanitizer accept the guard.\n"
-     "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it\n"
+     "The fence is permanent for PROGRAM and all its descendants. Without CAP_SYS_ADMIN it "
      "sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
-     "With --fence=devices, mount, bwrap, rootless Podman, io_uring, and gdb -p on outside\n"
+     "With --fence=devices, mount, bwrap, rootless Podman, io_uring, and gdb -p on outside "
      "processes fail.\n"
-     "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run;\n"
+     "Exit codes: PROGRAM's own; 125 refused, nothing was started; 126 PROGRAM cannot be run; "
      "127 PROGRAM was not found.\n"},
     {Command::kVerify, "verify", "[OPTION...] [--] PROGRAM [ARGUMENT...]",
      "run a program without CUDA, and fail if any of its processes asked for CUDA",
      "Runs PROGRAM without CUDA, waits for all its processes, and reports those that asked for "
      "CUDA.",
-     "PATTERN is a glob. It matches a word of a process's command, the base name of a word, or\n"
+     "PATTERN is a glob. It matches a word of a process's command, the base name of a word, or "
      "the whole command. You can repeat --allow and --deny.\n"
-     "verify needs no GPU and no driver, except to see what static programs ask for. Without\n"
+     "verify needs no GPU and no driver, except to see what static programs ask for. Without "
      "CAP_SYS_ADMIN the fence sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
-     "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE:\n"
+     "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE: "
      "an attempt may have been missed; 125 nothing was verified.\n"},
     {Command::kReport, "report", "[OPTION...] FILE|DIRECTORY...",
      "summarise the records of finished programs",
@@ -60,19 +60,19 @@ constexpr Page kPages[] = {
      "check the machine, and whether a program can be guarded",
      "Checks cudaguard and the driver, and if you name PROGRAM, whether it can be guarded.",
      "PROGRAM is not started.\n"
-     "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be\n"
+     "Exit codes: 0 nothing is wrong; 1 guarded in part, or something is wrong; 2 cannot be "
      "guarded; 125 doctor's own error; 126 PROGRAM cannot be run; 127 PROGRAM was not found.\n"},
     {Command::kSystem, "system", "enable|disable|status|check [OPTION...] [LIBRARY|FILE]",
      "guard every program of a machine",
      "Guards every program of a machine, ends that, lists which processes are guarded, or checks "
      "rules.",
-     "enable adds the guard to /etc/ld.so.preload, and disable removes it. Both keep the lines of\n"
-     "other software. enable first starts programs such as sh, ls and sshd with the guard; with\n"
-     "--root, these are programs of DIR. Programs that run stay as they are: status lists those\n"
+     "enable adds the guard to /etc/ld.so.preload, and disable removes it. Both keep the lines of "
+     "other software. enable first starts programs such as sh, ls and sshd with the guard; with "
+     "--root, these are programs of DIR. Programs that run stay as they are: status lists those "
      "that must be restarted.\n"
      "check reads /etc/cudaguard.conf as the guard does, or FILE, and prints each mistake.\n"
      "LIBRARY is the path of another guard than this command's own.\n"
-     "Exit codes: 0 done; 1 (status) not every program is guarded that can be, (check) there is\n"
+     "Exit codes: 0 done; 1 (status) not every program is guarded that can be, (check) there is "
      "a mistake; 125 refused or failed.\n"},
     {Command::kHelp, "help", "[COMMAND]", "print this list, or the help of a command", "", ""},
     {Command::kVersion, "version", "", "print the version", "", ""},
@@ -248,10 +248,12 @@ std::string left_of(const OptionRow& option) {
   return left + "  ";
 }
 
+constexpr size_t kHelpColumns = 80;
+
 /// Puts `left` into a column of this width.
 void append_row(std::string& text, std::string left, size_t column, const std::string& about) {
   left.resize(column, ' ');
-  text.append(left).append(about).append("\n");
+  add_wrapped(text, left, about, kHelpColumns);
 }
 
 /// The command that argv may mean, if an option or a program comes first; otherwise empty. Throws
@@ -414,8 +416,9 @@ std::string help_text(Command command) {
            "  cudaguard verify -- pytest tests\n"
            "\n\"cudaguard COMMAND --help\" lists the options of a command.\n";
   }
-  text = std::string("Usage: cudaguard ") + page.name + " " + page.words + "\n" + page.summary +
-         "\n\n";
+  text = std::string("Usage: cudaguard ") + page.name + " " + page.words + "\n";
+  add_wrapped(text, "", page.summary, kHelpColumns);
+  text += "\n";
   size_t column = 0;
   for (const OptionRow* option : options) column = std::max(column, left_of(*option).size());
   for (const OptionRow* option : options) {
@@ -423,7 +426,13 @@ std::string help_text(Command command) {
         *option->by_default == '\0' ? "" : std::string(" [default: ") + option->by_default + "]";
     append_row(text, left_of(*option), column, about(*option) + by_default);
   }
-  return text + "\n" + page.notes;
+  text += "\n";
+  for (std::string_view notes = page.notes; !notes.empty();) {
+    const std::string_view note = head(notes, notes.find('\n'));
+    add_wrapped(text, "", note, kHelpColumns);
+    notes = tail(notes, note.size() + 1);
+  }
+  return text;
 }
 
 }  // namespace cudaguard::launcher

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 
 #include "policy/text.h"
 #include "shim/launcher/message.h"
@@ -102,6 +103,16 @@ TEST(Options, OtherToolsNameOfAnOptionIsExplained) {
     EXPECT_EQ(refusal_of({"run", word, "prog"}),
               "unknown option \"" + std::string(word) +
                   "\"; did you mean --log=off? (see cudaguard run --help)");
+  }
+}
+
+TEST(Options, HelpFitsInto80Columns) {
+  for (const Page& page : pages()) {
+    std::istringstream text(help_text(page.command));
+    for (std::string line; std::getline(text, line);) {
+      EXPECT_LE(line.size(), 80U) << line;
+      EXPECT_FALSE(line.ends_with(' ')) << line;
+    }
   }
 }
 
