@@ -53,7 +53,7 @@ class Starts(Case):
         self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
         result, tree = self.tree(words)
         block = self.ends(result, 1, ", in " + attempting + " of ", "    cuInit" + by)
-        self.assertEqual((tree["value"], tree["doubts"]), ("none_seen", []), block)
+        self.assertEqual((tree["value"], tree["doubts"]), ("all_guarded", []), block)
 
     def test_attempt_of_a_thread_is_found(self):
         self.finds([box.program("open"), "thread=t", "cu.init", "end"])
@@ -105,7 +105,7 @@ class Starts(Case):
         headline = "FAIL: 1 place asked for CUDA, in 1 of {:,} processes\n".format(count + 2)
         block = self.ends(result, 1, headline)
         self.assertEqual((tree["start_records"], tree["doubts"], tree["value"]),
-                         (count + 2, [], "none_seen"), block)
+                         (count + 2, [], "all_guarded"), block)
 
 
 class Executed(Case):
@@ -140,7 +140,7 @@ class Unguarded(Case):
     def test_guarded_processes_are_not_listed(self):
         """The control."""
         result, tree = self.tree(["sh", "-c", "sleep $0; exec sleep 0", LONG])
-        self.assertEqual((tree["value"], tree["unguarded"], tree["doubts"]), ("none_seen", [], []),
+        self.assertEqual((tree["value"], tree["unguarded"], tree["doubts"]), ("all_guarded", [], []),
                          result)
         self.assertEqual((tree["seen"], tree["heard"]), (2, 2), result)
 
@@ -251,7 +251,7 @@ class Unguarded(Case):
         """What the process was started with counts."""
         program = launcher.program("title")
         result, tree = self.tree([program, LONG])
-        self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
+        self.assertEqual((tree["value"], tree["doubts"], result.rc), ("all_guarded", [], 0), result)
         self.assertEqual((tree["seen"], tree["start_records"]), (1, 1), result)
 
     def test_fork_whose_parent_has_ended_causes_no_doubt(self):
@@ -265,7 +265,7 @@ class Unguarded(Case):
         words = [*harness.sandbox("none", ["--unshare-pid", "--proc", "/proc"]), "sh", "-c",
                  "sleep 1; true"]
         result, tree = self.tree(words)
-        self.assertEqual((tree["value"], tree["doubts"], result.rc), ("none_seen", [], 0), result)
+        self.assertEqual((tree["value"], tree["doubts"], result.rc), ("all_guarded", [], 0), result)
         self.assertGreaterEqual(tree["seen"], 3, result)
 
     def test_launchers_are_not_listed(self):

@@ -120,6 +120,24 @@ TEST_F(Decision, UnguardedProcessWithoutTheDriverDoesNotFail) {
   EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kUnguarded);
 }
 
+TEST_F(Decision, TreeIsAllGuardedUnlessAProgramIsUnguardedOrUnknown) {
+  using Value = TreeTruth::Value;
+  TreeTruth& tree = verdict_.tree;
+  tree.guarded = 2;
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kAllGuarded);
+  tree.unknown.push_back({.pid = 8, .command = "su", .reason = "its memory cannot be read"});
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kUnknown);
+  tree.unguarded.push_back({.pid = 9, .command = "static"});
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kUnguarded);
+  EXPECT_EQ(tree.started(), 4u);
+  tree.value = Value::kNotWatched;
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kNotWatched);
+}
+
 TEST_F(Decision, UnguardedProcessWithNvmlFailsIfNvmlIsDenied) {
   verdict_.tree.unguarded.push_back(
       {.pid = 9, .command = "static", .has_driver = true, .only_nvml = true});

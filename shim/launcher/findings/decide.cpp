@@ -214,7 +214,12 @@ void decide(Verdict& verdict) {
                       : verdict.status != 0 ? kProgramFailed
                       : in_doubt            ? kIncomplete
                                             : 0;
-  if (!tree.unguarded.empty()) tree.value = TreeTruth::Value::kUnguarded;
+  using Value = TreeTruth::Value;
+  if (tree.value != Value::kNotWatched) {
+    tree.value = !tree.unguarded.empty() ? Value::kUnguarded
+                 : !tree.unknown.empty() ? Value::kUnknown
+                                         : Value::kAllGuarded;
+  }
 }
 
 }  // namespace cudaguard::launcher

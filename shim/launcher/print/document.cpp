@@ -12,7 +12,7 @@ namespace cudaguard::launcher {
 namespace {
 
 const char* word_of(TreeTruth::Value value) {
-  constexpr const char* kWords[] = {"not_watched", "none_seen", "unguarded"};
+  constexpr const char* kWords[] = {"not_watched", "all_guarded", "unguarded", "unknown"};
   return kWords[static_cast<size_t>(value)];
 }
 

@@ -590,8 +590,9 @@
 
   function coverageSection() {
     const { tree } = data;
-    const claim = { not_watched: "No process was watched.", none_seen: "No unguarded process was seen.",
-      unguarded: `${wereUnguarded(tree.unguarded.length)}.` }[tree.value];
+    const claim = { not_watched: "No process was watched.", all_guarded: "Every process was guarded.",
+      unguarded: `${wereUnguarded(tree.unguarded.length)}.`,
+      unknown: "Of some processes it is not known whether they were guarded." }[tree.value];
     const rows = tree.unguarded.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(code(one.command)),
       make("td.number", one.pid), make("td", one.reason, one.has_driver && [" ",
         make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
