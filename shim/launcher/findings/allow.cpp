@@ -17,6 +17,7 @@ namespace {
 constexpr std::string_view kLibrary = "lib:";
 constexpr std::string_view kModule = "module:";
 constexpr std::string_view kLine = "line:";
+constexpr std::string_view kProgram = "program:";
 
 /// An empty text matches nothing: it is the base name of "dir/", or a line that is not known.
 bool matches(const std::string& pattern, const std::string& text) {
@@ -26,6 +27,10 @@ bool matches(const std::string& pattern, const std::string& text) {
 bool is_for_code(std::string_view pattern) {
   return pattern.starts_with(kLibrary) || pattern.starts_with(kModule) ||
          pattern.starts_with(kLine);
+}
+
+bool is_for_process(std::string_view pattern) {
+  return !is_for_code(pattern) && !pattern.starts_with(kProgram);
 }
 
 /// True if the file is the module or a module in it: "tensordict.nn" for
@@ -68,11 +73,11 @@ bool is_line(const std::string& pattern, const CallSite& site) {
 
 void check_patterns(const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
-    const bool code = is_for_code(pattern);
-    if (!pattern.empty() && !(code && pattern.ends_with(":"))) continue;
+    const bool process = is_for_process(pattern);
+    if (!pattern.empty() && (process || !pattern.ends_with(":"))) continue;
     throw Refusal(kRefused, "--allow " + in_quotes(pattern) +
                                 " is not accepted (accepted: a pattern for a process, lib:PATTERN, "
-                                "module:PATTERN, line:FILE:NUMBER)");
+                                "module:PATTERN, line:FILE:NUMBER, program:PATTERN)");
   }
 }
 
@@ -85,9 +90,17 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
     rest = tail(rest, word.size() + 1);
   }
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return !is_for_code(pattern) &&
+    return is_for_process(pattern) &&
            std::any_of(texts.begin(), texts.end(),
                        [&](const std::string& text) { return matches(pattern, text); });
+  });
+}
+
+bool is_program_allowed(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    if (!pattern.starts_with(kProgram)) return false;
+    const std::string rest = pattern.substr(kProgram.size());
+    return matches(rest, name) || matches(rest, std::string(base_name(name)));
   });
 }
 

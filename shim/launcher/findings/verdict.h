@@ -32,6 +32,7 @@ struct TreeTruth {
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
     bool fails = false;      ///< counts as a process that asked for CUDA; by decide()
+    bool in_doubt = false;   ///< may have asked for CUDA unseen, and is not allowed; by decide()
     uint64_t since = 0;      ///< as in ObservedProcess
     /// Its file has "/dev/nvidia", "libcuda.so" or "libnvidia-ml.so" in it. This is a heuristic.
     bool names_nvidia = false;
@@ -54,7 +55,8 @@ struct TreeTruth {
   size_t guarded = 0;  ///< started programs that a start beacon has confirmed, or our own launcher
   std::vector<Unguarded> unguarded;  ///< one entry for each start
   /// The same; `reason` says why their kind is not known: "its memory cannot be read: another
-  /// user's". Also one that should be guarded, and ended without a start beacon.
+  /// user's". Also one that should be guarded, and ended without a start beacon. Each makes the
+  /// result INCOMPLETE, unless --allow names it.
   std::vector<Unguarded> unknown;
   size_t started() const { return guarded + unguarded.size() + unknown.size(); }
   std::string left;  ///< the processes that were still running; may be empty
@@ -82,6 +84,10 @@ struct Verdict : WatchedTree {
   bool no_new_privs = false;         ///< the fence needed it: sudo and the like gain nothing
   bool devices_fenced = false;       ///< no GPU device node could be opened
   bool allow_incomplete = false;     ///< --allow-incomplete
+  bool strict = false;               ///< --strict: no program may be unguarded
+  /// A GPU device node can be opened, and the fence reports the ioctls, so that an unguarded
+  /// program that asks for CUDA is noticed.
+  bool ioctls_tell = false;
   // By decide().
   enum class Result : uint8_t { kPass, kFail, kIncomplete };
   Result result = Result::kPass;
