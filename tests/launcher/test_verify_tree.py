@@ -232,10 +232,10 @@ class Unguarded(Case):
         text = ("import ctypes, sys, time; ctypes.CDLL('libnvidia-ml.so.1'); %s"
                 "time.sleep(float(sys.argv[1]))")
         for options, more, rc, printed in (
-                ([], "", 0, "; it has NVML\n"),
-                (["--deny=nvml"], "", 1, "; it has NVML, which counts as a CUDA attempt\n"),
+                ([], "", 0, "; it has NVML)\n"),
+                (["--deny=nvml"], "", 1, "; it has NVML, which counts as a CUDA attempt)\n"),
                 ([], ATTEMPT + "; ", 1,
-                 "; it has the driver open, which counts as a CUDA attempt\n")):
+                 "; it has the driver open, which counts as a CUDA attempt)\n")):
             result, tree = self.tree(["sh", "-c", script, sys.executable, text % more, LONG],
                                      options)
             self.assertEqual(result.rc, rc, result)
