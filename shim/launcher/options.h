@@ -55,7 +55,7 @@ struct Options : GuardSettings {
   enum class Command { kRun, kVerify, kReport, kDoctor, kSystem, kHelp, kVersion };
   Command command = Command::kHelp;
   Command help_of = Command::kHelp;  ///< which page to print; kHelp: the list of the commands
-  bool strict = false;               ///< for run
+  bool strict = false;               ///< for run and verify
   // For verify, report and doctor: files for the result.
   std::optional<std::string> json_file;
   std::optional<std::string> html_file;
@@ -191,14 +191,18 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "allow",
      .commands = "verify",
      .value = "PATTERN",
-     .help = "accept a process, lib:NAME, module:NAME or line:FILE:LINE",
-     .words = "lib:, module:, line:",
+     .help = "accept a process, lib:X, module:X, line:FILE:LINE or program:X",
+     .words = "lib:, module:, line:, program:",
      .by_default = "none",
      .to = &Options::allow},
     {.name = "allow-incomplete",
      .commands = "verify",
      .help = "end with PASS even if CUDA attempts may have been missed",
      .to = &Options::allow_incomplete},
+    {.name = "strict",
+     .commands = "verify",
+     .help = "end with INCOMPLETE if any program is not guarded",
+     .to = &Options::strict},
     {.name = "deny",
      .commands = "verify",
      .value = "WHAT",

@@ -250,7 +250,7 @@ class Engines(fence.Case):
         for wanted in ("exit 1\n", "cudaguard: PASS: no CUDA use (1 process checked)\n",
                        "> open: driver_step\n"):
             self.assertEqual(under_verify.count(wanted), 2, text)
-        self.assertEqual(under_verify.count("heard from 1 of 1 process\n"), 4, text)
+        self.assertEqual(under_verify.count("  1 program started: 1 guarded\n"), 4, text)
         self.assertIn("'/tmp/x': Read-only file system", control)
         self.assertIn("cuInit:initialised\n", control)
 

@@ -61,7 +61,7 @@ def test_verify_works_in_a_sandbox(case, sandbox):
     done = case.inside(sandbox, launcher.LAUNCHER, "verify", "--", *ASK)
     assert done.returncode == 1, done.stderr
     assert "<string>:2" in done.stderr
-    assert "heard from 1 of 1 process" in done.stderr
+    assert "1 program started: 1 guarded" in done.stderr
     assert case.inside(sandbox, launcher.LAUNCHER, "verify", "--", "true").returncode == 0
 
 

@@ -77,6 +77,7 @@ struct Run {
     verdict.tree.seen.push_back(
         {pid, ppid, command, kStart + first, kStart + last, guarded, guarded});
     if (guarded) ++verdict.tree.hello;
+    if (guarded) ++verdict.tree.guarded;
     return verdict.tree.seen.back();
   }
   /// Its number in the findings.
@@ -131,14 +132,20 @@ Run training() {
     run.seen(41250 + i, 41236, "python3 sampler.py --rank " + std::to_string(i), 6.2 + 0.05 * i,
              44.8 + 0.01 * i);
   }
-  run.seen(41330, 41236, "env -i ./render --frames 300", 30.5, 38.2, false);
-  run.seen(41331, 41330, "ffmpeg -i - out.mp4", 31.0, 38.1, false);
+  run.seen(41330, 41236, "./render --frames 300", 30.5, 38.2, false);
+  run.seen(41331, 41330, "ffmpeg -i - a.mp4", 31.0, 38.1, false);
+  run.seen(41332, 41330, "ffmpeg -i - b.mp4", 31.1, 38.1, false);
+  run.seen(41335, 41236, "su", 40, 41, false);
   run.seen(41340, 1, "wandb-service --port 40123", 4.0, 48.3);
-  verdict.tree.value = TreeTruth::Value::kUnguarded;
   verdict.tree.unguarded = {
-      {41330, "env -i ./render --frames 300", "its environment lacks LD_PRELOAD", true,
-       kStart + 30.6},
-      {41331, "ffmpeg -i - out.mp4", "its environment lacks LD_PRELOAD", false, kStart + 31.2}};
+      {41330, "./render --frames 300", "its environment has no LD_PRELOAD", true, kStart + 30.6},
+      {41331, "ffmpeg -i - a.mp4", "its environment has no LD_PRELOAD", false, kStart + 31.2},
+      {41332, "ffmpeg -i - b.mp4", "its environment has no LD_PRELOAD", false, kStart + 31.3}};
+  for (TreeTruth::Unguarded& one : verdict.tree.unguarded) {
+    one.program = one.has_driver ? "./render" : "/usr/bin/ffmpeg";
+  }
+  verdict.tree.unknown = {
+      {41335, "su", "its memory cannot be read: another user's", false, kStart + 40}};
 
   CallSite& monitor =
       run.site(DriverApi::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
@@ -246,11 +253,12 @@ Run forged(uint32_t count) {
   Verdict& verdict = run.verdict;
   verdict.allow = {"x" + bad};
   verdict.status = 0x7f;
-  verdict.tree.value = TreeTruth::Value::kUnguarded;
   verdict.tree.left = bad;
   for (uint32_t i = 0; i < count; ++i) {
     run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
     verdict.tree.unguarded.push_back({i, bad, bad, true, 0.0 / (i % 2)});
+    verdict.tree.unguarded.back().program = bad;
+    verdict.tree.unknown.push_back({i, bad, bad + std::to_string(i)});
     CallSite& site = run.site(static_cast<DriverApi>(i % 3), bad, bad, bad, 1e40 * i);
     site.object = bad;
     // No record holds more.

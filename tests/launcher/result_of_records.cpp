@@ -31,6 +31,7 @@ int main(int argc, char** argv) {
     }
     lines.finish();
     verdict.findings = records.findings();
+    verdict.tree.guarded = verdict.findings.processes.size();
     verdict.ended = seconds_now();
     return result.give(verdict, Variables(environ));
   } catch (const Refusal& refusal) {

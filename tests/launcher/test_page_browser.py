@@ -30,9 +30,9 @@ ROWS = "[...document.querySelectorAll('.tree .row')].filter(one => one.checkVisi
 TEXTS = {
     "fail": [
         "FAIL ppo.py:159 and envs.py:22 asked for CUDA",
-        "2 lines asked for CUDA, in 66 of 70 processes; the program ended with exit code 1. First attempt, "
+        "2 lines asked for CUDA, in 66 of 72 processes; the program ended with exit code 1. First attempt, "
         "4.90 s after the start: cuInit from libc10_cuda.so, refused.",
-        "Coverage: 2 processes were unguarded, and attempts may be missing.",
+        "Coverage: 3 programs unguarded, 1 program of unknown kind, attempts may be missing.",
         "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64",
         "/home/u/cleanrl/ppo.py:159 in <module>device = torch.device(\"cuda\" if "
         "torch.cuda.is_available() and args.cuda else \"cpu\")",
@@ -40,8 +40,11 @@ TEXTS = {
         "libc10_cuda.so+0x41e93c10::cuda::device_count()",
         "64 × python3 sampler.py --rank * 41250–41313", "monitor.py:17 not denied",
         "No native stack: no libgcc_s in the process", "--allowmonitor.py",
-        "env -i ./render --frames 300 41330 unguarded, has the driver",
-        "has the driver: counts as a CUDA attempt", "2 processes were unguarded. 70 processes seen",
+        "./render --frames 300 41330 unguarded, has the driver",
+        "has the driver: counts as a CUDA attempt", "72 programs started: 68 guarded, 3 unguarded, 1 unknown.",
+        "2 × /usr/bin/ffmpegunguardedits environment has no LD_PRELOAD",
+        "suunknownits memory cannot be read: another user's",
+        "In doubt: su may not be guarded; to accept it: --allow program:su.",
         "refused: cuInit by libc10_cuda.so", "134 records, 1 cut short"],
     "allowed": ["INCOMPLETE Attempts may be missing", "Coverage: attempts may be missing.",
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",
@@ -51,10 +54,10 @@ TEXTS = {
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
                  "Sudo and setuid programs got no more rights under the fence"],
     "pass": ["PASS No process asked for CUDA", "No CUDA use (3 processes checked).",
-             "No unguarded process was seen. 3 processes seen.", "2026-11-21 10:25:48",
+             "3 programs started: 3 guarded.", "2026-11-21 10:25:48",
              "3.84 s", "exit code 0", "--denyCUDA"],
     "failed": ["FAIL The program failed", "No CUDA use (1 process checked), but the program was "
-               "killed by signal 11 (Segmentation fault).", "No unguarded process was seen."],
+               "killed by signal 11 (Segmentation fault).", "1 program started: 1 guarded."],
     "report": ["3,000 processes on 40 hosts attempted to use CUDA or NVML", "412 files of",
                "/home/shared/project/train.py:88 1,663 CUDA", "and 20 more rows, not shown",
                "1 line left out that is no cudaguard record", "Users7", "Hosts40",

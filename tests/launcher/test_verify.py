@@ -113,7 +113,7 @@ class ReadOnly(verified.Case):
 
     def test_verify_needs_no_writable_directory(self):
         self.ends(self.verify([box.program("open"), "cu.init"], bwrap=self.READ_ONLY), 1,
-                  "    cuInit", "heard from 1 of 1 process\n")
+                  "    cuInit", "  1 program started: 1 guarded\n")
 
 
 class Denied(verified.Case):

@@ -85,12 +85,15 @@ class Action(harness.DirectoryCase):
         self.assertEqual(self.run_action(command=NVML, deny="nvml,init")[0], 1)
         self.assertEqual(self.run_action(command=ATTEMPT, allow="nobody\n*ctypes*\n")[0], 0)
         self.assertEqual(self.run_action(command=ATTEMPT, allow="nobody")[0], 1)
+        self.assertEqual(self.run_action(command="env -i sleep 1")[0], 0)
+        code, out, _, action_outputs = self.run_action(command="env -i sleep 1", strict="true")
+        self.assertEqual((code, action_outputs), (3, {"result": "incomplete"}), out)
         code, out, _, action_outputs = self.run_action(command="true", deny="everything")
         self.assertEqual((code, action_outputs), (125, {"result": "error"}), out)
 
     def test_inputs_are_not_executed(self):
         mark = self.path("mark")
-        for name in ("deny", "allow", "junit", "html", "cudaguard"):
+        for name in ("deny", "allow", "strict", "junit", "html", "cudaguard"):
             for text in ("$(touch %s)", "`touch %s`", "x\"; touch %s; \"", "';touch %s;'"):
                 self.run_action(**{"command": "true", name: text % mark})
                 self.assertFalse(os.path.exists(mark), (name, text))

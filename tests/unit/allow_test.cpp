@@ -29,14 +29,27 @@ TEST(Allow, EmptyTextMatchesNothing) {
 }
 
 TEST(Allow, RefusesEmptyPatterns) {
-  for (const char* pattern : {"", "lib:", "module:", "line:"}) {
+  for (const char* pattern : {"", "lib:", "module:", "line:", "program:"}) {
     EXPECT_THROW(check_patterns({"train.py", pattern}), Refusal) << pattern;
   }
-  EXPECT_NO_THROW(check_patterns({"train.py", "lib:a", "module:a", "line:a.py:1", "other:"}));
+  EXPECT_NO_THROW(
+      check_patterns({"train.py", "lib:a", "module:a", "line:a.py:1", "program:a", "other:"}));
 }
 
 TEST(Allow, PatternForCodeMatchesNoProcess) {
-  EXPECT_FALSE(is_allowed({"lib:x", "module:x", "line:x"}, "lib:x module:x line:x"));
+  EXPECT_FALSE(
+      is_allowed({"lib:x", "module:x", "line:x", "program:x"}, "lib:x module:x line:x program:x"));
+}
+
+TEST(Allow, MatchesAProgramOrItsBaseName) {
+  for (const char* pattern : {"program:stat", "program:./bin/stat", "program:st*", "program:*"}) {
+    EXPECT_TRUE(is_program_allowed({"other", pattern}, "./bin/stat")) << pattern;
+  }
+  for (const char* pattern : {"program:bin", "program:sta", "stat", "./bin/stat", "lib:stat"}) {
+    EXPECT_FALSE(is_program_allowed({pattern}, "./bin/stat")) << pattern;
+  }
+  EXPECT_FALSE(is_program_allowed({"program:*"}, ""));  // the program is unknown
+  EXPECT_FALSE(is_code_allowed({"program:*"}, CallSite()));
 }
 
 const std::string packages = "/opt/venv/lib/python3.11/site-packages/";

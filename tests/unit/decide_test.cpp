@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "policy/text/user_code.h"
+#include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 
@@ -131,6 +132,148 @@ TEST_F(Decision, UnguardedProcessWithoutTheDriverDoesNotFail) {
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kUnguarded);
+}
+
+TEST_F(Decision, TreeIsAllGuardedUnlessAProgramIsUnguardedOrUnknown) {
+  using Value = TreeTruth::Value;
+  TreeTruth& tree = verdict_.tree;
+  tree.guarded = 2;
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kAllGuarded);
+  tree.unknown.push_back({.pid = 8, .command = "su", .reason = "its memory cannot be read"});
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kUnknown);
+  tree.unguarded.push_back({.pid = 9, .command = "static"});
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kUnguarded);
+  EXPECT_EQ(tree.started(), 4u);
+  tree.value = Value::kNotWatched;
+  decide(verdict_);
+  EXPECT_EQ(tree.value, Value::kNotWatched);
+}
+
+/// The programs of the tree that make a result INCOMPLETE. Each decision is of a new verdict.
+class Doubts : public testing::Test {
+ protected:
+  Doubts() { verdict_.deny = {DriverApi::kCuda}; }
+  Verdict decided() const {
+    Verdict verdict = verdict_;
+    decide(verdict);
+    return verdict;
+  }
+  TreeTruth::Unguarded& add(std::vector<TreeTruth::Unguarded>& programs, const char* program,
+                            const char* reason) {
+    TreeTruth::Unguarded& one = programs.emplace_back();
+    one.pid = 9;
+    one.command = program + std::string(" --all");
+    one.program = program;
+    one.reason = reason;
+    return one;
+  }
+  Verdict verdict_;
+};
+
+TEST_F(Doubts, UnguardedProgramThatNamesNvidiaIsOneWhereNoIoctlWouldTell) {
+  TreeTruth::Unguarded& program = add(verdict_.tree.unguarded, "./stat", "static");
+  EXPECT_TRUE(decided().passed());
+  program.names_nvidia = true;
+  const Verdict verdict = decided();
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_TRUE(verdict.tree.unguarded[0].in_doubt);
+  EXPECT_FALSE(verdict.tree.unguarded[0].fails);
+  EXPECT_EQ(verdict.tree.doubts,
+            std::vector<std::string>{
+                "./stat is not guarded, and its file names NVIDIA's driver, so it may have asked "
+                "unseen; link it dynamically with glibc, run verify on a machine with a GPU, or "
+                "accept it: --allow program:stat"});
+  verdict_.ioctls_tell = true;
+  EXPECT_TRUE(decided().passed());
+}
+
+TEST_F(Doubts, AnyUnguardedProgramIsOneIfStrict) {
+  add(verdict_.tree.unguarded, "/bin/ex y", "its environment has no LD_PRELOAD");
+  verdict_.strict = true;
+  verdict_.ioctls_tell = true;
+  const Verdict verdict = decided();
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_EQ(verdict.tree.doubts,
+            std::vector<std::string>{"/bin/ex y is not guarded (--strict); keep cudaguard's "
+                                     "variables in its environment, or accept it: --allow "
+                                     "'program:ex y'"});
+  verdict_.allow_incomplete = true;  // is for attempts that may be missing, not for --strict
+  EXPECT_EQ(decided().exit_code, 3);
+  verdict_.tree.unguarded.clear();
+  verdict_.tree.guarded = 1;
+  EXPECT_TRUE(decided().passed());
+}
+
+TEST_F(Doubts, ProgramOfUnknownKindIsOne) {
+  add(verdict_.tree.unknown, "su", "its memory cannot be read: another user's");
+  const Verdict verdict = decided();
+  EXPECT_EQ(verdict.exit_code, 3);
+  EXPECT_EQ(verdict.tree.doubts,
+            std::vector<std::string>{"su may not be guarded; to accept it: --allow program:su"});
+  verdict_.allow_incomplete = true;
+  EXPECT_TRUE(decided().passed());
+  verdict_.strict = true;
+  EXPECT_EQ(decided().exit_code, 3);
+}
+
+TEST_F(Doubts, AllowedProgramIsNone) {
+  add(verdict_.tree.unguarded, "./bin/stat", "static").names_nvidia = true;
+  add(verdict_.tree.unknown, "./bin/stat", "its memory cannot be read: another user's");
+  verdict_.strict = true;
+  // The first two name the program, the others the process.
+  for (const char* pattern : {"program:stat", "program:./b*", "stat", "./bin/stat --all"}) {
+    verdict_.allow = {pattern};
+    EXPECT_TRUE(decided().passed()) << pattern;
+  }
+  for (const char* pattern : {"program:other", "program:--all", "lib:stat"}) {
+    verdict_.allow = {pattern};
+    EXPECT_EQ(decided().exit_code, 3) << pattern;
+  }
+}
+
+TEST_F(Doubts, AllowedProgramThatHasTheDriverFailsNonetheless) {
+  add(verdict_.tree.unguarded, "./stat", "static").has_driver = true;
+  verdict_.allow = {"program:stat"};
+  EXPECT_EQ(decided().exit_code, 1);
+}
+
+TEST_F(Doubts, OneForEachKindOfProgramButAtMostSix) {
+  verdict_.strict = true;
+  for (int i = 0; i < 200; ++i) add(verdict_.tree.unguarded, "./stat", "static");
+  EXPECT_EQ(decided().tree.doubts.size(), 1u);
+  for (const char* program : {"./b", "./c", "./d", "./e", "./f"}) {
+    add(verdict_.tree.unguarded, program, "static");
+  }
+  add(verdict_.tree.unknown, "./g", "another user's");
+  const std::vector<std::string> doubts = decided().tree.doubts;
+  EXPECT_EQ(doubts.size(), 6u);
+  EXPECT_TRUE(doubts[0].starts_with("./stat is not guarded (--strict)"));
+  EXPECT_EQ(doubts.back(), "more programs in doubt: 2");
+}
+
+TEST(Groups, ProgramsThatAreAlikeAreOneGroup) {
+  TreeTruth tree;
+  const auto add = [](auto& programs, const char* program, const char* reason) -> auto& {
+    programs.push_back({.pid = 1, .command = "word --all", .reason = reason, .program = program});
+    return programs.back();
+  };
+  add(tree.unguarded, "./b", "static");
+  for (uint32_t i = 0; i < 200; ++i) add(tree.unguarded, "./stat", "static").pid = 100 + i;
+  add(tree.unguarded, "./b", "setuid");
+  add(tree.unguarded, "", "static").in_doubt = true;
+  add(tree.unguarded, "./b", "static").fails = true;
+  add(tree.unknown, "./stat", "another user's");
+  std::vector<std::string> found;
+  for (const ProgramGroup& group : groups_of(tree)) {
+    found.push_back(std::to_string(group.starts) + " " + name_of(*group.first) + " " +
+                    group.first->reason + (group.known ? "" : " unknown"));
+  }
+  EXPECT_EQ(found, (std::vector<std::string>{"1 ./b static", "1 word static", "200 ./stat static",
+                                             "1 ./b static", "1 ./b setuid",
+                                             "1 ./stat another user's unknown"}));
 }
 
 TEST_F(Decision, UnguardedProcessWithNvmlFailsIfNvmlIsDenied) {

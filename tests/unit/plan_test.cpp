@@ -37,9 +37,14 @@ TEST(Plan, VerifyAllowsNoCudaAndWantsAFence) {
   EXPECT_EQ(plan.settings.fence, FenceWish::kAuto);
   EXPECT_EQ(plan.settings.report, "r");
   EXPECT_EQ(plan.files.junit, "j");
+  EXPECT_FALSE(plan.strict_result);
   EXPECT_EQ(plan.deny, std::set{DriverApi::kCuda});
   options.fence = FenceWish::kOff;
   EXPECT_FALSE(plan_of_verify(options).settings.wants_fence());
+  // An unguarded command is started, because --allow can name it.
+  options.strict = true;
+  EXPECT_TRUE(plan_of_verify(options).strict_result);
+  EXPECT_FALSE(plan_of_verify(options).strict);
 }
 
 TEST(Plan, VerifyRefusesWrongRulesBeforeItStartsAnything) {

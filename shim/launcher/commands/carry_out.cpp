@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -70,6 +71,14 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
   end_as(watched.status);
 }
 
+/// True if a program could send an ioctl to NVIDIA's driver, which the fence refuses and reports.
+bool ioctls_tell(const Fence& fence) {
+  if (fence.listener < 0 || !fence.unseen.empty() || fence.devices) return false;
+  const int device = open("/dev/nvidiactl", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (device >= 0) close(device);
+  return device >= 0;
+}
+
 int verify(const Plan& plan, Prepared& prepared, Variables& variables) {
   std::vector<TakenFile> taken = taken_by_program(prepared.files, plan.program);
   taken.push_back({prepared.report, "is the file of the records"});
@@ -77,6 +86,7 @@ int verify(const Plan& plan, Prepared& prepared, Variables& variables) {
   Verdict verdict;
   verdict.no_new_privs = prepared.fence.no_new_privs;
   verdict.devices_fenced = prepared.fence.devices;
+  verdict.ioctls_tell = ioctls_tell(prepared.fence);
   watch_tree(prepared, variables, result.descriptors(), verdict);
   return result.give(verdict, variables);
 }

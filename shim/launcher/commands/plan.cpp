@@ -28,6 +28,7 @@ Plan plan_of_verify(const Options& options) {
   check_patterns(options.allow);
   plan.allow = options.allow;
   plan.allow_incomplete = options.allow_incomplete;
+  plan.strict_result = options.strict;
   plan.files = {options.json_file, options.junit_file, options.html_file, options.force};
   return plan;
 }

@@ -41,6 +41,7 @@ struct Plan {
   std::vector<std::string> allow;
   std::set<DriverApi> deny;
   bool allow_incomplete = false;
+  bool strict_result = false;  ///< no program of the tree may be unguarded
   ResultFiles files;
 };
 

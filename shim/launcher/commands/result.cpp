@@ -54,6 +54,7 @@ int Result::give(Verdict& verdict, const Variables& variables) {
   for (char** word = plan_.program; *word != nullptr; ++word) verdict.command.emplace_back(*word);
   verdict.allow = plan_.allow;
   verdict.allow_incomplete = plan_.allow_incomplete;
+  verdict.strict = plan_.strict_result;
   verdict.deny = plan_.deny;
   name_frames(verdict.findings, variables.get("PATH"));
   decide(verdict);

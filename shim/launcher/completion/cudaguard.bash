@@ -38,8 +38,8 @@ _cudaguard_options() {
   case $1 in
     run) echo "--cpu --gpus --policy --if-healthy --children --rule --log --report --fence --observe
       --no-presets --print --strict --help" ;;
-    verify) echo "--allow --allow-incomplete --deny --report --fence --json --junit --html --force
-      --help" ;;
+    verify) echo "--allow --allow-incomplete --strict --deny --report --fence --json --junit --html
+      --force --help" ;;
     report) echo "--by --since --json --html --prometheus --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
     system) echo "--root --spool --dry-run --program --args --user --group --cgroup --help" ;;
@@ -63,7 +63,7 @@ _cudaguard_value() {
     --log) _cudaguard_words -W "off error deny all" ;;
     --report) _cudaguard_files ;;
     --fence) _cudaguard_words -W "auto require devices off" ;;
-    --allow) compopt -o nospace; _cudaguard_words -W "lib: module: line:" ;;
+    --allow) compopt -o nospace; _cudaguard_words -W "lib: module: line: program:" ;;
     --deny) _cudaguard_words -W "init nvml opencl" ;;
     --json) _cudaguard_files ;;
     --junit) _cudaguard_files ;;

@@ -8,6 +8,7 @@
 #include "policy/text.h"
 #include "policy/text/user_code.h"
 #include "shim/launcher/findings/decide.h"
+#include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
@@ -19,6 +20,7 @@ namespace {
 constexpr std::string_view kLibrary = "lib:";
 constexpr std::string_view kModule = "module:";
 constexpr std::string_view kLine = "line:";
+constexpr std::string_view kProgram = "program:";
 
 /// An empty text matches nothing: it is the base name of "dir/", or a line that is not known.
 bool matches(const std::string& pattern, const std::string& text) {
@@ -28,6 +30,10 @@ bool matches(const std::string& pattern, const std::string& text) {
 bool is_for_code(std::string_view pattern) {
   return pattern.starts_with(kLibrary) || pattern.starts_with(kModule) ||
          pattern.starts_with(kLine);
+}
+
+bool is_for_process(std::string_view pattern) {
+  return !is_for_code(pattern) && !pattern.starts_with(kProgram);
 }
 
 /// True if the file is the module or a module in it: "tensordict.nn" for
@@ -138,6 +144,13 @@ bool matches_something(const std::string& pattern, const Verdict& verdict) {
       return site.counts && is_code_allowed(patterns, site);
     });
   }
+  const auto is_program = [&](const TreeTruth::Unguarded& one) {
+    return is_program_allowed(patterns, name_of(one));
+  };
+  if (!is_for_process(pattern)) {
+    return std::ranges::any_of(verdict.tree.unguarded, is_program) ||
+           std::ranges::any_of(verdict.tree.unknown, is_program);
+  }
   const auto is_named = [&](const auto& process) { return is_allowed(patterns, process.command); };
   return std::ranges::any_of(verdict.findings.processes, is_named) ||
          std::ranges::any_of(verdict.tree.seen, is_named) ||
@@ -148,11 +161,11 @@ bool matches_something(const std::string& pattern, const Verdict& verdict) {
 
 void check_patterns(const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
-    const bool code = is_for_code(pattern);
-    if (!pattern.empty() && !(code && pattern.ends_with(":"))) continue;
+    const bool process = is_for_process(pattern);
+    if (!pattern.empty() && (process || !pattern.ends_with(":"))) continue;
     throw Refusal(kRefused, "--allow " + in_quotes(pattern) +
                                 " is not accepted (accepted: a pattern for a process, lib:PATTERN, "
-                                "module:PATTERN, line:FILE:NUMBER)");
+                                "module:PATTERN, line:FILE:NUMBER, program:PATTERN)");
   }
 }
 
@@ -165,9 +178,17 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
     rest = tail(rest, word.size() + 1);
   }
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return !is_for_code(pattern) &&
+    return is_for_process(pattern) &&
            std::any_of(texts.begin(), texts.end(),
                        [&](const std::string& text) { return matches(pattern, text); });
+  });
+}
+
+bool is_program_allowed(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    if (!pattern.starts_with(kProgram)) return false;
+    const std::string rest = pattern.substr(kProgram.size());
+    return matches(rest, name) || matches(rest, std::string(base_name(name)));
   });
 }
 
@@ -196,7 +217,9 @@ std::vector<std::string> unused_patterns(const Verdict& verdict) {
   for (const std::string& pattern : verdict.allow) {
     if (!matches_something(pattern, verdict)) {
       add_once(unused, "--allow " + in_quotes(pattern) + " matched no " +
-                           (is_for_code(pattern) ? "call" : "process"));
+                           (is_for_code(pattern)      ? "call"
+                            : is_for_process(pattern) ? "process"
+                                                      : "unguarded program"));
     }
   }
   return unused;

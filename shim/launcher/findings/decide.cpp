@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "shim/launcher/child/variables.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"
@@ -161,6 +162,57 @@ void add_doubts(Verdict& verdict) {
   }
 }
 
+/// Sets what a started program that no guard was in means for the result.
+void decide_program(const Verdict& verdict, bool is_known, TreeTruth::Unguarded& program) {
+  const bool denied = !program.only_nvml || verdict.deny.contains(DriverApi::kNvml);
+  const bool may_ask = is_allowed(verdict.allow, program.command);
+  program.fails = program.has_driver && denied && !may_ask;
+  const bool unseen = program.names_nvidia && !verdict.ioctls_tell;
+  program.in_doubt = !program.fails && !may_ask && (!is_known || verdict.strict || unseen) &&
+                     !is_program_allowed(verdict.allow, name_of(program));
+}
+
+/// How the user can get the guard into a program, with a comma; empty if there is no simple way.
+std::string_view remedy_for(std::string_view reason) {
+  constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {
+      {"its environment", "keep cudaguard's variables in its environment, "},
+      {"its LD_PRELOAD", "keep cudaguard's variables in its environment, "},
+      {"static", "link it dynamically with glibc, "},
+      {"musl", "build it for glibc, "}};
+  const auto* const found = std::ranges::find_if(
+      kRemedies, [reason](const auto& row) { return reason.starts_with(row.first); });
+  return found == std::end(kRemedies) ? "" : found->second;
+}
+
+/// Why the programs of this group are in doubt, and what the user can do.
+std::string doubt_of(const Verdict& verdict, const ProgramGroup& group) {
+  const TreeTruth::Unguarded& program = *group.first;
+  const std::string name = name_of(program);
+  const std::string accept =
+      " it: --allow " + shell_quoted("program:" + std::string(base_name(name)));
+  if (!group.known) return name + " may not be guarded; to accept" + accept;
+  std::string text = name + " is not guarded";
+  std::string remedy(remedy_for(program.reason));
+  if (program.names_nvidia && !verdict.ioctls_tell) {
+    text += ", and its file names NVIDIA's driver, so it may have asked unseen";
+    if (!verdict.devices_fenced) remedy += "run verify on a machine with a GPU, ";
+  } else {
+    text += " (--strict)";
+  }
+  return text + "; " + remedy + (remedy.empty() ? "to accept" : "or accept") + accept;
+}
+
+void add_program_doubts(Verdict& verdict) {
+  constexpr size_t kMost = 5;
+  size_t count = 0;
+  for (const ProgramGroup& group : groups_of(verdict.tree)) {
+    if (!group.first->in_doubt || ++count > kMost) continue;
+    verdict.tree.doubts.push_back(doubt_of(verdict, group));
+  }
+  if (count <= kMost) return;
+  verdict.tree.doubts.push_back("more programs in doubt: " + grouped(count - kMost));
+}
+
 }  // namespace
 
 void decide(Verdict& verdict) {
@@ -197,12 +249,17 @@ void decide(Verdict& verdict) {
   for (const ObservedProcess& process : processes) {
     if (!why_unguarded(tree, process).empty()) heard.erase(Key(process.pid, process.since));
   }
-  for (TreeTruth::Unguarded& process : tree.unguarded) {
-    all.insert(Key(process.pid, process.since));
-    const bool denied = !process.only_nvml || verdict.deny.contains(DriverApi::kNvml);
-    process.fails = process.has_driver && denied && !is_allowed(verdict.allow, process.command);
-    if (process.fails) asked.insert(Key(process.pid, process.since));
+  bool strict = false;  // unlike other doubts, not accepted by --allow-incomplete
+  for (auto* programs : {&tree.unguarded, &tree.unknown}) {
+    for (TreeTruth::Unguarded& program : *programs) {
+      const Key key(program.pid, program.since);
+      all.insert(key);
+      decide_program(verdict, programs == &tree.unguarded, program);
+      if (program.fails) asked.insert(key);
+      strict |= verdict.strict && program.in_doubt;
+    }
   }
+  add_program_doubts(verdict);
   for (const Key& process : asked) allowed.erase(process);
   verdict.processes = all.size();
   verdict.heard = heard.size();
@@ -210,13 +267,18 @@ void decide(Verdict& verdict) {
   verdict.allowed = allowed.size();
   using Result = Verdict::Result;
   const bool failed = !asked.empty() || verdict.status != 0;
-  const bool in_doubt = verdict.is_in_doubt() && !verdict.allow_incomplete;
+  const bool in_doubt = strict || (verdict.is_in_doubt() && !verdict.allow_incomplete);
   verdict.result = failed ? Result::kFail : in_doubt ? Result::kIncomplete : Result::kPass;
   verdict.exit_code = !asked.empty()        ? kAsked
                       : verdict.status != 0 ? kProgramFailed
                       : in_doubt            ? kIncomplete
                                             : 0;
-  if (!tree.unguarded.empty()) tree.value = TreeTruth::Value::kUnguarded;
+  using Value = TreeTruth::Value;
+  if (tree.value != Value::kNotWatched) {
+    tree.value = !tree.unguarded.empty() ? Value::kUnguarded
+                 : !tree.unknown.empty() ? Value::kUnknown
+                                         : Value::kAllGuarded;
+  }
 }
 
 }  // namespace cudaguard::launcher

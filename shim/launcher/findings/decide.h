@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decides which of the CUDA attempts fail the run (decide.cpp), also by --allow (allow.cpp), whose
-// pattern is a glob for a process, or "lib:", "module:" or "line:" and a glob for the code that
-// made the attempt. Pure.
+// pattern is a glob for a process, "lib:", "module:" or "line:" and a glob for the code that made
+// the attempt, or "program:" and a glob for a program that need not be guarded. Pure.
 #pragma once
 
 #include <set>
@@ -30,6 +30,9 @@ void check_patterns(const std::vector<std::string>& patterns);
 
 /// True if a pattern matches a word of the command, its base name, or the whole command.
 bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
+
+/// True if a pattern matches the name of a program (groups.h), or its base name.
+bool is_program_allowed(const std::vector<std::string>& patterns, const std::string& name);
 
 /// True if a pattern matches the calling library, the user's line, or a Python module between.
 bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& site);

@@ -129,6 +129,31 @@ std::string name_of(const CallSite& site) {
 
 }  // namespace
 
+std::string name_of(const TreeTruth::Unguarded& program) {
+  if (!program.program.empty()) return program.program;
+  return program.command.substr(0, program.command.find(' '));
+}
+
+std::vector<ProgramGroup> groups_of(const TreeTruth& tree) {
+  std::vector<ProgramGroup> groups;
+  for (const auto* programs : {&tree.unguarded, &tree.unknown}) {
+    const auto begin = static_cast<std::ptrdiff_t>(groups.size());
+    std::map<std::tuple<bool, bool, bool, bool, std::string, std::string>, size_t> numbers;
+    for (const TreeTruth::Unguarded& one : *programs) {
+      const auto [number, is_new] = numbers.try_emplace(
+          {one.fails, one.in_doubt, one.has_driver, one.only_nvml, name_of(one), one.reason},
+          groups.size());
+      if (is_new) groups.push_back({.first = &one, .known = programs == &tree.unguarded});
+      ++groups[number->second].starts;
+    }
+    std::stable_sort(groups.begin() + begin, groups.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.first->fails, a.first->in_doubt, a.starts) >
+             std::tuple(b.first->fails, b.first->in_doubt, b.starts);
+    });
+  }
+  return groups;
+}
+
 void keep_first(std::vector<size_t>& processes, std::vector<double>& at) {
   std::vector<std::pair<size_t, double>> order;
   order.reserve(processes.size());

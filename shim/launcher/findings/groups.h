@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The findings counted by program, user, host, job, rule or line, or by two of these. Pure.
+// The findings counted by program, user, host, job, rule or line, or by two of these, and the
+// started programs that are alike. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,10 +12,9 @@
 #include <vector>
 
 #include "policy/driver_api.h"
+#include "shim/launcher/findings/verdict.h"
 
 namespace cudaguard::launcher {
-
-struct Findings;
 
 enum class By : uint8_t { kExe, kUser, kHost, kJob, kRule, kLine };
 struct ByWord {
@@ -45,6 +45,20 @@ struct Group {
 std::vector<Group> groups_of(const Findings& findings, By by);
 /// With two keys: for each pair of values.
 std::vector<Group> groups_of(const Findings& findings, const Keys& keys);
+
+/// Started programs that are alike: the same file, with the same reason and the same result.
+struct ProgramGroup {
+  const TreeTruth::Unguarded* first = nullptr;
+  size_t starts = 0;
+  bool known = true;  ///< to be unguarded
+};
+
+/// The unguarded programs, then those of unknown kind. Of each kind, those that fail come first,
+/// then those in doubt, then those with the most starts.
+std::vector<ProgramGroup> groups_of(const TreeTruth& tree);
+
+/// "./stat", or the name of the process if its file is not known.
+std::string name_of(const TreeTruth::Unguarded& program);
 
 /// Fills Findings::places with the groups of --by line.
 void group_by_place(Findings& findings);

@@ -13,22 +13,30 @@
 
 namespace cudaguard::launcher {
 
-/// How certain it is that every process of a tree was guarded.
+/// The account of the programs that the processes of a tree have started. A process that calls
+/// execve twice starts two programs, and a fork starts none.
 struct TreeTruth {
+  /// By decide(), except kNotWatched.
   enum class Value : uint8_t {
     kNotWatched,  ///< there was no listener
-    kNoneSeen,    ///< sampling saw no unguarded process
-    kUnguarded,   ///< some processes were unguarded
+    kAllGuarded,  ///< every started program was guarded
+    kUnguarded,   ///< some were unguarded
+    kUnknown,     ///< none was known to be unguarded, but the kind of some is not known
   };
+  /// A started program that was not guarded, or whose kind is not known.
   struct Unguarded {
     uint32_t pid = 0;
-    std::string command;
-    std::string reason;       ///< "a static executable", "LD_PRELOAD was replaced", "setuid"
+    std::string command;  ///< the words that it was started with; at least the name of its process
+    std::string reason;   ///< "static", "its LD_PRELOAD was replaced"; printed after its name
     bool has_driver = false;  ///< maps the driver or has /dev/nvidia* open: worse than unguarded
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
     bool fails = false;      ///< counts as a process that asked for CUDA; by decide()
+    bool in_doubt = false;   ///< may have asked for CUDA unseen, and is not allowed; by decide()
     uint64_t since = 0;      ///< as in ObservedProcess
+    /// Its file has "/dev/nvidia", "libcuda.so" or "libnvidia-ml.so" in it. This is a heuristic.
+    bool names_nvidia = false;
+    std::string program = {};  ///< the file, as execve got it: "./stat"; empty if it is not known
   };
   /// Every process that was seen, guarded or not. `last` is its end, to about a tenth of a second.
   struct Seen {
@@ -41,10 +49,16 @@ struct TreeTruth {
     bool heard = false;  ///< the process, or the one it was forked from, has sent a start beacon
     uint64_t since = 0;  ///< as in ObservedProcess
   };
-  Value value = Value::kNoneSeen;
+  Value value = Value::kAllGuarded;
   size_t hello = 0;  ///< start records
   std::vector<Seen> seen;
-  std::vector<Unguarded> unguarded;
+  size_t guarded = 0;  ///< started programs that a start beacon has confirmed, or our own launcher
+  std::vector<Unguarded> unguarded;  ///< one entry for each start
+  /// The same; `reason` says why their kind is not known: "its memory cannot be read: another
+  /// user's". Also one that should be guarded, and ended without a start beacon. Each makes the
+  /// result INCOMPLETE, unless --allow names it.
+  std::vector<Unguarded> unknown;
+  size_t started() const { return guarded + unguarded.size() + unknown.size(); }
   std::string left;  ///< the processes that were still running; may be empty
   /// Clauses: "there is no /proc"; "train.py (12) sent no start beacon". Each means that an attempt
   /// may be missing, so the result cannot be PASS.
@@ -70,6 +84,10 @@ struct Verdict : WatchedTree {
   bool no_new_privs = false;         ///< the fence needed it: sudo and the like gain nothing
   bool devices_fenced = false;       ///< no GPU device node could be opened
   bool allow_incomplete = false;     ///< --allow-incomplete
+  bool strict = false;               ///< --strict: no program may be unguarded
+  /// A GPU device node can be opened, and the fence reports the ioctls, so that an unguarded
+  /// program that asks for CUDA is noticed.
+  bool ioctls_tell = false;
   // By decide().
   enum class Result : uint8_t { kPass, kFail, kIncomplete };
   Result result = Result::kPass;

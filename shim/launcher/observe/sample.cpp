@@ -349,6 +349,7 @@ TreeTruth Watch::finish(const Findings& findings) {
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth.hello;
+    if (process.policy != "OFF" && process.not_loaded.empty()) ++truth.guarded;
     commands[Key(process.since, static_cast<pid_t>(process.pid))] = &process.command;
   }
   for (const Listed& listed : listed_) {

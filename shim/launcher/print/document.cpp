@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/print/json.h"
 #include "shim/launcher/print/print.h"
@@ -12,7 +13,7 @@ namespace cudaguard::launcher {
 namespace {
 
 const char* word_of(TreeTruth::Value value) {
-  constexpr const char* kWords[] = {"not_watched", "none_seen", "unguarded"};
+  constexpr const char* kWords[] = {"not_watched", "all_guarded", "unguarded", "unknown"};
   return kWords[static_cast<size_t>(value)];
 }
 
@@ -30,6 +31,21 @@ void put_program(Json& json, int status) {
       .end_object();
 }
 
+void put_programs(Json& json, const char* name, const std::vector<TreeTruth::Unguarded>& programs) {
+  json.objects(name, programs, [&](const TreeTruth::Unguarded& one) {
+    json.field("pid", one.pid)
+        .field("program", name_of(one))
+        .field("command", one.command)
+        .field("reason", one.reason)
+        .field("has_driver", one.has_driver)
+        .field("names_nvidia", one.names_nvidia)
+        .field("fails", one.fails)
+        .field("in_doubt", one.in_doubt)
+        .field("only_nvml", one.only_nvml)
+        .field_or_null("at", one.seen);
+  });
+}
+
 void put_tree(Json& json, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
   json.key("tree")
@@ -39,15 +55,21 @@ void put_tree(Json& json, const Verdict& verdict) {
       .field_or_null("why_unheard", tree.why_unheard)
       .field("start_records", tree.hello)
       .field("seen", tree.seen.size())
-      .objects("unguarded", tree.unguarded,
-               [&](const TreeTruth::Unguarded& one) {
-                 json.field("pid", one.pid)
-                     .field("command", one.command)
+      .field("started", tree.started())
+      .field("guarded", tree.guarded);
+  put_programs(json, "unguarded", tree.unguarded);
+  put_programs(json, "unknown", tree.unknown);
+  json.objects("programs", groups_of(tree),
+               [&](const ProgramGroup& group) {
+                 const TreeTruth::Unguarded& one = *group.first;
+                 json.field("program", name_of(one))
+                     .field("starts", group.starts)
+                     .field("kind", group.known ? "unguarded" : "unknown")
                      .field("reason", one.reason)
                      .field("has_driver", one.has_driver)
-                     .field("fails", one.fails)
                      .field("only_nvml", one.only_nvml)
-                     .field_or_null("at", one.seen);
+                     .field("fails", one.fails)
+                     .field("in_doubt", one.in_doubt);
                })
       .field_or_null("not_waited_for", tree.left)
       .list("doubts", tree.doubts)

@@ -59,7 +59,7 @@ std::string junit_of(const Verdict& verdict, const std::string& text) {
   const bool failed = verdict.status != 0;
   const bool incomplete = verdict.result == Verdict::Result::kIncomplete;
   const TreeTruth& tree = verdict.tree;
-  const bool unguarded = tree.value == TreeTruth::Value::kUnguarded || !tree.doubts.empty();
+  const bool unguarded = tree.value != TreeTruth::Value::kAllGuarded || !tree.doubts.empty();
   const std::string command = joined(verdict.command, " ");
   const auto test = [&](const std::string& name, const std::string& inside) {
     return "<testcase" + attribute("classname", command) + attribute("name", name) +
@@ -85,9 +85,12 @@ std::string junit_of(const Verdict& verdict, const std::string& text) {
   out += test("the program succeeds",
               failed ? outcome("failure", "program", text_of_end(verdict.status)) : "");
   out += test("every process is guarded",
-              unguarded
-                  ? "<skipped" + attribute("message", "perhaps some are not: see the output") + "/>"
-                  : "");
+              unguarded ? "<skipped" +
+                              attribute("message", tree.doubts.empty()
+                                                       ? notes_of(verdict).back()
+                                                       : "perhaps some are not: see the output") +
+                              "/>"
+                        : "");
   out += "<system-out>" + xml(text) + "</system-out>\n</testsuite>\n</testsuites>\n";
   return out;
 }

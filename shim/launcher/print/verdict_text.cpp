@@ -26,7 +26,7 @@ namespace {
 
 constexpr size_t kMostPlaces = 20;
 constexpr size_t kMostCommand = 60;
-constexpr size_t kMostUnguarded = 20;
+constexpr size_t kMostPrograms = 20;
 constexpr size_t kMostName = 36;
 constexpr size_t kMostFrames = 10;
 constexpr size_t kLastFrames = 2;          ///< of these, the outermost ones
@@ -294,30 +294,52 @@ std::string what_asked(const Verdict& verdict, DriverApi kind) {
          " (not denied)";
 }
 
-std::string suffix_of(const TreeTruth::Unguarded& process) {
-  if (!process.has_driver) return {};
-  return std::string(process.only_nvml ? "; it has NVML" : "; it has the driver open") +
-         (process.fails ? ", which counts as a CUDA attempt" : "");
+/// "200x ./stat (static)"
+std::string row_of(const ProgramGroup& group) {
+  const TreeTruth::Unguarded& one = *group.first;
+  std::string text = group.starts == 1 ? "" : grouped(group.starts) + "x ";
+  text += printable(name_of(one), kMostCommand) + " (" + printable(one.reason);
+  if (one.has_driver) text += one.only_nvml ? "; it has NVML" : "; it has the driver open";
+  if (one.fails) text += ", which counts as a CUDA attempt";
+  return text + ")";
+}
+
+struct Account {
+  std::string text;               ///< "3 programs started: 2 guarded, 1 unguarded: ./stat (static)"
+  std::vector<std::string> rows;  ///< of programs that are not in the text, because they are many
+};
+
+Account account_of(const TreeTruth& tree) {
+  const std::vector<ProgramGroup> groups = groups_of(tree);
+  Account account;
+  std::vector<std::string> parts;
+  if (tree.guarded != 0) parts.push_back(grouped(tree.guarded) + " guarded");
+  for (const bool known : {true, false}) {
+    std::vector<std::string> rows;
+    for (const ProgramGroup& group : groups) {
+      if (group.known == known) rows.push_back(row_of(group));
+    }
+    if (rows.empty()) continue;
+    const std::string kind = known ? "unguarded" : "unknown";
+    parts.push_back(grouped((known ? tree.unguarded : tree.unknown).size()) + " " + kind);
+    if (rows.size() == 1) {
+      parts.back() += ": " + rows[0];
+    } else {
+      for (const std::string& row : rows) account.rows.push_back(kind + ": " + row);
+    }
+  }
+  account.text = counted(tree.started(), "program") + " started" + (parts.empty() ? "" : ": ") +
+                 joined(parts, ", ");
+  return account;
 }
 
 void put_tree(std::string& out, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
-  if (tree.value != TreeTruth::Value::kNotWatched) {
-    add_row(out, "  tree: " +
-                     (tree.unguarded.empty()
-                          ? "no unguarded process was seen"
-                          : counted(tree.unguarded.size(), "process") + " not guarded") +
-                     " (sampled)");
+  const std::vector<std::string> rows = account_of(tree).rows;
+  for (size_t i = 0; i < std::min(rows.size(), kMostPrograms); ++i) {
+    add_wrapped(out, std::string(kRow), rows[i]);
   }
-  for (size_t i = 0; i < std::min(tree.unguarded.size(), kMostUnguarded); ++i) {
-    const TreeTruth::Unguarded& one = tree.unguarded[i];
-    add_wrapped(out, std::string(kRow) + std::to_string(one.pid) + " ",
-                printable(head(one.command, 50)) + ": " + printable(one.reason) + suffix_of(one));
-  }
-  if (tree.unguarded.size() > kMostUnguarded) {
-    add_row(out, std::string(kRow) + "... " +
-                     std::to_string(tree.unguarded.size() - kMostUnguarded) + " more");
-  }
+  add_more(out, rows.size(), kMostPrograms, "(--json has all)");
   for (const std::string& doubt : tree.doubts) add_wrapped(out, "  in doubt: ", printable(doubt));
   if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", printable(tree.left));
 }
@@ -393,9 +415,8 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
         "no GPU device node could be opened (--fence=devices); processes that tried are not known");
   }
   if (verdict.tree.value == TreeTruth::Value::kNotWatched) return notes;
-  const std::string& unheard = verdict.tree.why_unheard;
-  notes.push_back("heard from " + grouped(verdict.heard) + " of " +
-                  counted(verdict.processes, "process") + (unheard.empty() ? "" : "; " + unheard));
+  if (!verdict.tree.why_unheard.empty()) notes.push_back(verdict.tree.why_unheard);
+  notes.push_back(account_of(verdict.tree).text);
   return notes;
 }
 

@@ -142,6 +142,8 @@ def may(attempt: Attempt, pattern: str) -> bool:
         place = own.place() if own else ""
         return (_matches(glob, attempt.code) or _matches(glob, place) or
                 _matches("*/" + glob, place))
+    if kind != "module":
+        return False  # "program:" is about programs that no guard is in
     frames = attempt.frames
     if own is not None:
         frames = frames[:attempt.line_frame + 1]

@@ -349,6 +349,7 @@
         const seen = node(one, one.first, one.last);
         if (one.guarded) seen.guard = "guarded";
       }
+      for (const one of data.tree.unknown) node(one, one.at, one.at);
       for (const one of data.tree.unguarded) {
         const seen = node(one, one.at, one.at);
         seen.guard = "not";
@@ -576,33 +577,31 @@
       first && ["First attempt, ", whenOf(first), ": ", callOf(first.calls[0]), "."]);
   }
 
-  function wereUnguarded(count) {
-    return `${counted(count, "process")} ${count === 1 ? "was" : "were"} unguarded`;
-  }
-
   function caution() {
-    const { unguarded, doubts } = data.tree;
-    const what = [unguarded.length > 0 && wereUnguarded(unguarded.length),
+    const { unguarded, unknown, doubts } = data.tree;
+    const what = [unguarded.length > 0 && `${counted(unguarded.length, "program")} unguarded`,
+      unknown.length > 0 && `${counted(unknown.length, "program")} of unknown kind`,
       doubts.length > 0 && "attempts may be missing"].filter(Boolean);
-    return what.length > 0 && make("p.caution", make("strong", "Coverage: "), what.join(", and "),
+    return what.length > 0 && make("p.caution", make("strong", "Coverage: "), what.join(", "),
       ". ", make("a", { href: "#coverage" }, "Details"));
   }
 
   function coverageSection() {
     const { tree } = data;
-    const claim = { not_watched: "No process was watched.", none_seen: "No unguarded process was seen.",
-      unguarded: `${wereUnguarded(tree.unguarded.length)}.` }[tree.value];
-    const rows = tree.unguarded.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(code(one.command)),
-      make("td.number", one.pid), make("td", one.reason, one.has_driver && [" ",
+    const claim = tree.value === "not_watched" ? "No process was watched"
+      : `${counted(tree.started, "program")} started: ${[[tree.guarded, "guarded"],
+        [tree.unguarded.length, "unguarded"], [tree.unknown.length, "unknown"]]
+        .filter(([count]) => count > 0).map(([count, kind]) => `${grouped(count)} ${kind}`).join(", ")}`;
+    const rows = tree.programs.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(alike(one.program, one.starts)),
+      make("td", one.kind), make("td", one.reason, one.has_driver && [" ",
         make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
           one.fails ? ": counts as a CUDA attempt" : ", allowed")])));
     const part = section("Coverage",
-      make("p", make("strong", claim), " ", counted(tree.seen, "process"), " seen. ", tree.value !== "not_watched"
-          && "cudaguard sampled the process tree, so a process that lived only between two samples may be missing."),
+      make("p", make("strong", `${claim}.`)),
       tree.doubts.map((doubt) => make("p.caution", make("strong", "In doubt: "), long(doubt), ".")),
       tree.not_waited_for !== null && make("p.note", "Not waited for: ", long(tree.not_waited_for)),
-      rows.length > 0 && [table("Unguarded processes", ["Unguarded process", "#Process id", "Reason"], rows),
-        leftOut(tree.unguarded.length - rows.length, "more process")]);
+      rows.length > 0 && [table("Programs that were not guarded", ["Program", "Kind", "Reason"], rows),
+        leftOut(tree.programs.length - rows.length, "more program")]);
     part.id = "coverage";
     return part;
   }
@@ -610,7 +609,6 @@
   function verifyPage() {
     const { exit_code: exitCode, signal } = data.program;
     const word = data.verdict.toUpperCase();
-    const unguarded = data.tree.unguarded.length;
     document.title = readable(`${word}: ${headline()}`);
     return [
       make(`header.${data.verdict === "pass" ? "pass" : "fail"}`, make("p.kicker", "cudaguard verify"),
@@ -620,7 +618,8 @@
         facts([["Started (UTC)", dateOf(start)], ["Duration", duration(data.ended - start)],
           ["Program", signal === null ? `exit code ${exitCode}` : `killed by signal ${signal}`],
           ["Processes", grouped(data.counts.processes)],
-          ["Unguarded", unguarded === 0 ? "none seen" : grouped(unguarded)],
+          ["Programs", grouped(data.tree.started)],
+          ["Not guarded", grouped(data.tree.unguarded.length + data.tree.unknown.length)],
           ["--deny", namesOf(data.deny).join(", ")],
           ...data.allow.length > 0 ? [["--allow", data.allow.join(", ")]] : []])),
       attemptSection(),
