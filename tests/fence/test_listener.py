@@ -464,12 +464,16 @@ def make_gone():
 
 @pytest.mark.parametrize(("step", "first"), [("restart", "ENODEV"), ("no-restart", "EINTR")])
 def test_limit_handler_without_sa_restart_gets_eintr(gone, step, first):
-    """The control: with SA_RESTART the ioctl goes on."""
+    """The control: with SA_RESTART the ioctl goes on. Only a call that nobody has received yet can
+    be interrupted, so the keeper is stopped, too."""
     process = gone.popen("sh", "-c", 'echo $$ >"$1"; exec "$0" "$2" "wait=$3" ask ask', ASKS,
                          gone.path("pid-" + step), step, gone.path(step))
     gone.until(lambda name="pid-" + step: gone.file(name).endswith("\n"), "its number")
     pid = int(gone.file("pid-" + step))
     process.send_signal(signal.SIGSTOP)
+    listed = gone.unguarded("ps", "-o", "pid=", "--ppid", str(process.pid)).stdout.split()
+    keeper = next(one for one in map(int, listed) if os.getsid(one) == one)
+    os.kill(keeper, signal.SIGSTOP)
     gone.make(step, "")
     gone.until(lambda one=pid: gone.waits(one), "the request")
     os.kill(pid, signal.SIGALRM)
