@@ -86,6 +86,8 @@ struct Options : GuardSettings {
   /// for doctor, which takes no arguments. For report, the files and directories to read. For
   /// system, the guard (for check, a file of rules), or nothing.
   char** program = nullptr;
+  // For run and verify.
+  std::optional<std::string> grace;  ///< seconds to wait for the processes that are left running
 };
 
 /// One row for each option. Its line in --help, docs/cli.md, the manual and the completion come
@@ -223,6 +225,12 @@ inline constexpr OptionRow kOptions[] = {
      .words = "auto, require, devices, off",
      .by_default = "auto",
      .to = &Options::fence},
+    {.name = "grace",
+     .commands = "run,verify",
+     .value = "S",
+     .help = "wait at most S seconds for what PROGRAM leaves running",
+     .by_default = "no limit",
+     .to = &Options::grace},
     {.name = "by",
      .commands = "report",
      .value = "WHAT",

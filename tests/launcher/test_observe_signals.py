@@ -348,7 +348,7 @@ class Waits(Case):
         process, pid, go = self.leaving()
         self.assertEqual(process.stderr.readline(), "cudaguard: the program has ended; waiting for "
                          "the processes that it left running: sh (%d) "
-                         "(Ctrl-C or SIGTERM ends the wait)\n" % pid)
+                         "(Ctrl-C, SIGTERM or --grace ends the wait)\n" % pid)
         with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
             self.assertEqual(int(stream.read().rsplit(")", 1)[1].split()[1]), process.pid)
         self.assertIsNone(process.poll())

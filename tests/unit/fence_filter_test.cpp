@@ -8,10 +8,12 @@
 #include <cstring>
 #include <iterator>
 #include <optional>
+#include <set>
 
 #include "policy/nvidia_requests.h"
 #include "policy/text/beacon.h"
 #include "shim/launcher/fence/filter.h"
+#include "shim/launcher/observe/keeper.h"
 
 namespace cudaguard::launcher {
 namespace {
@@ -183,6 +185,39 @@ TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {
   }
 }
 
+TEST(FenceFilter, ListenerGetsEachExecve) {
+  struct Numbers {
+    Architecture machine;
+    uint32_t architecture;
+    std::set<uint32_t> execs;
+  };
+  const Numbers kTables[] = {
+      {kX86, 0xc000003e, {59, 322, 59 | kX32, 322 | kX32, 520, 545, 520 | kX32, 545 | kX32}},
+      {kX86, 0x40000003, {11, 358}},
+      {kArm, 0xc00000b7, {221, 281}},
+      {kArm, 0x40000028, {11, 387}},
+      {kX86, 0xc00000b7, {}},
+      {kArm, 0xc000003e, {}}};
+  for (const Numbers& table : kTables) {
+    const std::vector<sock_filter> with = fence_filter(SECCOMP_RET_USER_NOTIF, table.machine, true);
+    const std::vector<sock_filter> without = fence_filter(SECCOMP_RET_USER_NOTIF, table.machine);
+    for (uint32_t number = 0; number < 1024; ++number) {
+      for (const uint32_t bit : {0U, kX32, 0x80000000U}) {
+        SCOPED_TRACE(testing::Message() << std::hex << table.architecture << ' ' << (number | bit));
+        const seccomp_data data = call(table.architecture, number | bit);
+        const bool execs = table.execs.contains(number | bit);
+        ASSERT_EQ(answer_of(with, data), execs ? SECCOMP_RET_USER_NOTIF : SECCOMP_RET_ALLOW);
+        ASSERT_EQ(answer_of(without, data), SECCOMP_RET_ALLOW);
+        if (table.machine.architecture == kThisArchitecture.architecture) {
+          seccomp_notif told = {};
+          told.data = data;
+          ASSERT_EQ(is_exec(told), execs);
+        }
+      }
+    }
+  }
+}
+
 TEST(OpenFilter, RefusesMode3OfCallsThatHaveItInARegister) {
   constexpr uint32_t kRefused = SECCOMP_RET_ERRNO | EACCES;
   constexpr struct {
@@ -252,7 +287,7 @@ TEST(OpenFilter, OtherCallsHaveTheAnswerOfTheOtherFilter) {
 TEST(FenceFilter, KernelAcceptsTheFilter) {
   for (const Architecture& machine : {kX86, kArm}) {
     const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
-    EXPECT_LE(program.size(), 26U);
+    EXPECT_LE(program.size(), 32U);
     EXPECT_EQ(program.back().code, BPF_RET | BPF_K);
     for (size_t at = 0; at < program.size(); ++at) {
       const sock_filter& one = program[at];

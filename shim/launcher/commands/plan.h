@@ -3,6 +3,7 @@
 // does what it says.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -36,6 +37,7 @@ struct Plan {
     kProcesses,  ///< also find the unguarded ones, and decide
   };
   Watch watch = Watch::kNot;
+  std::optional<std::chrono::milliseconds> grace;  ///< how long to wait after the program's end
 
   // What the result is, and where it goes. For kProcesses.
   std::vector<std::string> allow;
@@ -45,12 +47,12 @@ struct Plan {
   ResultFiles files;
 };
 
-/// Allows CUDA only if the options say so.
+/// Allows CUDA only if the options say so. Throws Refusal for a wrong value of --grace.
 Plan plan_of_run(const Options& options);
 
 /// FORCE_CPU in every process, and no presets that hide GPUs. With CUDA_VISIBLE_DEVICES="" a
 /// framework might not call the driver at all, and pass here but not with the variable unset.
-/// Throws Refusal for wrong values of --allow and --deny.
+/// Throws Refusal for wrong values of --allow, --deny and --grace.
 Plan plan_of_verify(const Options& options);
 
 }  // namespace cudaguard::launcher

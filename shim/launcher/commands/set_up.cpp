@@ -55,12 +55,21 @@ void report_device_fence(const GuardSettings& settings, const Fence& fence, bool
   warn("--fence=devices,auto: " + why);
 }
 
-/// Installs the fence for --fence. Without --fence, warns if a fence already holds.
-Fence fence_for(const Plan& plan, Policy policy, bool errors_only, Variables& variables) {
+/// Installs the fence for --fence. Without --fence, warns if a fence already holds. `keeper` gets
+/// the listener, if there is one.
+Fence fence_for(const Plan& plan, Policy policy, bool errors_only, Variables& variables,
+                std::shared_ptr<Keeper>& keeper) {
   Fence fence;
   if (plan.settings.wants_fence()) {
     const bool devices = plan.settings.wants_device_fence();
-    fence = put_up_fence(plan.watch == Plan::Watch::kProcesses, devices);
+    const bool listens = plan.watch == Plan::Watch::kProcesses;
+    if (listens) keeper = std::make_shared<Keeper>();
+    fence = put_up_fence(listens, devices);
+    if (fence.listener >= 0) {
+      keeper->keep(fence.listener);
+    } else {
+      keeper.reset();
+    }
     if (!fence.holds && plan.settings.fence == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }
@@ -100,7 +109,8 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   auto [policy, report, silent, errors_only, left_out] = settle(settings, variables);
   if (silent) silence_warnings();
   if (!left_out.empty()) warn(left_out);
-  const Fence fence = fence_for(plan, policy, errors_only, variables);
+  std::shared_ptr<Keeper> keeper;
+  const Fence fence = fence_for(plan, policy, errors_only, variables, keeper);
   const Installation installation = find_installation();
   const char* old_preload = variables.get(kPreload);
   const std::string before = old_preload == nullptr ? "" : old_preload;
@@ -135,8 +145,9 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   }
   for (const std::string& warning : judged.warnings) warn(warning);
   for (const std::string& line : unknown_variables(variables)) warn(line);
-  Prepared prepared = {program.path, report, fence,           std::move(program.files),
+  Prepared prepared = {program.path, report, fence,           keeper, std::move(program.files),
                        {},           {},     judged.unguarded};
+  prepared.grace = plan.grace;
   char** words = plan.program;
   if (program.by_shell) {
     // execve does not write to its arguments.

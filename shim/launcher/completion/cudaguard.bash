@@ -37,9 +37,9 @@ _cudaguard_pages() { echo run verify report doctor system; }
 _cudaguard_options() {
   case $1 in
     run) echo "--cpu --gpus --policy --if-healthy --children --rule --log --report --fence --observe
-      --no-presets --print --strict --help" ;;
-    verify) echo "--allow --allow-incomplete --strict --deny --report --fence --json --junit --html
-      --force --help" ;;
+      --no-presets --print --strict --grace --help" ;;
+    verify) echo "--allow --allow-incomplete --strict --deny --report --fence --grace --json --junit
+      --html --force --help" ;;
     report) echo "--by --since --json --html --prometheus --force --help" ;;
     doctor) echo "--gpu --json --force --help" ;;
     system) echo "--root --spool --dry-run --program --args --user --group --cgroup --help" ;;
@@ -49,9 +49,9 @@ _cudaguard_options() {
 # Where the value of an option is: the next word, or only after a "=".
 _cudaguard_place() {
   case $1 in
-    --gpus | --policy | --children | --rule | --log | --report | --allow | --deny | --json | \
-      --junit | --html | --by | --since | --prometheus | --root | --program | --args | --user | \
-      --group | --cgroup) echo next ;;
+    --gpus | --policy | --children | --rule | --log | --report | --grace | --allow | --deny | \
+      --json | --junit | --html | --by | --since | --prometheus | --root | --program | --args | \
+      --user | --group | --cgroup) echo next ;;
     --if-healthy | --fence | --spool) echo equals ;;
   esac
 }

@@ -39,21 +39,45 @@ int install(const sock_fprog* filter, unsigned long flags) {
   return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, filter));
 }
 
-/// Returns false if a filter such as systemd's SystemCallFilter= kills a process that installs
-/// another one. Tries this in a child process, without a filter to install.
-bool survives(unsigned long flags) {
+/// Calls `tries` in a child process. Returns its status, as from waitpid, or -1 if there is none.
+int status_in_child(bool (*tries)(unsigned long), unsigned long flags) {
   const auto before = signal(SIGCHLD, SIG_DFL);  // if ignored, waitpid would not report the child
   int status = -1;
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);  // leaves no core
-    install(nullptr, flags);
-    _exit(0);
+    _exit(tries(flags) ? 0 : 1);
   }
   while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   signal(SIGCHLD, before);
-  return child < 0 || WIFEXITED(status);
+  return status;
+}
+
+/// Returns false if a filter such as systemd's SystemCallFilter= kills a process that installs
+/// another one. Tries this without a filter to install.
+bool survives(unsigned long flags) {
+  const auto try_it = [](unsigned long with) { return install(nullptr, with) >= 0; };
+  const int status = status_in_child(try_it, flags);
+  return status == -1 || WIFEXITED(status);
+}
+
+/// True if a listener can receive calls and let them pass (Linux 5.5). Only a process that has a
+/// listener can try it. With execve in the filter and no answers, nothing could be started.
+bool can_pass_calls(unsigned long flags) {
+  const auto try_it = [](unsigned long with) {
+    sock_filter pass = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    const sock_fprog filter = {1, &pass};
+    prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    const int listener = install(&filter, with);
+    // The kernel looks at the address before it waits for a call, and an older one at the flag
+    // before it finds that there is no such call.
+    if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, nullptr) == 0 || errno != EFAULT) return false;
+    seccomp_notif_resp answer = {};
+    answer.flags = kContinue;
+    return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) != 0 && errno == ENOENT;
+  };
+  return status_in_child(try_it, flags) == 0;
 }
 
 /// Installs the filter; sets no_new_privs only if the kernel requires it. The kernel answers EFAULT
@@ -140,12 +164,14 @@ Fence put_up_fence(bool listens, bool devices) {
     // Under an outer fence a listener still receives the beacons.
     if (way.answer == kUserNotif ? !listens : fence.was_there && !fence.devices) continue;
     const bool may = !filtered || survives(way.flags);
-    std::vector<sock_filter> filter = fence_filter(way.answer);
+    const bool execs = may && way.answer == kUserNotif && can_pass_calls(way.flags);
+    std::vector<sock_filter> filter = fence_filter(way.answer, kThisArchitecture, execs);
     if (fence.devices) filter = open_filter(filter, !ioctls);
     made = may ? install_here(std::move(filter), way.flags, fence.no_new_privs) : -1;
     if (made >= 0) {
       fence.holds = true;
       if (way.answer == kUserNotif) fence.listener = made;
+      fence.execs = execs;
       break;
     }
     error = may ? errno : EPERM;

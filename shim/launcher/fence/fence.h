@@ -16,6 +16,7 @@ struct Fence {
   /// The descriptor of SECCOMP_RET_USER_NOTIF, which receives NVIDIA ioctls and beacons
   /// (observe/listener.h). -1 if there is none: the kernel then refuses the ioctls itself.
   int listener = -1;
+  bool execs = false;  ///< the descriptor also receives each execve (Linux 5.5)
   /// A clause that says why the fence does not hold; empty if it does.
   std::string why_not;
   /// If a listener was wanted: a clause that says why there is none, or why it receives no NVIDIA

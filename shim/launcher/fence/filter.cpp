@@ -19,6 +19,8 @@ namespace {
 static_assert(kThisArchitecture.ioctl == __NR_ioctl && kThisArchitecture.getpid == __NR_getpid);
 static_assert(kThisArchitecture.openat == __NR_openat);
 static_assert(kThisArchitecture.open_by_handle_at == __NR_open_by_handle_at);
+static_assert(kThisArchitecture.execs[0] == __NR_execve);
+static_assert(kThisArchitecture.execs[1] == __NR_execveat);
 
 // Targets of a jump: the next instruction, or one of the two ends of the filter.
 constexpr uint8_t kNext = 0;
@@ -59,21 +61,28 @@ std::vector<sock_filter> with_ends(std::vector<sock_filter> program, uint32_t an
 
 }  // namespace
 
-std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machine) {
+std::vector<sock_filter> fence_filter(uint32_t answer, const Architecture& machine, bool execs) {
+  const auto if_execs = [&](uint32_t number) { return execs ? number : kNoCall; };
   const bool listens = answer == SECCOMP_RET_USER_NOTIF;
   const auto type_and = [](uint32_t number) { return kNvidiaType << 8 | number; };
   // Nothing before the load of the ioctl's number depends on an argument. Linux 5.11 and later
   // therefore skip the filter for system calls that always pass.
   std::vector<sock_filter> program = {
       word(offsetof(seccomp_data, arch)),
-      jump(BPF_JEQ, machine.architecture, 3, kNext),
+      jump(BPF_JEQ, machine.architecture, 5, kNext),
       jump(BPF_JEQ, machine.older, kNext, kPass),
       word(kNr),
-      jump(BPF_JEQ, machine.older_ioctl, 9, kPass),
+      jump(BPF_JEQ, if_execs(machine.execs[4]), kFence, kNext),
+      jump(BPF_JEQ, if_execs(machine.execs[5]), kFence, kNext),
+      jump(BPF_JEQ, machine.older_ioctl, 13, kPass),
       word(kNr),
       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, ~machine.x32_bit),
-      jump(BPF_JEQ, machine.ioctl, 6, kNext),
-      jump(BPF_JEQ, machine.x32_ioctl, 5, kNext),
+      jump(BPF_JEQ, machine.ioctl, 10, kNext),
+      jump(BPF_JEQ, machine.x32_ioctl, 9, kNext),
+      jump(BPF_JEQ, if_execs(machine.execs[0]), kFence, kNext),
+      jump(BPF_JEQ, if_execs(machine.execs[1]), kFence, kNext),
+      jump(BPF_JEQ, if_execs(machine.execs[2]), kFence, kNext),
+      jump(BPF_JEQ, if_execs(machine.execs[3]), kFence, kNext),
       jump(BPF_JEQ, listens ? machine.getpid : kNoCall, kNext, kPass),
       word(kFirstArgument),
       jump(BPF_JEQ, static_cast<uint32_t>(kBeaconMagic), kNext, kPass),

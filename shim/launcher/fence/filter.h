@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seccomp filter. It examines the number of every ioctl, and with a listener also the first
-// argument of getpid, which marks a beacon (policy/text/beacon.h).
+// argument of getpid, which marks a beacon (policy/text/beacon.h). A listener may get every execve,
+// too.
 #pragma once
 
 #include <linux/audit.h>
 #include <linux/filter.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 namespace cudaguard::launcher {
+
+/// The numbers of execve and execveat in an architecture, in x32 (without x32: again those), and in
+/// the older architecture.
+using Execs = std::array<uint32_t, 6>;
 
 /// An architecture, its older one whose programs it also runs, and the numbers of ioctl there.
 struct Architecture {
@@ -29,22 +35,31 @@ struct Architecture {
   uint32_t older_open;
   uint32_t older_openat;
   uint32_t older_open_by_handle_at;
+  Execs execs;
 };
+inline constexpr Execs kX86Execs = {59, 322, 520, 545, 11, 358};
+inline constexpr Execs kArmExecs = {221, 281, 221, 281, 11, 387};
 inline constexpr Architecture kX86 = {
-    AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39, 2, 257, 304, 5, 295, 342};
+    AUDIT_ARCH_X86_64, 16, AUDIT_ARCH_I386, 54, 514, 0x40000000, 39, 2, 257, 304, 5, 295, 342,
+    kX86Execs};
 inline constexpr Architecture kArm = {
-    AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172, 56, 56, 265, 5, 322, 371};
+    AUDIT_ARCH_AARCH64, 29, AUDIT_ARCH_ARM, 54, 29, 0, 172, 56, 56, 265, 5, 322, 371, kArmExecs};
 #if defined(__x86_64__)
 inline constexpr Architecture kThisArchitecture = kX86;
 #elif defined(__aarch64__)
 inline constexpr Architecture kThisArchitecture = kArm;
 #endif
 
+/// The flag of an answer that lets the call pass. Older headers lack it.
+inline constexpr uint32_t kContinue = 1;
+
 /// `answer` is SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF. It applies to every
 /// ioctl that is_nvidia_request() knows, from all programs that the machine runs.
-/// SECCOMP_RET_USER_NOTIF applies to beacons as well. All other calls pass. Pure.
+/// SECCOMP_RET_USER_NOTIF applies to beacons as well, and with `execs` to execve and execveat. All
+/// other calls pass. Pure.
 std::vector<sock_filter> fence_filter(uint32_t answer,
-                                      const Architecture& machine = kThisArchitecture);
+                                      const Architecture& machine = kThisArchitecture,
+                                      bool execs = false);
 
 /// Refuses the access mode 3, which is neither reading nor writing, so that Landlock lets it
 /// through. A filter cannot read it in the queue of io_uring or in the structure of openat2, so it

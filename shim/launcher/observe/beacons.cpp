@@ -119,7 +119,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   if (too_many_) record.clear();
   // Either a signal has interrupted the call, and the guard repeats it, or the process was killed:
   // finish() reports what was announced.
-  if (!still_waits(call)) return;
+  if (!still_waits(descriptor_, call)) return;
   if (known != announced_.end()) announced_.erase(known);
   if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
   NativeStack native;

@@ -27,18 +27,11 @@ namespace {
 /// The most calls per answer(), because a program that calls in a loop must not delay the signals
 /// of the tree.
 constexpr int kMostAnswers = 256;
-/// SECCOMP_IOCTL_NOTIF_ID_VALID before Linux 5.9, which declared the wrong direction.
-constexpr unsigned long kOlderIdValid = SECCOMP_IOR(2, uint64_t);
 
 /// SECCOMP_IOCTL_NOTIF_SET_FLAGS with SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6): the launcher
 /// runs on the caller's processor, so that no idle one has to wake up.
 constexpr unsigned long kSetFlags = SECCOMP_IOW(4, uint64_t);
 constexpr unsigned long kSyncWakeUp = 1;
-
-/// Memory for a structure that may be longer in this kernel than in our headers.
-std::vector<uint64_t> room_for(size_t size) {
-  return std::vector<uint64_t>((size + sizeof(uint64_t) - 1) / sizeof(uint64_t));
-}
 
 constexpr size_t kMostReported = 100000;
 
@@ -77,14 +70,10 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Relief& relief, Report report)
-    : descriptor_(above_stderr(descriptor)), relief_(relief), report_(std::move(report)) {
+Listener::Listener(int descriptor, Keeper& keeper, Report report)
+    : descriptor_(above_stderr(descriptor)), keeper_(keeper), report_(std::move(report)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
   ioctl(descriptor_, kSetFlags, kSyncWakeUp);
-  seccomp_notif_sizes sizes = {};
-  syscall(SYS_seccomp, SECCOMP_GET_NOTIF_SIZES, 0, &sizes);
-  calls_ = room_for(std::max(sizeof(seccomp_notif), size_t{sizes.seccomp_notif}));
-  answers_ = room_for(std::max(sizeof(seccomp_notif_resp), size_t{sizes.seccomp_notif_resp}));
 }
 
 Listener::~Listener() { close(descriptor_); }
@@ -92,28 +81,24 @@ Listener::~Listener() { close(descriptor_); }
 void Listener::handle(const seccomp_notif& call) noexcept {
   const bool is_beacon = call.data.nr == __NR_getpid && call.data.args[0] == kBeaconMagic;
   try {
-    is_beacon ? take_beacon(call) : take_ioctl(call);
+    if (!is_exec(call)) is_beacon ? take_beacon(call) : take_ioctl(call);
   } catch (const std::exception&) {
     failed_ = true;
   }
-  std::fill(answers_.begin(), answers_.end(), 0);
-  auto* answer = reinterpret_cast<seccomp_notif_resp*>(answers_.data());
-  answer->id = call.id;
-  answer->error = is_beacon ? -kHeard : -ENODEV;
-  ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_SEND, answer);
-  relief_.note_progress();
+  answer_call(descriptor_, call);
+  keeper_.note_progress();
 }
 
 void Listener::take_over() noexcept {
   if (takes_over_) return;  // a report looks at its process, which calls this function
   takes_over_ = true;
   try {
-    while (const std::optional<Relief::Call> taken = relief_.take()) {
-      if (is_start(taken->call)) {
+    while (const std::optional<Keeper::Call> taken = keeper_.take()) {
+      if (!taken->answered) {
+        handle(taken->call);
+      } else if (is_start(taken->call)) {
         report_ended_by(taken->who, announced_.begin(), announced_.end());
         report_(taken->who, Beacon::kStart, taken->record, {});
-      } else {
-        handle(taken->call);
       }
     }
   } catch (const std::exception&) {
@@ -123,28 +108,19 @@ void Listener::take_over() noexcept {
 }
 
 void Listener::answer() noexcept {
-  auto* call = reinterpret_cast<seccomp_notif*>(calls_.data());
   for (int i = 0; i < kMostAnswers; ++i) {
-    std::fill(calls_.begin(), calls_.end(), 0);  // the kernel wants zeros there
-    const int error = relief_.receive(descriptor_, call);
+    const int error = keeper_.receive(descriptor_);
     if (error == EAGAIN) return;
     if (error == ENOENT || error == EINTR) continue;  // ENOENT: the thread was killed meanwhile
     if (error != 0) {
       close(std::exchange(descriptor_, -1));
-      relief_.end();
+      keeper_.end();
       failed_ = true;
       return;
     }
     take_over();  // earlier calls of this thread
-    handle(*call);
+    handle(keeper_.received());
   }
-}
-
-/// Returns false if the thread was killed meanwhile. Its id may then belong to another thread.
-bool Listener::still_waits(const seccomp_notif& call) const {
-  uint64_t id = call.id;
-  if (ioctl(descriptor_, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0) return true;
-  return errno != ENOENT && ioctl(descriptor_, kOlderIdValid, &id) == 0;
 }
 
 void Listener::take_ioctl(const seccomp_notif& call) {
@@ -159,7 +135,7 @@ void Listener::take_ioctl(const seccomp_notif& call) {
   if (reported_.contains(key)) return;
   const std::string record = record_of(who, request, nvml, true);
   // The facts above belong to the waiting thread only if that thread still waits.
-  if (!still_waits(call)) {
+  if (!still_waits(descriptor_, call)) {
     lost_.emplace(who.pid, request);
     return;
   }
@@ -170,7 +146,7 @@ void Listener::take_ioctl(const seccomp_notif& call) {
 
 void Listener::finish() noexcept {
   take_over();
-  failed_ |= relief_.is_behind();
+  failed_ |= keeper_.is_behind();
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.

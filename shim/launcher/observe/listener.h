@@ -20,8 +20,8 @@
 #include <vector>
 
 #include "policy/text/beacon.h"
+#include "shim/launcher/observe/keeper.h"
 #include "shim/launcher/observe/process.h"
-#include "shim/launcher/observe/relief.h"
 #include "shim/launcher/unwind/unwind.h"
 
 struct seccomp_notif;
@@ -40,19 +40,19 @@ class Listener {
   /// May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
-  /// Takes over `descriptor`, which is Fence::listener. `relief` receives calls, too. Throws
+  /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
-  Listener(int descriptor, Relief& relief, Report report);
+  Listener(int descriptor, Keeper& keeper, Report report);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
   /// For poll(2): one is readable while a thread waits for an answer. -1: it is closed.
-  std::pair<int, int> descriptors() const { return {descriptor_, relief_.descriptor()}; }
-  /// Takes the calls that Relief has received. Does not throw. May be called from a report.
+  std::pair<int, int> descriptors() const { return {descriptor_, keeper_.descriptor()}; }
+  /// Takes the calls that the keeper has received. Does not throw. May be called from a report.
   void take_over() noexcept;
   /// Answers the threads that wait now, at most 256 of them. Does not block or throw. If the
-  /// descriptor is unusable from now on, the kernel answers ENOSYS.
+  /// descriptor is unusable from now on, the keeper answers.
   void answer() noexcept;
   /// Call this at the end of the run: reports the announced attempts whose record never came, and
   /// the processes that ended before they were examined, by their ids alone.
@@ -73,7 +73,6 @@ class Listener {
   using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
   void handle(const seccomp_notif& call) noexcept;
-  bool still_waits(const seccomp_notif& call) const;
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
@@ -82,12 +81,10 @@ class Listener {
   void report_ended_by(const Identity& who, Announced::iterator from, Announced::iterator to);
 
   int descriptor_;
-  Relief& relief_;
+  Keeper& keeper_;
   bool takes_over_ = false;
   Report report_;
-  std::vector<uint64_t> calls_;    ///< room for a seccomp_notif of this kernel's size
-  std::vector<uint64_t> answers_;  ///< the same for a seccomp_notif_resp
-  bool failed_ = false;            ///< a call could not be received or recorded
+  bool failed_ = false;  ///< a call could not be received or recorded
   Announced announced_;
   size_t bytes_ = 0;  ///< of all records of beacons so far
   bool too_many_ = false;

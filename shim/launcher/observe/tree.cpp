@@ -29,7 +29,9 @@ namespace {
 using std::chrono::milliseconds;
 
 /// How long to wait after the program's end before a message names the processes that still run.
-constexpr milliseconds kPatience{2000};
+constexpr milliseconds kPatience{5000};
+/// How often to look whether all of them are zombies, which another process may have to reap.
+constexpr milliseconds kPeriod{1000};
 
 /// True if the terminal's foreground process group is ours or the program's (a shell has its own).
 bool in_foreground(pid_t program) {
@@ -66,7 +68,7 @@ bool ends_waiting(int number) { return is_one_of({SIGINT, SIGTERM, SIGHUP, SIGQU
 
 }  // namespace
 
-Tree::Tree() {
+Tree::Tree(std::optional<milliseconds> grace) : grace_(grace) {
   sigfillset(&all_);
   sigprocmask(SIG_BLOCK, &all_, &mask_);
   // If SIGCHLD is ignored, the kernel discards the status of children.
@@ -158,7 +160,7 @@ void Tree::note_program(int status) {
     program_ = Program::kEnds;
     take_signals();
     program_ = Program::kHasEnded;
-    clock_gettime(CLOCK_MONOTONIC, &ended_at_);
+    ended_at_ = std::chrono::steady_clock::now();
   }
 }
 
@@ -224,45 +226,56 @@ void Tree::stop_or_go_on() {
   if (to_continue && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
 }
 
-std::set<pid_t> Tree::left_over() const {
+/// Returns nothing if /proc shows no children, although there are some.
+std::optional<std::set<pid_t>> Tree::left_over() const {
+  if (!has_own_numbers()) return {};
   std::set<pid_t> result;
   std::vector<pid_t> all = children_of(getpid());
   if (all.empty()) {  // this kernel does not list them
     const std::set<pid_t> found = children_of_this_process();
     all.assign(found.begin(), found.end());
   }
+  if (all.empty()) return {};
   std::sort(all.begin(), all.end());
   std::set_difference(all.begin(), all.end(), others_.begin(), others_.end(),
                       std::inserter(result, result.end()));
+  // A zombie may be for a process outside to reap, which traces it.
+  std::erase_if(result,
+                [](pid_t pid) { return read_stat(pid).state == 'Z' && running_thread(pid) == 0; });
   return result;
+}
+
+milliseconds Tree::since_end() const {
+  return std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - ended_at_);
 }
 
 bool Tree::is_over() {
   if (program_ != Program::kHasEnded) return false;
   if (none_left_) return true;
-  if (!others_.empty() && left_over().empty()) return true;
-  if (no_longer_) left_ = names_of(left_over());
+  const std::optional<std::set<pid_t>> left = left_over();
+  // Without /proc, a child that this process had before cannot be told from the others.
+  if (left ? left->empty() : !others_.empty()) return true;
+  no_longer_ |= grace_ && since_end() >= *grace_;
+  if (no_longer_) left_ = left ? names_of(*left) : "processes that /proc does not show";
   return no_longer_;
 }
 
 /// Returns when a signal has come, which take_signals() takes, after `serve_` was called, or after
 /// `patience`. A `patience` of zero means no limit.
 void Tree::pause(milliseconds patience) {
-  const bool report = program_ == Program::kHasEnded && !reported_;
-  if (report && (patience == milliseconds::zero() || patience > kPatience)) patience = kPatience;
+  const bool ended = program_ == Program::kHasEnded;
+  if (ended && (patience == milliseconds::zero() || patience > kPeriod)) patience = kPeriod;
+  if (ended && grace_) patience = std::clamp(*grace_ - since_end(), milliseconds{1}, patience);
   const bool no_limit = patience == milliseconds::zero();
   const auto [one, other] = served_ ? served_() : std::pair(-1, -1);
   pollfd all[] = {{signals_, POLLIN, 0}, {one, POLLIN, 0}, {other, POLLIN, 0}};
   poll(all, std::size(all), no_limit ? -1 : static_cast<int>(patience.count()));
   if ((all[1].revents | all[2].revents) != 0) serve_();
-  if (!report || all[0].revents != 0) return;
-  timespec now = {};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  if (now.tv_sec - ended_at_.tv_sec < kPatience.count() / 1000) return;
+  if (!ended || reported_ || all[0].revents != 0 || since_end() < kPatience) return;
   reported_ = true;
-  const std::string names = names_of(left_over());  // empty without /proc
+  const std::string names = names_of(left_over().value_or(std::set<pid_t>()));
   warn("the program has ended; waiting for the processes that it left running" +
-       (names.empty() ? names : ": " + names) + " (Ctrl-C or SIGTERM ends the wait)");
+       (names.empty() ? names : ": " + names) + " (Ctrl-C, SIGTERM or --grace ends the wait)");
 }
 
 void end_as(int status) {

@@ -7,8 +7,8 @@
 
 #include <chrono>
 #include <csignal>
-#include <ctime>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,8 +18,9 @@ namespace cudaguard::launcher {
 class Tree {
  public:
   /// From here on no signal ends or stops this process. The program still inherits the signals that
-  /// were blocked or ignored before. Throws Refusal.
-  Tree();
+  /// were blocked or ignored before. wait() returns at the latest `grace` after the program's end.
+  /// Throws Refusal.
+  explicit Tree(std::optional<std::chrono::milliseconds> grace);
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
@@ -59,7 +60,8 @@ class Tree {
   void stop_or_go_on();
   bool is_over();
   void pause(std::chrono::milliseconds patience);
-  std::set<pid_t> left_over() const;
+  std::optional<std::set<pid_t>> left_over() const;
+  std::chrono::milliseconds since_end() const;
 
   sigset_t all_ = {};
   sigset_t mask_ = {};              ///< this process's signal mask before the constructor
@@ -75,7 +77,8 @@ class Tree {
   int stopped_by_ = 0;
   bool continued_ = false;    ///< the program continued by itself
   bool to_continue_ = false;  ///< this process has received SIGCONT
-  timespec ended_at_ = {};
+  std::chrono::steady_clock::time_point ended_at_;
+  const std::optional<std::chrono::milliseconds> grace_;
   bool none_left_ = false;
   bool no_longer_ = false;
   bool reported_ = false;

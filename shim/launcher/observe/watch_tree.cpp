@@ -16,7 +16,6 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/private_report.h"
-#include "shim/launcher/observe/relief.h"
 #include "shim/launcher/observe/sample.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/preload/machine_rules.h"
@@ -64,7 +63,7 @@ int become(const Prepared& program, Variables& variables) {
 }
 
 void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched) {
-  Tree tree;
+  Tree tree(program.grace);
   PrivateReport report(program.report);
   variables.set(row_of(Variable::kReport).name, report.path());
   start(tree, program, variables, {});
@@ -90,7 +89,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   watched.started = seconds_now();
   watched.tree.why_unheard = program.fence.unseen;
   if (program.fence.listener < 0) {
-    Tree tree;
+    Tree tree(program.grace);
     start(tree, program, variables, kept);
     tree.wait([] { return std::chrono::milliseconds::zero(); });
     note_end(tree, program, watched);
@@ -99,21 +98,20 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
     watched.tree.doubts.push_back(program.fence.unseen);
     return;
   }
-  // Before anything that must not be in a second process.
-  Relief relief(program.fence.listener);
-  Tree tree;
+  Keeper& keeper = *program.keeper;
+  Tree tree(program.grace);
   UserReport report(program.report);
   Records records;
   std::optional<Listener> listener;
   variables.unset(row_of(Variable::kReport).name);
   variables.set(kHello, "1");
-  // A program that has got an answer from Relief may call execve at once, so what Relief has
-  // received is taken before the new program is looked at.
+  // A program that has got an answer from the keeper may call execve at once, so what the keeper
+  // has received is taken before the new program is looked at.
   Watch watch([&] {
-    relief.note_progress();
+    keeper.note_progress();
     listener->take_over();
   });
-  listener.emplace(program.fence.listener, relief,
+  listener.emplace(program.fence.listener, keeper,
                    [&](const Identity& who, auto what, auto record, const NativeStack& native) {
                      if (what == Beacon::kStart) watch.note_start(who, is_off(record));
                      if (!what && who.stat.started != 0) watch.note_request(who.pid);
@@ -128,19 +126,27 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   tree.serve([&] { return listener->descriptors(); }, [&] { listener->answer(); });
   std::vector<int> open = kept;
   open.insert(open.end(), {listener->descriptors().first, listener->descriptors().second});
+  keeper.note_progress();  // from here on, this process listens
+  keeper.outlive(true);
   start(tree, program, variables, std::move(open));
   tree.wait([&] {
-    relief.note_progress();
+    keeper.note_progress();
     listener->take_over();
     return watch.sample();
   });
   note_end(tree, program, watched);
   listener->finish();
+  keeper.end();
+  keeper.outlive(!tree.left().empty() || !has_own_numbers());
   watched.findings = records.findings();
   watch.note_program(tree.pid(), program.path, program.unguarded);
   watched.tree = watch.finish(watched.findings);
   watched.tree.why_unheard = program.fence.unseen;
   watched.tree.left = tree.left();
+  if (!program.fence.execs) {
+    watched.tree.doubts.emplace_back(
+        "programs may be missing: the kernel does not report each start (Linux 5.5)");
+  }
   for (const std::string& doubt : listener->doubts()) watched.tree.doubts.push_back(doubt);
 }
 

@@ -2,11 +2,15 @@
 // Starts a program and watches it with all that it starts, for `run --observe` and `verify`.
 #pragma once
 
+#include <chrono>
+#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
+#include "shim/launcher/observe/keeper.h"
 
 namespace cudaguard::launcher {
 
@@ -17,12 +21,14 @@ struct Prepared {
   std::string path;                ///< empty for --print without a program
   std::string report;              ///< the user's, as in CUDAGUARD_REPORT; may be empty
   Fence fence;                     ///< installed on this process if the user asked for one
+  std::shared_ptr<Keeper> keeper;  ///< of the fence; null if it has no listener
   std::vector<std::string> files;  ///< the program's files: a script, its interpreter
   std::vector<char*> arguments;
   /// The arguments of /bin/sh, which runs a script without "#!" line; may point into `files`. Empty
   /// if the program is no such script.
   std::vector<char*> by_shell;
-  std::string unguarded;  ///< why it is not guarded; empty if it is
+  std::string unguarded;                                ///< why it is not guarded; empty if it is
+  std::optional<std::chrono::milliseconds> grace = {};  ///< the value of --grace
 };
 
 /// Becomes the program. Returns an errno value if that fails. The kernel may know a file that has

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/keeper.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <iterator>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "policy/text/beacon.h"
+#include "policy/text/record.h"
+#include "shim/launcher/child/child.h"
+#include "shim/launcher/fence/filter.h"
+#include "shim/launcher/message.h"
+#include "shim/launcher/observe/listener.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// The process takes over if calls wait at several looks and the launcher has done nothing between
+/// them: at two if it is stopped. Otherwise it only has no time, and it alone can read what a start
+/// is about.
+constexpr int kPeriod = 40;  // milliseconds
+constexpr int kPatience = 25;
+/// How long the launcher waits for a call that the process has received, in milliseconds. Only a
+/// stopped process needs longer.
+constexpr int kSilence = 3000;
+
+/// What a message begins with: the facts of an Identity, without its name. A record follows.
+struct Header {
+  seccomp_notif call;
+  bool answered;
+  pid_t pid;
+  pid_t thread;
+  pid_t parent;
+  uint64_t started;
+  Image image;
+  FileId program;
+  bool forked;
+};
+
+bool is_readable(int descriptor, int milliseconds = 0) {
+  pollfd one = {descriptor, POLLIN, 0};
+  return poll(&one, 1, milliseconds) == 1 && (one.revents & POLLIN) != 0;
+}
+
+/// A message with one descriptor.
+struct Passed {
+  char byte = 0;
+  iovec text = {&byte, 1};
+  alignas(cmsghdr) char room[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  Passed() {
+    message.msg_iov = &text;
+    message.msg_iovlen = 1;
+    message.msg_control = room;
+    message.msg_controllen = sizeof room;
+  }
+};
+
+/// Runs in the process.
+class Server {
+ public:
+  Server(int launcher, pid_t pid, Keeper::Shared& shared)
+      : launcher_(launcher), pid_(pid), shared_(shared) {}
+
+  /// Returns when the last process with the filter has ended.
+  void run() {
+    Passed passed;
+    if (recvmsg(launcher_, &passed.message, MSG_CMSG_CLOEXEC) != 1) return;
+    const cmsghdr* const descriptor = CMSG_FIRSTHDR(&passed.message);
+    if (descriptor == nullptr) return;
+    memcpy(&listener_, CMSG_DATA(descriptor), sizeof listener_);
+    uint64_t before = 0;
+    int looks = 0;  // at which calls waited
+    bool takes = true;
+    for (;;) {
+      pollfd both[] = {{takes ? listener_ : -1, POLLIN, 0},
+                       {launcher_, static_cast<short>(backlog_.empty() ? 0 : POLLOUT), 0}};
+      poll(both, std::size(both), launcher_ < 0 ? -1 : kPeriod);
+      if ((both[1].revents & (POLLERR | POLLHUP)) != 0) stay_alone();
+      if ((both[0].revents & (POLLERR | POLLHUP)) != 0 || shared_.over) return;
+      flush();
+      const uint64_t now = shared_.progress.load(std::memory_order_relaxed);
+      const bool waits = is_readable(listener_);
+      const bool silent = now == std::exchange(before, now);
+      looks = silent && waits ? looks + 1 : 0;
+      listens_ = launcher_ >= 0 && now != 0;
+      takes = !listens_ || (silent && takes) || looks > kPatience || (looks > 1 && is_stopped());
+      if (takes && waits && !take()) return;
+    }
+  }
+
+ private:
+  bool is_stopped() const {
+    const char state = knows_processes_ ? read_stat(pid_).state : 'R';
+    return state == 'T' || state == 't';
+  }
+
+  /// Returns false if no call can be received on this system.
+  bool take() {
+    Header header = {};
+    const int error = Keeper::receive(shared_, listener_, header.call);
+    // ENOENT: the thread was killed meanwhile.
+    if (error != 0) return error == EAGAIN || error == ENOENT || error == EINTR;
+    if (!listens_) return answer_call(listener_, header.call), true;
+    const bool starts = is_start(header.call) && knows_processes_;
+    header.answered = starts || is_exec(header.call);
+    std::string record;
+    if (header.answered && knows_processes_) {
+      const Identity who = identify(static_cast<pid_t>(header.call.pid));
+      header.pid = who.pid;
+      header.thread = who.thread;
+      header.parent = who.stat.parent;
+      header.started = who.stat.started;
+      header.image = who.stat.image;
+      header.forked = who.stat.forked;
+      header.program = executable_id(who.pid);
+      if (starts) record = start_record_of(who, header.call.data.args[2]);
+    }
+    backlog_.push_back(std::string(reinterpret_cast<const char*>(&header), sizeof header) + record);
+    shared_.received.fetch_add(1, std::memory_order_release);
+    flush();  // the launcher sees this call before any later one of the program
+    if (header.answered) return answer_call(listener_, header.call), true;
+    std::erase_if(waiting_, [&](const auto& call) { return !still_waits(listener_, call); });
+    waiting_.push_back(header.call);
+    return true;
+  }
+
+  void flush() {
+    while (!backlog_.empty()) {
+      const std::string& first = backlog_.front();
+      const ssize_t sent = send(launcher_, first.data(), first.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
+      backlog_.pop_front();
+    }
+  }
+
+  /// The launcher has ended, perhaps between a call and its answer.
+  void stay_alone() {
+    close(std::exchange(launcher_, -1));
+    backlog_.clear();
+    waiting_.push_back(shared_.last);
+    for (const seccomp_notif& call : waiting_) answer_call(listener_, call);
+    waiting_.clear();
+  }
+
+  int launcher_;  ///< -1: it has ended, or does not listen any more
+  const pid_t pid_;
+  Keeper::Shared& shared_;
+  const bool knows_processes_ = has_own_numbers();
+  int listener_ = -1;
+  bool listens_ = false;
+  std::deque<std::string> backlog_;
+  std::vector<seccomp_notif> waiting_;  ///< for the launcher
+};
+
+[[noreturn]] void give_up() {
+  throw Refusal(kRefused, std::string("cannot start a process: ") + strerror(errno));
+}
+
+/// Leaves the launcher's session and directory, and gives up its descriptors but this.
+void leave(int launcher) {
+  setsid();
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  give_up_descriptors({launcher});
+  if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0) close(STDERR_FILENO);
+  if (chdir("/") != 0) return;  // its directory remains
+}
+
+}  // namespace
+
+bool is_start(const seccomp_notif& call) {
+  return call.data.nr == SYS_getpid && call.data.args[0] == kBeaconMagic &&
+         call.data.args[1] == static_cast<uint64_t>(Beacon::kStart);
+}
+
+bool is_exec(const seccomp_notif& call) {
+  constexpr Architecture machine = kThisArchitecture;
+  auto number = static_cast<uint32_t>(call.data.nr);
+  if (call.data.arch == machine.older) {
+    return number == machine.execs[4] || number == machine.execs[5];
+  }
+  number &= ~machine.x32_bit;
+  return call.data.arch == machine.architecture &&
+         std::find(machine.execs.begin(), machine.execs.begin() + 4, number) !=
+             machine.execs.begin() + 4;
+}
+
+void answer_call(int listener, const seccomp_notif& call) {
+  seccomp_notif_resp answer = {};
+  answer.id = call.id;
+  if (is_exec(call)) {
+    answer.flags = kContinue;
+  } else {
+    answer.error = call.data.nr == SYS_getpid ? -kHeard : -ENODEV;
+  }
+  ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+}
+
+bool still_waits(int listener, const seccomp_notif& call) {
+  /// SECCOMP_IOCTL_NOTIF_ID_VALID before Linux 5.9, which declared the wrong direction.
+  constexpr unsigned long kOlderIdValid = SECCOMP_IOR(2, uint64_t);
+  uint64_t id = call.id;
+  if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0) return true;
+  return errno != ENOENT && ioctl(listener, kOlderIdValid, &id) == 0;
+}
+
+int Keeper::receive(Shared& shared, int listener, seccomp_notif& to) {
+  // The ioctl blocks if there is no call, as after the other process has received it. So both must
+  // not see the same call. The mutex is robust, because either process may be killed.
+  const int error = pthread_mutex_trylock(&shared.receiving);
+  if (error == EBUSY) return EAGAIN;
+  if (error == EOWNERDEAD) pthread_mutex_consistent(&shared.receiving);
+  int result = EAGAIN;
+  if (is_readable(listener)) {
+    to = {};  // the kernel wants zeros there
+    result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &to) == 0 ? 0 : errno;
+  }
+  pthread_mutex_unlock(&shared.receiving);
+  return result;
+}
+
+Keeper::Keeper() {
+  void* shared =
+      mmap(nullptr, sizeof *shared_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  int both[2] = {-1, -1};
+  if (shared == MAP_FAILED || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, both) != 0) {
+    give_up();
+  }
+  for (int& one : both) one = above_stderr(one);
+  shared_ = new (shared) Shared;
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&shared_->receiving, &kind);
+  const pid_t launcher = getpid();
+  pid_ = fork();
+  if (pid_ < 0) give_up();
+  // Without our own /proc, Tree waits until this process has no children.
+  const bool is_child = has_own_numbers();
+  if (pid_ == 0) {
+    if (!is_child && fork() != 0) _exit(0);
+    try {
+      leave(both[1]);
+      Server(both[1], launcher, *shared_).run();
+    } catch (const std::exception&) {
+      // Memory has run out. The calls wait for the launcher, as without this process.
+    }
+    _exit(0);
+  }
+  close(both[1]);
+  calls_ = both[0];
+  if (is_child) return;
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
+}
+
+void Keeper::keep(int listener) {
+  Passed passed;
+  cmsghdr& one = *CMSG_FIRSTHDR(&passed.message);
+  one.cmsg_len = CMSG_LEN(sizeof listener);
+  one.cmsg_level = SOL_SOCKET;
+  one.cmsg_type = SCM_RIGHTS;
+  memcpy(CMSG_DATA(&one), &listener, sizeof listener);
+  if (sendmsg(calls_, &passed.message, MSG_NOSIGNAL) != 1) give_up();
+}
+
+void Keeper::end() {
+  if (calls_ >= 0) close(std::exchange(calls_, -1));
+}
+
+void Keeper::kill() {
+  shared_->over = true;
+  end();
+  // Tree may have reaped it, and then its id may be another process's.
+  if (pid_ == 0 || waitpid(pid_, nullptr, WNOHANG) != 0) return;
+  ::kill(pid_, SIGKILL);
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+Keeper::~Keeper() {
+  if (!outlives_) kill();
+}
+
+std::optional<Keeper::Call> Keeper::take() {
+  if (calls_ < 0) return {};
+  const bool behind = is_behind();
+  if (!is_readable(calls_, behind ? kSilence : 0)) {
+    if (behind) kill();
+    return {};
+  }
+  Header header = {};
+  std::string text(sizeof header + kMaxRecord, '\0');
+  const ssize_t size = recv(calls_, text.data(), text.size(), MSG_DONTWAIT);
+  if (size < static_cast<ssize_t>(sizeof header)) {
+    if (size >= 0 || errno != EINTR) end();  // it was killed
+    return {};
+  }
+  memcpy(&header, text.data(), sizeof header);
+  text.resize(static_cast<size_t>(size));
+  ++taken_;
+  Call taken = {header.call, header.answered, {}, text.substr(sizeof header)};
+  taken.who.pid = header.pid;
+  taken.who.thread = header.thread;
+  taken.who.program = header.program;
+  taken.who.stat.parent = header.parent;
+  taken.who.stat.started = header.started;
+  taken.who.stat.image = header.image;
+  taken.who.stat.forked = header.forked;
+  return taken;
+}
+
+}  // namespace cudaguard::launcher

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A seccomp filter cannot be removed, and a call without an answer waits. So verify has a second
+process, the keeper, which answers while the launcher is stopped and after its end."""
+
+import os
+import signal
+import subprocess
+
+import pytest
+
+from launcher import test_observe_signals
+from support import fence, harness, machine, verified
+
+# Waits for a line, and then starts programs. Another line must come before the attempts.
+PROGRAMS = """cd "${0%%/*}" && test ! -t 1 || exec 9>&1  # tmux ends what gives up the terminal
+exec >log 2>&1 </dev/null
+echo $$ >pid; mv pid daemon
+read line <go
+/bin/true && echo started
+(exec /bin/echo again)
+./nothing; echo $?
+read line <go
+%s ask
+python3 -c 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
+echo done
+""" % fence.program("asks_static")
+WAYS = {"daemon": "setsid -f sh %s",
+        "shell": "sh %s &",
+        "tmux": "tmux -S ${0%%/*}/tmux -f /dev/null new -d sh %s"}
+
+
+class Case(test_observe_signals.Case):
+    def begin(self, way="daemon"):
+        """Returns (the launcher, the id of the keeper)."""
+        os.mkfifo(self.path("go"))
+        programs = self.make("programs.sh", PROGRAMS)
+        main = self.make("main.sh", WAYS[way] % programs + "\necho $$\nexec sleep 600\n")
+        verify = self.popen([*verified.VERIFY, "--", "sh", main])
+        self.program = int(verify.stdout.readline())
+        self.until(lambda: os.path.exists(self.path("daemon")), way)
+        self.addCleanup(self.end_programs)
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(verify.pid)], text=True,
+                                capture_output=True, check=True).stdout.split()
+        keepers = [pid for pid in map(int, listed) if os.getsid(pid) == pid and
+                   os.readlink("/proc/%d/exe" % pid) == os.readlink("/proc/%d/exe" % verify.pid)]
+        self.assertEqual(len(keepers), 1, listed)
+        return verify, keepers[0]
+
+    def end_programs(self):
+        with open(self.path("daemon"), encoding="utf-8") as stream:
+            pid = int(stream.read())
+        if not self.has_ended(pid):
+            os.kill(pid, signal.SIGKILL)
+
+    def log(self):
+        with open(self.path("log"), encoding="utf-8") as stream:
+            return stream.read().splitlines()
+
+    def go(self):
+        with open(self.path("go"), "w", encoding="utf-8") as stream:
+            stream.write("go\n")
+
+    def starts(self):
+        self.go()
+        self.until(lambda: "127" in self.log(), "the programs' start")
+        self.assertEqual(self.log()[:2], ["started", "again"])
+
+    def asks(self):
+        self.go()
+        self.until(lambda: "done" in self.log(), "the answers")
+        asked, initialised, _ = self.log()[-3:]
+        self.assertEqual((asked.split()[1:], initialised), (["ENODEV"], "100"))
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Case())
+
+
+def kill(case, verify):
+    verify.kill()
+
+
+def crash(case, verify):
+    """It dies by a signal of its own, as by abort()."""
+    machine.need("tracing")
+    case.need("gdb")
+    subprocess.run(["gdb", "-q", "-batch", "-nx", "-p", str(verify.pid), "-ex", "set $pc=0", "-ex",
+                    "detach"], capture_output=True, check=True, env={**os.environ, "HOME": "/"})
+
+
+def leave(case, verify):
+    """The second signal ends the wait for the daemon."""
+    verify.terminate()
+    case.until(lambda: case.has_ended(case.program), "the program's end")
+    verify.terminate()
+
+
+@pytest.mark.parametrize("way,how", [("daemon", kill), ("shell", kill), ("tmux", kill),
+                                     ("daemon", crash), ("daemon", leave)],
+                         ids=lambda one: one if isinstance(one, str) else one.__name__)
+def test_programs_start_after_the_launchers_end(case, way, how):
+    if way == "tmux":
+        case.need("tmux")
+    verify, keeper = case.begin(way)
+    how(case, verify)
+    verify.wait(test_observe_signals.PATIENCE)
+    case.starts()
+    case.asks()
+    case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_programs_start_while_the_launcher_is_stopped(case, way):
+    if way == "tmux":
+        case.need("tmux")
+    verify, keeper = case.begin(way)
+    verify.send_signal(signal.SIGSTOP)
+    case.until(lambda: case.state(verify.pid) == "T", "the stop")
+    case.starts()
+    verify.send_signal(signal.SIGCONT)
+    case.asks()
+    os.kill(case.program, signal.SIGTERM)
+    _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
+    assert verify.returncode == 1, err
+    assert "python3 -c import ctypes" in err and "asks_static ask" in err, err
+    case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+def test_keeper_holds_nothing_of_the_users(case):
+    _, keeper = case.begin()
+    assert os.readlink("/proc/%d/cwd" % keeper) == "/"
+    held = {os.readlink("/proc/%d/fd/%s" % (keeper, name)).split(":")[0]
+            for name in os.listdir("/proc/%d/fd" % keeper)}
+    assert held == {"/dev/null", "socket", "anon_inode"}, held
+
+
+def test_launcher_goes_on_without_the_keeper(case):
+    verify, keeper = case.begin()
+    os.kill(keeper, signal.SIGKILL)
+    case.starts()
+    case.asks()
+    os.kill(case.program, signal.SIGTERM)
+    _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
+    assert verify.returncode == 1, err
+
+
+def test_limit_nothing_starts_without_both(case):
+    """docs/limits.md"""
+    verify, keeper = case.begin()
+    os.kill(keeper, signal.SIGKILL)
+    verify.kill()
+    verify.wait(test_observe_signals.PATIENCE)
+    case.go()
+    case.until(lambda: case.log()[-1:] == ["126"], "the errors")
+    assert "Function not implemented" in case.log()[0], case.log()
