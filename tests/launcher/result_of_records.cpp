@@ -12,7 +12,7 @@
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/sample.h"
+#include "shim/launcher/observe/starts.h"
 
 int main(int argc, char** argv) {
   using namespace cudaguard::launcher;

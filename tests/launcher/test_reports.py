@@ -3,6 +3,7 @@
 the environment, output that cannot be written, and how --log=off silences them."""
 
 import os
+import subprocess
 
 import pytest
 
@@ -230,7 +231,8 @@ class Warnings(launcher.Case):
         """The control: without it each prints a line."""
         static = launcher.program("static_7")
         # A process that is left running, so that run --observe waits for it.
-        leaves = ["sh", "-c", "sleep 4 >/dev/null 2>&1 & exit 7"]
+        os.mkfifo(self.path("end"))
+        leaves = ["sh", "-c", "cat %s >/dev/null 2>&1 & exit 7" % self.path("end")]
         off = launcher.environment(CUDAGUARD_POLICY="OFF")
         cases = [(["run", static], None), (["run", "sh", "-c", "exit 7"], off),
                  (["run", "--report", "/proc/report", "sh", "-c", "exit 7"], None)]
@@ -241,7 +243,14 @@ class Warnings(launcher.Case):
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
             done = self.start(command, *words, env={**env, "CUDAGUARD_LOG": "off"})
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
-        self.assertIn("waiting for", self.start("run", "--observe", *leaves).stderr)
+        command = [launcher.LAUNCHER, "run", "--observe"]
+        with subprocess.Popen([*command, *leaves], env=launcher.environment(),
+                              stderr=subprocess.PIPE, text=True) as waits:
+            self.assertIn("waiting for", waits.stderr.readline())
+            with open(self.path("end"), "w", encoding="utf-8"):
+                pass
+        # It is longer than the time after which the launcher says so.
+        leaves = ["sh", "-c", "sleep 6 >/dev/null 2>&1 & exit 7"]
         done = self.start("run", "--observe", "--log=off", *leaves)
         self.assertEqual(done.stderr, "cudaguard: no process was seen to ask for CUDA or NVML\n")
 

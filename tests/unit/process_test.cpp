@@ -7,6 +7,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <string>
+
+#include "shim/launcher/observe/start.h"
 
 namespace cudaguard::launcher {
 namespace {
@@ -37,11 +40,6 @@ class BusyChild {
 };
 
 /// The kernel reports a call to the launcher before the calling thread has gone to sleep.
-TEST(Process, SizeOfTheCodeIsTheSameInBothFiles) {
-  EXPECT_GT(code_pages(getpid()), 0U);
-  EXPECT_EQ(read_stat(getpid()).code, code_pages(getpid()));
-}
-
 TEST(WaitingThread, HasRegistersEvenIfItGoesToSleepOnlyNow) {
   const BusyChild child(milliseconds{5});
   EXPECT_TRUE(waiting_at(child.pid()));
@@ -53,9 +51,10 @@ TEST(WaitingThread, ThreadThatRunsOnHasNoRegisters) {
 }
 
 /// Also if the launcher is linked dynamically, as the unit tests are.
-TEST(Causes, ChildBeforeItsExecveIsTheLauncher) {
+TEST(Executables, ChildBeforeItsExecveIsTheLauncher) {
   const BusyChild child(milliseconds{0});
-  EXPECT_EQ(Causes().of(child.pid()).is, Cause::Is::kLauncher);
+  const std::string file = "/proc/" + std::to_string(child.pid()) + "/exe";
+  EXPECT_EQ(Executables().of(file).kind, FileFacts::Kind::kLauncher);
 }
 
 }  // namespace

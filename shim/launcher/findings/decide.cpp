@@ -167,7 +167,10 @@ void decide_program(const Verdict& verdict, bool is_known, TreeTruth::Unguarded&
   const bool denied = !program.only_nvml || verdict.deny.contains(DriverApi::kNvml);
   const bool may_ask = is_allowed(verdict.allow, program.command);
   program.fails = program.has_driver && denied && !may_ask;
-  const bool unseen = program.names_nvidia && !verdict.ioctls_tell;
+  const bool seen = std::ranges::any_of(verdict.findings.processes, [&](const auto& one) {
+    return one.pid == program.pid && one.since == program.since && !one.not_loaded.empty();
+  });
+  const bool unseen = program.names_nvidia && !verdict.ioctls_tell && !seen;
   program.in_doubt = !program.fails && !may_ask && (!is_known || verdict.strict || unseen) &&
                      !is_program_allowed(verdict.allow, name_of(program));
 }

@@ -70,8 +70,11 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Keeper& keeper, Report report)
-    : descriptor_(above_stderr(descriptor)), keeper_(keeper), report_(std::move(report)) {
+Listener::Listener(int descriptor, Keeper& keeper, Report report, Exec exec)
+    : descriptor_(above_stderr(descriptor)),
+      keeper_(keeper),
+      report_(std::move(report)),
+      exec_(std::move(exec)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
   ioctl(descriptor_, kSetFlags, kSyncWakeUp);
 }
@@ -81,7 +84,7 @@ Listener::~Listener() { close(descriptor_); }
 void Listener::handle(const seccomp_notif& call) noexcept {
   const bool is_beacon = call.data.nr == __NR_getpid && call.data.args[0] == kBeaconMagic;
   try {
-    if (!is_exec(call)) is_beacon ? take_beacon(call) : take_ioctl(call);
+    is_exec(call) ? take_exec(call) : is_beacon ? take_beacon(call) : take_ioctl(call);
   } catch (const std::exception&) {
     failed_ = true;
   }
@@ -99,6 +102,8 @@ void Listener::take_over() noexcept {
       } else if (is_start(taken->call)) {
         report_ended_by(taken->who, announced_.begin(), announced_.end());
         report_(taken->who, Beacon::kStart, taken->record, {});
+      } else if (is_exec(taken->call)) {
+        exec_(taken->who, nullptr)();
       }
     }
   } catch (const std::exception&) {
@@ -121,6 +126,13 @@ void Listener::answer() noexcept {
     take_over();  // earlier calls of this thread
     handle(keeper_.received());
   }
+}
+
+void Listener::take_exec(const seccomp_notif& call) {
+  const Identity who = identify(static_cast<pid_t>(call.pid));
+  const std::function<void()> note = exec_(who, &call.data);
+  // After a signal, the thread repeats the call. Linux 5.19 and later leave it waiting.
+  if (still_waits(descriptor_, call)) note();
 }
 
 void Listener::take_ioctl(const seccomp_notif& call) {

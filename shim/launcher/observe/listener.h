@@ -2,7 +2,8 @@
 // Answers the system calls that the seccomp filter hands to the launcher (fence/filter.h), and
 // makes records of them. Beacons come from the guards (policy/text/beacon.h): their registers are
 // enough to count a CUDA attempt, and the memory of the waiting thread has the details. NVIDIA
-// ioctls come from processes that bypassed the guard.
+// ioctls come from processes that bypassed the guard. An execve goes on after it was judged
+// (observe/start.h).
 #pragma once
 
 #include <sys/types.h>
@@ -24,6 +25,7 @@
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/unwind/unwind.h"
 
+struct seccomp_data;
 struct seccomp_notif;
 
 namespace cudaguard::launcher {
@@ -40,9 +42,12 @@ class Listener {
   /// May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
+  /// Called for each execve before it goes on, to read the waiting thread. Returns what to do if
+  /// the thread still waits afterwards. Null: the keeper has answered the call. May throw.
+  using Exec = std::function<std::function<void()>(const Identity& who, const seccomp_data* call)>;
   /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
-  Listener(int descriptor, Keeper& keeper, Report report);
+  Listener(int descriptor, Keeper& keeper, Report report, Exec exec);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -75,6 +80,7 @@ class Listener {
   void handle(const seccomp_notif& call) noexcept;
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
+  void take_exec(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
   /// Reports what earlier programs of this process or of this thread's id have announced. They have
   /// ended, because another one runs there now.
@@ -84,6 +90,7 @@ class Listener {
   Keeper& keeper_;
   bool takes_over_ = false;
   Report report_;
+  Exec exec_;
   bool failed_ = false;  ///< a call could not be received or recorded
   Announced announced_;
   size_t bytes_ = 0;  ///< of all records of beacons so far

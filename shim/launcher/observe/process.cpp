@@ -5,8 +5,10 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -129,24 +131,8 @@ int each_mapped(pid_t pid, Take take) {
   });
 }
 
-struct Libraries {
-  bool guard = false;
-  bool libc = false;  ///< ld.so maps libc after the preloaded libraries
-};
+}  // namespace
 
-Libraries libraries_of(pid_t pid) {
-  Libraries result;
-  each_mapped(pid, [&](const MappedFile& file) {
-    const std::string_view name = base_name(file.path);
-    // A search tool maps the file to read it.
-    result.guard |= file.executable && name.starts_with("libcudaguard.so");
-    result.libc |= name.starts_with("libc.so.6") || name.starts_with("libc-2.");
-    return !result.guard;
-  });
-  return result;
-}
-
-/// The numbers after `name` in /proc/PID/status.
 std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   std::string text;
   read_file(path_of(pid, "status"), text, 65536);
@@ -159,20 +145,21 @@ std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   return numbers;
 }
 
-/// A value that the kernel gave to ld.so (AT_*), 0 if there is none. The process must be of this
-/// program's architecture.
-uint64_t auxiliary_value(pid_t pid, uint64_t type) {
+namespace {
+
+#if defined(__x86_64__)
+/// The address of the program's first instruction.
+uint64_t entry_of(pid_t pid) {
   std::string bytes;
   read_file(path_of(pid, "auxv"), bytes, 4096);
   for (size_t at = 0; at + sizeof(Elf64_auxv_t) <= bytes.size(); at += sizeof(Elf64_auxv_t)) {
     Elf64_auxv_t entry = {};
     memcpy(&entry, bytes.data() + at, sizeof entry);
-    if (entry.a_type == type) return entry.a_un.a_val;
+    if (entry.a_type == AT_ENTRY) return entry.a_un.a_val;
   }
   return 0;
 }
 
-#if defined(__x86_64__)
 /// True if the program begins with glibc's _start, up to its two pushes. Go's programs and those
 /// that ld.so runs as a command begin in other ways.
 bool begins_with_start(pid_t pid, ProcessView& memory) {
@@ -180,22 +167,11 @@ bool begins_with_start(pid_t pid, ProcessView& memory) {
                                 0xe2, 0x48, 0x83, 0xe4, 0xf0, 0x50, 0x54};
   constexpr uint8_t kEndbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
   uint8_t code[sizeof kEndbr64 + sizeof kStart];
-  if (!memory.read(auxiliary_value(pid, AT_ENTRY), code, sizeof code)) return false;
+  if (!memory.read(entry_of(pid), code, sizeof code)) return false;
   const bool marked = memcmp(code, kEndbr64, sizeof kEndbr64) == 0;
   return memcmp(code + (marked ? sizeof kEndbr64 : 0), kStart, sizeof kStart) == 0;
 }
 #endif
-
-/// The value of a variable in the bytes of /proc/PID/environ; null if it is unset.
-const char* value_of(const std::string& environment, std::string_view name) {
-  for (size_t at = 0; at < environment.size(); at += strlen(environment.c_str() + at) + 1) {
-    const char* entry = environment.c_str() + at;
-    if (strncmp(entry, name.data(), name.size()) == 0 && entry[name.size()] == '=') {
-      return entry + name.size() + 1;
-    }
-  }
-  return nullptr;
-}
 
 std::string executable_of(pid_t pid) {
   char path[PATH_MAX];
@@ -203,42 +179,18 @@ std::string executable_of(pid_t pid) {
   return {path, static_cast<size_t>(std::max<ssize_t>(length, 0))};
 }
 
-FileId id_of(const std::string& path) {
-  struct stat status = {};
-  if (stat(path.c_str(), &status) != 0) return {};
+}  // namespace
+
+FileId id_of(const struct stat& status) {
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
           static_cast<uint64_t>(status.st_ctim.tv_sec),
           static_cast<uint64_t>(status.st_ctim.tv_nsec)};
 }
 
-Cause known(std::string reason) { return {Cause::Is::kKnown, std::move(reason)}; }
-
-/// The cause for a process whose memory may not be read.
-Cause closed(pid_t pid) {
-  const std::vector<uint64_t> users = status_of(pid, "Uid");  // real, effective, saved, of files
-  if (users.size() > 1 && users[0] != users[1]) {
-    return {Cause::Is::kForeign, "it is setuid, so ld.so ignores LD_PRELOAD"};
-  }
-  if (!users.empty() && users[0] != getuid()) {
-    const std::string user = std::to_string(users[0]);
-    return {Cause::Is::kForeign, "it runs as user " + user + " and cannot be looked at", true};
-  }
-  return {Cause::Is::kClosed, kHidesMemory, true};
+FileId id_of(const std::string& path) {
+  struct stat status = {};
+  return stat(path.c_str(), &status) == 0 ? id_of(status) : FileId{};
 }
-
-/// True if the process's ld.so will find the guard.
-bool can_preload(pid_t pid, const char* list) {
-  const std::vector<std::string> entries = preload_entries(list);
-  return std::any_of(entries.begin(), entries.end(), [&](const std::string& entry) {
-    if (!base_name(entry).starts_with("libcudaguard.so")) return false;
-    const std::string path = path_of(pid, "root") + entry;  // a container has another root
-    return entry.front() != '/' || access(path.c_str(), R_OK) == 0;
-  });
-}
-
-}  // namespace
-
-const char* const kHidesMemory = "it does not let others look at its memory";
 
 FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 
@@ -261,11 +213,8 @@ Stat read_stat_of(const std::string& path) {
   result.parent = static_cast<pid_t>(fields[4]);
   constexpr uint64_t kForkNoExec = 0x40;  // `ps` shows this bit as 1 in column F
   result.forked = (fields[9] & kForkNoExec) != 0;
-  result.cpu = fields[14] + fields[15];
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};
-  static const auto page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
-  if (fields[51] != 0) result.code = (fields[27] + page - 1) / page - fields[26] / page;
   return result;
 }
 
@@ -274,14 +223,6 @@ Stat read_stat_of(const std::string& path) {
 Stat read_stat(pid_t pid) {
   // The thread's own file, because /proc/PID/stat adds up the times of all threads.
   return read_stat_of(path_of(pid, "task/") + std::to_string(pid) + "/stat");
-}
-
-uint64_t code_pages(pid_t pid) {
-  std::string text;
-  read_file(path_of(pid, "statm"), text, kOneRead);
-  std::string_view rest = text;
-  for (int i = 0; i < 3; ++i) take_number(rest);  // in all, resident, shared
-  return take_number(rest);
 }
 
 bool has_own_numbers() {
@@ -390,9 +331,32 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
   return text;
 }
 
-std::optional<uint64_t> filters_of(pid_t pid) {
-  const std::vector<uint64_t> count = status_of(pid, "Seccomp_filters");
-  return count.empty() ? std::nullopt : std::optional(count[0]);
+Descriptor open_process(pid_t pid) {
+  constexpr long kPidfdOpen = 434;
+  return Descriptor(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
+}
+
+std::optional<bool> has_failed(const Descriptor& process) {
+  // As in <linux/pidfd.h>, which is too old here.
+  constexpr uint64_t kExit = 8;
+  struct Info {
+    uint64_t mask, cgroup;
+    uint32_t ids[11];
+    int32_t status;
+  } info = {};
+  info.mask = kExit;
+  constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, Info);
+  constexpr int kNotStarted = 127;  // the exit code of ld.so
+  if (ioctl(process.number(), kGetInfo, &info) != 0 || (info.mask & kExit) == 0) return {};
+  return WIFSIGNALED(info.status) || WEXITSTATUS(info.status) == kNotStarted;
+}
+
+std::optional<long> system_call_of(pid_t thread) {
+  std::string text;
+  read_file(path_of(thread, "syscall"), text, kOneRead);
+  char* end = nullptr;
+  const long number = strtol(text.c_str(), &end, 10);
+  return end == text.c_str() ? std::nullopt : std::optional(number);
 }
 
 std::vector<pid_t> children_of(pid_t pid) {
@@ -507,60 +471,6 @@ Driver driver_of(pid_t pid) {
     }
   });
   return found;
-}
-
-Cause Causes::of(pid_t pid) {
-  std::string environment;
-  const int error = read_file(path_of(pid, "environ"), environment, kMostEnvironment);
-  if (error != 0) return error == EACCES || error == EPERM ? closed(pid) : Cause{Cause::Is::kNone};
-  const Libraries loaded = libraries_of(pid);
-  const Cause file = of_file(path_of(pid, "exe"));
-  using Is = Cause::Is;
-  if (!loaded.guard && (file.is == Is::kKnown || file.is == Is::kLauncher)) return file;
-  if (auxiliary_value(pid, AT_SECURE) != 0) {
-    return known("it is setuid or has file capabilities, so ld.so ignores LD_PRELOAD");
-  }
-  // ld.so only lists the libraries. A static program has no ld.so.
-  if (value_of(environment, "LD_TRACE_LOADED_OBJECTS") != nullptr) return {Is::kNone};
-  const char* preload = value_of(environment, "LD_PRELOAD");
-  if (!loaded.guard && preload == nullptr) return known("its environment has no LD_PRELOAD");
-  if (!loaded.guard && !can_preload(pid, preload)) {
-    return known(strstr(preload, "libcudaguard.so") == nullptr
-                     ? "its LD_PRELOAD was replaced"
-                     : "its LD_PRELOAD names a guard that is not there");
-  }
-  const char* hello = value_of(environment, kHello);
-  if (hello == nullptr || strcmp(hello, "1") != 0) {
-    return known("its environment has no CUDAGUARD_HELLO=1");
-  }
-  if (!loaded.guard && loaded.libc) {
-    return known("its ld.so has not loaded the guard that LD_PRELOAD names");
-  }
-  return file.is == Is::kNone ? file : Cause{};
-}
-
-Cause Causes::of_file(const std::string& path) {
-  const FileId id = id_of(path);
-  if (id == FileId()) return {Cause::Is::kNone};
-  const auto [place, is_new] = files_.try_emplace(id);
-  Cause& cause = place->second;
-  if (!is_new) return cause;
-  const FileBytes file(path);
-  if (file.error() != 0) return cause;  // it is executable but not readable
-  const Examined examined = examine_file({path, read_elf(file)});
-  if (!examined.hindrances.empty()) {
-    cause = known(examined.hindrances.front().why);
-  } else if (examined.kind == Examined::Kind::kLauncher || id == executable_id(getpid())) {
-    cause.is = Cause::Is::kLauncher;
-  } else if (examined.kind == Examined::Kind::kLoader) {
-    cause.is = Cause::Is::kNone;
-  } else if (examined.kind == Examined::Kind::kStatic) {
-    cause = known("it is a static executable");
-  }
-  // /proc/PID/exe is another file if the process has called execve meanwhile.
-  if (id_of(path) == id) return cause;
-  files_.erase(place);
-  return {Cause::Is::kNone};
 }
 
 }  // namespace cudaguard::launcher

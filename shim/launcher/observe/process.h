@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what /proc has about one process, and finds out why the guard is not in it.
+// Reads what /proc has about one process.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,6 +20,29 @@
 #include "shim/launcher/unwind/call_frame.h"
 
 namespace cudaguard::launcher {
+
+/// A descriptor that is closed at the end. Keeps errno if there is none.
+class Descriptor {
+ public:
+  Descriptor() : Descriptor(-1) {}
+  explicit Descriptor(int number) : number_(number), error_(number < 0 ? errno : 0) {}
+  Descriptor(Descriptor&& other) noexcept
+      : number_(std::exchange(other.number_, -1)), error_(other.error_) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    std::swap(error_, other.error_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  int number() const { return number_; }
+  int error() const { return error_; }
+
+ private:
+  int number_;
+  int error_;
+};
 
 /// Changes when a process calls execve: the addresses at which its code, stack and environment
 /// begin, and where its environment ends. execve chooses them at random. The last one is 0 inside
@@ -26,6 +52,8 @@ using Image = std::array<uint64_t, 4>;
 /// Identifies an executable: device, inode, size and ctime (seconds, nanoseconds), because the
 /// inode of a removed file is reused. All zero if the file cannot be examined.
 using FileId = std::array<uint64_t, 5>;
+FileId id_of(const struct stat& status);
+FileId id_of(const std::string& path);
 FileId executable_id(pid_t pid);
 
 /// /proc/PID/stat
@@ -35,8 +63,6 @@ struct Stat {
   pid_t parent = 0;
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
   Image image = {};
-  uint64_t code = 0;    ///< as code_pages(); 0 if the process may not be examined
-  uint64_t cpu = 0;     ///< CPU time in clock ticks, of the first thread
   bool forked = false;  ///< it has not called execve since the fork
   bool runs() const { return state != 'X' && state != 'Z'; }
 };
@@ -44,10 +70,8 @@ struct Stat {
 /// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
 Stat read_stat(pid_t pid);
 
-extern const char* const kHidesMemory;  ///< a reason, as in Cause
-
-/// The size of the program's code. The kernel shows it even if the process hides its memory.
-uint64_t code_pages(pid_t pid);
+/// The numbers after `name` in /proc/PID/status.
+std::vector<uint64_t> status_of(pid_t pid, std::string_view name);
 
 /// The process of a thread. Unknown values are 0.
 struct Identity {
@@ -56,8 +80,7 @@ struct Identity {
   Stat stat = {};
   FileId program = {};  ///< its executable; all zero if it was not asked for
 };
-/// If the thread is gone, or without our own /proc, `pid` is the thread's id. stat.cpu is that of
-/// all threads.
+/// If the thread is gone, or without our own /proc, `pid` is the thread's id.
 Identity identify(pid_t thread);
 
 /// True if /proc shows the process ids of this process's PID namespace. /proc may be missing, or
@@ -77,9 +100,14 @@ std::optional<Registers> waiting_at(pid_t thread);
 /// own /proc, the record has no other facts about the process than its ids. It has no newline.
 std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true);
 
-/// The number of the process's seccomp filters. Unknown before Linux 5.9, and if the process is
-/// gone.
-std::optional<uint64_t> filters_of(pid_t pid);
+/// Names a process even after its end (Linux 5.3).
+Descriptor open_process(pid_t pid);
+/// True if the process was killed by a signal, or has ended as one that ld.so cannot start. Nothing
+/// before Linux 6.15.
+std::optional<bool> has_failed(const Descriptor& process);
+
+/// The system call in which the thread waits. Nothing if it runs, or if that cannot be read.
+std::optional<long> system_call_of(pid_t thread);
 
 /// The children that /proc lists; empty if it lists none.
 std::vector<pid_t> children_of(pid_t pid);
@@ -116,30 +144,5 @@ LoadedGuard loaded_guard(pid_t pid);
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda
 Driver driver_of(pid_t pid);
-
-/// Why a process from which nothing was heard may be unguarded.
-struct Cause {
-  enum class Is : uint8_t {
-    kUnknown,   ///< nothing seems to prevent its start beacon
-    kKnown,     ///< `reason` says it, as for the next two
-    kForeign,   ///< owned by another user, or has become another user's
-    kClosed,    ///< ours, but its memory may not be read
-    kNone,      ///< it runs no program: it has ended, or ld.so only lists libraries
-    kLauncher,  ///< a cudaguard command, which does not count as a program
-  };
-  Is is = Is::kUnknown;
-  std::string reason = {};  ///< a clause
-  bool hides = false;       ///< the process may be guarded, and prevents that this is found out
-};
-
-class Causes {
- public:
-  Cause of(pid_t pid);
-  /// The cause that the executable alone gives.
-  Cause of_file(const std::string& path);
-
- private:
-  std::map<FileId, Cause> files_;
-};
 
 }  // namespace cudaguard::launcher

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/findings/records.h"
@@ -16,9 +17,10 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/observe/private_report.h"
-#include "shim/launcher/observe/sample.h"
+#include "shim/launcher/observe/starts.h"
 #include "shim/launcher/observe/tree.h"
 #include "shim/launcher/preload/machine_rules.h"
+#include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/rules.h"
 #include "shim/launcher/preload/settings.h"
 
@@ -36,6 +38,14 @@ void start(Tree& tree, const Prepared& program, Variables& variables, std::vecto
         return become(program, variables);
       },
       std::move(kept));
+}
+
+/// The path of the guard in LD_PRELOAD; empty if there is none.
+std::string guard_in(const Variables& variables) {
+  for (std::string& entry : preload_entries(variables.get("LD_PRELOAD"))) {
+    if (base_name(entry) == "libcudaguard.so") return std::move(entry);
+  }
+  return {};
 }
 
 /// Of a start record. The words are in no text of it, because JSON escapes their quotes.
@@ -105,24 +115,24 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   std::optional<Listener> listener;
   variables.unset(row_of(Variable::kReport).name);
   variables.set(kHello, "1");
-  // A program that has got an answer from the keeper may call execve at once, so what the keeper
-  // has received is taken before the new program is looked at.
-  Watch watch([&] {
-    keeper.note_progress();
-    listener->take_over();
-  });
-  listener.emplace(program.fence.listener, keeper,
-                   [&](const Identity& who, auto what, auto record, const NativeStack& native) {
-                     if (what == Beacon::kStart) watch.note_start(who, is_off(record));
-                     if (!what && who.stat.started != 0) watch.note_request(who.pid);
-                     const Records::Sender sender = {static_cast<uint32_t>(who.pid),
-                                                     static_cast<uint32_t>(who.stat.parent),
-                                                     who.stat.started, who.stat.image, native};
-                     const bool is_attempt =
-                         records.add(record, report.take(sender.native), &sender);
-                     return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
-                            what == Beacon::kRefused || what == Beacon::kExposed;
-                   });
+  Starts starts(guard_in(variables), program.unguarded);
+  listener.emplace(
+      program.fence.listener, keeper,
+      [&](const Identity& who, auto what, auto record, const NativeStack& native) {
+        if (what == Beacon::kStart) starts.note_beacon(who, is_off(record));
+        if (!what && who.stat.started != 0) starts.note_request(who.pid);
+        const Records::Sender sender = {static_cast<uint32_t>(who.pid),
+                                        static_cast<uint32_t>(who.stat.parent), who.stat.started,
+                                        who.stat.image, native};
+        const bool is_attempt = records.add(record, report.take(sender.native), &sender);
+        return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
+               what == Beacon::kRefused || what == Beacon::kExposed;
+      },
+      [&](const Identity& who, const seccomp_data* call) {
+        Start start = {.reason = "it was started while verify was stopped"};
+        if (call != nullptr) start = starts.read(who.thread, *call);
+        return [&starts, who, start] { starts.note_call(who, start); };
+      });
   tree.serve([&] { return listener->descriptors(); }, [&] { listener->answer(); });
   std::vector<int> open = kept;
   open.insert(open.end(), {listener->descriptors().first, listener->descriptors().second});
@@ -132,15 +142,14 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   tree.wait([&] {
     keeper.note_progress();
     listener->take_over();
-    return watch.sample();
+    return starts.look();
   });
   note_end(tree, program, watched);
   listener->finish();
   keeper.end();
   keeper.outlive(!tree.left().empty() || !has_own_numbers());
   watched.findings = records.findings();
-  watch.note_program(tree.pid(), program.path, program.unguarded);
-  watched.tree = watch.finish(watched.findings);
+  watched.tree = starts.finish(watched.findings);
   watched.tree.why_unheard = program.fence.unseen;
   watched.tree.left = tree.left();
   if (!program.fence.execs) {

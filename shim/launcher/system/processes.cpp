@@ -13,6 +13,7 @@
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/observe/process.h"
+#include "shim/launcher/observe/start.h"
 #include "shim/launcher/system/guard_file.h"
 #include "shim/launcher/system/preload_file.h"
 
@@ -87,9 +88,9 @@ class Look {
     if (std::ranges::none_of(entries, is_guard)) {
       return std::string("its ") + kPreloadFile + " names no guard";
     }
-    const Cause cause = causes_.of_file("/proc/" + std::to_string(pid) + "/exe");
-    if (cause.is == Cause::Is::kKnown) return cause.reason;
-    if (cause.is == Cause::Is::kLauncher) return "it is a cudaguard command";
+    const FileFacts& facts = executables_.of("/proc/" + std::to_string(pid) + "/exe");
+    if (facts.kind == FileFacts::Kind::kUnguarded) return facts.why;
+    if (facts.kind == FileFacts::Kind::kLauncher) return "it is a cudaguard command";
     struct stat status = {};
     // A forked process that has called no execve has its parent's program, which is older.
     due = stat.forked || (::stat((root + kPreloadFile).c_str(), &status) == 0 &&
@@ -108,7 +109,7 @@ class Look {
   }
 
   const std::vector<std::string>& named_;
-  Causes causes_;
+  Executables executables_;
   std::vector<ProcessGroup> groups_;
 };
 

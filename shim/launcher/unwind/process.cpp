@@ -93,6 +93,46 @@ bool WaitingProcess::read(uint64_t address, void* to, size_t size) {
   return true;
 }
 
+int WaitingProcess::fetch(std::span<const uint64_t> addresses) {
+  constexpr size_t kMost = kMostPages / 4;
+  if (pages_.size() > kMostPages - kMost) pages_.clear();
+  std::vector<iovec> local;
+  std::vector<iovec> remote;
+  for (const uint64_t address : addresses) {
+    const uint64_t from = address - address % kPageSize;
+    const auto [place, is_new] = pages_.try_emplace(from);
+    if (!is_new) continue;
+    local.push_back({place->second.data(), kPageSize});
+    remote.push_back({reinterpret_cast<void*>(from), kPageSize});
+    if (local.size() == kMost) break;
+  }
+  if (local.empty()) return 0;
+  const ssize_t got =
+      process_vm_readv(thread_, local.data(), local.size(), remote.data(), remote.size(), 0);
+  const int error = got < 0 ? errno : 0;
+  const size_t read = got < 0 ? 0 : static_cast<size_t>(got) / kPageSize;
+  for (size_t i = read; i < remote.size(); ++i) {
+    pages_.erase(reinterpret_cast<uint64_t>(remote[i].iov_base));
+  }
+  return error == 0 && read < remote.size() ? EFAULT : error;
+}
+
+bool WaitingProcess::read_text(uint64_t address, size_t most, std::string& to) {
+  while (most > 0) {
+    const uint64_t offset = address % kPageSize;
+    const Page* page = page_at(address - offset);
+    if (page == nullptr) return false;
+    const char* from = page->data() + offset;
+    const size_t part = std::min<size_t>(most, kPageSize - offset);
+    const size_t length = strnlen(from, part);
+    to.append(from, length);
+    if (length < part) return true;
+    address += part;
+    most -= part;
+  }
+  return true;
+}
+
 std::string WaitingProcess::maps() {
   std::string text;
   const int fd = open(("/proc/" + std::to_string(thread_) + "/maps").c_str(), O_RDONLY | O_CLOEXEC);

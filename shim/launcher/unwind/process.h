@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,6 +37,12 @@ class WaitingProcess : public ProcessView {
   ~WaitingProcess() override;
   bool read(uint64_t address, void* to, size_t size) override;
   std::string maps() override;
+  /// Reads the pages of the first of these addresses by one system call, up to a quarter of the
+  /// pages that are kept. Returns 0 or errno: EFAULT if some are not mapped.
+  int fetch(std::span<const uint64_t> addresses);
+  bool has(uint64_t address) const { return pages_.contains(address - address % kPageSize); }
+  /// Appends the text at `address` up to its null byte, or `most` bytes of it.
+  bool read_text(uint64_t address, size_t most, std::string& to);
 
  private:
   static constexpr uint64_t kPageSize = 4096;

@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/start.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "policy/text.h"
+#include "policy/variables.h"
+#include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/fence/filter.h"
+#include "shim/launcher/observe/process.h"
+#include "shim/launcher/preload/judge.h"
+#include "shim/launcher/preload/preload.h"
+#include "shim/launcher/unwind/process.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+/// The kernel's own limits: of one string, of the interpreters of scripts, and of the line "#!".
+constexpr size_t kMostString = size_t{32} * 4096;
+constexpr int kMostInterpreters = 5;
+constexpr size_t kLongestLine = 256;
+constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
+constexpr size_t kMostCommand = 1024;
+constexpr uint64_t kResolveInRoot = 0x10;  // RESOLVE_IN_ROOT of openat2, which older headers lack
+constexpr long kOpenat2 = 437;
+
+/// By which the file can be opened again.
+std::string path_of(const Descriptor& file) {
+  return "/proc/self/fd/" + std::to_string(file.number());
+}
+
+/// One search through the whole file.
+bool has_names(const std::string& path) {
+  constexpr std::string_view kNames[] = {"/dev/nvidia", "libcuda.so", "libnvidia-ml.so"};
+  const FileBytes file(path);
+  return std::ranges::any_of(kNames, [&](std::string_view name) { return contains(file, name); });
+}
+
+/// The interpreter that a "#!" line names; empty if there is none.
+std::string interpreter_of(const FileBytes& file) {
+  char line[kLongestLine] = {};
+  const auto size = static_cast<size_t>(std::min<uint64_t>(file.size(), sizeof line));
+  if (size < 2 || !file.read(0, line, size) || line[0] != '#' || line[1] != '!') return {};
+  std::string_view rest(line + 2, size - 2);
+  rest = rest.substr(0, rest.find('\n'));
+  rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(" \t")));
+  rest = rest.substr(0, rest.find_first_of(std::string_view(" \t\0", 3)));
+  return std::string(rest);
+}
+
+/// True if the kernel may start programs of other processors, by an emulator.
+bool has_emulators() {
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/sys/fs/binfmt_misc"),
+                                                      &closedir);
+  int entries = 0;
+  while (directory != nullptr) {
+    const dirent* entry = readdir(directory.get());  // NOLINT(concurrency-mt-unsafe)
+    if (entry == nullptr) break;
+    if (entry->d_name[0] != '.') ++entries;
+  }
+  return entries > 2;  // "register" and "status"
+}
+
+/// True if a process has the file open for writing, so that execve answers ETXTBSY.
+bool is_written(const std::string& path, const struct stat& status) {
+  constexpr time_t kRecent = 600;  // seconds; only a file that was just made has writers
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (now.tv_sec - status.st_ctim.tv_sec > kRecent) return false;
+  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A writer that comes in this moment waits for the end of the lease. The signal that reports it
+  // is one that the launcher expects.
+  fcntl(file.number(), F_SETSIG, SIGCHLD);
+  const bool is_leased = fcntl(file.number(), F_SETLEASE, F_RDLCK) == 0;
+  const bool has_writer = !is_leased && errno == EAGAIN;
+  if (is_leased) fcntl(file.number(), F_SETLEASE, F_UNLCK);
+  return has_writer;
+}
+
+void examine_elf(const std::string& path, const ElfFacts& elf, FileFacts& facts) {
+  using Kind = FileFacts::Kind;
+  const Examined examined = examine_file({path, elf});
+  facts.kind = Kind::kDynamic;
+  facts.interpreter = elf.interpreter;
+  if (!examined.hindrances.empty()) {
+    const std::string_view id = examined.hindrances.front().id;
+    facts.kind = Kind::kUnguarded;
+    facts.why = examined.hindrances.front().why;
+    facts.never_guarded = id == "musl";
+    facts.word = id == "static_driver"  ? "static"
+                 : id != "architecture" ? std::string(id)
+                 : !elf.little_endian   ? "big-endian"
+                 : elf.machine == EM_386 || elf.machine == EM_ARM || elf.machine == kMachine
+                     ? "32-bit"
+                     : machine_name(elf.machine);
+    facts.foreign = id == "architecture" && facts.word != "32-bit";
+  } else if (examined.kind == Examined::Kind::kLauncher || id_of(path) == executable_id(getpid())) {
+    facts.kind = Kind::kLauncher;
+  } else if (examined.kind == Examined::Kind::kLoader) {
+    facts.kind = Kind::kLoader;
+  } else if (examined.kind == Examined::Kind::kStatic) {
+    facts.kind = Kind::kUnguarded;
+    facts.word = "static";
+    facts.why = "it is a static executable";
+  }
+}
+
+FileFacts examine(const std::string& path) {
+  FileFacts facts;
+  const FileBytes file(path);
+  if (file.error() != 0) {
+    facts.kind = FileFacts::Kind::kUnreadable;
+    return facts;
+  }
+  facts.has_capabilities = getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
+  facts.interpreter = interpreter_of(file);
+  if (!facts.interpreter.empty()) {
+    facts.kind = FileFacts::Kind::kScript;
+    return facts;
+  }
+  const ElfFacts elf = read_elf(file);
+  // The kernel looks at the program's header alone.
+  const bool runs = elf.is_elf && (!elf.loads.empty() || !elf.is_64 || !elf.little_endian);
+  if (runs) examine_elf(path, elf, facts);
+  return facts;
+}
+
+}  // namespace
+
+FileFacts& Executables::of(const std::string& path) {
+  const FileId id = id_of(path);
+  const auto known = files_.find(id);
+  if (known != files_.end()) return known->second;
+  FileFacts facts = examine(path);
+  // Another file may have got this name, or the process another program.
+  const bool same = id_of(path) == id;
+  return files_.insert_or_assign(same ? id : FileId{}, std::move(facts)).first->second;
+}
+
+bool Executables::names_nvidia(const std::string& path) {
+  FileFacts& facts = of(path);
+  if (!facts.names_nvidia) facts.names_nvidia = has_names(path);
+  return *facts.names_nvidia;
+}
+
+/// The arguments of the system call.
+struct StartReader::Call {
+  Call(pid_t caller, const seccomp_data& data);
+  /// Opens the file that execve will execute. `hidden`: this process may not know which file.
+  Descriptor open_program(const std::string& name, bool& hidden) const;
+  /// Opens the file that the kernel will open for it.
+  Descriptor open_file(const std::string& name, int how, bool& hidden) const;
+  std::string proc(const char* name) const { return proc_ + name; }
+
+  pid_t thread;
+  int directory = AT_FDCWD;
+  uint64_t path = 0;
+  uint64_t words = 0;
+  uint64_t variables = 0;
+  int flags = 0;
+  size_t pointer = 8;     ///< its size
+  Descriptor opened{-1};  ///< the file that will run
+
+ private:
+  Descriptor open_below(const std::string& place, const std::string& rest, int how,
+                        bool& hidden) const;
+  std::string proc_;
+};
+
+StartReader::Call::Call(pid_t caller, const seccomp_data& data)
+    : thread(caller), proc_("/proc/" + std::to_string(caller) + "/") {
+  constexpr Architecture kHere = kThisArchitecture;
+  const bool older = data.arch != kHere.architecture;
+  const auto number = static_cast<uint32_t>(data.nr);
+  const uint32_t plain = older ? number : number & ~kHere.x32_bit;
+  if (older || plain != number) pointer = 4;
+  const __u64* from = data.args;
+  constexpr Execs kExecs = kHere.execs;
+  if (older ? plain == kExecs[5] : plain == kExecs[1] || plain == kExecs[3]) {
+    directory = static_cast<int>(*from++);
+    flags = static_cast<int>(data.args[4]);
+  }
+  path = from[0];
+  words = from[1];
+  variables = from[2];
+}
+
+Descriptor StartReader::Call::open_below(const std::string& place, const std::string& rest, int how,
+                                         bool& hidden) const {
+  Descriptor file(open((place + rest).c_str(), how));
+  hidden = file.number() < 0 && access(proc("root/").c_str(), F_OK) != 0;
+  return file;
+}
+
+Descriptor StartReader::Call::open_program(const std::string& name, bool& hidden) const {
+  const int how = O_PATH | O_CLOEXEC | ((flags & AT_SYMLINK_NOFOLLOW) != 0 ? O_NOFOLLOW : 0);
+  if (directory == AT_FDCWD || name.starts_with('/')) return open_file(name, how, hidden);
+  const std::string place = proc("fd/") + std::to_string(directory);
+  if (!name.empty()) return open_below(place, "/" + name, how, hidden);
+  const bool may_be_empty = (flags & AT_EMPTY_PATH) != 0;
+  return may_be_empty ? open_below(place, "", how, hidden) : Descriptor(-1);
+}
+
+Descriptor StartReader::Call::open_file(const std::string& name, int how, bool& hidden) const {
+  // These names mean the caller's own.
+  for (const auto& [from, to] : {std::pair("/proc/self/", ""), std::pair("/proc/thread-self/", ""),
+                                 std::pair("/dev/fd/", "fd/")}) {
+    if (name.starts_with(from)) return open_below(proc(to), name.substr(strlen(from)), how, hidden);
+  }
+  if (name.empty()) return Descriptor(-1);
+  if (!name.starts_with('/')) return open_below(proc("cwd"), "/" + name, how, hidden);
+  // A symbolic link in another root begins at that root.
+  const Descriptor root(open(proc("root").c_str(), O_PATH | O_CLOEXEC));
+  const struct {
+    uint64_t flags, mode, resolve;
+  } in_root = {static_cast<uint64_t>(how), 0, kResolveInRoot};
+  if (root.number() >= 0) {
+    Descriptor file(
+        static_cast<int>(syscall(kOpenat2, root.number(), name.c_str(), &in_root, sizeof in_root)));
+    if (file.error() == 0 || file.error() == ENOENT || file.error() == ENOTDIR) return file;
+  }
+  return open_below(proc("root"), name, how, hidden);
+}
+
+struct StartReader::Variables {
+  std::optional<std::string> preload;
+  std::string hello;
+  bool lists = false;  ///< LD_TRACE_LOADED_OBJECTS
+};
+
+namespace {
+
+/// Reads a list of pointers that ends with a null pointer. Returns false if it is unreadable.
+bool read_pointers(WaitingProcess& memory, uint64_t from, size_t size, std::vector<uint64_t>& to) {
+  if (from == 0) return true;
+  constexpr size_t kMost = size_t{1} << 20;
+  for (; to.size() < kMost; from += size) {
+    uint64_t pointer = 0;
+    if (!memory.read(from, &pointer, size)) return false;
+    if (pointer == 0) return true;
+    to.push_back(pointer);
+  }
+  return true;
+}
+
+/// The most bytes that execve takes, for the strings and their pointers.
+uint64_t most_bytes(pid_t process) {
+  constexpr uint64_t kMost = uint64_t{6} << 20;
+  rlimit stack = {RLIM_INFINITY, RLIM_INFINITY};
+  prlimit(process, RLIMIT_STACK, nullptr, &stack);
+  return std::max<uint64_t>(kLeastRoom, std::min<uint64_t>(kMost, stack.rlim_cur / 4));
+}
+
+/// Why the memory of the calling process cannot be read.
+std::string why_closed(pid_t thread) {
+  if (access(("/proc/" + std::to_string(thread)).c_str(), F_OK) != 0)
+    return "/proc does not show it";
+  const std::vector<uint64_t> users = status_of(thread, "Uid");  // real, effective, saved, of files
+  if (users.size() > 1 && users[1] != geteuid()) {
+    return "started by user " + std::to_string(users[1]) + ", whose memory cannot be read";
+  }
+  const Descriptor file(open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
+  char scope = '0';
+  if (file.number() >= 0 && ::read(file.number(), &scope, 1) == 1 && scope >= '2') {
+    return std::string("kernel.yama.ptrace_scope is ") + scope + ", so no memory can be read";
+  }
+  return "started by a process that does not let others look at its memory";
+}
+
+/// True if the process's user namespace has this user. `map` is "uid_map" or "gid_map".
+bool is_mapped(const std::string& map, uint64_t id) {
+  std::string text(4096, '\0');
+  const Descriptor file(open(map.c_str(), O_RDONLY | O_CLOEXEC));
+  const ssize_t got = ::read(file.number(), text.data(), text.size());
+  if (got < 0) return true;
+  text.resize(static_cast<size_t>(got));
+  const char* at = text.c_str();
+  for (char* end = nullptr;; at = end) {
+    strtoull(at, &end, 10);
+    if (end == at) return false;
+    const uint64_t outside = strtoull(end, &end, 10);
+    const uint64_t count = strtoull(end, &end, 10);
+    if (id >= outside && id - outside < count) return true;
+  }
+}
+
+/// Why execve will make it a privileged process; empty if it will not.
+std::string privileges_of(pid_t thread, int file, const struct stat& status, bool capabilities) {
+  constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
+  const bool setuid = (status.st_mode & S_ISUID) != 0;
+  const bool setgid = (status.st_mode & kSetgid) == kSetgid;
+  if (!setuid && !setgid && !capabilities) return {};
+  struct statvfs system = {};
+  if (fstatvfs(file, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return {};
+  const std::vector<uint64_t> limited = status_of(thread, "NoNewPrivs");
+  if (!limited.empty() && limited[0] != 0) return {};
+  const std::string proc = "/proc/" + std::to_string(thread) + "/";
+  struct stat own = {};
+  struct stat its = {};
+  const bool foreign = stat("/proc/self/ns/user", &own) == 0 &&
+                       stat((proc + "ns/user").c_str(), &its) == 0 && own.st_ino != its.st_ino;
+  const bool mapped = !foreign || (is_mapped(proc + "uid_map", status.st_uid) &&
+                                   is_mapped(proc + "gid_map", status.st_gid));
+  if (!mapped) return {};
+  const std::vector<uint64_t> user = status_of(thread, "Uid");
+  const std::vector<uint64_t> group = status_of(thread, "Gid");
+  if (user.empty() || group.empty()) return {};
+  if (setuid && status.st_uid != user[0]) return "setuid";
+  if (setgid && status.st_gid != group[0]) return "setgid";
+  return capabilities && user[0] != 0 ? "file capabilities" : "";
+}
+
+}  // namespace
+
+StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
+
+/// False if the file's ld.so is missing, so that execve fails. Examines it once.
+bool StartReader::has_interpreter(const Call& call, FileFacts& facts) const {
+  if (facts.is_complete || facts.interpreter.empty()) return true;
+  bool hidden = false;
+  const Descriptor file = call.open_file(facts.interpreter, O_PATH | O_CLOEXEC, hidden);
+  if (file.number() < 0) return hidden;
+  facts.is_complete = true;
+  const ElfFacts elf = read_elf(FileBytes(path_of(file)));
+  const bool is_glibc = elf.soname.starts_with("ld-linux") || elf.soname.starts_with("ld.so");
+  if (facts.kind == FileFacts::Kind::kDynamic && !is_glibc) {
+    facts.kind = FileFacts::Kind::kUnguarded;
+    facts.word = "its interpreter is not glibc's ld.so";
+  }
+  return true;
+}
+
+/// Sets the kind, as far as it follows from the file.
+void StartReader::judge_file(Call& call, Start& start) {
+  using Kind = FileFacts::Kind;
+  std::string name = start.program;
+  for (int i = 0; i < kMostInterpreters; ++i) {
+    bool hidden = false;
+    call.opened =
+        i == 0 ? call.open_program(name, hidden) : call.open_file(name, O_PATH | O_CLOEXEC, hidden);
+    if (hidden) {
+      start.reason = why_closed(call.thread);
+      return;
+    }
+    start.kind = Start::Kind::kFails;
+    struct stat status = {};
+    constexpr mode_t kExecutable = S_IXUSR | S_IXGRP | S_IXOTH;
+    if (call.opened.number() < 0 || fstat(call.opened.number(), &status) != 0 ||
+        !S_ISREG(status.st_mode) || (status.st_mode & kExecutable) == 0) {
+      return;
+    }
+    const std::string path = path_of(call.opened);
+    if ((access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) return;
+    start.file = id_of(status);
+    FileFacts& facts = executables_.of(path);
+    if (facts.kind == Kind::kScript) {
+      name = facts.interpreter;
+      continue;
+    }
+    if (facts.kind == Kind::kOther || facts.foreign) {
+      static const bool emulated = has_emulators();
+      if (facts.foreign && emulated) start.kind = Start::Kind::kUnknown;
+      start.reason = "binfmt_misc decides what runs it";
+      return;
+    }
+    if (!has_interpreter(call, facts)) return;
+    const std::string privileges =
+        privileges_of(call.thread, call.opened.number(), status, facts.has_capabilities);
+    start.reason = facts.word;
+    start.is_final = facts.never_guarded;
+    if (facts.kind == Kind::kLauncher) {
+      start.kind = Start::Kind::kLauncher;
+    } else if (facts.kind == Kind::kUnguarded || !privileges.empty()) {
+      start.kind = Start::Kind::kUnguarded;
+      if (start.reason.empty()) start.reason = privileges;
+    } else if (facts.kind == Kind::kUnreadable) {
+      start.kind = Start::Kind::kUnknown;
+      start.reason = "its file cannot be read";
+    } else {
+      start.kind = facts.kind == Kind::kLoader ? Start::Kind::kLoader : Start::Kind::kGuarded;
+    }
+    return;
+  }
+}
+
+void StartReader::judge_variables(const Call& call, const Variables& variables,
+                                  Start& start) const {
+  if (start.kind != Start::Kind::kGuarded && start.kind != Start::Kind::kLoader) return;
+  const auto unguarded = [&](const char* reason) {
+    start.kind = Start::Kind::kUnguarded;
+    start.reason = reason;
+  };
+  if (variables.lists) {
+    start.kind = Start::Kind::kLists;
+    return;
+  }
+  if (!variables.preload) return unguarded("its environment has no LD_PRELOAD");
+  bool replaced = true;
+  bool found = false;
+  for (const std::string& entry : preload_entries(variables.preload->c_str())) {
+    if (!base_name(entry).starts_with("libcudaguard.so")) continue;
+    replaced = false;
+    const FileId id = entry.front() == '/' ? id_of(call.proc("root") + entry) : FileId{};
+    found |= entry.front() != '/' || id != FileId{};
+    start.own_guard |= id != FileId{} && id == guard_;
+  }
+  if (replaced) return unguarded("its LD_PRELOAD was replaced");
+  if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");
+  if (variables.hello == "1") return;
+  unguarded("its environment has no CUDAGUARD_HELLO=1");
+  start.has_guard = true;
+}
+
+/// Reads the arguments and the environment. Returns false if execve will fail because of them.
+bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Variables& variables,
+                               Start& start) {
+  std::vector<uint64_t> strings;
+  if (!read_pointers(memory, call.words, call.pointer, strings)) return false;
+  const size_t words = strings.size();
+  if (!read_pointers(memory, call.variables, call.pointer, strings)) return false;
+  std::string text;
+  const auto value = [&text](std::string_view name) -> std::optional<std::string> {
+    if (!text.starts_with(name) || !tail(text, name.size()).starts_with('=')) return {};
+    return text.substr(name.size() + 1);
+  };
+  uint64_t size = (strings.size() + 1) * call.pointer + start.program.size() + 1;
+  for (size_t i = 0; i < strings.size(); ++i) {
+    if (!memory.has(strings[i])) memory.fetch(std::span(strings).subspan(i));
+    text.clear();
+    if (!memory.read_text(strings[i], kMostString, text) || text.size() == kMostString)
+      return false;
+    size += text.size() + 1;
+    if (i < words) {
+      if (i != 0) start.command += ' ';
+      start.command += i == 0 ? base_name(text) : std::string_view(text);
+      start.command.resize(std::min(start.command.size(), kMostCommand));
+    } else {
+      // For ld.so and for the guard the last one counts.
+      if (auto list = value("LD_PRELOAD")) variables.preload = std::move(list);
+      if (auto hello = value(kHello)) variables.hello = std::move(*hello);
+      variables.lists |= value("LD_TRACE_LOADED_OBJECTS").has_value();
+    }
+  }
+  return size <= kLeastRoom || size <= most_bytes(call.thread);
+}
+
+Start StartReader::read(pid_t thread, const seccomp_data& data) {
+  Call call(thread, data);
+  WaitingProcess memory(thread, has_own_numbers());
+  Start start;
+  const uint64_t first[] = {call.path, call.words, call.variables};
+  const int error = memory.fetch(first);
+  if (!memory.read_text(call.path, PATH_MAX, start.program)) {
+    start.reason = why_closed(thread);
+    const bool closed = error == EPERM || error == EACCES || error == ENOSYS;
+    if (!closed) start.kind = Start::Kind::kFails;
+    return start;
+  }
+  start.command = base_name(start.program);
+  if (has_own_numbers()) judge_file(call, start);
+  if (start.kind == Start::Kind::kFails) return start;  // most calls of a search in PATH
+  Variables variables;
+  std::string command = std::exchange(start.command, {});
+  if (!read_strings(call, memory, variables, start)) {
+    start.kind = Start::Kind::kFails;
+    return start;
+  }
+  if (start.command.empty()) start.command = std::move(command);
+  if (!has_own_numbers()) start.reason = "/proc does not show it";
+  judge_variables(call, variables, start);
+  using Kind = Start::Kind;
+  if (call.opened.number() >= 0 && !start.has_guard &&
+      (start.kind == Kind::kUnguarded || start.kind == Kind::kUnknown)) {
+    start.names_nvidia = executables_.names_nvidia(path_of(call.opened));
+  }
+  return start;
+}
+
+}  // namespace cudaguard::launcher

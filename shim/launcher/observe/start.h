@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// Judges a call of execve while the kernel holds the calling thread: whether the guard will be in
+// the new program, from the file and the environment that it is about to get. Another thread can
+// change both until the call goes on, so a start beacon must confirm a program that is guarded.
+#pragma once
+
+#include <linux/seccomp.h>
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "shim/launcher/observe/process.h"
+
+namespace cudaguard::launcher {
+
+class WaitingProcess;
+
+/// What a file is for execve. Nothing in it depends on the process.
+struct FileFacts {
+  enum class Kind : uint8_t {
+    kOther,       ///< neither an ELF file nor a script
+    kUnreadable,  ///< it can be executed and not be read
+    kScript,      ///< `interpreter` is what its "#!" line names
+    kDynamic,     ///< ld.so will load the guard
+    kLoader,      ///< glibc's ld.so, which loads the program that its arguments name
+    kLauncher,    ///< a cudaguard command, which preloads by itself
+    kUnguarded,   ///< it cannot be guarded, and `word` and `why` say why
+  };
+  Kind kind = Kind::kOther;
+  bool foreign = false;        ///< for another processor, so only binfmt_misc starts it
+  bool never_guarded = false;  ///< although the guard may send a start beacon: it is for musl
+  bool has_capabilities = false;
+  std::string word = {};  ///< "static", "musl", "32-bit"
+  std::string why = {};   ///< a clause: "it is a static executable"
+  std::string interpreter = {};
+  bool is_complete = false;               ///< its interpreter was examined
+  std::optional<bool> names_nvidia = {};  ///< see TreeTruth::Unguarded; once it was asked for
+};
+
+/// Reads each file once.
+class Executables {
+ public:
+  FileFacts& of(const std::string& path);
+  bool names_nvidia(const std::string& path);
+
+ private:
+  std::map<FileId, FileFacts> files_;
+};
+
+/// A call of execve.
+struct Start {
+  enum class Kind : uint8_t {
+    kFails,      ///< the call will fail
+    kLists,      ///< ld.so will only list the libraries of the program
+    kGuarded,    ///< nothing prevents its start beacon
+    kLoader,     ///< ld.so, which starts a program or only lists its libraries
+    kLauncher,   ///< as in FileFacts
+    kUnguarded,  ///< `reason` says why, as for the next one
+    kUnknown,
+  };
+  Kind kind = Kind::kUnknown;
+  std::string reason = {};
+  std::string program = {};   ///< the file, as the call names it
+  std::string command = {};   ///< its arguments, the first one without its directories
+  FileId file = {};           ///< that will run: of a script, the interpreter
+  bool is_final = false;      ///< a start beacon does not change the kind
+  bool names_nvidia = false;  ///< see TreeTruth::Unguarded
+  bool own_guard = false;     ///< LD_PRELOAD names the guard of this launcher
+  bool has_guard = false;     ///< unguarded only because its guard sends no start beacon
+};
+
+class StartReader {
+ public:
+  /// `guard` is the path of the guard in LD_PRELOAD; it may be empty.
+  explicit StartReader(const std::string& guard);
+  /// The thread must wait in this call. Check afterwards that it still does.
+  Start read(pid_t thread, const seccomp_data& call);
+  bool names_nvidia(const std::string& path) { return executables_.names_nvidia(path); }
+
+ private:
+  struct Variables;
+  struct Call;
+  void judge_file(Call& call, Start& start);
+  bool has_interpreter(const Call& call, FileFacts& facts) const;
+  void judge_variables(const Call& call, const Variables& variables, Start& start) const;
+  static bool read_strings(const Call& call, WaitingProcess& memory, Variables& variables,
+                           Start& start);
+
+  FileId guard_ = {};
+  Executables executables_;
+};
+
+}  // namespace cudaguard::launcher

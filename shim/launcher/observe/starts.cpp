@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/launcher/observe/starts.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <exception>
+
+#include "policy/text.h"
+#include "shim/launcher/fence/filter.h"
+#include "shim/launcher/observe/keeper.h"
+
+namespace cudaguard::launcher {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+/// A start beacon usually comes within this time, and then no look is needed.
+constexpr milliseconds kFirstLook{3};
+constexpr milliseconds kLongestWait{100};
+/// The most looks without a glance at the listener.
+constexpr int kMostLooks = 64;
+
+constexpr const char* kIsOff = "CUDAGUARD_POLICY is OFF";
+
+bool is_hidden(const Stat& stat) { return stat.image.back() == 0; }
+
+/// True if the thread waits in a system call other than execve.
+bool has_returned(pid_t thread) {
+  const std::optional<long> number = system_call_of(thread);
+  seccomp_notif call = {};
+  call.data.arch = kThisArchitecture.architecture;
+  call.data.nr = static_cast<int>(number.value_or(0));
+  return number && *number >= 0 && !is_exec(call);
+}
+
+/// What the process has open, or a process that it has forked, which runs the same program.
+Driver driver_below(pid_t pid, int depth = 0) {
+  constexpr int kDeepest = 8;
+  Driver found = driver_of(pid);
+  if (found == Driver::kAny || depth == kDeepest) return found;
+  for (const pid_t child : children_of(pid)) {
+    if (read_stat(child).forked) found = std::max(found, driver_below(child, depth + 1));
+  }
+  return found;
+}
+
+}  // namespace
+
+double seconds_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Starts::Process& Starts::process_of(const Identity& who) {
+  // If /proc hides the process, it is the last one that had this id.
+  const auto latest = latest_.find(who.pid);
+  const bool hidden = who.stat.started == 0 && latest != latest_.end();
+  const Key key{hidden ? latest->second : who.stat.started, who.pid};
+  latest_[who.pid] = key.first;
+  const auto [place, is_new] = processes_.try_emplace(key);
+  TreeTruth::Seen& seen = place->second.seen;
+  seen.last = seconds_now();
+  if (is_new) {
+    seen.pid = static_cast<uint32_t>(who.pid);
+    seen.ppid = static_cast<uint32_t>(who.stat.parent);
+    seen.since = who.stat.started;
+    seen.first = seen.last;
+  }
+  return place->second;
+}
+
+/// Whether the process's last execve has succeeded. Nothing if its end hides that.
+std::optional<bool> Starts::has_become(const Process& process, const Stat& now) {
+  const Program& called = *process.called;
+  const Stat& before = called.before;
+  if (before.forked) return !now.forked;
+  if (!now.runs()) return before.name != now.name ? std::optional(true) : std::nullopt;
+  if (is_hidden(before) || is_hidden(now)) {
+    return before.name != now.name || is_hidden(before) != is_hidden(now);
+  }
+  if (before.image != now.image) return true;
+  // Without ASLR, two programs can have the same addresses.
+  return process.runs && process.runs->start.file != called.start.file &&
+         executable_id(static_cast<pid_t>(process.seen.pid)) == called.start.file;
+}
+
+void Starts::note_call(const Identity& who, Start start) {
+  Process& process = process_of(who);
+  if (process.called && has_become(process, who.stat).value_or(false)) begin(process);
+  if (process.runs && process.runs->start.kind == Start::Kind::kGuarded && !process.runs->heard) {
+    look_inside(who.pid, who.stat, *process.runs);
+  }
+  if (std::exchange(is_first_, false) && !unguarded_.empty() &&
+      start.kind == Start::Kind::kGuarded) {
+    start.kind = Start::Kind::kUnguarded;
+    start.reason = unguarded_;
+  }
+  if (start.command.empty()) start.command = who.stat.name;
+  const bool expects = start.kind == Start::Kind::kGuarded && start.own_guard;
+  process.called = Program{std::move(start), who.thread, who.stat, process.seen.last};
+  if (expects) process.called->process = open_process(who.pid);
+  process.wait = kFirstLook;
+  look_later({process.seen.since, who.pid}, process);
+}
+
+void Starts::note_beacon(const Identity& who, bool off) {
+  Process& process = process_of(who);
+  // A guard sends one beacon, as soon as its program begins.
+  const bool again = process.runs && process.runs->heard;
+  if (process.called &&
+      (again || is_hidden(who.stat) || has_become(process, who.stat).value_or(false))) {
+    begin(process);
+  }
+  const bool is_new =
+      !process.runs || (process.runs->heard && process.runs->image != who.stat.image);
+  if (is_new && who.stat.forked && !is_hidden(who.stat)) return;  // no guard has sent it
+  if (is_new) {
+    end(process);  // the kernel did not tell of this execve
+    process.runs = Program{};
+    process.runs->at = process.seen.last;
+    process.runs->start.command = command_of(who.pid);
+  }
+  Program& program = *process.runs;
+  program.heard = true;
+  program.process = Descriptor();
+  program.off = off;
+  program.image = who.stat.image;
+  if (off) {
+    program.start.names_nvidia = reader_.names_nvidia("/proc/" + std::to_string(who.pid) + "/exe");
+  }
+  process.seen.guarded = !off && !program.start.is_final;
+  process.seen.heard = !program.start.is_final;
+  process.wait = kLongestWait;
+  look_later({process.seen.since, who.pid}, process);
+}
+
+void Starts::note_request(pid_t pid) {
+  const Key key{read_stat(pid).started, pid};
+  const auto found = processes_.find(key);
+  if (found != processes_.end()) look_at(key, found->second);
+}
+
+/// execve has succeeded.
+void Starts::begin(Process& process) {
+  end(process);
+  process.runs = std::move(process.called);
+  process.called.reset();
+  Start& start = process.runs->start;
+  if (start.kind == Start::Kind::kFails) {
+    start.kind = Start::Kind::kUnknown;
+    if (start.reason.empty()) start.reason = "its file was not found";
+  }
+  process.seen.command = start.command;
+  process.seen.guarded = process.seen.heard = start.kind == Start::Kind::kLauncher;
+}
+
+/// The program of the process has ended.
+void Starts::end(Process& process) {
+  if (!process.runs) return;
+  const Program program = std::move(*process.runs);
+  process.runs.reset();
+  const Start& start = program.start;
+  using Kind = Start::Kind;
+  const bool confirmed = (program.heard && !start.is_final) || start.kind == Kind::kLauncher;
+  // If it has ended while ld.so was at work, no code of the program has run. Before Linux 6.15, one
+  // that has ended before a look is taken for such a program.
+  const bool ended_early =
+      start.kind == Kind::kGuarded && start.own_guard &&
+      (program.inside ? *program.inside : has_failed(program.process).value_or(true));
+  const bool only_lists = start.kind == Kind::kLoader || start.kind == Kind::kLists;
+  if (!program.heard && (ended_early || only_lists)) return;
+  process.counts = true;
+  if (confirmed && !program.off) {
+    ++truth_.guarded;
+    return;
+  }
+  const bool known = program.off || start.kind == Kind::kUnguarded;
+  auto& list = known ? truth_.unguarded : truth_.unknown;
+  list.push_back({.pid = process.seen.pid,
+                  .command = process.seen.command.empty() ? start.command : process.seen.command,
+                  .reason = program.off                    ? kIsOff
+                            : start.kind == Kind::kGuarded ? "it sent no start beacon"
+                                                           : start.reason,
+                  .has_driver = program.driver,
+                  .seen = program.at,
+                  .only_nvml = program.only_nvml,
+                  .since = process.seen.since,
+                  .names_nvidia = start.names_nvidia,
+                  .program = start.program});
+}
+
+void Starts::look_later(const Key& key, Process& process) {
+  if (process.due) due_.erase(*process.due);
+  process.due = due_.emplace(Clock::now() + process.wait, key);
+}
+
+milliseconds Starts::look() noexcept {
+  try {
+    for (int i = 0; i < kMostLooks && !due_.empty(); ++i) {
+      const auto first = due_.begin();
+      if (first->first > Clock::now()) break;
+      const Key key = first->second;
+      Process& process = processes_.at(key);
+      process.due.reset();
+      due_.erase(first);
+      look_at(key, process);
+    }
+    if (due_.empty()) return milliseconds::zero();
+    const auto left = std::chrono::ceil<milliseconds>(due_.begin()->first - Clock::now());
+    return std::max(left, milliseconds{1});
+  } catch (const std::exception& error) {
+    blind_ = error.what();  // memory has run out
+    return milliseconds::zero();
+  }
+}
+
+void Starts::look_at(const Key& key, Process& process) {
+  const pid_t pid = key.second;
+  const bool is_guarded = !process.called && process.seen.guarded;
+  if (is_guarded) {  // only its end is of interest
+    if (kill(pid, 0) != 0 && errno == ESRCH) return;
+  } else {
+    const bool returned = process.called && has_returned(process.called->thread);
+    const Stat stat = read_stat(pid);
+    if (stat.started != key.first) return;
+    if (process.called && has_become(process, stat).value_or(false)) {
+      begin(process);
+    } else if (returned) {
+      process.called.reset();
+    }
+    // Other threads may go on after the first one has ended.
+    const pid_t thread = stat.runs() ? pid : running_thread(pid);
+    if (thread == 0) return;
+    if (process.runs) look_inside(thread, stat, *process.runs);
+  }
+  process.seen.last = seconds_now();
+  process.wait = std::min(2 * process.wait, kLongestWait);
+  look_later(key, process);
+}
+
+/// Call this only for a program that is not known to be guarded.
+void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const {
+  if (program.start.kind == Start::Kind::kGuarded && !program.heard) {
+    program.inside = is_in_loader(thread, stat);
+    // A filter of its own may refuse the beacon.
+    if (!program.inside && status_of(thread, "Seccomp_filters") != filters_) program.inside = false;
+    return;
+  }
+  const Driver driver = driver_below(thread);
+  if (driver == Driver::kNone) return;
+  program.only_nvml = driver == Driver::kNvml && (program.only_nvml || !program.driver);
+  program.driver = true;
+}
+
+TreeTruth Starts::finish(const Findings& findings) {
+  std::map<Key, const std::string*> commands;
+  for (const ObservedProcess& process : findings.processes) {
+    if (process.started == 0) continue;
+    ++truth_.hello;
+    commands[Key(process.since, static_cast<pid_t>(process.pid))] = &process.command;
+  }
+  for (auto& [key, process] : processes_) {
+    if (process.called) {
+      const Stat stat = read_stat(key.second);
+      const bool exists = stat.started == key.first && stat.state != 'X';
+      const bool fails = process.called->start.kind == Start::Kind::kFails;
+      const std::optional<bool> became = exists ? has_become(process, stat) : std::nullopt;
+      if (became.value_or(!fails)) begin(process);
+    }
+    TreeTruth::Seen seen = process.seen;
+    end(process);
+    if (!process.counts) continue;
+    if (const auto found = commands.find(key); seen.heard && found != commands.end()) {
+      seen.command = *found->second;
+    }
+    truth_.seen.push_back(std::move(seen));
+  }
+  std::stable_sort(truth_.seen.begin(), truth_.seen.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  if (!blind_.empty())
+    truth_.doubts.push_back("unguarded processes were not looked for: " + blind_);
+  return std::move(truth_);
+}
+
+}  // namespace cudaguard::launcher

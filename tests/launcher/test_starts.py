@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify counts each program that is started, once, however it is started, and says why the guard
+is not in it. An execve that fails starts none."""
+
+import json
+import os
+import platform
+import shutil
+
+import pytest
+
+from support import harness, launcher, machine
+from launcher import test_verify_tree
+
+EXECUTES = launcher.program("executes")
+STATIC = launcher.program("static_7")
+DYNAMIC = launcher.program("exits_7")
+WAYS = ("exec", "child", "vfork", "spawn", "thread", "changing", "fexecve", "empty_path",
+        "directory", "relative", "memfd", "descriptor", "large", "search")
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(test_verify_tree.Case())
+
+
+def account(case, words, options=(), code=0, **more):
+    """Runs the words, first without verify. Returns (the result, guarded, unguarded, unknown)."""
+    control = harness.run([str(word) for word in words], world="none", guard=False, trace=False)
+    result, tree = case.tree(words, options, **more)
+    assert (result.out, control.rc) == (control.out, code), "%s\n%s" % (control, result)
+    return (result, tree["guarded"], [one["reason"] for one in tree["unguarded"]],
+            [one["reason"] for one in tree["unknown"]])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_start_counts_once(case, way):
+    result, *counts = account(case, [EXECUTES, way, STATIC], code=7)
+    assert counts == [1, ["static"], []], str(result)
+    result, *counts = account(case, [EXECUTES, way, DYNAMIC], code=7)
+    assert counts == [2, [], []], str(result)
+
+
+@pytest.mark.parametrize(("way", "error"), [
+    ("exec", "No such file or directory"), ("exec", "Permission denied"),
+    ("exec", "Exec format error"), ("child", "Exec format error"),
+    ("child", "No such file or directory"), ("too_large", "Argument list too long"),
+    ("written", "Text file busy"), ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
+    ("relative", "Permission denied"), ("directory", "No such file or directory")])
+def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
+    file = {"No such file or directory": case.path("missing"),
+            "Permission denied": case.make("plain", "#!/bin/sh\n", 0o644),
+            "Exec format error": case.make("format", "\x7fEL"),
+            "Not a directory": case.make("file", "") + "/below"}.get(error) or case.copied("exits_7")
+    result, *counts = account(case, [EXECUTES, way, file], code=99)
+    assert counts == [1, [], []], str(result)
+    assert result.out == error + "\n", str(result)
+
+
+def test_program_whose_loader_is_missing_is_not_started(case):
+    result, *counts = account(case, [EXECUTES, "exec", launcher.program("missing_loader")], code=99)
+    assert counts == [1, [], []], str(result)
+
+
+def test_script_counts_as_its_interpreter(case):
+    static = case.copied("become")
+    plain = case.make("plain.sh", "#!/bin/sh\nexit 7\n")
+    nested = case.make("nested.sh", "#!%s x\n" % plain)
+    by_static = case.make("by_static.sh", "#! %s %s\n" % (static, DYNAMIC))
+    clears = case.make("clears.sh", "#!/usr/bin/env -S -i /bin/sh\nexit 7\n")
+    for script, wanted in ((plain, [2, [], []]), (nested, [2, [], []]),
+                           (by_static, [2, ["static"], []]),
+                           (clears, [2, ["its environment has no LD_PRELOAD"], []])):
+        result, *counts = account(case, [EXECUTES, "child", script], code=7)
+        assert counts == wanted, "%s\n%s" % (script, result)
+
+
+def test_every_short_start_is_counted(case):
+    count = 300 if harness.FULL else 60
+    script = ('i=0; while [ $i -lt %d ]; do "$0"; "$1"; i=$((i+1)); done; exit 0' % count)
+    result, *counts = account(case, ["sh", "-c", script, STATIC, DYNAMIC])
+    assert counts == [1 + count, ["static"] * count, []], str(result)
+
+
+def test_forked_processes_start_nothing(case):
+    result, *counts = account(case, ["sh", "-c", "(:; (:) & wait); (:)"])
+    assert counts == [1, [], []], str(result)
+
+
+def test_start_in_another_root_is_judged_there(case):
+    """A symbolic link in it begins at that root."""
+    machine.need("change_of_root" if os.geteuid() == 0 else "user_namespaces")
+    root = case.path("root")
+    os.makedirs(os.path.join(root, "bin"))
+    shutil.copy(STATIC, os.path.join(root, "bin", "static"))
+    os.symlink("/bin/static", os.path.join(root, "link"))
+    # Outside, a dynamic program has this name.
+    words = ["unshare", *(["-r"] if os.geteuid() else []), "chroot", root, "/link"]
+    result, *counts = account(case, words, code=7)
+    assert counts == [2, ["static"], []], str(result)
+
+
+def test_names_of_nvidia_are_found_in_an_unguarded_file(case):
+    for name, names in (("static_7", False), ("hello_driver", True)):
+        _, tree = case.tree([EXECUTES, "child", launcher.program(name)])
+        assert [one["names_nvidia"] for one in tree["unguarded"]] == [names], str(tree)
+    # Our own launcher has all these names.
+    _, tree = case.tree([EXECUTES, "child", launcher.LAUNCHER, "--version"])
+    assert (tree["unguarded"], tree["unknown"]) == ([], []), str(tree)
+
+
+def test_start_without_a_beacon_is_unknown(case):
+    """The library has the guard's name only. The guard itself is the control."""
+    other = harness.program("idle-guard/libcudaguard.so")
+    for guard, wanted in ((other, ["it sent no start beacon"]), (harness.GUARD, [])):
+        result, tree = case.tree(["env", "LD_PRELOAD=" + guard, DYNAMIC])
+        assert [one["reason"] for one in tree["unknown"]] == wanted, str(result)
+
+
+def test_environment_that_changes_meanwhile_is_unknown(case):
+    """Another thread changes LD_PRELOAD after verify has read it, or before: the file that it names
+    then is not there. The counts agree with what the program has got."""
+    count = 200 if harness.FULL else 30
+    script = 'i=0; while [ $i -lt %d ]; do "$0" changes_preload "$1"; i=$((i+1)); done' % count
+    result, tree = case.tree(["sh", "-c", script + "; exit 0", EXECUTES, launcher.program("exits_0")])
+    rest = [one["reason"] for one in tree["unguarded"] + tree["unknown"]]
+    assert tree["guarded"] == tree["start_records"] == tree["started"] - len(rest), str(result)
+    if tuple(int(part) for part in platform.release().split(".")[:2]) >= (6, 15):
+        assert tree["started"] == 1 + 2 * count, str(result)
+    assert result.rc == (3 if tree["unknown"] else 0), str(result)
+
+
+def test_forged_beacons_change_no_count(case):
+    send = "libc.syscall(39, ctypes.c_ulong(0x6375646167756172), 1, 1, 0)\n"
+    text = ("import ctypes, os\nlibc = ctypes.CDLL(None)\n"
+            "for _ in range(100): %sif os.fork() == 0:\n    %s    os._exit(0)\nos.wait()\n"
+            % (send, send))
+    result, *counts = account(case, case.python(text))
+    assert counts == [1, [], []], str(result)
+
+
+@pytest.mark.needs("other_users")
+def test_start_that_cannot_be_read_is_unknown_unless_its_beacon_comes(case):
+    """As root in a container without the right to trace: only another user's memory is closed."""
+    command = case.installed()
+    path = case.path("verify.json")
+    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    reason = "started by user 65534, whose memory cannot be read"
+    for name, wanted, code in (("static_0", [1, [reason]], 3), ("exits_0", [2, []], 0)):
+        done = case.unguarded("setpriv", "--bounding-set=-sys_ptrace", "--", command, "verify",
+                              "--json", path, "--", *nobody, case.copied(name))
+        with open(path, encoding="utf-8") as stream:
+            tree = json.load(stream)["tree"]
+        assert [tree["guarded"], [one["reason"] for one in tree["unknown"]]] == wanted, str(done)
+        assert (tree["unguarded"], done.returncode) == ([], code), str(done)
