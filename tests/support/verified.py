@@ -23,9 +23,11 @@ def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10
 
 
 class Case(observed.Case):
+    command = VERIFY
+
     def verify(self, words, options=(), env=None, **more):
         """Runs the words under verify in the machine with eight GPUs."""
-        return harness.run(VERIFY + list(options) + ["--"] + [str(word) for word in words],
+        return harness.run(self.command + list(options) + ["--"] + [str(word) for word in words],
                            world="none", guard=False, trace=False,
                            env=box.environment(**(env or {})), **more)
 
