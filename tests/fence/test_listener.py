@@ -220,7 +220,7 @@ class Programs(Case):
         path = self.path("verify.json")
         inside = "echo %%d >%s; exec %s verify --json %s -- %s ask" % (
             last, launcher.LAUNCHER, path, ASKS)
-        blind = "unguarded processes were not looked for: /proc shows too little on this system"
+        blind = ASKS + " may not be guarded; to accept it: --allow program:asks_static"
         # Before the program, the launcher starts the keeper, which it does by another process if
         # /proc is not its own, and a process that tries the listener.
         for option, before, command, doubts in ((["--mount-proc"], 3, "asks_static ask", []),
