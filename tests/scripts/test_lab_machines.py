@@ -66,10 +66,11 @@ class Machine(unittest.TestCase):
 
 
 class Kernels(unittest.TestCase):
-    def test_kernels_before_5_0_have_their_own_tests(self):
+    def test_kernels_before_5_5_have_their_own_tests(self):
         rows = {row.name: row for row in kernels.rows(None)}
-        self.assertEqual(rows["linux-4.15"].tests, kernels.OLDER)
-        self.assertEqual(rows["linux-5.0"].tests, kernels.REPORTING)
+        for name in ("linux-4.15", "linux-5.0", "linux-5.4"):
+            self.assertEqual(rows[name].tests, kernels.OLDER)
+        self.assertEqual(rows["linux-5.8"].tests, kernels.REPORTING)
         self.assertEqual(rows["linux-5.0"].kernel, "5.0.0-65-generic")
 
     def test_rows_are_in_the_order_of_the_versions(self):
