@@ -6,7 +6,6 @@
 
 #include "shim/launcher/format.h"
 
-
 namespace cudaguard::launcher {
 
 namespace {
