@@ -195,7 +195,11 @@ void Starts::end(Process& process) {
 
 void Starts::look_later(const Key& key, Process& process) {
   if (process.due) due_.erase(*process.due);
-  process.due = due_.emplace(Clock::now() + process.wait, key);
+  Clock::time_point at = Clock::now() + process.wait;
+  // One wake-up serves all processes that need no early look.
+  if (process.wait == kLongestWait)
+    at = std::chrono::ceil<std::chrono::duration<int64_t, std::deci>>(at);
+  process.due = due_.emplace(at, key);
 }
 
 milliseconds Starts::look() noexcept {
