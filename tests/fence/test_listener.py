@@ -474,6 +474,8 @@ def test_limit_handler_without_sa_restart_gets_eintr(gone, step, first):
     listed = gone.unguarded("ps", "-o", "pid=", "--ppid", str(process.pid)).stdout.split()
     keeper = next(one for one in map(int, listed) if os.getsid(one) == one)
     os.kill(keeper, signal.SIGSTOP)
+    for one in (process.pid, keeper):
+        gone.until(lambda one=one: gone.state(one) == "T", "the stop")
     gone.make(step, "")
     gone.until(lambda one=pid: gone.waits(one), "the request")
     os.kill(pid, signal.SIGALRM)

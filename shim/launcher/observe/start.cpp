@@ -405,6 +405,19 @@ void StartReader::judge_file(Call& call, Start& start) {
   }
 }
 
+/// True for the command line of an ld.so that will start nothing.
+bool only_lists(std::string_view command) {
+  for (std::string_view rest = command; !rest.empty();) {
+    const std::string_view word = head(rest, rest.find(' '));
+    rest = tail(rest, word.size() + 1);
+    if (word == "--verify" || word == "--help" || word == "--version" ||
+        word.starts_with("--list")) {
+      return true;
+    }
+  }
+  return command.find(' ') == std::string_view::npos;
+}
+
 void StartReader::judge_variables(const Call& call, const Variables& variables,
                                   Start& start) const {
   if (start.kind != Start::Kind::kGuarded && start.kind != Start::Kind::kLoader) return;
@@ -412,10 +425,11 @@ void StartReader::judge_variables(const Call& call, const Variables& variables,
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
   };
-  if (variables.lists) {
+  if (variables.lists || (start.kind == Start::Kind::kLoader && only_lists(start.command))) {
     start.kind = Start::Kind::kLists;
     return;
   }
+  if (start.kind == Start::Kind::kLoader) start.kind = Start::Kind::kGuarded;
   if (!variables.preload) return unguarded("its environment has no LD_PRELOAD");
   bool replaced = true;
   bool found = false;
@@ -430,7 +444,7 @@ void StartReader::judge_variables(const Call& call, const Variables& variables,
   if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");
   if (variables.hello == "1") return;
   unguarded("its environment has no CUDAGUARD_HELLO=1");
-  start.has_guard = true;
+  start.has_guard = start.own_guard;
 }
 
 /// Reads the arguments and the environment. Returns false if execve will fail because of them.
@@ -474,7 +488,8 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
   const int error = memory.fetch(first);
   if (!memory.read_text(call.path, PATH_MAX, start.program)) {
     start.reason = why_closed(thread);
-    const bool closed = error == EPERM || error == EACCES || error == ENOSYS;
+    const bool closed =
+        (error == EPERM || error == EACCES || error == ENOSYS) && !memory.is_read_through_proc();
     if (!closed) start.kind = Start::Kind::kFails;
     return start;
   }

@@ -37,6 +37,8 @@ class WaitingProcess : public ProcessView {
   ~WaitingProcess() override;
   bool read(uint64_t address, void* to, size_t size) override;
   std::string maps() override;
+  /// True if its memory was read through /proc, because process_vm_readv(2) is refused.
+  bool is_read_through_proc() const { return memory_ >= 0; }
   /// Reads the pages of the first of these addresses by one system call, up to a quarter of the
   /// pages that are kept. Returns 0 or errno: EFAULT if some are not mapped.
   int fetch(std::span<const uint64_t> addresses);
