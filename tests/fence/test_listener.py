@@ -407,6 +407,10 @@ class Gone(Case):
         # process.
         self.assertIn(re.findall(r"process  .* \((\d+)\)", err), ([out.split()[1]], [str(child)]))
 
+    def has_begun(self, pid):
+        with open("/proc/%d/comm" % pid, encoding="utf-8") as stream:
+            return stream.read().strip() == os.path.basename(ASKS)
+
     def has_signals(self, pid):
         with open("/proc/%d/status" % pid, encoding="utf-8") as stream:
             return "\nShdPnd:\t0000000000000000\n" not in stream.read()
@@ -470,6 +474,7 @@ def test_limit_handler_without_sa_restart_gets_eintr(gone, step, first):
                          gone.path("pid-" + step), step, gone.path(step))
     gone.until(lambda name="pid-" + step: gone.file(name).endswith("\n"), "its number")
     pid = int(gone.file("pid-" + step))
+    gone.until(lambda one=pid: gone.has_begun(one), "the program")  # execve, too, is a request
     process.send_signal(signal.SIGSTOP)
     listed = gone.unguarded("ps", "-o", "pid=", "--ppid", str(process.pid)).stdout.split()
     keeper = next(one for one in map(int, listed) if os.getsid(one) == one)
