@@ -17,10 +17,8 @@ constexpr Interpreter kInterpreters[] = {
     {"php", "nqf", "d", "r"},
     {"sh bash dash zsh ksh", "euxv", "", "c"},
     {"R Rscript beam.smp bun clisp deno dotnet ecl elixir escript gforth gjs gp gst guile java "
-     "julia "
-     "lisp.run maxima moar mono mono-sgen newlisp ocaml octave octave-cli perl6 pwsh qjs racket "
-     "raku "
-     "rakudo rakudo-m sbcl scilab swipl tclsh wish",
+     "julia lisp.run maxima moar mono mono-sgen newlisp ocaml octave octave-cli perl6 pwsh qjs "
+     "racket raku rakudo rakudo-m sbcl scilab swipl tclsh wish",
      nullptr, "", ""},
 };
 
@@ -40,8 +38,7 @@ constexpr std::string_view kOtherCode =
     "-e -E -c -Command --eval --print --require --import --loader --rcfile --init-file --args";
 constexpr std::string_view kEndings =
     "py pyc pyz rb pl t js mjs cjs ts lua php sh bash zsh ksh jl R r lisp lsp cl scm ml m ps1 rkt "
-    "tcl "
-    "exs escript raku p6 fs st dll exe java sce";
+    "tcl exs escript raku p6 fs st dll exe java sce";
 // Their other arguments may be files, which are no scripts.
 constexpr std::string_view kOnlyByName = "java beam.smp";
 
@@ -117,11 +114,12 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
     if (has_value) take_argument(arguments);
     word = take_argument(arguments);
   }
-  // Of another option it is not known whether the next word is its value.
-  const bool is_known = !is_option(word);
-  while (word != "-m" && !word.empty() && !is_known && !has_ending(word)) {
-    if (is_option(word) && brings_code(interpreter, word)) return {};
-    word = take_argument(arguments);
+  if (is_option(word) && word != "-m") {
+    // It is not known whether the next word is its value.
+    while (!word.empty() && word != "-m" && (is_option(word) || !has_ending(word))) {
+      if (is_option(word) && brings_code(interpreter, word)) return {};
+      word = take_argument(arguments);
+    }
   }
   Script script;
   script.is_module = word == "-m";

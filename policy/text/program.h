@@ -17,8 +17,7 @@ std::string_view take_argument(std::string_view& arguments);
 /// Interpreters of scripts, and the options that may come before the script.
 struct Interpreter {
   std::string_view names;  ///< without versions, with a blank between them
-  /// Letters of options without a value. Null: the options are not known, so the script is the
-  /// first argument that is a file.
+  /// Letters of options without a value. Null: the options are not known (ScriptSearch).
   const char* alone;
   std::string_view with_value;  ///< letters of options whose value is the next word
   const char* code;             ///< letters of options that bring code instead of a script
@@ -37,7 +36,7 @@ struct Script {
   bool is_module = false;  ///< Python's -m
   std::string_view name;   ///< "ppo.py", "pkg.train"; empty: not known
 };
-/// `file` is the first argument that is a file, as Attempt::script.
+/// `file` is what ScriptSearch has found, as Attempt::script.
 Script script_of(const Interpreter& interpreter, std::string_view arguments, std::string_view file);
 
 /// Finds the script of an interpreter whose options are not known: what its name or the option

@@ -11,7 +11,6 @@
 
 #include "policy/device_list.h"
 #include "policy/text.h"
-#include "shim/launcher/child/variables.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 

@@ -104,6 +104,8 @@ def test_loader_that_ignores_the_guard_is_no_guarded_start(case):
     loader = harness.loader_of(harness.program("entry_point"))
     exits = launcher.program("exits_0")
     for words, counts in (([loader, exits], [2, [], []]), ([loader, "--list", exits], [1, [], []]),
+                          (["env", "LD_PRELOAD=libcudaguard.so", loader, "--argv0", "x", exits, "--list"],
+                           [2, [], ["it sent no start beacon"]]),
                           (["env", "LD_PRELOAD=libcudaguard.so", loader, exits],
                            [2, [], ["it sent no start beacon"]])):
         script = ['"$@"; exit 0', "-", *words]

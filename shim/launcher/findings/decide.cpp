@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "shim/launcher/child/variables.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"

@@ -407,15 +407,25 @@ void StartReader::judge_file(Call& call, Start& start) {
 
 /// True for the command line of an ld.so that will start nothing.
 bool only_lists(std::string_view command) {
-  for (std::string_view rest = command; !rest.empty();) {
-    const std::string_view word = head(rest, rest.find(' '));
-    rest = tail(rest, word.size() + 1);
+  constexpr std::string_view kWithValue[] = {
+      "--library-path",      "--inhibit-rpath",       "--audit", "--preload", "--argv0",
+      "--glibc-hwcaps-mask", "--glibc-hwcaps-prepend"};
+  const auto take = [&command] {
+    const std::string_view word = head(command, command.find(' '));
+    command = tail(command, word.size() + 1);
+    return word;
+  };
+  take();  // its own name
+  if (command.empty()) return true;
+  for (std::string_view word = take(); word.starts_with("--"); word = take()) {
     if (word == "--verify" || word == "--help" || word == "--version" ||
         word.starts_with("--list")) {
       return true;
     }
+    if (std::ranges::find(kWithValue, word) != std::end(kWithValue)) take();
+    if (command.empty()) return true;
   }
-  return command.find(' ') == std::string_view::npos;
+  return false;
 }
 
 void StartReader::judge_variables(const Call& call, const Variables& variables,

@@ -56,7 +56,7 @@ struct Start {
     kFails,      ///< the call will fail
     kLists,      ///< ld.so will only list the libraries of the program
     kGuarded,    ///< nothing prevents its start beacon
-    kLoader,     ///< ld.so, which starts a program or only lists its libraries
+    kLoader,     ///< ld.so, while its arguments are not known; no result of StartReader
     kLauncher,   ///< as in FileFacts
     kUnguarded,  ///< `reason` says why, as for the next one
     kUnknown,

@@ -171,8 +171,7 @@ void Starts::end(Process& process) {
   const bool ended_early =
       start.kind == Kind::kGuarded && start.own_guard &&
       (program.inside ? *program.inside : has_failed(program.process).value_or(true));
-  const bool only_lists = start.kind == Kind::kLoader || start.kind == Kind::kLists;
-  if (!program.heard && (ended_early || only_lists)) return;
+  if (!program.heard && (ended_early || start.kind == Kind::kLists)) return;
   process.counts = true;
   if (confirmed && !program.off) {
     ++truth_.guarded;
