@@ -56,6 +56,12 @@ def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     assert result.out == error + "\n", str(result)
 
 
+def test_end_after_a_failed_start_is_no_start(case):
+    """While a process ends, the kernel shows no memory of it, as after an execve."""
+    result, *counts = account(case, [EXECUTES, "slow_end", case.make("format", "\x7fEL")], code=99)
+    assert counts == [11, [], []], str(result)
+
+
 def test_program_whose_loader_is_missing_is_not_started(case):
     result, *counts = account(case, [EXECUTES, "exec", launcher.program("missing_loader")], code=99)
     assert counts == [1, [], []], str(result)

@@ -211,7 +211,9 @@ Stat read_stat_of(const std::string& path) {
   uint64_t fields[52] = {};  // numbered as in proc_pid_stat(5)
   for (size_t i = 4; i < std::size(fields); ++i) fields[i] = take_number(rest);
   result.parent = static_cast<pid_t>(fields[4]);
+  constexpr uint64_t kExiting = 0x4;      // PF_EXITING of linux/sched.h
   constexpr uint64_t kForkNoExec = 0x40;  // `ps` shows this bit as 1 in column F
+  result.ends = (fields[9] & kExiting) != 0;
   result.forked = (fields[9] & kForkNoExec) != 0;
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};

@@ -64,7 +64,8 @@ struct Stat {
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
   Image image = {};
   bool forked = false;  ///< it has not called execve since the fork
-  bool runs() const { return state != 'X' && state != 'Z'; }
+  bool ends = false;    ///< its memory may be gone already, so `image` may be zeros
+  bool runs() const { return state != 'X' && state != 'Z' && !ends; }
 };
 
 /// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
