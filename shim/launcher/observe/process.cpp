@@ -133,16 +133,24 @@ int each_mapped(pid_t pid, Take take) {
 
 }  // namespace
 
-std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
+std::string status_of(pid_t pid) {
   std::string text;
   read_file(path_of(pid, "status"), text, 65536);
-  const size_t at = text.find("\n" + std::string(name) + ":");
+  return text;
+}
+
+std::vector<uint64_t> numbers_in(std::string_view status, std::string_view name) {
+  const size_t at = status.find("\n" + std::string(name) + ":");
   std::vector<uint64_t> numbers;
   if (at == std::string::npos) return numbers;
-  std::string_view line = std::string_view(text).substr(at + name.size() + 2);
+  std::string_view line = status.substr(at + name.size() + 2);
   line = line.substr(0, line.find('\n'));
   while (!line.empty()) numbers.push_back(take_number(line));
   return numbers;
+}
+
+std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
+  return numbers_in(status_of(pid), name);
 }
 
 namespace {

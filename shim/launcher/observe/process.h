@@ -70,7 +70,10 @@ struct Stat {
 /// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
 Stat read_stat(pid_t pid);
 
-/// The numbers after `name` in /proc/PID/status.
+/// /proc/PID/status
+std::string status_of(pid_t pid);
+/// The numbers after `name` in it.
+std::vector<uint64_t> numbers_in(std::string_view status, std::string_view name);
 std::vector<uint64_t> status_of(pid_t pid, std::string_view name);
 
 /// The process of a thread. Unknown values are 0.

@@ -130,7 +130,7 @@ void Starts::note_beacon(const Identity& who, bool off) {
   program.off = off;
   program.image = who.stat.image;
   if (off) {
-    program.start.names_nvidia = reader_.names_nvidia("/proc/" + std::to_string(who.pid) + "/exe");
+    program.start.names_nvidia = reader_.names_nvidia(who.pid, program.start);
   }
   process.seen.guarded = !off && !program.start.is_final;
   process.seen.heard = !program.start.is_final;
