@@ -344,7 +344,7 @@ Descriptor open_process(pid_t pid) {
   return Descriptor(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
 }
 
-std::optional<bool> has_failed(const Descriptor& process) {
+std::optional<int> end_of(const Descriptor& process) {
   // As in <linux/pidfd.h>, which is too old here.
   constexpr uint64_t kExit = 8;
   struct Info {
@@ -354,9 +354,8 @@ std::optional<bool> has_failed(const Descriptor& process) {
   } info = {};
   info.mask = kExit;
   constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, Info);
-  constexpr int kNotStarted = 127;  // the exit code of ld.so
   if (ioctl(process.number(), kGetInfo, &info) != 0 || (info.mask & kExit) == 0) return {};
-  return WIFSIGNALED(info.status) || WEXITSTATUS(info.status) == kNotStarted;
+  return info.status;
 }
 
 std::optional<long> system_call_of(pid_t thread) {

@@ -384,11 +384,16 @@ void StartReader::judge_file(Call& call, Start& start) {
     struct stat status = {};
     constexpr mode_t kExecutable = S_IXUSR | S_IXGRP | S_IXOTH;
     if (call.opened.number() < 0 || fstat(call.opened.number(), &status) != 0 ||
-        !S_ISREG(status.st_mode) || (status.st_mode & kExecutable) == 0) {
+        !S_ISREG(status.st_mode)) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if ((access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) return;
+    if ((status.st_mode & kExecutable) == 0 ||
+        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) {
+      start.is_refused = true;
+      start.reason = "its file could not be executed at first";
+      return;
+    }
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path);
     if (facts.kind == Kind::kScript) {
