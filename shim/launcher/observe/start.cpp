@@ -170,7 +170,7 @@ bool Executables::names_nvidia(const std::string& path) {
 /// The arguments of the system call.
 struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
-  /// The name that means the file of `path` in any directory.
+  /// A name for open_file(), also if the call means a file by its descriptor.
   std::string full_name(const std::string& name) const;
   /// Opens the file that this name means for the process. `hidden`: this process may not know
   /// which.
