@@ -129,6 +129,58 @@ def test_names_of_nvidia_are_found_in_an_unguarded_file(case):
     assert (tree["unguarded"], tree["unknown"]) == ([], []), str(tree)
 
 
+@pytest.mark.parametrize(("text", "names"), [("/dev/nvidiactl", True), ("nothing", False)])
+def test_names_of_nvidia_are_found_in_what_really_runs(case, text, names):
+    """In the text of a script, and in the program that ld.so got."""
+    script = case.make("script", "#!/bin/sh\n: %s\nexit 7\n" % text)
+    nested = case.make("nested", "#!%s\n" % script)
+    program = case.copied("exits_7")
+    with open(program, "ab") as stream:
+        stream.write(text.encode())
+    loader = harness.loader_of(program)
+    for words in ([script], [nested], [loader, "--argv0", "x", program]):
+        _, tree = case.tree(["env", "-i", *words])
+        assert [one["names_nvidia"] for one in tree["unguarded"]] == [names], (words, tree)
+        _, tree = case.tree(["env", "CUDAGUARD_POLICY=OFF", *words])
+        assert [one["names_nvidia"] for one in tree["unguarded"]] == [names], (words, tree)
+
+
+@pytest.mark.parametrize("variables", [(), ("CUDAGUARD_POLICY=OFF",)], ids=lambda some: str(len(some)))
+def test_guard_that_announces_nothing_is_a_doubt(case, variables):
+    words = ["env", "-u", "CUDAGUARD_HELLO", *variables, launcher.program("exits_0")]
+    result, *counts = account(case, words)
+    assert counts == [1, [], ["its environment has no CUDAGUARD_HELLO=1"]], str(result)
+    assert result.rc == 3, str(result)
+
+
+@pytest.mark.needs("root", "other_users_processes")
+@pytest.mark.parametrize("call", ["setresgid(-1, 65534, -1)", "setresuid(-1, 65534, -1)"])
+@pytest.mark.parametrize("code", [0, 7])
+def test_program_with_another_effective_user_is_unguarded(case, call, code):
+    """Its ld.so ignores LD_PRELOAD. The control changes the real one, too."""
+    program = case.copied("exits_%d" % code)
+    for changed, wanted in ((call, [1, ["its effective user or group is not the real one"], []]),
+                            (call.replace("(-1", "(65534"), [2, [], []])):
+        text = "import os\nos.%s\nos.execv(%r, [%r])\n" % (changed, program, program)
+        result, *counts = account(case, case.python(text), code=code)
+        assert counts == wanted, (changed, str(result))
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="its 32-bit programs are x86's")
+def test_32_bit_loader_that_lists_starts_nothing(case):
+    """ldd calls each ld.so of the system, and the program itself."""
+    static = launcher.program("i386_static")
+    loader = shutil.copy(static, case.path("ld-linux.so.2"))
+    dynamic = launcher.program("i386_dynamic")
+    for words, wanted in (([loader, "--verify", dynamic], []), ([loader, dynamic], ["32-bit"]),
+                          ([loader], []), ([static, "--verify"], ["32-bit"]),
+                          (["env", "LD_TRACE_LOADED_OBJECTS=1", dynamic], []),
+                          (["env", "LD_TRACE_LOADED_OBJECTS=1", static], ["32-bit"])):
+        result, tree = case.tree(["sh", "-c", '"$@"; exit 0', "-", *words])
+        assert [one["reason"] for one in tree["unguarded"]] == wanted, (words, str(result))
+        assert tree["unknown"] == [], (words, str(result))
+
+
 def test_start_without_a_beacon_is_unknown(case):
     """The library has the guard's name only. The guard itself is the control."""
     other = harness.program("idle-guard/libcudaguard.so")

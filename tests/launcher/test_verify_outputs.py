@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from support import harness, verified
+from support import harness, launcher, verified
 from support.observed import box
 from support.verified import record
 
@@ -336,6 +336,19 @@ class JUnit(Case):
         self.assertEqual(attempted[succeeds], [])
         self.assertIn("no process asks for CUDA or NVML",
                       self.suite(["true"], 0, ["--deny=init", "--deny=nvml"]))
+
+    def test_junit_has_the_account_of_starts(self):
+        """What is known stays known if something is in doubt."""
+        guarded = "every process is guarded"
+        static = launcher.program("static_0")
+        known = "2 programs started: 1 guarded, 1 unguarded: %s (static)" % static
+        words = ["sh", "-c", '"$0"; exit 0', static]
+        self.assertEqual(self.suite(words, 0)[guarded], [("skipped", known)])
+        [(kind, message)] = self.suite(words, 3, ["--strict"])[guarded]
+        self.assertEqual(kind, "skipped")
+        self.assertTrue(message.startswith(known + "; in doubt: " + static), message)
+        [(kind, message)] = self.suite(words, 3, ["--fence=off"])[guarded]
+        self.assertTrue(message.startswith("not known; in doubt: "), message)
 
     def test_long_result_is_not_cut(self):
         """It is whole in the block, where it takes two lines, and here."""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """pytest's plug-in decides as `verify` does: tests/vectors/decisions.json has records, patterns,
-and the records that fail. tests/unit/vectors_test.cpp asks `verify` the same."""
+the records that fail, and what the remedy allows. tests/unit/vectors_test.cpp asks `verify` the same."""
 
 import json
 import locale
 import os
+import shlex
 import types
 
 import pytest
@@ -35,3 +36,7 @@ def test_plugin_decides_as_written(monkeypatch):
         bad = pytest_plugin.Watcher.bad(options, [one for one in attempts if one is not None])
         failing = [i for i, attempt in enumerate(attempts) if attempt in bad]
         assert failing == vector["fail"], vector["name"]
+        if "accept" in vector:
+            said = shlex.split(records.remedy(bad).partition(", or ")[0])
+            assert said[3:] == [word for pattern in vector["accept"]
+                                for word in ("--cudaguard-allow", pattern)], vector["name"]

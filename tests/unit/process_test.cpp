@@ -7,9 +7,12 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "shim/launcher/observe/start.h"
+#include "shim/launcher/observe/starts.h"
 
 namespace cudaguard::launcher {
 namespace {
@@ -55,6 +58,57 @@ TEST(Executables, ChildBeforeItsExecveIsTheLauncher) {
   const BusyChild child(milliseconds{0});
   const std::string file = "/proc/" + std::to_string(child.pid()) + "/exe";
   EXPECT_EQ(Executables().of(file).kind, FileFacts::Kind::kLauncher);
+}
+
+/// A child that ends with this code when the object does.
+class Child {
+ public:
+  explicit Child(int code) {
+    int both[2] = {-1, -1};
+    if (pipe(both) != 0) abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      close(both[1]);
+      char byte = 0;
+      _exit(read(both[0], &byte, 1) == 0 ? code : 99);
+    }
+    close(both[0]);
+    end_ = both[1];
+  }
+  void end() const {
+    close(end_);
+    waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t pid_ = -1;
+  int end_ = -1;
+};
+
+/// How many programs an account has, if this call of execve is the last thing known of a process
+/// that ends with this code.
+size_t started_by(Start start, int code) {
+  const Child child(code);
+  Starts starts("", "");
+  starts.note_call(identify(child.pid()), std::move(start));
+  child.end();
+  starts.look();
+  return starts.finish({}).started();
+}
+
+TEST(Starts, CallThatFailsStartsNothing) {
+  for (const int code : {0, 1, 126}) EXPECT_EQ(started_by({.kind = Start::Kind::kFails}, code), 0);
+}
+
+TEST(Starts, FileThatBecomesExecutableMeanwhileIsStarted) {
+  const Child child(0);
+  const Descriptor process = open_process(child.pid());
+  child.end();
+  if (!end_of(process)) GTEST_SKIP() << "Linux before 6.15 does not tell how a process has ended";
+  const Start refused = {.kind = Start::Kind::kFails, .is_refused = true};
+  EXPECT_EQ(started_by(refused, 0), 1);
+  EXPECT_EQ(started_by(refused, 126), 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tests/vectors/decisions.json: records, patterns, and the records that fail the run.
+// tests/vectors/decisions.json: records, patterns, the records that fail the run, and the patterns
+// of the remedy.
 // tests/python/test_vectors.py asks pytest's plug-in the same.
 #include <gtest/gtest.h>
 #include <rapidjson/document.h>
@@ -70,6 +71,9 @@ TEST(Vectors, VerifyDecidesAsWritten) {
       }
     }
     EXPECT_EQ(failed, expected) << vector["name"].GetString();
+    if (vector.HasMember("accept")) {
+      EXPECT_EQ(patterns_for(verdict), texts_of(vector["accept"])) << vector["name"].GetString();
+    }
   }
 }
 

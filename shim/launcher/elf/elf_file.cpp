@@ -97,6 +97,21 @@ std::string read_dynamic(const Bytes& file, const Elf64_Phdr& dynamic, ElfFacts&
   return {};
 }
 
+std::string interpreter_of_32_bits(const Bytes& file) {
+  Elf32_Ehdr elf = {};
+  std::string name;
+  if (!file.read(0, &elf, sizeof elf)) return name;
+  for (uint64_t i = 0; i < elf.e_phnum; ++i) {
+    Elf32_Phdr part = {};
+    if (!file.read(elf.e_phoff + i * sizeof part, &part, sizeof part)) return name;
+    if (part.p_type != PT_INTERP) continue;
+    const uint64_t end = uint64_t{part.p_offset} + part.p_filesz;
+    if (!read_string(file, part.p_offset, end, name)) name.clear();
+    return name;
+  }
+  return name;
+}
+
 }  // namespace
 
 FileBytes::FileBytes(const std::string& path)
@@ -177,6 +192,7 @@ ElfFacts read_elf(const Bytes& file) {
   }
   if (!facts.is_64 || !facts.little_endian) {
     facts.damage.clear();
+    if (facts.little_endian) facts.interpreter = interpreter_of_32_bits(file);
     return facts;
   }
   Elf64_Ehdr elf = {};

@@ -83,7 +83,8 @@ struct ElfFacts {
   uint64_t gnu_hash = 0;       ///< offset in the file of DT_GNU_HASH's table; 0: none
 };
 
-/// Reads only the header unless the file is for a 64-bit little-endian machine.
+/// Reads only the header, and the interpreter of a 32-bit file, unless the file is for a 64-bit
+/// little-endian machine.
 ElfFacts read_elf(const Bytes& file);
 
 /// An open file and what it says of itself.

@@ -133,16 +133,24 @@ int each_mapped(pid_t pid, Take take) {
 
 }  // namespace
 
-std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
+std::string status_of(pid_t pid) {
   std::string text;
   read_file(path_of(pid, "status"), text, 65536);
-  const size_t at = text.find("\n" + std::string(name) + ":");
+  return text;
+}
+
+std::vector<uint64_t> numbers_in(std::string_view status, std::string_view name) {
+  const size_t at = status.find("\n" + std::string(name) + ":");
   std::vector<uint64_t> numbers;
   if (at == std::string::npos) return numbers;
-  std::string_view line = std::string_view(text).substr(at + name.size() + 2);
+  std::string_view line = status.substr(at + name.size() + 2);
   line = line.substr(0, line.find('\n'));
   while (!line.empty()) numbers.push_back(take_number(line));
   return numbers;
+}
+
+std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
+  return numbers_in(status_of(pid), name);
 }
 
 namespace {
@@ -338,7 +346,7 @@ Descriptor open_process(pid_t pid) {
   return Descriptor(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
 }
 
-std::optional<bool> has_failed(const Descriptor& process) {
+std::optional<int> end_of(const Descriptor& process) {
   // As in <linux/pidfd.h>, which is too old here.
   constexpr uint64_t kExit = 8;
   struct Info {
@@ -348,9 +356,8 @@ std::optional<bool> has_failed(const Descriptor& process) {
   } info = {};
   info.mask = kExit;
   constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, Info);
-  constexpr int kNotStarted = 127;  // the exit code of ld.so
   if (ioctl(process.number(), kGetInfo, &info) != 0 || (info.mask & kExit) == 0) return {};
-  return WIFSIGNALED(info.status) || WEXITSTATUS(info.status) == kNotStarted;
+  return info.status;
 }
 
 std::optional<long> system_call_of(pid_t thread) {

@@ -71,7 +71,10 @@ struct Stat {
 /// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
 Stat read_stat(pid_t pid);
 
-/// The numbers after `name` in /proc/PID/status.
+/// /proc/PID/status
+std::string status_of(pid_t pid);
+/// The numbers after `name` in it.
+std::vector<uint64_t> numbers_in(std::string_view status, std::string_view name);
 std::vector<uint64_t> status_of(pid_t pid, std::string_view name);
 
 /// The process of a thread. Unknown values are 0.
@@ -103,9 +106,8 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
 
 /// Names a process even after its end (Linux 5.3).
 Descriptor open_process(pid_t pid);
-/// True if the process was killed by a signal, or has ended as one that ld.so cannot start. Nothing
-/// before Linux 6.15.
-std::optional<bool> has_failed(const Descriptor& process);
+/// How the process has ended, as from waitpid. Nothing before Linux 6.15.
+std::optional<int> end_of(const Descriptor& process);
 
 /// The system call in which the thread waits. Nothing if it runs, or if that cannot be read.
 std::optional<long> system_call_of(pid_t thread);

@@ -46,6 +46,8 @@ constexpr size_t kMostCommand = 1024;
 constexpr uint64_t kResolveInRoot = 0x10;  // RESOLVE_IN_ROOT of openat2, which older headers lack
 constexpr long kOpenat2 = 437;
 
+constexpr const char* kOtherIds = "its effective user or group is not the real one";
+
 /// By which the file can be opened again.
 std::string path_of(const Descriptor& file) {
   return "/proc/self/fd/" + std::to_string(file.number());
@@ -119,7 +121,7 @@ void examine_elf(const std::string& path, const ElfFacts& elf, FileFacts& facts)
   } else if (examined.kind == Examined::Kind::kLauncher || id_of(path) == executable_id(getpid())) {
     facts.kind = Kind::kLauncher;
   } else if (examined.kind == Examined::Kind::kLoader) {
-    facts.kind = Kind::kLoader;
+    facts.is_loader = true;
   } else if (examined.kind == Examined::Kind::kStatic) {
     facts.kind = Kind::kUnguarded;
     facts.word = "static";
@@ -168,10 +170,11 @@ bool Executables::names_nvidia(const std::string& path) {
 /// The arguments of the system call.
 struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
-  /// Opens the file that execve will execute. `hidden`: this process may not know which file.
-  Descriptor open_program(const std::string& name, bool& hidden) const;
-  /// Opens the file that the kernel will open for it.
-  Descriptor open_file(const std::string& name, int how, bool& hidden) const;
+  /// A name for open_file(), also if the call means a file by its descriptor.
+  std::string full_name(const std::string& name) const;
+  /// Opens the file that this name means for the process. `hidden`: this process may not know
+  /// which.
+  Descriptor open_file(const std::string& name, bool& hidden, int more = 0) const;
   std::string proc(const char* name) const { return proc_ + name; }
 
   pid_t thread;
@@ -182,6 +185,10 @@ struct StartReader::Call {
   int flags = 0;
   size_t pointer = 8;     ///< its size
   Descriptor opened{-1};  ///< the file that will run
+  // Of this file.
+  bool is_loader = false;
+  bool by_loader = false;
+  bool is_privileged = false;
 
  private:
   Descriptor open_below(const std::string& place, const std::string& rest, int how,
@@ -214,16 +221,14 @@ Descriptor StartReader::Call::open_below(const std::string& place, const std::st
   return file;
 }
 
-Descriptor StartReader::Call::open_program(const std::string& name, bool& hidden) const {
-  const int how = O_PATH | O_CLOEXEC | ((flags & AT_SYMLINK_NOFOLLOW) != 0 ? O_NOFOLLOW : 0);
-  if (directory == AT_FDCWD || name.starts_with('/')) return open_file(name, how, hidden);
-  const std::string place = proc("fd/") + std::to_string(directory);
-  if (!name.empty()) return open_below(place, "/" + name, how, hidden);
-  const bool may_be_empty = (flags & AT_EMPTY_PATH) != 0;
-  return may_be_empty ? open_below(place, "", how, hidden) : Descriptor(-1);
+std::string StartReader::Call::full_name(const std::string& name) const {
+  if (directory == AT_FDCWD || name.starts_with('/')) return name;
+  if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
+  return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
 }
 
-Descriptor StartReader::Call::open_file(const std::string& name, int how, bool& hidden) const {
+Descriptor StartReader::Call::open_file(const std::string& name, bool& hidden, int more) const {
+  const int how = O_PATH | O_CLOEXEC | more;
   // These names mean the caller's own.
   for (const auto& [from, to] : {std::pair("/proc/self/", ""), std::pair("/proc/thread-self/", ""),
                                  std::pair("/dev/fd/", "fd/")}) {
@@ -244,7 +249,8 @@ Descriptor StartReader::Call::open_file(const std::string& name, int how, bool& 
   return open_below(proc("root"), name, how, hidden);
 }
 
-struct StartReader::Variables {
+struct StartReader::Strings {
+  std::vector<std::string> words;  ///< the arguments of an ld.so
   std::optional<std::string> preload;
   std::string hello;
   bool lists = false;  ///< LD_TRACE_LOADED_OBJECTS
@@ -306,29 +312,37 @@ bool is_mapped(const std::string& map, uint64_t id) {
   }
 }
 
-/// Why execve will make it a privileged process; empty if it will not.
-std::string privileges_of(pid_t thread, int file, const struct stat& status, bool capabilities) {
-  constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
-  const bool setuid = (status.st_mode & S_ISUID) != 0;
-  const bool setgid = (status.st_mode & kSetgid) == kSetgid;
-  if (!setuid && !setgid && !capabilities) return {};
+/// True if the file's set-user-ID bits and capabilities count.
+bool can_gain_rights(pid_t thread, std::string_view process, int file, const struct stat& status) {
   struct statvfs system = {};
-  if (fstatvfs(file, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return {};
-  const std::vector<uint64_t> limited = status_of(thread, "NoNewPrivs");
-  if (!limited.empty() && limited[0] != 0) return {};
+  if (fstatvfs(file, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return false;
+  const std::vector<uint64_t> limited = numbers_in(process, "NoNewPrivs");
+  if (!limited.empty() && limited[0] != 0) return false;
   const std::string proc = "/proc/" + std::to_string(thread) + "/";
   struct stat own = {};
   struct stat its = {};
   const bool foreign = stat("/proc/self/ns/user", &own) == 0 &&
                        stat((proc + "ns/user").c_str(), &its) == 0 && own.st_ino != its.st_ino;
-  const bool mapped = !foreign || (is_mapped(proc + "uid_map", status.st_uid) &&
-                                   is_mapped(proc + "gid_map", status.st_gid));
-  if (!mapped) return {};
-  const std::vector<uint64_t> user = status_of(thread, "Uid");
-  const std::vector<uint64_t> group = status_of(thread, "Gid");
-  if (user.empty() || group.empty()) return {};
-  if (setuid && status.st_uid != user[0]) return "setuid";
-  if (setgid && status.st_gid != group[0]) return "setgid";
+  return !foreign ||
+         (is_mapped(proc + "uid_map", status.st_uid) && is_mapped(proc + "gid_map", status.st_gid));
+}
+
+/// Why ld.so will distrust the environment (AT_SECURE); empty if it will not. The kernel compares
+/// the effective ids after execve with the real ones.
+std::string privileges_of(pid_t thread, int file, const struct stat& status, bool capabilities) {
+  constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
+  bool setuid = (status.st_mode & S_ISUID) != 0;
+  bool setgid = (status.st_mode & kSetgid) == kSetgid;
+  const std::string process = status_of(thread);
+  if ((setuid || setgid || capabilities) && !can_gain_rights(thread, process, file, status)) {
+    setuid = setgid = capabilities = false;
+  }
+  const std::vector<uint64_t> user =
+      numbers_in(process, "Uid");  // real, effective, saved, of files
+  const std::vector<uint64_t> group = numbers_in(process, "Gid");
+  if (user.size() < 2 || group.size() < 2) return {};
+  if ((setuid ? status.st_uid : user[1]) != user[0]) return setuid ? "setuid" : kOtherIds;
+  if ((setgid ? status.st_gid : group[1]) != group[0]) return setgid ? "setgid" : kOtherIds;
   return capabilities && user[0] != 0 ? "file capabilities" : "";
 }
 
@@ -340,12 +354,14 @@ StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 bool StartReader::has_interpreter(const Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
   bool hidden = false;
-  const Descriptor file = call.open_file(facts.interpreter, O_PATH | O_CLOEXEC, hidden);
+  const Descriptor file = call.open_file(facts.interpreter, hidden);
   if (file.number() < 0) return hidden;
   facts.is_complete = true;
   const ElfFacts elf = read_elf(FileBytes(path_of(file)));
-  const bool is_glibc = elf.soname.starts_with("ld-linux") || elf.soname.starts_with("ld.so");
-  if (facts.kind == FileFacts::Kind::kDynamic && !is_glibc) {
+  // The name of a 32-bit one is not read.
+  const std::string_view name = elf.is_64 ? elf.soname : base_name(facts.interpreter);
+  facts.by_loader = name.starts_with("ld-linux") || name.starts_with("ld.so");
+  if (facts.kind == FileFacts::Kind::kDynamic && !facts.by_loader) {
     facts.kind = FileFacts::Kind::kUnguarded;
     facts.word = "its interpreter is not glibc's ld.so";
   }
@@ -355,11 +371,11 @@ bool StartReader::has_interpreter(const Call& call, FileFacts& facts) const {
 /// Sets the kind, as far as it follows from the file.
 void StartReader::judge_file(Call& call, Start& start) {
   using Kind = FileFacts::Kind;
-  std::string name = start.program;
+  std::string name = call.full_name(start.program);
+  int how = (call.flags & AT_SYMLINK_NOFOLLOW) != 0 ? O_NOFOLLOW : 0;
   for (int i = 0; i < kMostInterpreters; ++i) {
     bool hidden = false;
-    call.opened =
-        i == 0 ? call.open_program(name, hidden) : call.open_file(name, O_PATH | O_CLOEXEC, hidden);
+    call.opened = call.open_file(name, hidden, std::exchange(how, 0));
     if (hidden) {
       start.reason = why_closed(call.thread);
       return;
@@ -368,15 +384,20 @@ void StartReader::judge_file(Call& call, Start& start) {
     struct stat status = {};
     constexpr mode_t kExecutable = S_IXUSR | S_IXGRP | S_IXOTH;
     if (call.opened.number() < 0 || fstat(call.opened.number(), &status) != 0 ||
-        !S_ISREG(status.st_mode) || (status.st_mode & kExecutable) == 0) {
+        !S_ISREG(status.st_mode)) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if ((access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) return;
+    if ((status.st_mode & kExecutable) == 0 ||
+        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) {
+      start.is_refused = true;
+      start.reason = "its file could not be executed at first";
+      return;
+    }
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path);
     if (facts.kind == Kind::kScript) {
-      name = facts.interpreter;
+      start.texts.push_back(std::exchange(name, facts.interpreter));
       continue;
     }
     if (facts.kind == Kind::kOther || facts.foreign) {
@@ -388,6 +409,10 @@ void StartReader::judge_file(Call& call, Start& start) {
     if (!has_interpreter(call, facts)) return;
     const std::string privileges =
         privileges_of(call.thread, call.opened.number(), status, facts.has_capabilities);
+    call.is_privileged = !privileges.empty();
+    call.is_loader = facts.is_loader || (facts.word == "32-bit" && facts.interpreter.empty() &&
+                                         base_name(name).starts_with("ld-linux"));
+    call.by_loader = call.is_loader || facts.by_loader;
     start.reason = facts.word;
     start.is_final = facts.never_guarded;
     if (facts.kind == Kind::kLauncher) {
@@ -399,51 +424,45 @@ void StartReader::judge_file(Call& call, Start& start) {
       start.kind = Start::Kind::kUnknown;
       start.reason = "its file cannot be read";
     } else {
-      start.kind = facts.kind == Kind::kLoader ? Start::Kind::kLoader : Start::Kind::kGuarded;
+      start.kind = Start::Kind::kGuarded;
     }
     return;
   }
 }
 
-/// True for the command line of an ld.so that will start nothing.
-bool only_lists(std::string_view command) {
+/// The program that an ld.so with these arguments starts; empty if it starts none.
+std::string program_of(const std::vector<std::string>& words) {
   constexpr std::string_view kWithValue[] = {
       "--library-path",      "--inhibit-rpath",       "--audit", "--preload", "--argv0",
       "--glibc-hwcaps-mask", "--glibc-hwcaps-prepend"};
-  const auto take = [&command] {
-    const std::string_view word = head(command, command.find(' '));
-    command = tail(command, word.size() + 1);
-    return word;
-  };
-  take();  // its own name
-  if (command.empty()) return true;
-  for (std::string_view word = take(); word.starts_with("--"); word = take()) {
+  for (size_t i = 1; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    if (!word.starts_with("--")) return word;
     if (word == "--verify" || word == "--help" || word == "--version" ||
         word.starts_with("--list")) {
-      return true;
+      break;
     }
-    if (std::ranges::find(kWithValue, word) != std::end(kWithValue)) take();
-    if (command.empty()) return true;
+    if (std::ranges::find(kWithValue, word) != std::end(kWithValue)) ++i;
   }
-  return false;
+  return {};
 }
 
-void StartReader::judge_variables(const Call& call, const Variables& variables,
-                                  Start& start) const {
-  if (start.kind != Start::Kind::kGuarded && start.kind != Start::Kind::kLoader) return;
+void StartReader::judge_strings(const Call& call, const Strings& strings, Start& start) const {
   const auto unguarded = [&](const char* reason) {
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
   };
-  if (variables.lists || (start.kind == Start::Kind::kLoader && only_lists(start.command))) {
+  if (call.is_loader) start.texts.push_back(program_of(strings.words));
+  if ((call.is_loader && start.texts.back().empty()) ||
+      (call.by_loader && !call.is_privileged && strings.lists)) {
     start.kind = Start::Kind::kLists;
     return;
   }
-  if (start.kind == Start::Kind::kLoader) start.kind = Start::Kind::kGuarded;
-  if (!variables.preload) return unguarded("its environment has no LD_PRELOAD");
+  if (start.kind != Start::Kind::kGuarded) return;
+  if (!strings.preload) return unguarded("its environment has no LD_PRELOAD");
   bool replaced = true;
   bool found = false;
-  for (const std::string& entry : preload_entries(variables.preload->c_str())) {
+  for (const std::string& entry : preload_entries(strings.preload->c_str())) {
     if (!base_name(entry).starts_with("libcudaguard.so")) continue;
     replaced = false;
     const FileId id = entry.front() == '/' ? id_of(call.proc("root") + entry) : FileId{};
@@ -452,39 +471,55 @@ void StartReader::judge_variables(const Call& call, const Variables& variables,
   }
   if (replaced) return unguarded("its LD_PRELOAD was replaced");
   if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");
-  if (variables.hello == "1") return;
-  unguarded("its environment has no CUDAGUARD_HELLO=1");
-  start.has_guard = start.own_guard;
+  if (strings.hello == "1") return;
+  // The guard may work without this variable, but sends no start beacon.
+  start.kind = Start::Kind::kUnknown;
+  start.reason = "its environment has no CUDAGUARD_HELLO=1";
+}
+
+bool StartReader::names_nvidia(const Call& call, const std::string& path, const Start& start) {
+  return executables_.names_nvidia(path) ||
+         std::ranges::any_of(start.texts, [&](const std::string& name) {
+           bool hidden = false;
+           const Descriptor file = call.open_file(name, hidden);
+           return file.number() >= 0 && executables_.names_nvidia(path_of(file));
+         });
+}
+
+bool StartReader::names_nvidia(pid_t pid, const Start& start) {
+  const Call call(pid, {});
+  return names_nvidia(call, call.proc("exe"), start);
 }
 
 /// Reads the arguments and the environment. Returns false if execve will fail because of them.
-bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Variables& variables,
+bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Strings& strings,
                                Start& start) {
-  std::vector<uint64_t> strings;
-  if (!read_pointers(memory, call.words, call.pointer, strings)) return false;
-  const size_t words = strings.size();
-  if (!read_pointers(memory, call.variables, call.pointer, strings)) return false;
+  std::vector<uint64_t> pointers;
+  if (!read_pointers(memory, call.words, call.pointer, pointers)) return false;
+  const size_t words = pointers.size();
+  if (!read_pointers(memory, call.variables, call.pointer, pointers)) return false;
   std::string text;
   const auto value = [&text](std::string_view name) -> std::optional<std::string> {
     if (!text.starts_with(name) || !tail(text, name.size()).starts_with('=')) return {};
     return text.substr(name.size() + 1);
   };
-  uint64_t size = (strings.size() + 1) * call.pointer + start.program.size() + 1;
-  for (size_t i = 0; i < strings.size(); ++i) {
-    if (!memory.has(strings[i])) memory.fetch(std::span(strings).subspan(i));
+  uint64_t size = (pointers.size() + 1) * call.pointer + start.program.size() + 1;
+  for (size_t i = 0; i < pointers.size(); ++i) {
+    if (!memory.has(pointers[i])) memory.fetch(std::span(pointers).subspan(i));
     text.clear();
-    if (!memory.read_text(strings[i], kMostString, text) || text.size() == kMostString)
+    if (!memory.read_text(pointers[i], kMostString, text) || text.size() == kMostString)
       return false;
     size += text.size() + 1;
     if (i < words) {
       if (i != 0) start.command += ' ';
       start.command += i == 0 ? base_name(text) : std::string_view(text);
       start.command.resize(std::min(start.command.size(), kMostCommand));
+      if (call.is_loader) strings.words.push_back(text);
     } else {
       // For ld.so and for the guard the last one counts.
-      if (auto list = value("LD_PRELOAD")) variables.preload = std::move(list);
-      if (auto hello = value(kHello)) variables.hello = std::move(*hello);
-      variables.lists |= value("LD_TRACE_LOADED_OBJECTS").has_value();
+      if (auto list = value("LD_PRELOAD")) strings.preload = std::move(list);
+      if (auto hello = value(kHello)) strings.hello = std::move(*hello);
+      strings.lists |= value("LD_TRACE_LOADED_OBJECTS").has_value();
     }
   }
   return size <= kLeastRoom || size <= most_bytes(call.thread);
@@ -506,19 +541,19 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
   start.command = base_name(start.program);
   if (has_own_numbers()) judge_file(call, start);
   if (start.kind == Start::Kind::kFails) return start;  // most calls of a search in PATH
-  Variables variables;
+  Strings strings;
   std::string command = std::exchange(start.command, {});
-  if (!read_strings(call, memory, variables, start)) {
+  if (!read_strings(call, memory, strings, start)) {
     start.kind = Start::Kind::kFails;
     return start;
   }
   if (start.command.empty()) start.command = std::move(command);
   if (!has_own_numbers()) start.reason = "/proc does not show it";
-  judge_variables(call, variables, start);
+  judge_strings(call, strings, start);
   using Kind = Start::Kind;
-  if (call.opened.number() >= 0 && !start.has_guard &&
+  if (call.opened.number() >= 0 &&
       (start.kind == Kind::kUnguarded || start.kind == Kind::kUnknown)) {
-    start.names_nvidia = executables_.names_nvidia(path_of(call.opened));
+    start.names_nvidia = names_nvidia(call, path_of(call.opened), start);
   }
   return start;
 }

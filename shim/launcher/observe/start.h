@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "shim/launcher/observe/process.h"
 
@@ -25,7 +26,6 @@ struct FileFacts {
     kUnreadable,  ///< it can be executed and not be read
     kScript,      ///< `interpreter` is what its "#!" line names
     kDynamic,     ///< ld.so will load the guard
-    kLoader,      ///< glibc's ld.so, which loads the program that its arguments name
     kLauncher,    ///< a cudaguard command, which preloads by itself
     kUnguarded,   ///< it cannot be guarded, and `word` and `why` say why
   };
@@ -33,8 +33,10 @@ struct FileFacts {
   bool foreign = false;        ///< for another processor, so only binfmt_misc starts it
   bool never_guarded = false;  ///< although the guard may send a start beacon: it is for musl
   bool has_capabilities = false;
-  std::string word = {};  ///< "static", "musl", "32-bit"
-  std::string why = {};   ///< a clause: "it is a static executable"
+  bool is_loader = false;  ///< glibc's ld.so, which loads the program that its arguments name
+  bool by_loader = false;  ///< glibc's ld.so starts it
+  std::string word = {};   ///< "static", "musl", "32-bit"
+  std::string why = {};    ///< a clause: "it is a static executable"
   std::string interpreter = {};
   bool is_complete = false;               ///< its interpreter was examined
   std::optional<bool> names_nvidia = {};  ///< see TreeTruth::Unguarded; once it was asked for
@@ -56,7 +58,6 @@ struct Start {
     kFails,      ///< the call will fail
     kLists,      ///< ld.so will only list the libraries of the program
     kGuarded,    ///< nothing prevents its start beacon
-    kLoader,     ///< ld.so, while its arguments are not known; no result of StartReader
     kLauncher,   ///< as in FileFacts
     kUnguarded,  ///< `reason` says why, as for the next one
     kUnknown,
@@ -68,8 +69,10 @@ struct Start {
   FileId file = {};           ///< that will run: of a script, the interpreter
   bool is_final = false;      ///< a start beacon does not change the kind
   bool names_nvidia = false;  ///< see TreeTruth::Unguarded
+  bool is_refused = false;    ///< the call will fail because the file may not be executed now
   bool own_guard = false;     ///< LD_PRELOAD names the guard of this launcher
-  bool has_guard = false;     ///< unguarded only because its guard sends no start beacon
+  /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.
+  std::vector<std::string> texts = {};
 };
 
 class StartReader {
@@ -78,15 +81,17 @@ class StartReader {
   explicit StartReader(const std::string& guard);
   /// The thread must wait in this call. Check afterwards that it still does.
   Start read(pid_t thread, const seccomp_data& call);
-  bool names_nvidia(const std::string& path) { return executables_.names_nvidia(path); }
+  /// Whether the program that the process runs names NVIDIA. `start` is what read() has returned.
+  bool names_nvidia(pid_t pid, const Start& start);
 
  private:
-  struct Variables;
+  struct Strings;
   struct Call;
   void judge_file(Call& call, Start& start);
   bool has_interpreter(const Call& call, FileFacts& facts) const;
-  void judge_variables(const Call& call, const Variables& variables, Start& start) const;
-  static bool read_strings(const Call& call, WaitingProcess& memory, Variables& variables,
+  void judge_strings(const Call& call, const Strings& strings, Start& start) const;
+  bool names_nvidia(const Call& call, const std::string& path, const Start& start);
+  static bool read_strings(const Call& call, WaitingProcess& memory, Strings& strings,
                            Start& start);
 
   FileId guard_ = {};

@@ -2,6 +2,7 @@
 #include "shim/launcher/observe/starts.h"
 
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,6 +37,14 @@ bool has_returned(pid_t thread) {
   call.data.arch = kThisArchitecture.architecture;
   call.data.nr = static_cast<int>(number.value_or(0));
   return number && *number >= 0 && !is_exec(call);
+}
+
+/// True if the process was killed by a signal, or has ended as one that ld.so cannot start. Before
+/// Linux 6.15, true for any.
+bool has_failed(const Descriptor& process) {
+  constexpr int kNotStarted = 127;  // the exit code of ld.so
+  const std::optional<int> end = end_of(process);
+  return !end || WIFSIGNALED(*end) || WEXITSTATUS(*end) == kNotStarted;
 }
 
 /// What the process has open, or a process that it has forked, which runs the same program.
@@ -100,9 +109,9 @@ void Starts::note_call(const Identity& who, Start start) {
     start.reason = unguarded_;
   }
   if (start.command.empty()) start.command = who.stat.name;
-  const bool expects = start.kind == Start::Kind::kGuarded && start.own_guard;
+  const bool matters = start.is_refused || (start.kind == Start::Kind::kGuarded && start.own_guard);
   process.called = Program{std::move(start), who.thread, who.stat, process.seen.last};
-  if (expects) process.called->process = open_process(who.pid);
+  if (matters) process.called->process = open_process(who.pid);
   process.wait = kFirstLook;
   look_later({process.seen.since, who.pid}, process);
 }
@@ -130,7 +139,7 @@ void Starts::note_beacon(const Identity& who, bool off) {
   program.off = off;
   program.image = who.stat.image;
   if (off) {
-    program.start.names_nvidia = reader_.names_nvidia("/proc/" + std::to_string(who.pid) + "/exe");
+    program.start.names_nvidia = reader_.names_nvidia(who.pid, program.start);
   }
   process.seen.guarded = !off && !program.start.is_final;
   process.seen.heard = !program.start.is_final;
@@ -168,9 +177,8 @@ void Starts::end(Process& process) {
   const bool confirmed = (program.heard && !start.is_final) || start.kind == Kind::kLauncher;
   // If it has ended while ld.so was at work, no code of the program has run. Before Linux 6.15, one
   // that has ended before a look is taken for such a program.
-  const bool ended_early =
-      start.kind == Kind::kGuarded && start.own_guard &&
-      (program.inside ? *program.inside : has_failed(program.process).value_or(true));
+  const bool ended_early = start.kind == Kind::kGuarded && start.own_guard &&
+                           (program.inside ? *program.inside : has_failed(program.process));
   if (!program.heard && (ended_early || start.kind == Kind::kLists)) return;
   process.counts = true;
   if (confirmed && !program.off) {
@@ -270,7 +278,10 @@ TreeTruth Starts::finish(const Findings& findings) {
     if (process.called) {
       const Stat stat = read_stat(key.second);
       const bool exists = stat.started == key.first && stat.state != 'X';
-      const bool fails = process.called->start.kind == Start::Kind::kFails;
+      // One that is refused seldom ends well, so the file may have become executable meanwhile.
+      const Start& start = process.called->start;
+      const bool fails = start.kind == Start::Kind::kFails &&
+                         !(start.is_refused && end_of(process.called->process) == 0);
       const std::optional<bool> became = exists ? has_become(process, stat) : std::nullopt;
       if (became.value_or(!fails)) begin(process);
     }

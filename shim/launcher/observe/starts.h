@@ -66,7 +66,7 @@ class Starts {
     std::optional<bool> inside = {};  ///< ld.so was at work at the last look that could tell
     bool driver = false;              ///< as in TreeTruth::Unguarded, with the next one
     bool only_nvml = false;
-    Descriptor process = {};  ///< as long as its beacon is expected
+    Descriptor process = {};  ///< as long as its end may tell whether it began
   };
   struct Process {
     TreeTruth::Seen seen;

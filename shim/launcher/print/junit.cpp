@@ -48,6 +48,15 @@ std::string seconds(double value) {
   return text.data();
 }
 
+/// What is known about the guard in the programs; empty if it was in all.
+std::string what_was_guarded(const TreeTruth& tree) {
+  using Value = TreeTruth::Value;
+  if (tree.value == Value::kAllGuarded && tree.doubts.empty()) return {};
+  std::string text = tree.value == Value::kNotWatched ? "not known" : account_line(tree);
+  if (!tree.doubts.empty()) text += "; in doubt: " + joined(tree.doubts, "; ");
+  return text;
+}
+
 std::string host_name() {
   std::array<char, 256> name = {};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
@@ -58,8 +67,7 @@ std::string host_name() {
 std::string junit_of(const Verdict& verdict, const std::string& text) {
   const bool failed = verdict.status != 0;
   const bool incomplete = verdict.result == Verdict::Result::kIncomplete;
-  const TreeTruth& tree = verdict.tree;
-  const bool unguarded = tree.value != TreeTruth::Value::kAllGuarded || !tree.doubts.empty();
+  const std::string guarded = what_was_guarded(verdict.tree);
   const std::string command = joined(verdict.command, " ");
   const auto test = [&](const std::string& name, const std::string& inside) {
     return "<testcase" + attribute("classname", command) + attribute("name", name) +
@@ -74,7 +82,8 @@ std::string junit_of(const Verdict& verdict, const std::string& text) {
   std::string out = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n<testsuite";
   out += attribute("name", "cudaguard verify") + attribute("tests", "3") +
          attribute("failures", std::to_string((verdict.asked != 0 ? 1 : 0) + (failed ? 1 : 0))) +
-         attribute("errors", incomplete ? "1" : "0") + attribute("skipped", unguarded ? "1" : "0") +
+         attribute("errors", incomplete ? "1" : "0") +
+         attribute("skipped", guarded.empty() ? "0" : "1") +
          attribute("time", seconds(verdict.ended - verdict.started)) +
          attribute("timestamp", utc_time(verdict.started, "%Y-%m-%dT%H:%M:%S")) +
          attribute("hostname", host_name()) + ">\n";
@@ -85,12 +94,7 @@ std::string junit_of(const Verdict& verdict, const std::string& text) {
   out += test("the program succeeds",
               failed ? outcome("failure", "program", text_of_end(verdict.status)) : "");
   out += test("every process is guarded",
-              unguarded ? "<skipped" +
-                              attribute("message", tree.doubts.empty()
-                                                       ? notes_of(verdict).back()
-                                                       : "perhaps some are not: see the output") +
-                              "/>"
-                        : "");
+              guarded.empty() ? "" : "<skipped" + attribute("message", guarded) + "/>");
   out += "<system-out>" + xml(text) + "</system-out>\n</testsuite>\n</testsuites>\n";
   return out;
 }

@@ -49,6 +49,9 @@ std::string result_line(const Verdict& verdict);
 /// Sentences with further facts for the reader.
 std::vector<std::string> notes_of(const Verdict& verdict);
 
+/// "3 programs started: 2 guarded, 1 unguarded: ./stat (static)"
+std::string account_line(const TreeTruth& tree);
+
 /// "CUDA or NVML"
 std::string denied_names(const std::set<DriverApi>& denied);
 

@@ -387,6 +387,8 @@ std::string result_line(const Verdict& verdict) {
   return text;
 }
 
+std::string account_line(const TreeTruth& tree) { return account_of(tree).text; }
+
 std::vector<std::string> notes_of(const Verdict& verdict) {
   std::vector<std::string> notes;
   if (verdict.torch_asked) {
@@ -416,7 +418,7 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
   }
   if (verdict.tree.value == TreeTruth::Value::kNotWatched) return notes;
   if (!verdict.tree.why_unheard.empty()) notes.push_back(verdict.tree.why_unheard);
-  notes.push_back(account_of(verdict.tree).text);
+  notes.push_back(account_line(verdict.tree));
   return notes;
 }
 
