@@ -2,6 +2,7 @@
 #include "shim/launcher/findings/records.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -19,6 +20,7 @@ constexpr int64_t kMostDevice = 4095;
 constexpr int64_t kNotInitialised = 3;
 constexpr int64_t kNoDevice = 100;
 constexpr std::string_view kApi = R"(,"api":")";
+constexpr std::string_view kTableApi = "cuGetExportTable";
 // Limits the memory for a file in which all rests differ.
 constexpr size_t kMostRests = size_t{16} << 20;
 constexpr size_t kMostStacks = 10000;
@@ -337,7 +339,51 @@ size_t Records::site_of(const CallFields& call, const NativeStack& native) {
   return *place;
 }
 
+/// A refused export table is an attempt of its own only if no cuInit of the same process follows.
+void Records::leave_out_tables() {
+  std::map<size_t, double> inits;  // the last cuInit of each process
+  const auto is_refused = [](const CallSite& site, std::string_view api) {
+    return site.denied && site.api == api;
+  };
+  std::vector<CallSite>& sites = findings_.sites;
+  for (const CallSite& site : sites) {
+    if (!is_refused(site, "cuInit")) continue;
+    for (size_t i = 0; i < site.processes.size(); ++i) {
+      double& last = inits[site.processes[i]];
+      last = std::max(last, site.at[i]);
+    }
+  }
+  std::map<size_t, bool> asks;  // of each process with a table: whether one is left
+  const size_t before = sites.size();
+  std::erase_if(sites, [&](CallSite& site) {
+    if (!is_refused(site, kTableApi)) return false;
+    size_t left = 0;
+    for (size_t i = 0; i < site.processes.size(); ++i) {
+      const size_t process = site.processes[i];
+      const auto init = inits.find(process);
+      const bool stays = init == inits.end() || init->second < site.at[i];
+      asks[process] |= stays;
+      if (!stays) continue;
+      site.processes[left] = process;
+      site.at[left++] = site.at[i];
+    }
+    site.processes.resize(left);
+    site.at.resize(left);
+    return left == 0;
+  });
+  for (const auto& [process, is_left] : asks) {
+    if (is_left) continue;
+    std::erase_if(findings_.processes[process].refused,
+                  [](const SharedText& text) { return text->starts_with(kTableApi); });
+  }
+  if (sites.size() == before) return;
+  rests_.clear();  // These two have the old numbers of the sites.
+  sites_.clear();
+  for (size_t i = 0; i < sites.size(); ++i) sites_.insert(i);
+}
+
 const Findings& Records::findings() {
+  leave_out_tables();
   for (CallSite& one : findings_.sites) keep_first(one.processes, one.at);
   group_by_place(findings_);
   return findings_;

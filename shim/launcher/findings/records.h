@@ -82,6 +82,7 @@ class Records {
   size_t process_of(const WriterFields& writer, bool starts);
   void understand(Rest& rest);
   size_t site_of(const CallFields& call, const NativeStack& native);
+  void leave_out_tables();
 
   Findings findings_;
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and
