@@ -8,6 +8,7 @@
 
 #include "policy/driver_api.h"
 #include "policy/text.h"
+#include "policy/text/program.h"
 #include "policy/text/record.h"
 #include "policy/text/user_code.h"
 #include "shim/launcher/findings/groups.h"
@@ -56,6 +57,11 @@ DriverApi asked_by(const CallFields& call) {
 
 bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
+}
+
+/// Of a command line, without its directories.
+std::string_view first_word(std::string_view command) {
+  return base_name(head(command, command.find(' ')));
 }
 
 void add_once(std::vector<SharedText>& list, const SharedText& text) {
@@ -190,8 +196,13 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   const NativeStack& stack = sender_ != nullptr ? sender_->native
                              : is_beside        ? beside
                                                 : NativeStack();
-  if (!stack.is_known() && !rest.site) rest.site = site_of(call, stack);
-  CallSite& one = findings_.sites[stack.is_known() ? site_of(call, stack) : *rest.site];
+  // The guard cannot name what has started a tool and has ended since.
+  const bool is_orphan = sender_ != nullptr && !sender_->started_by.empty() &&
+                         call.started_by.empty() && is_query_tool(first_word(process.command));
+  const std::string& started_by = is_orphan ? sender_->started_by : call.started_by;
+  const bool is_own = stack.is_known() || is_orphan;
+  if (!is_own && !rest.site) rest.site = site_of(call, stack, started_by);
+  CallSite& one = findings_.sites[is_own ? site_of(call, stack, started_by) : *rest.site];
   note_times(writer.ts, writer.ts, one);
   one.processes.push_back(number);
   one.at.push_back(writer.ts);
@@ -314,7 +325,8 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   return findings_.processes.size() - 1;
 }
 
-size_t Records::site_of(const CallFields& call, const NativeStack& native) {
+size_t Records::site_of(const CallFields& call, const NativeStack& native,
+                        const std::string& started_by) {
   std::vector<CallSite>& all = findings_.sites;
   CallSite one;
   one.asked = asked_by(call);
@@ -324,7 +336,7 @@ size_t Records::site_of(const CallFields& call, const NativeStack& native) {
   one.library = call.library;
   one.passes_on = call.passes_on;
   one.line = call.code;
-  one.started_by = call.started_by;
+  one.started_by = started_by;
   if (all.size() < kMostStacks) {
     // Without a stack there is the caller alone.
     const std::vector<NativeFrame>& frames = native.frames.empty() ? call.native : native.frames;
