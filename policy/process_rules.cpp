@@ -98,6 +98,25 @@ Why take_value(RuleText& text, std::string_view& value) {
   return text.rest.empty() || ends_word(text.rest[0]) ? Why::kNone : Why::kQuote;
 }
 
+bool is_number(std::string_view text) {
+  for (const char c : text) {
+    if (!is_digit(c)) return false;
+  }
+  return !text.empty();
+}
+
+/// Reads a number. Returns false if no user or group can have it: the kernel takes the last one as
+/// "no change".
+bool number_from(std::string_view digits, uint32_t& number) {
+  uint64_t value = 0;
+  for (const char c : digits) {
+    value = value * 10 + static_cast<uint64_t>(c - '0');
+    if (value >= UINT32_MAX) return false;
+  }
+  number = static_cast<uint32_t>(value);
+  return true;
+}
+
 RuleMistake check_value(const ProcessRule& rule, RuleKey key, RuleSource source) {
   const std::string_view value = rule.value(key);
   const auto wrong = [&](Why why) { return RuleMistake{why, key, value, {}}; };
@@ -110,6 +129,9 @@ RuleMistake check_value(const ProcessRule& rule, RuleKey key, RuleSource source)
     const AllowList list = parse_allow_list(value);
     if (list.none) return wrong(Why::kNoGpu);
     if (list.error.why != ListError::Why::kNone) return {Why::kGpus, key, value, list.error};
+  }
+  if ((key == RuleKey::kUser || key == RuleKey::kGroup) && is_impossible_number(value)) {
+    return wrong(Why::kNumber);
   }
   if (key == RuleKey::kLog &&
       place_of_word(row_of(Variable::kLog).accepted, value) == std::string_view::npos) {
@@ -179,24 +201,6 @@ Match match_glob(std::string_view pattern, const RuleFact& fact) {
   return surely ? Match::kYes : Match::kUnknown;
 }
 
-bool is_number(std::string_view text) {
-  for (const char c : text) {
-    if (!is_digit(c)) return false;
-  }
-  return !text.empty();
-}
-
-/// Reads a number. Returns false if no user or group can have it.
-bool number_from(std::string_view digits, uint32_t& number) {
-  uint64_t value = 0;
-  for (const char c : digits) {
-    value = value * 10 + static_cast<uint64_t>(c - '0');
-    if (value > UINT32_MAX) return false;
-  }
-  number = static_cast<uint32_t>(value);
-  return true;
-}
-
 /// Reads the number in a line like "name:x:1000:…". Returns false if it has none.
 bool number_in_line(std::string_view line, uint32_t& number) {
   for (int fields = 0; fields < 2; ++fields) {
@@ -245,10 +249,11 @@ bool is_known_name(std::string_view wanted, const RuleFact& names) {
 
 Match match_identity(std::string_view wanted, const RuleFact& names, bool known,
                      std::span<const uint32_t> numbers) {
-  uint32_t number = 0;
-  if (is_number(wanted) && !number_from(wanted, number)) return Match::kNo;
   if (!known) return Match::kUnknown;
-  if (!is_number(wanted) && !find_number(names, wanted, number)) {
+  uint32_t number = 0;
+  const bool has_number =
+      is_number(wanted) ? number_from(wanted, number) : find_number(names, wanted, number);
+  if (!has_number) {
     // A service that knows this name may also know the numbers that have no name here.
     for (const uint32_t one : numbers) {
       if (!has_name(names, one)) return Match::kUnknown;
@@ -449,6 +454,12 @@ bool Glob::matches(std::string_view text) {
 }
 
 }  // namespace
+
+bool is_impossible_number(std::string_view value) {
+  uint32_t number = 0;
+  if (is_number(value)) return !number_from(value, number);
+  return (value.starts_with('-') || value.starts_with('+')) && is_number(tail(value, 1));
+}
 
 std::string_view take_cgroup(std::string_view& lines) {
   std::string_view path = head(lines, length_of_line(lines));

@@ -65,6 +65,7 @@ struct RuleMistake {
     kGpusInVain,   ///< gpus= with FORCE_CPU or OFF
     kNoGpu,        ///< gpus=-1
     kGpus,         ///< `list` has the mistake
+    kNumber,       ///< no user or group can have this number
     kLog,          ///< no such level
     kReport,       ///< neither an absolute path of a usable length nor syslog:
     kEnvironment,  ///< not may-widen
@@ -105,6 +106,8 @@ bool take_rule(RuleText& text, ProcessRule& rule);
 
 /// Returns bits of RuleKey: what the rules of this text ask of a process.
 uint32_t keys_of(std::string_view text, RuleSource source);
+/// True for a number that no user or group can have: "-1", "4294967295". False for a name.
+bool is_impossible_number(std::string_view value);
 /// True if a rule names a user or group by its name, so that RuleFacts::names_of_… are needed.
 bool names_by_word(std::string_view text, RuleSource source, RuleKey key);
 

@@ -5,18 +5,36 @@ namespace cudaguard {
 
 namespace {
 
-/// True for a character that controls a terminal or changes the direction of text: C0, DEL, C1, and
-/// Unicode's ranges of such characters (with some punctuation).
-constexpr bool is_control(uint32_t c) {
-  return c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x61c || (c >= 0x2000 && c < 0x2070) ||
-         c == 0xfeff;
+struct Range {
+  uint32_t first;
+  uint32_t last;
+};
+/// What a terminal obeys, what takes no room and what changes the direction of text: Unicode's
+/// categories Cc, Cf, Zl and Zp, the block of tags, and the two of the basic plane that XML
+/// forbids.
+constexpr Range kHidden[] = {
+    {0x00, 0x1f},       {0x7f, 0x9f},       {0xad, 0xad},       {0x600, 0x605},
+    {0x61c, 0x61c},     {0x6dd, 0x6dd},     {0x70f, 0x70f},     {0x890, 0x891},
+    {0x8e2, 0x8e2},     {0x180e, 0x180e},   {0x200b, 0x200f},   {0x2028, 0x202e},
+    {0x2060, 0x206f},   {0xfeff, 0xfeff},   {0xfff9, 0xfffb},   {0xfffe, 0xffff},
+    {0x110bd, 0x110bd}, {0x110cd, 0x110cd}, {0x13430, 0x1343f}, {0x1bca0, 0x1bca3},
+    {0x1d173, 0x1d17a}, {0xe0000, 0xe0fff},
+};
+
+bool is_hidden(uint32_t c) {
+  for (const Range& range : kHidden) {
+    if (c <= range.last) return c >= range.first;
+  }
+  return false;
 }
 
-/// True for a character that a message must not have. Spaces and punctuation are none; the last two
-/// of the basic plane are none of Unicode's, and XML forbids them.
-constexpr bool is_hidden(uint32_t c) {
-  return c == 0xfffe || c == 0xffff ||
-         (is_control(c) && (c < 0x2000 || c > 0x2027 || (c >= 0x200b && c <= 0x200f)));
+/// Writes a unit of UTF-16 as JSON does.
+Text& put_escape(Text& out, uint32_t unit) {
+  out.put("\\u");
+  for (int shift = 12; shift >= 0; shift -= 4) {
+    out.put({&"0123456789abcdef"[unit >> shift & 15], 1});
+  }
+  return out;
 }
 
 constexpr char folded(char c) {
@@ -219,14 +237,14 @@ bool Text::put_json(std::string_view text, size_t limit) {
   while (!text.empty()) {
     const size_t length = utf8_length(text);
     const uint32_t value = length == 0 ? 0xfffd : utf8_value(head(text, length));
-    char escape[6] = {'\\', 'u'};
+    char escape[12];
+    Text written(escape, sizeof escape);
     std::string_view out = head(text, length);
     if (value == '"' || value == '\\') {
-      escape[1] = text[0];
-      out = {escape, 2};
-    } else if (length == 0 || is_control(value)) {
-      for (int i = 0; i < 4; ++i) escape[2 + i] = "0123456789abcdef"[value >> (12 - 4 * i) & 15];
-      out = {escape, 6};
+      out = written.put("\\").put(out).view();
+    } else if (length == 0 || is_hidden(value)) {
+      if (value >= 0x10000) put_escape(written, 0xd7c0 + (value >> 10));
+      out = put_escape(written, value < 0x10000 ? value : 0xdc00 | (value & 0x3ff)).view();
     }
     if (used + out.size() > limit) return false;
     used += out.size();

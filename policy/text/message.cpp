@@ -194,6 +194,8 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
       return quoted().put("allows no GPU; write FORCE_CPU instead");
     case Why::kGpus:
       return put_list_error(out.print("%c=\"%s\": ", key, mistake.word), mistake.list, 0);
+    case Why::kNumber:
+      return quoted().put("is not accepted (accepted: a name, or a number from 0 to 4294967294)");
     case Why::kLog:
       return quoted().print("is not accepted (accepted: %c)", row_of(Variable::kLog).accepted);
     case Why::kReport:

@@ -160,6 +160,21 @@ bool only_starts(std::string_view arguments) {
          option.find('c') != kNowhere;
 }
 
+Starter starter_of(std::string_view arguments) {
+  if (only_starts(arguments)) return Starter::kFurtherOut;
+  std::string_view options = arguments;
+  const std::string_view name = base_name(take_argument(options));
+  // A login shell's name begins with a hyphen.
+  if (name.empty() || name == "cudaguard" || is_option(name)) return Starter::kNobody;
+  const Interpreter* interpreter = interpreter_of(name);
+  if (interpreter == nullptr) return Starter::kNamed;
+  const std::string_view first = take_argument(options);
+  const bool may_be_prompt =
+      first.empty() || first == "-i" || first == "-l" || first.starts_with("--");
+  const bool is_prompt = may_be_prompt && script_of(*interpreter, arguments, {}).name.empty();
+  return is_prompt ? Starter::kNobody : Starter::kNamed;
+}
+
 bool is_query_tool(std::string_view name) {
   return name.starts_with("nvidia-") || name == "__nvcc_device_query" || name == "deviceQuery";
 }

@@ -3,6 +3,7 @@
 // thread-safe, async-signal-safe, allocation-free.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 #include "policy/text.h"
@@ -59,6 +60,14 @@ class ScriptSearch {
 /// True for a shell or a program such as `timeout` that only starts others, so that what has
 /// started it matters: "sh -c 'nvidia-smi | head'". A shell that runs a script is no such program.
 bool only_starts(std::string_view arguments);
+
+/// What the arguments of a process say of it as what has started another.
+enum class Starter : uint8_t {
+  kNamed,       ///< put_program() names it
+  kFurtherOut,  ///< it only starts others, so what has started it matters
+  kNobody,      ///< the user has typed the command, or cudaguard has started it
+};
+Starter starter_of(std::string_view arguments);
 
 /// True for NVIDIA's tools that other programs start to look for GPUs: "nvidia-smi".
 bool is_query_tool(std::string_view name);

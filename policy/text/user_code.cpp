@@ -93,6 +93,7 @@ Whose whose_code(std::string_view file, std::string_view function, bool is_comma
     if (function.starts_with("__") && function.ends_with("__")) return Whose::kPythons;
     return is_command ? Whose::kUsers : Whose::kNoFile;
   }
+  if (file.empty()) return Whose::kPythons;  // ":3" leads nowhere
   if (has(file, kBundleStarts)) return Whose::kPythons;
   if (has(file, kPackageDirectories) || has(file, kAddOnDirectories)) return Whose::kPackages;
   if (has(file, kPythonsFiles)) return Whose::kPythons;

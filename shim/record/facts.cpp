@@ -60,24 +60,15 @@ uint32_t parent_of(uint32_t pid) {
   return parent;
 }
 
-/// True for a shell or another interpreter into which the user types.
-bool is_prompt(std::string_view name, std::string_view options) {
-  if (name.starts_with('-')) return true;  // a login shell
-  if (interpreter_of(name) == nullptr) return false;
-  const std::string_view first = take_argument(options);
-  return first.empty() || first == "-i" || first == "-l" || first.starts_with("--");
-}
-
 /// Writes "python3 app.py": the first program further out that is more than a shell's command or a
 /// tool such as `timeout`. Nothing if the user has typed the command, or cudaguard has started it.
 std::string_view find_starter(ProgramRoom& room) {
   uint32_t pid = sys::getppid();
   for (int i = 0; i < kMostStarters && pid > 1; ++i, pid = parent_of(pid)) {
     const std::string_view arguments = read_of(pid, "cmdline", room.starter, sizeof room.starter);
-    if (only_starts(arguments)) continue;
-    std::string_view rest = arguments;
-    const std::string_view name = base_name(take_argument(rest));
-    if (name.empty() || name == "cudaguard" || is_prompt(name, rest)) return {};
+    const Starter starter = starter_of(arguments);
+    if (starter == Starter::kFurtherOut) continue;
+    if (starter == Starter::kNobody) return {};
     Text out(room.started_by, sizeof room.started_by);
     return put_program(out, arguments, find_script(arguments)).view();
   }

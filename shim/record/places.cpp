@@ -51,4 +51,20 @@ void Cases::forget() {
   for (auto& slot : keys_) slot.store(0, std::memory_order_relaxed);
 }
 
+/// If two threads add names, one of these may get lost, which costs time only.
+void KnownNames::add(const char* name, uint32_t closes) {
+  if (closes_.load(std::memory_order_relaxed) != closes) {
+    forget();
+    closes_.store(closes, std::memory_order_relaxed);
+  }
+  for (auto& slot : names_) {
+    const char* none = nullptr;
+    if (slot.compare_exchange_strong(none, name, std::memory_order_relaxed)) return;
+  }
+}
+
+void KnownNames::forget() {
+  for (auto& slot : names_) slot.store(nullptr, std::memory_order_relaxed);
+}
+
 }  // namespace cudaguard

@@ -93,10 +93,19 @@ void record_place(Process& process, const Event& event, Output& output) {
 }
 
 /// Almost every call ends here, unless a report or a launcher wants every place: then `seen` is
-/// empty.
-[[gnu::always_inline]] inline void record(Process& process, const Event& event) {
+/// empty, and so is `names`.
+[[gnu::always_inline]] inline bool is_known(const Process& process, const char* api) {
+  return process.record.names.has(api, inherited.hook.closes.load(std::memory_order_relaxed));
+}
+
+[[gnu::cold, gnu::noinline]] void record(Process& process, const Event& event) {
+  const uint32_t closes = inherited.hook.closes.load(std::memory_order_relaxed);
   const uint64_t name = Hash().add(std::string_view(event.api)).result();
-  if (!process.record.seen.has(name)) record_unseen(process, event, name);
+  if (process.record.seen.has(name)) {
+    process.record.names.add(event.api, closes);
+  } else {
+    record_unseen(process, event, name);
+  }
 }
 
 }  // namespace
@@ -106,6 +115,7 @@ void record_attempt(Process& process, const char* key, const char* object, const
   process.record.attempts.fetch_add(1, std::memory_order_relaxed);
   // The names of all functions of CUDA begin with this letter.
   if (*key == 'c') inherited.record.refusals.fetch_add(1, std::memory_order_relaxed);
+  if (is_known(process, key)) return;
   record(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
 }
 
@@ -167,6 +177,7 @@ extern "C" {
   if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
   if (report != nullptr && !cudaguard::report_to(here, report)) return -1;
   here.record.seen.forget();
+  here.record.names.forget();
   here.record.places.forget();
   return static_cast<int>(here.record.attempts.load(std::memory_order_relaxed));
 }

@@ -13,8 +13,8 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Counts and records a denied attempt. An attempt is never marked as known before a launcher has
-/// heard of it. `key` names its kind and is not kept. `object` is the library of a dlopen request,
-/// or null; `caller` is the return address. Does nothing unless FORCE_CPU applies.
+/// heard of it. `key` names its kind, and is a constant of a library. `object` is the library of a
+/// dlopen request, or null; `caller` is the return address. Does nothing unless FORCE_CPU applies.
 void record_attempt(Process& process, const char* key, const char* object, const void* caller);
 
 /// Records that a file of cudaguard cannot be used, so that a request for `object` was refused. The

@@ -64,8 +64,30 @@ class Cases {
   std::atomic<uint64_t> keys_[kMost] = {};
 };
 
+/// The addresses of names that RecordProcess::seen has, so that a repeated call needs no hash. An
+/// address counts until a dlclose, after which it may be another name's. No lock; thread-safe,
+/// async-signal-safe.
+class KnownNames {
+ public:
+  /// `closes` is HookInherited::closes.
+  [[gnu::always_inline]] bool has(const char* name, uint32_t closes) const {
+    if (closes_.load(std::memory_order_relaxed) != closes) return false;
+    for (const auto& slot : names_) {
+      if (slot.load(std::memory_order_relaxed) == name) return true;
+    }
+    return false;
+  }
+  void add(const char* name, uint32_t closes);
+  void forget();
+
+ private:
+  std::atomic<uint32_t> closes_{0};
+  std::atomic<const char*> names_[4] = {};
+};
+
 struct RecordProcess {
   std::atomic<uint32_t> attempts{0};
+  KnownNames names;
   /// The functions that need no more attention, as hashes of their names. A name's address would
   /// not do: its library may be unloaded, and a library has another address in each namespace.
   /// Empty if `places` is in use.

@@ -42,6 +42,12 @@ bool Owners::is_file(std::string_view file) {
   return look({}, file, status) == Found::kYes && S_ISREG(status.st_mode);
 }
 
+bool Owners::is_no_file(std::string_view file) {
+  struct stat status = {};
+  const Found found = look({}, file, status);
+  return found == Found::kNo || (found == Found::kYes && !S_ISREG(status.st_mode));
+}
+
 Owners::Copy Owners::compare(std::string_view file, std::string_view real) {
   struct stat one = {};
   struct stat other = {};
@@ -68,16 +74,18 @@ Whose Owners::whose(std::string_view file, Whose named) {
     if (pex == Found::kYes) return Whose::kPythons;
     if (pex == Found::kInArchive) return in_archive(file);
   }
-  if (is_script) return Whose::kUsers;
+  if (is_script || is_kernel_cell(file)) return Whose::kUsers;
   // A bundled program has the names of its modules and not their files. Python's function of a
   // worker on another machine also has no file, so the file's place counts.
   const bool is_relative = !file.starts_with('/');
   const std::string_view root = directory_of(script_);
   const bool is_beside_script = script_is_missing_ && !root.empty() && file.starts_with(root);
-  if ((is_relative || is_beside_script) && is_missing(file)) {
+  if ((is_relative || is_beside_script) && is_no_file(file)) {
     const std::string_view module = is_relative ? file : tail(file, root.size() + 1);
     return is_runner(module) ? Whose::kPythons : Whose::kPackages;
   }
+  // What exec() runs may have the name of a file that nobody can open.
+  if (!is_relative && is_no_file(file)) return Whose::kNoFile;
   if (known_ != 0 && directory == std::string_view(room_.known, known_)) return answer_;
   const Found package = look(directory, "__init__.py");
   if (package == Found::kInArchive) return in_archive(file);

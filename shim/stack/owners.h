@@ -46,6 +46,8 @@ class Owners {
   /// Looks for directory/name.
   Found look(std::string_view directory, std::string_view name, struct stat& status);
   Found look(std::string_view directory, std::string_view name);
+  /// True if nothing has this name, or no regular file. Files that cannot be seen may be there.
+  bool is_no_file(std::string_view file);
   bool is_missing(std::string_view file) { return look({}, file) == Found::kNo; }
   Whose in_archive(std::string_view file);
   bool is_installed(std::string_view file);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program may ask for a GPU by the driver's export tables alone, as nvidia-cuda-mps-server does."""
 
+import json
 import os
 import struct
 
@@ -58,6 +59,23 @@ def test_each_line_that_asks_has_a_message_of_its_own():
     result = run("cupti init nvml", CUDAGUARD_LOG="all")
     calls = [one["call"] for one in messages.find(result.err, "no_cuda", "no_nvml")]
     assert calls == ["cuGetExportTable", "cuInit", "nvmlInternalGetExportTable"], str(result)
+
+
+@pytest.mark.parametrize(("steps", "calls"), [
+    ("cupti init", ["cuInit"]), ("cupti cupti init", ["cuInit"]), ("cupti", ["cuGetExportTable"]),
+    ("init cupti", ["cuInit", "cuGetExportTable"])])
+def test_table_and_the_cuinit_that_follows_are_one_attempt(tmp_path, steps, calls):
+    document, report = str(tmp_path / "verify.json"), str(tmp_path / "report.jsonl")
+    verified = harness.run([launcher.LAUNCHER, "verify", "--json", document, "--", TABLES,
+                            *steps.split()], guard=False, trace=False)
+    with open(document, encoding="utf-8") as stream:
+        content = json.load(stream)
+    asked = [call["api"] for call in content["calls"]]
+    assert (verified.rc, sorted(asked)) == (1, sorted(calls)), str(verified)
+    run(steps, CUDAGUARD_REPORT=report)
+    seen = harness.run([launcher.LAUNCHER, "report", "--json", "-", report], guard=False, trace=False)
+    refused, = [process["refused"] for process in json.loads(seen.out)["processes"]]
+    assert [text.partition(" by ")[0] for text in refused] == calls, seen.out
 
 
 @pytest.mark.parametrize("steps", ["serve", "cupti", "runtime"])

@@ -33,6 +33,7 @@ def test_message_has_the_name_as_it_is(tmp_path, name, terminal):
 @pytest.mark.parametrize(("name", "shown"), [
     (b"a\x1b[31m\x7f.py", "a?[31m?.py"), ("a\u009b31m.py".encode(), "a?31m.py"),
     ("a\u202eb\u2066c\u2028d\u2029.py".encode(), "a?b?c?d?.py"), (b"a\nb.py", "a?b.py"),
+    ("a\u00adb\U000e0062\U000e007f\u180ec.py".encode(), "a?b???c.py"),
     (b"m\xf3dulo.py", "m???dulo.py"), (b"\xc0\xaf\xed\xa0\x80\xf4\x90\x80\x80.py", None),
     ("é".encode() * 60 + b".py", "é" * 40 + "...")])
 def test_message_has_nothing_that_a_terminal_obeys(tmp_path, name, shown):

@@ -32,10 +32,11 @@ for path in sys.argv[1:]:
     exec(compile(open(path).read(), path, "exec"), {"cuda": cuda})
 """
 # The names of the files are freed, too.
-NAMES = """import ctypes
+NAMES = """import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
 for i in range(20):
-    exec(compile("cuda.cuInit(0)", "/made/cell%02d.py" % i, "exec"), {"cuda": cuda})
+    open("%s/cell%02d.py" % (sys.argv[1], i), "w").close()
+    exec(compile("cuda.cuInit(0)", "%s/cell%02d.py" % (sys.argv[1], i), "exec"), {"cuda": cuda})
 """
 # The same, but all lines are in one file, as in the scripts that sphinx-gallery runs.
 BLOCKS = """import ast, ctypes, sys
@@ -154,7 +155,7 @@ class Verify(Case):
         self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
 
     def test_file_name_in_place_of_a_freed_one_is_new(self):
-        result, _ = self.tree(self.interpreter(self.make("names.py", NAMES)))
+        result, _ = self.tree(self.interpreter(self.make("names.py", NAMES), self.directory))
         self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
 
     def test_library_in_place_of_an_unloaded_one_is_new(self):

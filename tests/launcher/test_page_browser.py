@@ -24,6 +24,14 @@ LAID_OUT = "document.documentElement.scrollWidth"
 # Texts that reach out of the page's right edge, but in what can be scrolled.
 REACH_OUT = """[...document.querySelectorAll("main *")].filter(one => !one.closest(".wide, .lane") &&
     one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 80))"""
+# What in a row of the timeline is less than 4 px away from the row's duration.
+TOUCHING = """[...document.querySelectorAll(".row")].filter(row => row.checkVisibility()).flatMap(row => {
+    const end = row.querySelector(".duration")?.getBoundingClientRect();
+    return [...row.querySelectorAll(".name > *")].filter(one => {
+      const box = one.getBoundingClientRect();
+      return end?.width > 0 && box.top < end.bottom && end.top < box.bottom && end.left - box.right < 4;
+    }).map(one => one.textContent);
+  })"""
 TEXT = "document.querySelector('main').textContent"
 ROWS = "[...document.querySelectorAll('.tree .row')].filter(one => one.checkVisibility()).length"
 
@@ -114,13 +122,19 @@ class Seen(harness.DirectoryCase):
 
     def test_pages_look_right_at_every_width_and_scheme(self):
         for name in page.NAMES:
-            for width in (1280, 390):
+            for width in (1280, 420, 390):
                 for dark in (False, True):
                     self.open(name, width, dark)
                     self.looks_right(width, dark)
                     if not name.startswith("forged"):
                         self.browser.picture(os.path.join(PICTURES, "%s-%d-%s.png" % (
                             name, width, "dark" if dark else "light")))
+
+    def test_nothing_touches_a_duration_on_a_phone(self):
+        for name in ("fail", "pass", "report"):
+            for width in (420, 320):
+                self.open(name, width)
+                self.assertEqual(self.browser.value(TOUCHING), [], (name, width))
 
     def test_each_page_shows_its_texts(self):
         for name, texts in TEXTS.items():
@@ -171,7 +185,7 @@ class Seen(harness.DirectoryCase):
 
     def test_page_without_javascript_shows_the_text(self):
         for name in [one for one in page.NAMES if one != "large"]:
-            for width in (1280, 390):
+            for width in (1280, 420, 390):
                 self.open(name, width, script=False)
                 self.looks_right(width, False)
                 with open(self.path(name + ".txt"), encoding="utf-8") as stream:

@@ -180,6 +180,9 @@ def test_files_without_a_rule_are_a_mistake(case):
     ("# all\rFORCE_CPU user=alice\r",
      "the line has a control character, or a CR without LF; remove it"),
     ("FORCE_CPU user=alice\0", "the line has a control character, or a CR without LF; remove it"),
+    *(("FORCE_CPU %s=%s" % (key, number), '%s="%s" is not accepted (accepted: a name, or a number '
+       "from 0 to 4294967294)" % (key, number))
+      for key, number in (("user", "99999999999"), ("group", "4294967295"))),
     ("\ufeffFORCE_CPU user=alice", "the line begins with a byte order mark; remove it")])
 def test_line_that_would_protect_less_is_a_mistake(case, line, text):
     case.write(CONF, "VALIDATE\n" + line)
@@ -340,6 +343,10 @@ def test_without_a_file_the_variables_decide(case):
     (["check", "a", "b"], 'system takes one file, not "b"'),
     (["check", "--user", "dave"], '--user "dave" is not in /etc/passwd; write the number'),
     (["check", "--group", "dave"], '--group "dave" is not in /etc/group; write the number'),
+    *((["check", option, number],
+       '%s "%s" is not accepted (accepted: a name, or a number from 0 to 4294967294)' % (
+           option, number))
+      for option, number in (("--user", "99999999999"), ("--group", "4294967295"))),
     (["check", "--program", "no-such-program"], '"no-such-program": No such file or directory'),
     (["enable", "--user", "root"], "are only for check")])
 def test_refusals(case, words, meaning):

@@ -44,6 +44,19 @@ def test_path_stays_whole_without_a_working_directory(records, monkeypatch, tmp_
     assert records.short_path("/x/a.py") == "/x/a.py"
 
 
+def test_table_and_the_cuinit_that_follows_are_one_attempt(records, parse):
+    def without(*calls):
+        attempts = [parse({**GOOD, "api": api, "pid": pid}) for api, pid in calls]
+        return [attempts.index(one) for one in records.without_tables(attempts)]
+
+    table, init = ("cuGetExportTable", 7), ("cuInit", 7)
+    assert without(table, init) == [1]
+    assert without(table, ("nvmlInit", 7), table, init) == [1, 3]
+    assert without(init, table) == [0, 1]
+    assert without(table, ("cuInit", 8)) == [0, 1]
+    assert without(table) == [0]
+
+
 @pytest.mark.parametrize(("change", "words"), [
     ({"code": "a.py:3", "line_frame": 0}, "/a.py:3 through x"),
     ({"code": "plot.py", "line_frame": 0,

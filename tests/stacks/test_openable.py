@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from support import harness, launcher, messages
+from support import harness, launcher, messages, pytest_runs
 
 ASK = "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n"
 # As setuptools' build_meta runs setup.py for pip and build.
@@ -99,6 +99,24 @@ def test_copied_script_is_named_by_its_original(files, tmp_path, before, code):
 @pytest.mark.parametrize("name", ["__file__", "'none.py'", "'.'", "None"])
 def test_script_without_another_file_keeps_its_name(files, tmp_path, name):
     check(files("tmp/script.py", "__file__ = %s\n" % name + ASK), "script.py:3", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "/", "none.py", "/no/such/file.py", "/dev/null"])
+def test_code_whose_file_cannot_be_opened_is_named_by_the_next_frame_out(files, tmp_path, name):
+    files("helper.py", "def call(code):\n    exec(code, {})\n")
+    program = files("program.py", "from helper import call\n\n"
+                    "call(compile(%r, %r, 'exec'))\n" % (ASK, name))
+    check(program, "helper.py:2", str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["", "/no/such/file.py"])
+def test_plug_in_names_a_line_that_can_be_opened(files, tmp_path, name):
+    tests = files("test_it.py", "def test_it():\n    exec(compile(%r, %r, 'exec'), {})\n" % (ASK, name))
+    result = harness.run([launcher.LAUNCHER, "run", "--", sys.executable, "-m", "pytest", "-p",
+                          "cudaguard.pytest_plugin", "--cudaguard", "-p", "no:cacheprovider", tests],
+                         world="none", guard=False, trace=False, cwd=str(tmp_path),
+                         env={"PYTHONPATH": pytest_runs.PACKAGES})
+    assert "CUDA was asked for by test_it.py:2 through ctypes/cffi" in result.out, str(result)
 
 
 def test_each_of_many_texts_is_reported(files, tmp_path):

@@ -113,6 +113,18 @@ def test_tool_is_named_with_what_has_started_it(case, command, starter):
     assert "PASS" in case.verify(python, app, options=["--allow", "lib:nvidia-smi"], rc=0)[0]
 
 
+@pytest.mark.parametrize("words", [["sh", "tool.sh"], ["bash", "--norc", "-e", "tool.sh"]])
+def test_tool_that_outlives_its_script_is_named_with_it(case, words):
+    """verify sees each start; the guard alone looks for a parent, which has ended."""
+    tool = case.copy("bin/nvidia-smi")
+    wait = "while kill -0 $$ 2> /dev/null; do :; done"
+    case.make("tool.sh", "{ %s; exec %s; } &\n" % (wait, tool), 0o644)
+    name = "nvidia-smi, started by %s tool.sh" % words[0]
+    err, places = case.verify(*words)
+    assert places == [name], err
+    assert "\n  %s\n" % name in err, err
+
+
 def test_tool_that_the_user_has_started_is_named_alone(case):
     """The user types the command, or gives it to cudaguard."""
     tool = case.copy("bin/nvidia-smi")

@@ -81,10 +81,12 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
       "args= has a quote that is not around the whole value (accepted: args=\"...\")";
   const char* hash =
       "args= has a # without quotes; add a blank before it, or quotes around the value";
+  const std::string no_number =
+      " is not accepted (accepted: a name, or a number from 0 to 4294967294)";
   const char* bom = "the line begins with a byte order mark; remove it";
   const struct {
     const char* rule;
-    const char* sentence;
+    std::string sentence;
     RuleSource source = kFile;
   } cases[] = {
       {"OFF#x", "\"OFF#x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
@@ -120,6 +122,12 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
       {"VALIDATE gpus=0,0", "gpus=\"0,0\": entry 2 \"0\" repeats a GPU (accepted: each GPU once)"},
       {"CLAMP gpus=0,x",
        "gpus=\"0,x\": entry 2 \"x\" is not accepted (accepted: index, GPU-..., MIG-...)"},
+      {"OFF user=4294967295", "user=\"4294967295\"" + no_number},
+      {"OFF user=99999999999", "user=\"99999999999\"" + no_number},
+      {"OFF user=18446744073709551616", "user=\"18446744073709551616\"" + no_number, kOption},
+      {"OFF group=\"4294967296\"", "group=\"4294967296\"" + no_number, kVariable},
+      {"OFF group=-1", "group=\"-1\"" + no_number},
+      {"OFF user=+1000", "user=\"+1000\"" + no_number},
       {"OFF log=loud", "log=\"loud\" is not accepted (accepted: off, error, deny, all)"},
       {"OFF report=a.jsonl",
        "report=\"a.jsonl\" is not accepted (accepted: an absolute path of at most 4095 bytes, "
@@ -195,7 +203,7 @@ TEST(ProcessRules, KeysMatch) {
   }
   for (const char* no :
        {"program=python3", "program=bin/python3.11", "program=/usr/bin/python3.1", "args=jupyter",
-        "user=root", "user=100", "user=4294967296", "group=disk", "group=7", "cgroup=/user.slice",
+        "user=root", "user=100", "user=4294967294", "group=disk", "group=7", "cgroup=/user.slice",
         "program=* user=root", "user=alice group=disk"}) {
     EXPECT_FALSE(decided("OFF " + std::string(no)).decided) << no;
   }

@@ -38,6 +38,23 @@ TEST(Program, ProgramIsWrittenWithItsScript) {
   EXPECT_EQ(written("./train\0s3cret\0"sv, {}), "train");
 }
 
+TEST(Program, StarterIsAProgramThatDoesMoreThanStart) {
+  for (const auto& [arguments, starter] :
+       {std::pair{"python3\0app.py\0"sv, Starter::kNamed}, std::pair{"./a\0"sv, Starter::kNamed},
+        std::pair{"sh\0run.sh\0"sv, Starter::kNamed},
+        std::pair{"bash\0--norc\0-eo\0pipefail\0run.sh\0"sv, Starter::kNamed},
+        std::pair{"sh\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
+        std::pair{"timeout\0"
+                  "5\0nvidia-smi\0"sv,
+                  Starter::kFurtherOut},
+        std::pair{"-bash\0"sv, Starter::kNobody}, std::pair{"bash\0"sv, Starter::kNobody},
+        std::pair{"bash\0--init-file\0a.sh\0"sv, Starter::kNobody},
+        std::pair{"python3\0-i\0"sv, Starter::kNobody},
+        std::pair{"/x/cudaguard\0run\0"sv, Starter::kNobody}, std::pair{""sv, Starter::kNobody}}) {
+    EXPECT_EQ(starter_of(arguments), starter) << arguments;
+  }
+}
+
 TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
   const auto script = [](std::string_view arguments) {
     std::string_view rest = arguments;

@@ -3,6 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+#include <vector>
+
 #include "policy/text/record.h"
 
 namespace cudaguard::launcher {
@@ -79,6 +83,31 @@ TEST(Records, SameCallOfManyProcessesIsOneCallSite) {
   EXPECT_EQ(records.findings().sites.size(), 1u);
   EXPECT_EQ(records.findings().sites[0].processes, (std::vector<size_t>{0, 1}));
   EXPECT_EQ(records.findings().records, 3u);
+}
+
+TEST(Records, TableBeforeCuInitIsNoAttemptOfItsOwn) {
+  const auto call = [](int64_t pid, double ts, const std::string& api) {
+    return record_of({.pid = pid, .ts = ts},
+                     R"("api":")" + api + R"(","decision":"deny","library":"libx.so"})");
+  };
+  Records records;
+  records.add(call(7, 1, "cuGetExportTable"));
+  records.add(call(8, 1, "cuGetExportTable"));
+  records.add(call(7, 2, "cuInit"));
+  records.add(call(8, 3, "nvmlInit"));
+  records.add(call(9, 3, "cuInit"));
+  records.add(call(9, 4, "cuGetExportTable"));
+  for (int looks = 0; looks < 2; ++looks) {  // The numbers of the sites stay right.
+    const Findings& findings = records.findings();
+    std::map<std::string, std::vector<size_t>> processes;
+    for (const CallSite& site : findings.sites) processes[site.api] = site.processes;
+    EXPECT_EQ(processes["cuGetExportTable"], (std::vector<size_t>{1, 2}));
+    EXPECT_EQ(processes["cuInit"], (std::vector<size_t>{0, 2}));
+    EXPECT_EQ(processes["nvmlInit"], (std::vector<size_t>{1}));
+    EXPECT_EQ(text_of(findings.processes[0]), "refused cuInit by libx.so ");
+    records.add(call(9, 5, "cuInit"));
+    records.add(call(9, 6, "cuGetExportTable"));
+  }
 }
 
 TEST(Records, AnotherLibraryIsAnotherCallSite) {

@@ -66,6 +66,31 @@ TEST(Text, Printable_ReplacesWhatATerminalObeysOrHides) {
   EXPECT_EQ(printable("\u061c\u200b\u200e\u2060\u206f\ufeff\ufffe\uffff"), "????????");
 }
 
+std::string utf8(char32_t c) {
+  std::string text;
+  for (unsigned more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3, i = more + 1; i-- > 0;) {
+    constexpr unsigned kLead[] = {0, 0xc0, 0xe0, 0xf0};
+    const unsigned bits = c >> (6 * i);
+    text += static_cast<char>(i == more ? kLead[more] | bits : 0x80 | (bits & 0x3f));
+  }
+  return text;
+}
+
+TEST(Text, Printable_ReplacesUnicodesFormatCharactersAndTags) {
+  constexpr char32_t kHidden[] = {0xad,    0x600,   0x605,   0x61c,   0x6dd,   0x70f,   0x890,
+                                  0x891,   0x8e2,   0x180e,  0x2064,  0xfff9,  0xfffb,  0x110bd,
+                                  0x110cd, 0x13430, 0x1343f, 0x1bca0, 0x1bca3, 0x1d173, 0x1d17a,
+                                  0xe0000, 0xe0001, 0xe0020, 0xe007f, 0xe0fff};
+  for (const char32_t c : kHidden) EXPECT_EQ(printable(utf8(c)), "?") << std::hex << uint32_t{c};
+  constexpr char32_t kShown[] = {0xa0,    0xac,    0xae,    0x606,   0x6dc,   0x70e,   0x892,
+                                 0x8e1,   0x180d,  0x2027,  0x202f,  0x2070,  0xfefe,  0xfff8,
+                                 0xfffd,  0x110bc, 0x110ce, 0x13429, 0x13440, 0x1bc9f, 0x1bca4,
+                                 0x1d172, 0x1d17b, 0x1f600, 0xdffff, 0xe1000};
+  for (const char32_t c : kShown) {
+    EXPECT_EQ(printable(utf8(c)), utf8(c)) << std::hex << uint32_t{c};
+  }
+}
+
 TEST(Text, Printable_ReplacesEachByteThatIsNotUtf8) {
   EXPECT_EQ(printable("a\xff\x80"), "a??");
   EXPECT_EQ(printable("\xc0\xaf"), "??");       // overlong '/'
@@ -128,8 +153,8 @@ TEST(Text, Json_EscapesQuotesAndControlCharacters) {
   EXPECT_EQ(json("a\"b\\c\n\x7f"), R"(a\"b\\c\u000a\u007f)");
   EXPECT_EQ(json("grün €𝄞"), "grün €𝄞");
   // The first and the last character of each length.
-  EXPECT_EQ(json("\u00a0\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff"),
-            "\u00a0\u07ff\u0800\ud7ff\ue000\uffff\U00010000\U0010ffff");
+  EXPECT_EQ(json("\u00a0\u07ff\u0800\ud7ff\ue000\ufffd\U00010000\U0010ffff"),
+            "\u00a0\u07ff\u0800\ud7ff\ue000\ufffd\U00010000\U0010ffff");
 }
 
 TEST(Text, Json_EscapesTerminalControlCharacters) {
@@ -137,7 +162,8 @@ TEST(Text, Json_EscapesTerminalControlCharacters) {
   // Each direction mark is closed again, because clang-tidy refuses a literal that leaves one open.
   EXPECT_EQ(json("a\u202eb\u202c\u2066c\u2069\u200fd\u2028"),
             R"(a\u202eb\u202c\u2066c\u2069\u200fd\u2028)");
-  EXPECT_EQ(json("\u061c\ufeff\u2000\u206f"), R"(\u061c\ufeff\u2000\u206f)");
+  EXPECT_EQ(json("\u061c\ufeff\uffff\u206f\u00ad"), R"(\u061c\ufeff\uffff\u206f\u00ad)");
+  EXPECT_EQ(json("\U000e0041\U0001d173"), R"(\udb40\udc41\ud834\udd73)");
   EXPECT_EQ(json("\u00a0\u1fff\u2070\U0001f600"), "\u00a0\u1fff\u2070\U0001f600");
 }
 

@@ -16,8 +16,8 @@ bool is_user_code(std::string_view file, std::string_view function) {
 
 TEST(UserCode, UserFilesAreRecognised) {
   for (const char* file :
-       {"/home/u/ppo.py", "ppo.py", "<string>", "<stdin>", "<ipython-input-3-0a1b>", "",
-        "<stdin>-0", "<python-input-1>", "<console>", "<doctest a.b[0]>", "/tmp/ipykernel_7/123.py",
+       {"/home/u/ppo.py", "ppo.py", "<string>", "<stdin>", "<ipython-input-3-0a1b>", "<stdin>-0",
+        "<python-input-1>", "<console>", "<doctest a.b[0]>", "/tmp/ipykernel_7/123.py",
         "/home/u/site-packages.py", "/usr/local/bin/torchrun", "/home/u/frozen/a.py",
         "/home/u/libpython3/a.py"}) {
     EXPECT_TRUE(is_user_code(file, "f")) << file;

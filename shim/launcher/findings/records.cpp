@@ -2,11 +2,13 @@
 #include "shim/launcher/findings/records.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
 #include "policy/driver_api.h"
 #include "policy/text.h"
+#include "policy/text/program.h"
 #include "policy/text/record.h"
 #include "policy/text/user_code.h"
 #include "shim/launcher/findings/groups.h"
@@ -19,6 +21,7 @@ constexpr int64_t kMostDevice = 4095;
 constexpr int64_t kNotInitialised = 3;
 constexpr int64_t kNoDevice = 100;
 constexpr std::string_view kApi = R"(,"api":")";
+constexpr std::string_view kTableApi = "cuGetExportTable";
 // Limits the memory for a file in which all rests differ.
 constexpr size_t kMostRests = size_t{16} << 20;
 constexpr size_t kMostStacks = 10000;
@@ -54,6 +57,11 @@ DriverApi asked_by(const CallFields& call) {
 
 bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml";
+}
+
+/// Of a command line, without its directories.
+std::string_view first_word(std::string_view command) {
+  return base_name(head(command, command.find(' ')));
 }
 
 void add_once(std::vector<SharedText>& list, const SharedText& text) {
@@ -188,8 +196,13 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
   const NativeStack& stack = sender_ != nullptr ? sender_->native
                              : is_beside        ? beside
                                                 : NativeStack();
-  if (!stack.is_known() && !rest.site) rest.site = site_of(call, stack);
-  CallSite& one = findings_.sites[stack.is_known() ? site_of(call, stack) : *rest.site];
+  // The guard cannot name what has started a tool and has ended since.
+  const bool is_orphan = sender_ != nullptr && !sender_->started_by.empty() &&
+                         call.started_by.empty() && is_query_tool(first_word(process.command));
+  const std::string& started_by = is_orphan ? sender_->started_by : call.started_by;
+  const bool is_own = stack.is_known() || is_orphan;
+  if (!is_own && !rest.site) rest.site = site_of(call, stack, started_by);
+  CallSite& one = findings_.sites[is_own ? site_of(call, stack, started_by) : *rest.site];
   note_times(writer.ts, writer.ts, one);
   one.processes.push_back(number);
   one.at.push_back(writer.ts);
@@ -312,7 +325,8 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   return findings_.processes.size() - 1;
 }
 
-size_t Records::site_of(const CallFields& call, const NativeStack& native) {
+size_t Records::site_of(const CallFields& call, const NativeStack& native,
+                        const std::string& started_by) {
   std::vector<CallSite>& all = findings_.sites;
   CallSite one;
   one.asked = asked_by(call);
@@ -322,7 +336,7 @@ size_t Records::site_of(const CallFields& call, const NativeStack& native) {
   one.library = call.library;
   one.passes_on = call.passes_on;
   one.line = call.code;
-  one.started_by = call.started_by;
+  one.started_by = started_by;
   if (all.size() < kMostStacks) {
     // Without a stack there is the caller alone.
     const std::vector<NativeFrame>& frames = native.frames.empty() ? call.native : native.frames;
@@ -337,7 +351,51 @@ size_t Records::site_of(const CallFields& call, const NativeStack& native) {
   return *place;
 }
 
+/// A refused export table is an attempt of its own only if no cuInit of the same process follows.
+void Records::leave_out_tables() {
+  std::map<size_t, double> inits;  // the last cuInit of each process
+  const auto is_refused = [](const CallSite& site, std::string_view api) {
+    return site.denied && site.api == api;
+  };
+  std::vector<CallSite>& sites = findings_.sites;
+  for (const CallSite& site : sites) {
+    if (!is_refused(site, "cuInit")) continue;
+    for (size_t i = 0; i < site.processes.size(); ++i) {
+      double& last = inits[site.processes[i]];
+      last = std::max(last, site.at[i]);
+    }
+  }
+  std::map<size_t, bool> asks;  // of each process with a table: whether one is left
+  const size_t before = sites.size();
+  std::erase_if(sites, [&](CallSite& site) {
+    if (!is_refused(site, kTableApi)) return false;
+    size_t left = 0;
+    for (size_t i = 0; i < site.processes.size(); ++i) {
+      const size_t process = site.processes[i];
+      const auto init = inits.find(process);
+      const bool stays = init == inits.end() || init->second < site.at[i];
+      asks[process] |= stays;
+      if (!stays) continue;
+      site.processes[left] = process;
+      site.at[left++] = site.at[i];
+    }
+    site.processes.resize(left);
+    site.at.resize(left);
+    return left == 0;
+  });
+  for (const auto& [process, is_left] : asks) {
+    if (is_left) continue;
+    std::erase_if(findings_.processes[process].refused,
+                  [](const SharedText& text) { return text->starts_with(kTableApi); });
+  }
+  if (sites.size() == before) return;
+  rests_.clear();  // These two have the old numbers of the sites.
+  sites_.clear();
+  for (size_t i = 0; i < sites.size(); ++i) sites_.insert(i);
+}
+
 const Findings& Records::findings() {
+  leave_out_tables();
   for (CallSite& one : findings_.sites) keep_first(one.processes, one.at);
   group_by_place(findings_);
   return findings_;

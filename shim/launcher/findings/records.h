@@ -35,6 +35,7 @@ class Records {
     uint64_t since;                      ///< clock ticks since boot; unique together with `pid`
     std::array<uint64_t, 4> image = {};  ///< execve changes it; last 0: unknown
     NativeStack native = {};
+    std::string started_by = {};  ///< as in CallSite, but of any program
   };
   /// Adds one line, which may have any content. A record with the event "native" has the native
   /// stack of the call in the next record. If a killed writer left a piece of a record, the
@@ -81,7 +82,8 @@ class Records {
   bool adopt(const WriterFields& writer, const std::string& job, size_t& number);
   size_t process_of(const WriterFields& writer, bool starts);
   void understand(Rest& rest);
-  size_t site_of(const CallFields& call, const NativeStack& native);
+  size_t site_of(const CallFields& call, const NativeStack& native, const std::string& started_by);
+  void leave_out_tables();
 
   Findings findings_;
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and

@@ -426,10 +426,15 @@ std::string names_of(const std::set<pid_t>& processes) {
   return text;
 }
 
-std::string command_of(pid_t pid) {
+std::string arguments_of(pid_t pid) {
   std::string words;
   read_file(path_of(pid, "cmdline"), words, kMostCommand);
   words.resize(std::min(words.size(), kMostCommand));
+  return words;
+}
+
+std::string command_of(pid_t pid) {
+  std::string words = arguments_of(pid);
   while (!words.empty() && words.back() == '\0') words.pop_back();
   if (words.empty()) return read_stat(pid).name;
   std::replace(words.begin(), words.end(), '\0', ' ');

@@ -131,6 +131,8 @@ bool descends_from_this_process(pid_t pid);
 /// "sleep (12), cat (13)"; a long list is cut.
 std::string names_of(const std::set<pid_t>& processes);
 
+/// The process's arguments, as /proc/PID/cmdline has them.
+std::string arguments_of(pid_t pid);
 /// The words of the process's command line, the first one without its directories.
 std::string command_of(pid_t pid);
 

@@ -64,13 +64,14 @@ struct Start {
   };
   Kind kind = Kind::kUnknown;
   std::string reason = {};
-  std::string program = {};   ///< the file, as the call names it
-  std::string command = {};   ///< its arguments, the first one without its directories
-  FileId file = {};           ///< that will run: of a script, the interpreter
-  bool is_final = false;      ///< a start beacon does not change the kind
-  bool names_nvidia = false;  ///< see TreeTruth::Unguarded
-  bool is_refused = false;    ///< the call will fail because the file may not be executed now
-  bool own_guard = false;     ///< LD_PRELOAD names the guard of this launcher
+  std::string program = {};     ///< the file, as the call names it
+  std::string command = {};     ///< its arguments, the first one without its directories
+  std::string started_by = {};  ///< "sh run.sh"; empty: not known, a prompt, or cudaguard
+  FileId file = {};             ///< that will run: of a script, the interpreter
+  bool is_final = false;        ///< a start beacon does not change the kind
+  bool names_nvidia = false;    ///< see TreeTruth::Unguarded
+  bool is_refused = false;      ///< the call will fail because the file may not be executed now
+  bool own_guard = false;       ///< LD_PRELOAD names the guard of this launcher
   /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.
   std::vector<std::string> texts = {};
 };

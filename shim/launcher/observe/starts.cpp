@@ -11,7 +11,9 @@
 #include <exception>
 
 #include "policy/text.h"
+#include "policy/text/program.h"
 #include "shim/launcher/fence/filter.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/observe/keeper.h"
 
 namespace cudaguard::launcher {
@@ -95,6 +97,31 @@ std::optional<bool> Starts::has_become(const Process& process, const Stat& now) 
   // Without ASLR, two programs can have the same addresses.
   return process.runs && process.runs->start.file != called.start.file &&
          executable_id(static_cast<pid_t>(process.seen.pid)) == called.start.file;
+}
+
+const Starts::Program* Starts::running_in(pid_t pid) const {
+  const auto latest = latest_.find(pid);
+  if (latest == latest_.end()) return nullptr;
+  const auto found = processes_.find({latest->second, pid});
+  return found == processes_.end() || !found->second.runs ? nullptr : &*found->second.runs;
+}
+
+std::string Starts::started_by(pid_t pid) const {
+  const Program* program = running_in(pid);
+  return program == nullptr ? "" : program->start.started_by;
+}
+
+Start Starts::read(const Identity& who, const seccomp_data& call) {
+  Start start = reader_.read(who.thread, call);
+  // A forked process still has its parent's arguments, even if the parent has ended.
+  const std::string arguments = arguments_of(who.pid);
+  const Starter starter = starter_of(arguments);
+  if (starter == Starter::kNamed) {
+    start.started_by = text_of([&](Text& out) { put_program(out, arguments, {}); });
+  } else if (starter == Starter::kFurtherOut) {
+    start.started_by = started_by(running_in(who.pid) != nullptr ? who.pid : who.stat.parent);
+  }
+  return start;
 }
 
 void Starts::note_call(const Identity& who, Start start) {

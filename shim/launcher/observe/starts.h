@@ -31,14 +31,16 @@ class Starts {
   Starts(const std::string& guard, std::string unguarded)
       : reader_(guard), unguarded_(std::move(unguarded)) {}
 
-  /// See StartReader.
-  Start read(pid_t thread, const seccomp_data& call) { return reader_.read(thread, call); }
+  /// See StartReader. Sets Start::started_by, too.
+  Start read(const Identity& who, const seccomp_data& call);
 
   /// The process has called execve, and waits for its answer.
   void note_call(const Identity& who, Start start);
   /// The process's guard has sent the start beacon. `off`: its policy is OFF, so the process counts
   /// as unguarded.
   void note_beacon(const Identity& who, bool off);
+  /// What has started the process's program, as in Start.
+  std::string started_by(pid_t pid) const;
   /// The process waits in an ioctl that the fence caught.
   void note_request(pid_t pid);
 
@@ -78,6 +80,7 @@ class Starts {
   };
 
   Process& process_of(const Identity& who);
+  const Program* running_in(pid_t pid) const;
   static std::optional<bool> has_become(const Process& process, const Stat& now);
   void begin(Process& process);
   void end(Process& process);

@@ -122,15 +122,18 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         if (what == Beacon::kStart) starts.note_beacon(who, is_off(record));
         if (!what && who.stat.started != 0) starts.note_request(who.pid);
         const Records::Sender sender = {static_cast<uint32_t>(who.pid),
-                                        static_cast<uint32_t>(who.stat.parent), who.stat.started,
-                                        who.stat.image, native};
+                                        static_cast<uint32_t>(who.stat.parent),
+                                        who.stat.started,
+                                        who.stat.image,
+                                        native,
+                                        starts.started_by(who.pid)};
         const bool is_attempt = records.add(record, report.take(sender.native), &sender);
         return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
                what == Beacon::kRefused || what == Beacon::kExposed;
       },
       [&](const Identity& who, const seccomp_data* call) {
         Start start = {.reason = "it was started while verify was stopped"};
-        if (call != nullptr) start = starts.read(who.thread, *call);
+        if (call != nullptr) start = starts.read(who, *call);
         return [&starts, who, start] { starts.note_call(who, start); };
       });
   tree.serve([&] { return listener->descriptors(); }, [&] { listener->answer(); });

@@ -65,13 +65,17 @@ std::optional<uint32_t> number_in(const std::string& text) {
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return {};
   errno = 0;
   const unsigned long number = strtoul(text.c_str(), nullptr, 10);
-  if (errno != 0 || number > UINT32_MAX) return {};
+  if (errno != 0 || number >= UINT32_MAX) return {};
   return static_cast<uint32_t>(number);
 }
 
 [[noreturn]] void refuse_name(const char* option, const std::string& name, const char* file) {
-  throw Refusal(kRefused, std::string(option) + " " + in_quotes(name) + " is not in " + file +
-                              "; write the number");
+  const std::string what = std::string(option) + " " + in_quotes(name);
+  if (is_impossible_number(name)) {
+    throw Refusal(kRefused,
+                  what + " is not accepted (accepted: a name, or a number from 0 to 4294967294)");
+  }
+  throw Refusal(kRefused, what + " is not in " + file + "; write the number");
 }
 
 std::string sentence_about(const std::string& place, const RuleMistake& mistake) {

@@ -474,7 +474,7 @@ class Watcher:
     def blame_session(self) -> None:
         """Blames no test for the attempts and doubts since the last judgement."""
         try:
-            attempts = self.take()
+            attempts = records.without_tables(self.take())
             self.note_used(attempts)
             for file in (self.own, self.current):
                 rest = "" if file is None else file.rest()
@@ -506,6 +506,7 @@ class Watcher:
         try:
             attempts = self.look()[self.judged:]
             self.judged += len(attempts)
+            attempts = records.without_tables(attempts)
             self.note_used(attempts)
             may = marker == _ALLOW or marker in self.marks
             bad = [] if may else self.bad(attempts)
@@ -654,7 +655,7 @@ class Attempts(Sequence[records.Attempt]):
         return len(self._known())
 
     def _known(self) -> List[records.Attempt]:
-        attempts = self._watcher.look()
+        attempts = records.without_tables(self._watcher.look())
         if self._watcher.doubts:
             pytest.fail(self._watcher.doubts[-1], pytrace=False)
         return attempts

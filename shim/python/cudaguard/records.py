@@ -171,6 +171,14 @@ def remedy(attempts: List[Attempt]) -> str:
     return "to allow this: %s, or %s" % (" ".join(options), mark)
 
 
+def without_tables(attempts: List[Attempt]) -> List[Attempt]:
+    """The attempts, each once: a refused export table is no attempt of its own if cuInit of the same
+    process follows. The same as in shim/launcher/findings/records.cpp."""
+    last = {attempt.pid: i for i, attempt in enumerate(attempts) if attempt.api == "cuInit"}
+    return [attempt for i, attempt in enumerate(attempts)
+            if attempt.api != "cuGetExportTable" or last.get(attempt.pid, -1) < i]
+
+
 def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
     """The attempts that no pattern allows. A library that only passes calls on is allowed if all
     other callers at the same place in the same process are."""
