@@ -2,6 +2,7 @@
 """run --fence=devices --gpus LIST: only the nodes of the listed GPUs can be opened, in any way. The
 nodes and /proc/driver/nvidia are made up. Each control runs the same program without the fence."""
 
+import os
 import shutil
 
 import pytest
@@ -247,3 +248,53 @@ def test_print_says_that_the_fence_is_not_among_the_variables(case):
     done = case.here(launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--print")
     assert "CUDAGUARD_VISIBLE_DEVICES=" + UUIDS[2] in done.stdout.replace("'", "")
     assert "--fence is not among these" in done.stdout
+
+
+LATER = """
+"$@" sh -c 'echo started >"$1"; read line <"$2"; exec "$3" /dev/nvidia9' sh %(started)s %(made)s %(opens)s &
+read line <%(started)s
+rm /dev/nvidia9
+mknod -m 666 /dev/nvidia9 c 1 9
+echo made >%(made)s
+wait $!
+"""
+
+
+def test_node_that_is_made_anew_after_the_start_does_not_open(case):
+    """As nvidia-modprobe or udev would make it."""
+    names = {"started": case.path("started"), "made": case.path("made"),
+             "opens": fence.program("opens_static")}
+    for name in ("started", "made"):
+        os.mkfifo(names[name])
+    case.make("later", "#!/bin/sh" + LATER % names)
+    assert set(case.answers(case.path("later"))["/dev/nvidia9"]) == {"opened"}
+    assert "opened" not in case.answers(case.path("later"), *fenced("2"))["/dev/nvidia9"]
+
+
+ONE_COMMAND = ["cudaguard run --fence=devices --", "cudaguard run --fence=devices --gpus 2 -- COMMAND"]
+
+
+def test_agent_outside_gives_one_command_a_gpu(case):
+    """As docs/integrations/agents.md says. The shell is the agent."""
+    with open(os.path.join(harness.SOURCE, "docs", "integrations", "agents.md"),
+              encoding="utf-8") as stream:
+        page = stream.read()
+    script = ""
+    for command in ONE_COMMAND:
+        assert "`%s`" % command in page
+        script += command.replace("cudaguard run", '"$0" run --log=off').replace(" COMMAND", "") + ' "$@"\n'
+    agent = ["sh", "-c", script, launcher.LAUNCHER, fence.program("opens_static"), node(2)]
+    lines = case.here(*agent).stdout.splitlines()
+    half = len(lines) // 2
+    assert not [line for line in lines[:half] if line.endswith(" opened")]
+    assert "open %s opened" % node(2) in lines[half:]
+
+
+def test_agent_under_a_fence_gets_no_gpu_for_one_command(case):
+    ask = [fence.program("requests_static"), "/dev/nvidiactl", fence.NVIDIA[0]]
+    listed = [launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--", *ask]
+    assert case.here(*listed).stdout == "c020462a ENOTTY\n"
+    done = case.here(launcher.LAUNCHER, "run", "--log=off", "--fence", "--", "env", "-u",
+                     "CUDAGUARD_LOG", *listed)
+    assert done.stdout == "c020462a ENODEV\n"
+    assert "already under a fence" in done.stderr
