@@ -82,6 +82,42 @@ def fences(box, report):
                      run.words.get("opened") == "0" and control.words.get("opened") == "1", run.short())
 
 
+def listed(box, report):
+    """run --fence=devices --gpus 0: the kernel leaves one GPU, also to programs without the guard."""
+    what = "run --fence=devices --gpus 0: "
+    if box.fake or not os.path.isdir("/proc/driver/nvidia/gpus"):
+        report.not_filled("fence.list", what + "one GPU", "a fake driver opens no device" if box.fake
+                          else "there is no /proc/driver/nvidia/gpus")
+        return
+    option = ["run", "--log=error", "--fence=devices", "--gpus", "0", "--"]
+    driver = box.program("gpu_driver")
+    for name, words in (("kernel", [driver]), ("kernel-unguarded", without_guard(box, driver))):
+        run = launch(box, *option, *words, "do=kernel")
+        report.check("fence.list." + name, what + "a kernel runs, " + name,
+                     "cuInit %s, result %s; %s" % (run.words.get("cuInit"), run.words.get("kernel"),
+                                                   run.err.strip()[:200]),
+                     run.words.get("kernel") == "right", run.short())
+    run = launch(box, *option, *without_guard(box, driver))
+    report.check("fence.list.unguarded", what + "a program without the guard finds this GPU alone",
+                 ", ".join(run.listed() or []), run.listed() == box.uuids()[:1], run.short())
+    program = [sys.executable, "-c", VULKAN]
+    control, run = box.run(program), launch(box, *option, *without_guard(box, *program))
+    if control.number("nvidia"):
+        report.check("fence.list.vulkan", what + "Vulkan finds this GPU alone",
+                     "%s (unfenced %s)" % (run.words.get("nvidia"), control.words.get("nvidia")),
+                     run.words.get("nvidia") == "1", run.short())
+    else:
+        report.not_filled("fence.list.vulkan", what + "Vulkan", "unfenced, Vulkan shows none")
+    if len(box.nodes) < 2:
+        report.not_filled("fence.list.open", what + "opens of the GPUs' nodes", "one GPU only")
+        return
+    script = 'for node; do if ( : <"$node" ) 2>/dev/null; then echo "$node"; fi; done'
+    tries = without_guard(box, "sh", "-c", script, "sh", *box.nodes)
+    opened, control = launch(box, *option, *tries).out.split(), box.run(tries).out.split()
+    report.check("fence.list.open", what + "one node opens", "%s (unfenced %s)" % (
+        " ".join(opened), " ".join(control)), len(opened) == 1 and control == box.nodes)
+
+
 def vulkan(box, report):
     """Vulkan enters NVIDIA's driver beside CUDA. The guard alone does not stop it, a fence does."""
     what = "Vulkan's GPUs of NVIDIA, "
@@ -138,5 +174,6 @@ def rows(box, report):
                 "exit code %s, %d lines" % (doctor.rc, len(doctor.out.splitlines())), doctor.short())
     run_and_verify(box, report)
     fences(box, report)
+    listed(box, report)
     vulkan(box, report)
     rules(box, report)

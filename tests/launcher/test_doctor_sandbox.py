@@ -132,3 +132,31 @@ def test_under_cudaguards_own_fence_the_answer_is_not_explained(case):
     fence.Case.need_fence_of_devices(case)
     case.says(case.asked(304, launcher.LAUNCHER, "run", "--log=off", "--fence=devices", "--",
                          "env", "-u", "LD_PRELOAD"), "")
+
+
+MACHINE = nodes.driver_files([("0000:4e:00.0", "GPU-1", 3), ("0000:07:00.0", nodes.UNKNOWN, 8)],
+                             [("gpu8/mig/gi1", 12), ("gpu8/mig/gi1/ci0", 13), ("mig/config", 1)])
+NEEDED = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset",
+          "/dev/nvidia8", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13",
+          "/dev/nvidia3"]
+
+
+@pytest.mark.parametrize("code", [100, 999])
+def test_module_without_nodes_is_one_problem_with_what_the_sandbox_needs(case, code):
+    """As in bwrap --dev /dev. The nodes are those of the machine's GPUs."""
+    answer = case.asked(code, fakes="", more=MACHINE)
+    sentences = [text for text in answer.problems if text.startswith("cuInit answers")]
+    assert sentences == [
+        "cuInit answers %d here, because there is no /dev/nvidia*, although NVIDIA's kernel module "
+        "is loaded (/proc/driver/nvidia); outside a sandbox, run nvidia-modprobe -u -c 0; inside, it "
+        "needs the nodes; with bwrap:%s; with Docker or Podman:%s; with Landlock, allow reading, writing and "
+        "ioctl of %s" % (code, "".join(" --dev-bind %s %s" % (node, node) for node in NEEDED),
+                         "".join(" --device " + node for node in NEEDED), ", ".join(NEEDED))]
+    assert answer.facts("missing nodes") == NEEDED
+    assert answer.code == 1
+
+
+def test_control_module_with_nodes_or_an_answer_of_the_driver_is_no_problem(case):
+    for code, fakes in ((100, GPU), (0, "")):
+        answer = case.asked(code, fakes=fakes, more=MACHINE)
+        assert (answer.problems, answer.facts("missing nodes")) == ([], [])

@@ -42,6 +42,7 @@ NOT_PRINTED = {
     "musl libc",  # text that is searched in a file
     "no CPython", "unknown build of CPython",  # parts of a record
     "Moore Threads",  # a maker of GPUs
+    "Device Minor", "GPU Excluded", "GPU UUID",  # keys in /proc/driver/nvidia
 }
 # These texts only say what was done or seen, or are a reason that explains itself. They need no row.
 ONLY_REPORT = {

@@ -49,3 +49,33 @@ def rows():
     """The names of policy/device_nodes.h."""
     with open(os.path.join(harness.SOURCE, "policy", "device_nodes.h"), encoding="utf-8") as stream:
         return re.findall(r'^    \{"([^"]+)", "', stream.read(), re.MULTILINE)
+
+
+# A made-up machine: the minor of each GPU in PCI order. Its nodes are those of /dev/null, /dev/zero
+# and so on, which open, and have the right minor; a GPU's own would not open. Minors 1 and 2 do not.
+MINORS = [8, 5, 9, 3, 11, 7, 1, 2]
+SHARED = {"nvidiactl": 3, "nvidia-uvm": 5, "nvidia-uvm-tools": 7, "nvidia-modeset": 8}
+UNKNOWN = "GPU-????????-????-????-????-????????????"
+
+
+def gpu_nodes(minors=None):
+    """The shell commands that make a node for each GPU, and those that all GPUs share."""
+    made = {"nvidia%d" % minor: minor for minor in (MINORS if minors is None else minors)}
+    return "".join("mknod -m 666 /dev/%s c %d %d\n" % (name, 195 if minor < 3 else 1, minor)
+                   for name, minor in {**made, **SHARED}.items())
+
+
+def driver_files(gpus, parts=()):
+    """The shell commands that make /proc/driver/nvidia with these GPUs. `gpus`: (PCI address, UUID,
+    minor); `parts`: (the path of a MIG capability, its minor)."""
+    text = "mount -t tmpfs none /proc/driver\nmkdir -p /proc/driver/nvidia/gpus\n"
+    for address, uuid, minor in gpus:
+        text += ("mkdir /proc/driver/nvidia/gpus/%s\n"
+                 "printf 'Model: \\t\\t Fake\\nIRQ:   \\t\\t 11\\nGPU UUID: \\t %s\\n"
+                 "Bus Location: \\t %s\\nDevice Minor: \\t %d\\nGPU Excluded:\\t No\\n' "
+                 ">/proc/driver/nvidia/gpus/%s/information\n" % (address, uuid, address, minor, address))
+    for path, minor in parts:
+        text += ("mkdir -p /proc/driver/nvidia/capabilities/%s\n"
+                 "printf 'DeviceFileMinor: %d\\nDeviceFileMode: 292\\nDeviceFileModify: 1\\n' "
+                 ">/proc/driver/nvidia/capabilities/%s/access\n" % (path, minor, path))
+    return text

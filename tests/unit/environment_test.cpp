@@ -104,7 +104,11 @@ TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
             "refused: --fence allows no CUDA, and the policy is CLAMP; add --cpu, or leave --fence "
             "out");
   settings_.gpus = "1";
-  EXPECT_EQ(settled({}), "refused: --fence and --gpus contradict each other; leave one out");
+  EXPECT_EQ(settled({}),
+            "refused: --fence and --gpus contradict each other; leave one out, or use "
+            "--fence=devices");
+  settings_.fence = FenceWish::kDevices;
+  EXPECT_EQ(settled({}), "VALIDATE");
 }
 
 TEST_F(Settings, OuterRunsPresetsAreRemoved) {

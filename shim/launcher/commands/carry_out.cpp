@@ -26,7 +26,7 @@ namespace {
 /// For --print.
 void print_variables(const Variables& variables, const Fence& fence) {
   print(variables.changes());
-  if (!fence.holds || fence.was_there) return;
+  if (!(fence.holds || fence.devices) || fence.was_there) return;
   print(std::string("# --fence is not among these: only cudaguard run sets it up") +
         (fence.no_new_privs ? ", and sets no_new_privs:\n# sudo and setuid programs inside gain no "
                               "rights"

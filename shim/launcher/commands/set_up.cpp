@@ -7,6 +7,7 @@
 #include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/program.h"
+#include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/judge.h"
@@ -32,10 +33,15 @@ void add_for_linked(const std::vector<std::string>& files, std::vector<std::stri
   }
 }
 
+/// True if the kernel is to enforce the list of GPUs.
+bool fences_list(const GuardSettings& settings) {
+  return settings.wants_device_fence() && settings.gpus;
+}
+
 /// Says what --fence=devices has led to.
 void report_device_fence(const GuardSettings& settings, const Fence& fence, bool errors_only) {
   const bool required = settings.fence == FenceWish::kDevices;
-  if (!fence.holds && required) {
+  if (!fence.holds && required && !fences_list(settings)) {
     throw Refusal(kRefused, "--fence=devices: the fence cannot be set up: " + fence.why_not);
   }
   if (fence.devices) {
@@ -55,12 +61,54 @@ void report_device_fence(const GuardSettings& settings, const Fence& fence, bool
   warn("--fence=devices,auto: " + why);
 }
 
+/// Replaces the list of --gpus with one that names the same GPUs.
+void replace_list(const std::string& list, Variables& variables) {
+  constexpr const char* kPresets = row_of(Variable::kPresets).name;
+  constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
+  const char* presets = variables.get(kPresets);
+  std::string names = presets == nullptr ? "" : presets;
+  const std::string before = variables.get(kVisible);
+  // The guard's messages then say that the option gave the list.
+  if (names.ends_with(kGpusMark + before)) {
+    variables.set(kPresets, names.replace(names.size() - before.size(), before.size(), list));
+  }
+  variables.set(kVisible, list);
+}
+
+/// Installs the fence that leaves the GPUs of --gpus. The guard's list becomes one that is right
+/// inside. Throws Refusal if the list is wrong.
+Fence fence_around_list(const GuardSettings& settings, Variables& variables) {
+  const ListedGpus listed = find_listed_gpus(*settings.gpus);
+  if (!listed.mistake.empty()) {
+    throw Refusal(kRefused, "--gpus " + in_quotes(*settings.gpus) + ": " + listed.mistake);
+  }
+  if (!listed.why_not.empty()) {
+    Fence fence;
+    fence.holds = fence.was_there = is_fenced();
+    fence.why_no_devices = listed.why_not;
+    return fence;
+  }
+  Fence fence = put_up_fence_around(listed.nodes);
+  if (fence.devices) replace_list(listed.list, variables);
+  return fence;
+}
+
+/// Policies that allow CUDA get none under an earlier fence.
+void warn_of_outer_fence(Policy policy) {
+  warn("this process is already under a fence (cudaguard run --fence): policy " +
+       std::string(name_of(policy)) + " gets no CUDA; run it outside of the fence");
+}
+
 /// Installs the fence for --fence. Without --fence, warns if a fence already holds. `keeper` gets
 /// the listener, if there is one.
 Fence fence_for(const Plan& plan, Policy policy, bool errors_only, Variables& variables,
                 std::shared_ptr<Keeper>& keeper) {
   Fence fence;
-  if (plan.settings.wants_fence()) {
+  if (fences_list(plan.settings) && allows_cuda(policy)) {
+    fence = fence_around_list(plan.settings, variables);
+    report_device_fence(plan.settings, fence, errors_only);
+    if (fence.holds) warn_of_outer_fence(policy);
+  } else if (plan.settings.wants_fence()) {
     const bool devices = plan.settings.wants_device_fence();
     const bool listens = plan.watch == Plan::Watch::kProcesses;
     if (listens) keeper = std::make_shared<Keeper>();
@@ -81,10 +129,7 @@ Fence fence_for(const Plan& plan, Policy policy, bool errors_only, Variables& va
   } else {
     fence.holds = fence.was_there = is_fenced();
     fence.unseen = why_no_listener("--fence=off");
-    if (fence.holds && policy != Policy::kForceCpu) {
-      warn("this process is already under a fence (cudaguard run --fence): policy " +
-           std::string(name_of(policy)) + " gets no CUDA; run it outside of the fence");
-    }
+    if (fence.holds && policy != Policy::kForceCpu) warn_of_outer_fence(policy);
   }
   // The commands that --print shows run outside of this process's new fence.
   const bool is_under_fence = fence.was_there || !plan.settings.print;
@@ -133,8 +178,12 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   if (wish && !report.empty()) record_health(health, report, plan.program);
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
   if (*plan.program != nullptr) {
-    const RunContext context = {plan.strict, fence.holds, fence.listener >= 0,
-                                plan.watch != Plan::Watch::kNot, settings.wants_fence()};
+    const RunContext context = {plan.strict,
+                                fence.holds,
+                                fence.listener >= 0,
+                                plan.watch != Plan::Watch::kNot,
+                                settings.wants_fence(),
+                                fences_list(settings) && fence.devices};
     judged = judge(program, installation, variables, context);
     add_for_linked(preloaded_for(judged.linked, policy, installation), own);
     if (!can_preload(own, context, judged)) own.clear();

@@ -19,6 +19,7 @@
 #include "policy/device_nodes.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/fence/devices.h"
+#include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/format.h"
 
 namespace cudaguard::launcher {
@@ -133,6 +134,28 @@ std::string put(const Sandbox::Node& node) {
          (node.hindrance.empty() ? "" : " cannot be opened: " + node.hindrance);
 }
 
+/// Lists the nodes that the driver needs here, and says how a sandbox gets them. cuInit's answer is
+/// `code`.
+void report_missing_nodes(int code, FindingList& findings) {
+  std::string bwrap;
+  std::string engine;
+  std::string landlock;
+  for (const std::string& node : nodes_of_cuda()) {
+    findings.push_back({"missing nodes", Question::kDriver, State::kFact, node, ""});
+    bwrap += " --dev-bind " + node + " " + node;
+    engine += " --device " + node;
+    landlock += (landlock.empty() ? "" : ", ") + node;
+  }
+  findings.push_back(
+      {"sandbox", Question::kDriver, State::kProblem,
+       "cuInit answers " + std::to_string(code) +
+           " here, because there is no /dev/nvidia*, although NVIDIA's kernel module is loaded "
+           "(/proc/driver/nvidia)",
+       "outside a sandbox, run nvidia-modprobe -u -c 0; inside, it needs the nodes; with bwrap:" +
+           bwrap + "; with Docker or Podman:" + engine +
+           "; with Landlock, allow reading, writing and ioctl of " + landlock});
+}
+
 }  // namespace
 
 Sandbox find_sandbox(std::chrono::seconds limit) {
@@ -168,6 +191,10 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     return;
   }
   const int code = answer->code;
+  if (!has_nvidia && access("/proc/driver/nvidia", F_OK) == 0) {
+    report_missing_nodes(code, findings);
+    return;
+  }
   std::string why;
   if (code == kNoDevice) {
     // Without a device the driver goes no further, so it does not meet what it lacks.

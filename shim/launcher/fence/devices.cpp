@@ -260,6 +260,9 @@ std::string enter_device_fence(const GpuNodes& nodes, bool& no_new_privs, bool& 
   // more rights, so no node can be moved or linked out of /dev.
   int error = grants.one("/", kRefer);
   if (error == 0) error = grants.all("/");
+  for (const std::string& node : nodes.kept) {
+    if (error == 0) error = grants.one(node, attr.handled);
+  }
   if (error == 0) error = restrict_self(ruleset, no_new_privs);
   close(ruleset);
   return error == 0 ? "" : why_no_landlock(error);

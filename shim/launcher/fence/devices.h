@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fence of devices is a Landlock domain: in this process and in all that it starts, no GPU
-// device node (policy/device_nodes.h) can be opened.
+// device node (policy/device_nodes.h) can be opened, except those of listed GPUs.
 #pragma once
 
 #include <string>
@@ -13,6 +13,7 @@ namespace cudaguard::launcher {
 struct GpuNodes {
   std::vector<std::string> left_out;
   std::vector<std::string> split = {"/", "/dev"};
+  std::vector<std::string> kept = {};  ///< nodes in /dev that can be opened (fence/listed_gpus.h)
 };
 
 /// `mounts` has the text of /proc/self/mountinfo.

@@ -21,6 +21,7 @@
 #include "policy/nvidia_requests.h"
 #include "shim/launcher/fence/devices.h"
 #include "shim/launcher/fence/filter.h"
+#include "shim/launcher/fence/listed_gpus.h"
 
 namespace cudaguard::launcher {
 
@@ -92,11 +93,12 @@ int install_here(std::vector<sock_filter> program, unsigned long flags, bool& no
   return install(&filter, flags);
 }
 
-/// Enters the domain in which no GPU device node can be opened, but for the access mode 3. Sets
-/// `ioctls` if a descriptor of this mode takes ioctls.
-void enter_domain(Fence& fence, bool& ioctls) {
+/// Enters the domain in which no GPU device node but these can be opened, but for the access
+/// mode 3. Sets `ioctls` if a descriptor of this mode takes ioctls.
+void enter_domain(Fence& fence, bool& ioctls, const std::vector<std::string>& kept = {}) {
   std::ifstream mounts("/proc/self/mountinfo");
-  const GpuNodes nodes = find_gpu_nodes({std::istreambuf_iterator<char>(mounts), {}});
+  GpuNodes nodes = find_gpu_nodes({std::istreambuf_iterator<char>(mounts), {}});
+  nodes.kept = kept;
   fence.why_no_devices = enter_device_fence(nodes, fence.no_new_privs, ioctls);
   fence.devices = fence.why_no_devices.empty();
   if (fence.devices) fence.split.assign(nodes.split.begin() + 2, nodes.split.end());
@@ -191,6 +193,25 @@ Fence put_up_fence(bool listens, bool devices) {
   }
   if (!fence.holds && fence.no_new_privs) fence.why_not += " (no_new_privs is set anyway)";
   if (listens && (fence.was_there || fence.listener < 0)) fence.unseen = why_unseen(fence, unseen);
+  return fence;
+}
+
+Fence put_up_fence_around(const std::vector<std::string>& nodes) {
+  Fence fence;
+  bool ioctls = false;
+  enter_domain(fence, ioctls, nodes);
+  fence.holds = fence.was_there = is_fenced();
+  if (!fence.devices) return fence;
+  const bool filtered = prctl(PR_GET_SECCOMP, 0, 0, 0, 0) == SECCOMP_MODE_FILTER;
+  int error = EPERM;
+  for (const unsigned long flags : {kSpecAllow, 0UL}) {
+    if (filtered && !survives(flags)) continue;
+    const sock_filter pass = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    if (install_here(open_filter({pass}, !ioctls), flags, fence.no_new_privs) >= 0) return fence;
+    error = errno;
+  }
+  fence.devices = false;
+  fence.why_no_devices = reason(error);
   return fence;
 }
 

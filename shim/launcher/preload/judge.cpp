@@ -151,12 +151,14 @@ constexpr const char* kTryFence = "; to run it without CUDA: cudaguard run --fen
 /// Refuses, or warns if there is a fence.
 void note_unguarded(const std::string& path, const std::string& why, const RunContext& context,
                     Judged& judged, const char* remedy = kTryFence) {
-  if (context.fenced && !context.strict) {
+  if ((context.fenced || context.listed) && !context.strict) {
     judged.unguarded = why;
-    judged.warnings.push_back(in_quotes(path) + " is not guarded (" + why +
-                              "); the fence refuses CUDA, " +
-                              (context.records_ioctls ? "and the result lists its ioctls"
-                                                      : "but no message names the caller"));
+    const std::string fence =
+        context.listed ? "); the fence leaves it only the listed GPUs"
+                       : std::string("); the fence refuses CUDA, ") +
+                             (context.records_ioctls ? "and the result lists its ioctls"
+                                                     : "but no message names the caller");
+    judged.warnings.push_back(in_quotes(path) + " is not guarded (" + why + fence);
     return;
   }
   throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why +
@@ -282,7 +284,8 @@ Judged judge(const Program& program, const Installation& installation, const Var
           facts.little_endian && (facts.machine == kMachine || facts.machine == EM_386);
       const bool foreign = std::string_view(first.id) == "architecture" && !runs;
       note_unguarded(executable.path, first.why, context, judged, foreign ? "" : kTryFence);
-    } else if (examined.kind == Examined::Kind::kStatic && (context.strict || context.fenced)) {
+    } else if (examined.kind == Examined::Kind::kStatic &&
+               (context.strict || context.fenced || context.listed)) {
       note_unguarded(executable.path, "it is a static executable", context, judged);
     } else if (examined.kind == Examined::Kind::kStatic) {
       judged.warnings.push_back(
@@ -383,7 +386,7 @@ bool can_preload(const std::vector<std::string>& own, const RunContext& context,
     if (replaced.empty()) continue;
     const std::string why = why_replaced(replaced.front());
     // An unguarded program reports nothing, which would count as a PASS.
-    if (context.observed || !context.fenced || context.strict) {
+    if (context.observed || !(context.fenced || context.listed) || context.strict) {
       throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why + kTryFence);
     }
     note_unguarded(executable, why, context, judged);

@@ -74,6 +74,7 @@ struct RunContext {
   bool records_ioctls = false;  ///< and their ioctls are reported
   bool observed = false;        ///< the launcher stays, and reports CUDA attempts
   bool fence_tried = false;     ///< the user gave --fence, so messages must not advise it
+  bool listed = false;          ///< unguarded programs reach only the listed GPUs either
 };
 
 /// Throws Refusal if the program can never be guarded and there is no fence. `variables` has the

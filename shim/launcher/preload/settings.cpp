@@ -113,11 +113,15 @@ std::string hint_for(Variable variable, std::string_view word) {
 }
 
 [[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
-  const std::string other = settings.gpus                ? "--gpus"
-                            : settings.policy            ? "--policy " + policy
+  const std::string other = settings.policy              ? "--policy " + policy
                             : settings.children == "gpu" ? "--children=gpu"
                             : !settings.rules.empty()    ? "--rule"
                                                          : "";
+  if (settings.gpus) {
+    throw Refusal(
+        kRefused,
+        "--fence and --gpus contradict each other; leave one out, or use --fence=devices");
+  }
   throw Refusal(kRefused, other.empty()
                               ? "--fence allows no CUDA, and the policy is " + policy +
                                     "; add --cpu, or leave --fence out"
@@ -436,7 +440,8 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   // What the program itself gets depends on its rules, and it may start others that get more.
   const bool more = config.policy == Policy::kForceCpu && may_allow_cuda(rules);
   const Policy policy = more ? Policy::kValidate : config.policy;
-  if (settings.wants_fence() && policy != Policy::kForceCpu) {
+  if (settings.wants_fence() && policy != Policy::kForceCpu &&
+      !(settings.wants_device_fence() && settings.gpus)) {
     refuse_fence(settings, std::string(name_of(policy)));
   }
   if (config.list_error.why != ListError::Why::kNone) {

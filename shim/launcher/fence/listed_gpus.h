@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device nodes that a fence of devices leaves to a list of GPUs. NVIDIA's kernel module says in
+// /proc/driver/nvidia which node is which GPU's.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "shim/launcher/fence/fence.h"
+
+namespace cudaguard::launcher {
+
+/// A GPU of NVIDIA's kernel module, as /proc/driver/nvidia/gpus/ADDRESS/information has it.
+struct NvidiaGpu {
+  std::string address;  ///< on the PCI bus: "0000:01:00.0"
+  std::string uuid;     ///< "GPU-..."; empty: the module does not know it yet
+  unsigned minor = 0;   ///< of its node: /dev/nvidia<minor>
+};
+
+/// All GPUs that the driver uses, in PCI order, as NVML counts them.
+std::vector<NvidiaGpu> nvidia_gpus();
+
+/// The nodes that CUDA needs for each GPU; without the optional ones, something else fails.
+struct SharedNode {
+  const char* path;
+  bool optional;
+  const char* made_by;  ///< the command that makes it
+};
+inline constexpr SharedNode kSharedNodes[] = {
+    {"/dev/nvidiactl", false, "nvidia-modprobe -c 255"},
+    {"/dev/nvidia-uvm", false, "nvidia-modprobe -u -c 0"},
+    {"/dev/nvidia-uvm-tools", true, "nvidia-modprobe -u -c 0"},
+    {"/dev/nvidia-modeset", true, "nvidia-modprobe -m"}};
+
+/// "/dev/nvidia2"
+std::string node_of(const NvidiaGpu& gpu);
+
+/// The nodes that CUDA needs for all GPUs of this machine, whether they are there or not.
+std::vector<std::string> nodes_of_cuda();
+
+struct ListedGpus {
+  std::vector<std::string> nodes;  ///< those of the list, and those that all GPUs share
+  /// The list for the guard inside: UUIDs. The driver there numbers the GPUs that it can open
+  /// from 0, so the user's indices would choose others.
+  std::string list;
+  std::string mistake;  ///< what is wrong with the list; empty if nothing is
+  std::string why_not;  ///< a clause that says what this machine lacks; empty if nothing
+};
+
+/// Finds the GPUs of an allow-list whose syntax is right (policy/device_list.h).
+ListedGpus find_listed_gpus(const std::string& list);
+
+/// Installs a fence that allows NVIDIA's ioctls, and of all GPU device nodes only these.
+/// Fence::devices says whether it holds.
+Fence put_up_fence_around(const std::vector<std::string>& nodes);
+
+}  // namespace cudaguard::launcher
