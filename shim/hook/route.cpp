@@ -146,7 +146,7 @@ void make_substitute_ready(Process& here, const Call& call, DlopenSituation& now
 DlopenSituation make_ready(Process& here, const Call& call, long space) {
   DlopenSituation now = {.policy = here.loads(),
                          .only_loads = here.policy() != here.loads(),
-                         .list = !here.allow_list->text.empty(),
+                         .list = !here.decision.allow_list.text.empty(),
                          .null_drivers_tried = null_drivers_tried()};
   if (lets_bypass(call.request)) need_dev_names();
   if (now.policy != Policy::kForceCpu) libraries_may_change(call.name, call.mode);
