@@ -233,8 +233,7 @@ OwnLibrary proxy(Process& process, Library library) {
 
 void load_proxies_early(Process& process) {
   const Loader& the = loader();
-  if (!can_load(the) || process.proxy_loader.looked.exchange(true, std::memory_order_relaxed))
-    return;
+  if (!can_load(the) || !process.hook.advance(HookState::kFresh, HookState::kReady)) return;
   bool driver =
       !process.decision.allow_list.text.empty() || process.decision.children != Children::kAsRoot;
   bool nvml = false;

@@ -105,7 +105,7 @@ void fall_back(Process& process, Fallen because_of) {
   inherited.fallen.store(because_of);
   process.proxy.open.store(0);  // the driver's proxy allows calls unchecked while this is set
   inherited.hook.answers_age.fetch_add(HookInherited::kOneAge, std::memory_order_release);
-  process.hook.steady.store(false, std::memory_order_relaxed);
+  process.hook.state.store(HookState::kFallen, std::memory_order_release);
 }
 
 /// True if this process has only ever had one thread, and the process that forked it, too. False
@@ -166,6 +166,7 @@ Process& make_process(Process* stale) {
     made->fork_known.store(true, std::memory_order_relaxed);
   }
   new (&made->decision) Decision(read_decision(stale != nullptr));
+  if (inherited.fallen.load() != Fallen::kNot) made->hook.state.store(HookState::kFallen);
   // The kernel keeps on wiping a spare.
   if (spare == nullptr && !sys::wipe_on_fork(memory, 2 * kMapped)) made->only_pid = sys::getpid();
   made->ready = true;

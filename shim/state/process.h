@@ -29,21 +29,22 @@ struct Process {
   std::atomic<bool> forked{false};
   std::atomic<bool> fork_known{false};
   uint32_t only_pid = 0;  ///< for kernels without MADV_WIPEONFORK: valid in this process only
+  HookProcess hook;
   /// Made at the start. Its strings point into StartEnvironment or InheritedState::report. The
   /// first page of a Process has all of it.
   Decision decision;
 
-  bool has_fallen() const {
-    return inherited.fallen.load(std::memory_order_relaxed) != Fallen::kNot;
-  }
+  bool has_fallen() const { return hook.is(HookState::kFallen); }
   /// Returns the policy in force. For the guard alone; Services::policy is for the proxies.
-  Policy policy() const { return has_fallen() ? Policy::kForceCpu : decision.calls; }
+  /// Inlined, because each repeated attempt asks.
+  [[gnu::always_inline]] Policy policy() const {
+    return has_fallen() ? Policy::kForceCpu : decision.calls;
+  }
   /// Returns the policy by which libraries are loaded.
   Policy loads() const { return has_fallen() ? Policy::kForceCpu : decision.loads; }
   /// Why FORCE_CPU applies: a constant, empty if the user has named FORCE_CPU.
   std::string_view because() const;
 
-  HookProcess hook;
   ProxyProcess proxy;
   ProxyLoaderProcess proxy_loader;
   RecordProcess record;

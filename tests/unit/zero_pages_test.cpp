@@ -114,6 +114,7 @@ TEST(ForkedChild, HasFallenToForceCpuWithItsParent) {
            process().because() == "its proxy library cannot be used";
   }));
   inherited.fallen.store(Fallen::kNot);
+  here.hook.state.store(HookState::kFresh);
   here.decision.calls = decided;
 }
 
