@@ -57,7 +57,7 @@ TEST(Decision, UnknownPolicy_MeansForceCpuWithOneComplaint) {
     ASSERT_EQ(config.mistakes.complaint_count, 1U) << value;
     EXPECT_EQ(config.mistakes.complaints[0].variable, "CUDAGUARD_POLICY");
     EXPECT_EQ(config.mistakes.complaints[0].value, value);
-    EXPECT_EQ(config.mistakes.complaints[0].accepted, "FORCE_CPU, VALIDATE, CLAMP, OFF");
+    EXPECT_EQ(config.mistakes.complaints[0].accepted, row_of(Variable::kPolicy).accepted);
   }
 }
 
@@ -386,7 +386,8 @@ MachineRuling machine(Policy policy, std::string_view gpus = {}, bool may_widen 
 }
 
 TEST(Decision, Machine_DecidesIfTheEnvironmentIsSilent) {
-  for (const Policy policy : {Policy::kForceCpu, Policy::kValidate, Policy::kClamp, Policy::kOff}) {
+  for (const Rules& rules : kRules) {
+    const Policy policy = rules.policy;
     const MachineRuling file = machine(policy);
     EXPECT_EQ(decide({}, {.machine = &file}).calls, policy);
     EXPECT_EQ(decide({.policy = "OFF"}, {.machine = &file}, kPrivileged).calls, policy);

@@ -15,6 +15,7 @@
 #include "policy/selection.h"
 #include "policy/text.h"
 #include "policy/text/message.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/rules.h"
 
@@ -200,7 +201,13 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
     variables.unset(kVisible);
     variables.unset(kChildren);
     if (settings.children) {
-      throw Refusal(kRefused, "--children needs --gpus, --policy VALIDATE or --policy CLAMP");
+      std::vector<std::string> allowing;
+      for (const Rules& rules : cudaguard::kRules) {
+        if (allows_cuda(rules.policy)) {
+          allowing.push_back("--policy " + std::string(name_of(rules.policy)));
+        }
+      }
+      throw Refusal(kRefused, "--children needs --gpus, " + joined(allowing, " or "));
     }
   }
   // A worker whose parent denies devices to its children must not become a root by accident; only
