@@ -32,7 +32,7 @@ bool is_narrowed(const Environment& environment, const ProcessIdentity& process,
 
 Decision parsed_policy(const char* value) { return decide({.policy = value}); }
 
-TEST(Decision, NothingSet_ForcesCpuAndReportsItOnce) {
+TEST(ProcessDecision, NothingSet_ForcesCpuAndReportsItOnce) {
   const Decision config = decide({});
   EXPECT_EQ(config.calls, Policy::kForceCpu);
   EXPECT_EQ(config.log, Log::kDeny);
@@ -40,7 +40,7 @@ TEST(Decision, NothingSet_ForcesCpuAndReportsItOnce) {
   EXPECT_EQ(config.mistakes.complaint_count, 0U);
 }
 
-TEST(Decision, Policy_AcceptsAnyCaseAndDashes) {
+TEST(ProcessDecision, Policy_AcceptsAnyCaseAndDashes) {
   for (const char* value : {"FORCE_CPU", "force_cpu", "Force-Cpu", "force-CPU"}) {
     EXPECT_EQ(parsed_policy(value).calls, Policy::kForceCpu) << value;
     EXPECT_EQ(parsed_policy(value).mistakes.complaint_count, 0U) << value;
@@ -50,7 +50,7 @@ TEST(Decision, Policy_AcceptsAnyCaseAndDashes) {
   }
 }
 
-TEST(Decision, UnknownPolicy_MeansForceCpuWithOneComplaint) {
+TEST(ProcessDecision, UnknownPolicy_MeansForceCpuWithOneComplaint) {
   for (const char* value : {"VALID", "CLAMPED", "ON", "0", " OFF", "OFF ", "OFFF", "\xff"}) {
     const Decision config = parsed_policy(value);
     EXPECT_EQ(config.calls, Policy::kForceCpu) << value;
@@ -61,7 +61,7 @@ TEST(Decision, UnknownPolicy_MeansForceCpuWithOneComplaint) {
   }
 }
 
-TEST(Decision, ChildrenByOption_NeedsTheMarkOfTheRun) {
+TEST(ProcessDecision, ChildrenByOption_NeedsTheMarkOfTheRun) {
   for (const char* presets : {"children", "JAX_PLATFORMS,children,gpus=0,1"}) {
     EXPECT_TRUE(decide({.presets = presets}).children_by_option) << presets;
   }
@@ -71,7 +71,7 @@ TEST(Decision, ChildrenByOption_NeedsTheMarkOfTheRun) {
   EXPECT_FALSE(decide({}).children_by_option);
 }
 
-TEST(Decision, ByOption_AppliesOnlyToTheListOfTheRun) {
+TEST(ProcessDecision, ByOption_AppliesOnlyToTheListOfTheRun) {
   EXPECT_EQ(decide({.visible_devices = "0,1", .presets = "gpus=0,1"}).allow_list.by,
             ListBy::kOption);
   EXPECT_TRUE(decide({.visible_devices = "0,1", .presets = "gpus=0,1"}).in_run);
@@ -87,7 +87,7 @@ TEST(Decision, ByOption_AppliesOnlyToTheListOfTheRun) {
             "--gpus allows no GPU");
 }
 
-TEST(Decision, EmptyVariable_IsUnset) {
+TEST(ProcessDecision, EmptyVariable_IsUnset) {
   const Decision config = decide({.policy = "", .log = "", .report = ""});
   EXPECT_EQ(config.calls, Policy::kForceCpu);
   EXPECT_EQ(config.log, Log::kDeny);
@@ -95,7 +95,7 @@ TEST(Decision, EmptyVariable_IsUnset) {
   EXPECT_EQ(config.mistakes.complaint_count, 0U);
 }
 
-TEST(Decision, Log_UnknownLevelMeansDenyWithAComplaint) {
+TEST(ProcessDecision, Log_UnknownLevelMeansDenyWithAComplaint) {
   EXPECT_EQ(decide({.log = "off"}).log, Log::kOff);
   EXPECT_EQ(decide({.log = "error"}).log, Log::kError);
   EXPECT_EQ(decide({.log = "ALL"}).log, Log::kAll);
@@ -105,7 +105,7 @@ TEST(Decision, Log_UnknownLevelMeansDenyWithAComplaint) {
   EXPECT_EQ(bad.mistakes.complaints[0].accepted, "off, error, deny, all");
 }
 
-TEST(Decision, Report_AcceptsTheLongestPathAndNoLongerOne) {
+TEST(ProcessDecision, Report_AcceptsTheLongestPathAndNoLongerOne) {
   const std::string longest(kMaxReportPath, 'x');
   EXPECT_EQ(decide({.report = longest.c_str()}).report, longest);
   const std::string more(kMaxReportPath + 1, 'x');
@@ -115,13 +115,13 @@ TEST(Decision, Report_AcceptsTheLongestPathAndNoLongerOne) {
   EXPECT_EQ(config.mistakes.complaints[0].variable, "CUDAGUARD_REPORT");
 }
 
-TEST(Decision, AllBad_MakesThreeComplaints) {
+TEST(ProcessDecision, AllBad_MakesThreeComplaints) {
   const std::string more(kMaxReportPath + 1, 'x');
   EXPECT_EQ(decide({.policy = "a", .log = "b", .report = more.c_str()}).mistakes.complaint_count,
             3U);
 }
 
-TEST(Decision, Privileged_IgnoresTheEnvironment) {
+TEST(ProcessDecision, Privileged_IgnoresTheEnvironment) {
   const Decision config =
       decide({.policy = "OFF", .log = "bad", .report = "/tmp/x"}, {}, kPrivileged);
   EXPECT_EQ(config.calls, Policy::kForceCpu);
@@ -129,13 +129,13 @@ TEST(Decision, Privileged_IgnoresTheEnvironment) {
   EXPECT_EQ(config.mistakes.complaint_count, 0U);
 }
 
-TEST(Decision, ForkedChild_IsAChildUnderTheChildrenRule) {
+TEST(ProcessDecision, ForkedChild_IsAChildUnderTheChildrenRule) {
   const ProcessIdentity forked = {.pid = 42, .forked = true};
   EXPECT_TRUE(is_narrowed({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "42"}, forked));
   EXPECT_FALSE(is_narrowed({.policy = "VALIDATE", .root = "42"}, forked));
 }
 
-TEST(Decision, AllowList_MeansValidateUnlessAPolicyIsNamed) {
+TEST(ProcessDecision, AllowList_MeansValidateUnlessAPolicyIsNamed) {
   EXPECT_EQ(decide({.visible_devices = "2,5"}).calls, Policy::kValidate);
   EXPECT_EQ(decide({.visible_devices = "2,5"}).allow_list.text, "2,5");
   EXPECT_EQ(decide({.policy = "", .visible_devices = "2"}).calls, Policy::kValidate);
@@ -152,7 +152,7 @@ TEST(Decision, AllowList_MeansValidateUnlessAPolicyIsNamed) {
   EXPECT_TRUE(both.mistakes.complaints[0].accepted.empty());
 }
 
-TEST(Decision, AllowList_EmptyMeansForceCpuWithoutAComplaint) {
+TEST(ProcessDecision, AllowList_EmptyMeansForceCpuWithoutAComplaint) {
   for (const char* none : {"", " ", "-1"}) {
     const Decision config = decide({.visible_devices = none});
     EXPECT_EQ(config.calls, Policy::kForceCpu) << none;
@@ -162,7 +162,7 @@ TEST(Decision, AllowList_EmptyMeansForceCpuWithoutAComplaint) {
   }
 }
 
-TEST(Decision, AllowList_MistakeMeansForceCpu) {
+TEST(ProcessDecision, AllowList_MistakeMeansForceCpu) {
   for (const char* bad : {"1gpu2", "0,,1", "all", "none", "void", "-1,0", "0,-1", "1;2", "0,0"}) {
     const Decision config = decide({.policy = "VALIDATE", .visible_devices = bad});
     EXPECT_EQ(config.calls, Policy::kForceCpu) << bad;
@@ -176,7 +176,7 @@ TEST(Decision, AllowList_MistakeMeansForceCpu) {
   EXPECT_EQ(config.mistakes.list.why, ListError::Why::kTooLong);
 }
 
-TEST(Decision, Children_RestrictAllButTheRoot) {
+TEST(ProcessDecision, Children_RestrictAllButTheRoot) {
   const Environment environment = {.policy = "VALIDATE", .children = "force-cpu", .root = "41"};
   const Decision root = decide(environment, {}, {.pid = 41});
   EXPECT_EQ(root.children, Children::kForceCpu);
@@ -189,7 +189,7 @@ TEST(Decision, Children_RestrictAllButTheRoot) {
   EXPECT_FALSE(is_narrowed({.policy = "OFF", .children = "FORCE_CPU"}, {.pid = 42}));
 }
 
-TEST(Decision, Children_RootsNamespaceMustMatch) {
+TEST(ProcessDecision, Children_RootsNamespaceMustMatch) {
   const Environment root = {
       .policy = "VALIDATE", .children = "FORCE_CPU", .root = "1:pid:[4026531836]"};
   EXPECT_EQ(decide(root).mistakes.complaint_count, 0U);
@@ -200,7 +200,7 @@ TEST(Decision, Children_RootsNamespaceMustMatch) {
   EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
 }
 
-TEST(Decision, Children_OnlyTheyMayUseCuda) {
+TEST(ProcessDecision, Children_OnlyTheyMayUseCuda) {
   const Environment root = {.policy = "CLAMP", .children = "only", .root = "1:pid:[7]"};
   EXPECT_EQ(decide(root).children, Children::kOnly);
   EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
@@ -219,7 +219,7 @@ TEST(Decision, Children_OnlyTheyMayUseCuda) {
   EXPECT_EQ(child.loads, Policy::kForceCpu);
 }
 
-TEST(Decision, LoadsAndCalls_DifferInTheRootOfChildrenOnlyAlone) {
+TEST(ProcessDecision, LoadsAndCalls_DifferInTheRootOfChildrenOnlyAlone) {
   for (const char* policy : {"FORCE_CPU", "VALIDATE", "OFF"}) {
     for (const char* children : {"", "FORCE_CPU", "ONLY"}) {
       for (const uint32_t pid : {0U, 1U, 2U}) {
@@ -232,7 +232,7 @@ TEST(Decision, LoadsAndCalls_DifferInTheRootOfChildrenOnlyAlone) {
   }
 }
 
-TEST(Decision, Children_OnlyWithoutARootMeansForceCpu) {
+TEST(ProcessDecision, Children_OnlyWithoutARootMeansForceCpu) {
   EXPECT_EQ(decide({.policy = "VALIDATE", .children = "ONLY"}).calls, Policy::kForceCpu);
   for (const char* bad : {"0", "x", "4:5"}) {
     const Environment environment = {.policy = "VALIDATE", .children = "ONLY", .root = bad};
@@ -242,7 +242,7 @@ TEST(Decision, Children_OnlyWithoutARootMeansForceCpu) {
   }
 }
 
-TEST(Decision, Children_WithoutARootAllAreRestricted) {
+TEST(ProcessDecision, Children_WithoutARootAllAreRestricted) {
   const Decision alone = decide({.policy = "VALIDATE", .children = "FORCE_CPU"});
   EXPECT_EQ(alone.calls, Policy::kForceCpu);
   EXPECT_FALSE(alone.because.empty());
@@ -251,7 +251,7 @@ TEST(Decision, Children_WithoutARootAllAreRestricted) {
   EXPECT_EQ(decide({.policy = "OFF", .children = "FORCE_CPU"}).mistakes.complaint_count, 0U);
 }
 
-TEST(Decision, Children_BadValueMeansMoreRestriction) {
+TEST(ProcessDecision, Children_BadValueMeansMoreRestriction) {
   for (const char* bad : {"yes", "ONLYY", "VALIDATE"}) {
     const Decision children = decide({.policy = "VALIDATE", .children = bad, .root = "4"});
     EXPECT_EQ(children.calls, Policy::kForceCpu) << bad;
@@ -265,7 +265,7 @@ TEST(Decision, Children_BadValueMeansMoreRestriction) {
   }
 }
 
-TEST(Decision, EverythingBad_MakesNoMoreComplaintsThanFit) {
+TEST(ProcessDecision, EverythingBad_MakesNoMoreComplaintsThanFit) {
   const std::string more(kMaxReportPath + 1, 'x');
   const Decision config = decide({.policy = "a",
                                   .visible_devices = "c",
@@ -278,7 +278,7 @@ TEST(Decision, EverythingBad_MakesNoMoreComplaintsThanFit) {
   EXPECT_EQ(config.calls, Policy::kForceCpu);
 }
 
-TEST(Decision, WantsLine_FollowsTheLogLevel) {
+TEST(ProcessDecision, WantsLine_FollowsTheLogLevel) {
   EXPECT_TRUE(wants_line(Log::kDeny, true));
   EXPECT_FALSE(wants_line(Log::kDeny, false));
   EXPECT_TRUE(wants_line(Log::kAll, false));
@@ -286,7 +286,7 @@ TEST(Decision, WantsLine_FollowsTheLogLevel) {
   EXPECT_FALSE(wants_line(Log::kError, true));
 }
 
-TEST(Decision, EachPolicy_HasAWordAndARow) {
+TEST(ProcessDecision, EachPolicy_HasAWordAndARow) {
   const std::vector<std::string> words = words_of(Variable::kPolicy);
   ASSERT_EQ(words.size(), std::size(kRules));
   for (size_t i = 0; i < words.size(); ++i) {
@@ -298,7 +298,7 @@ TEST(Decision, EachPolicy_HasAWordAndARow) {
   }
 }
 
-TEST(Decision, Words_AreInTheOrderOfTheirEnumeration) {
+TEST(ProcessDecision, Words_AreInTheOrderOfTheirEnumeration) {
   EXPECT_EQ(name_of(Policy::kForceCpu), "FORCE_CPU");
   EXPECT_EQ(name_of(Policy::kValidate), "VALIDATE");
   EXPECT_EQ(name_of(Policy::kClamp), "CLAMP");
@@ -314,7 +314,7 @@ TEST(Decision, Words_AreInTheOrderOfTheirEnumeration) {
 /// A process of this executable.
 RuleFacts program(std::string_view path) { return {.program = {path, true, false}}; }
 
-TEST(Decision, Rules_ChooseThePolicyOfAProgram) {
+TEST(ProcessDecision, Rules_ChooseThePolicyOfAProgram) {
   const Environment environment = {.policy = "FORCE_CPU",
                                    .rules = "VALIDATE program=worker*; CLAMP program=c gpus=1"};
   const Decision router = decide(environment, {.facts = program("/opt/router")});
@@ -332,7 +332,7 @@ TEST(Decision, Rules_ChooseThePolicyOfAProgram) {
   EXPECT_EQ(ruled.rule, "FORCE_CPU program=a");
 }
 
-TEST(Decision, Rules_KeepTheListOfTheEnvironment) {
+TEST(ProcessDecision, Rules_KeepTheListOfTheEnvironment) {
   const Decision config =
       decide({.visible_devices = "2,5", .rules = "CLAMP", .presets = "gpus=2,5"});
   EXPECT_EQ(config.calls, Policy::kClamp);
@@ -345,7 +345,7 @@ TEST(Decision, Rules_KeepTheListOfTheEnvironment) {
   EXPECT_EQ(decide({.visible_devices = "2", .rules = "OFF"}).allow_list.text, "");
 }
 
-TEST(Decision, Rules_LiftNoForceCpuThatAMistakeHasCaused) {
+TEST(ProcessDecision, Rules_LiftNoForceCpuThatAMistakeHasCaused) {
   for (const Environment& wrong :
        {Environment{.policy = "VALIDATES", .rules = "OFF"},
         Environment{.visible_devices = "x", .rules = "OFF"},
@@ -364,7 +364,7 @@ TEST(Decision, Rules_LiftNoForceCpuThatAMistakeHasCaused) {
   EXPECT_EQ(decide({.policy = "OFF", .rules = many.c_str() + 1}).calls, Policy::kOff);
 }
 
-TEST(Decision, Rules_KnownRulingCountsInPlaceOfTheFacts) {
+TEST(ProcessDecision, Rules_KnownRulingCountsInPlaceOfTheFacts) {
   const Environment environment = {.visible_devices = "2,5", .rules = "OFF program=a"};
   const Ruling known = rule_for(environment, program("/a"));
   EXPECT_EQ(decide(environment, {.facts = program("/b")}).calls, Policy::kValidate);
@@ -385,7 +385,7 @@ MachineRuling machine(Policy policy, std::string_view gpus = {}, bool may_widen 
   return machine;
 }
 
-TEST(Decision, Machine_DecidesIfTheEnvironmentIsSilent) {
+TEST(ProcessDecision, Machine_DecidesIfTheEnvironmentIsSilent) {
   for (const Rules& rules : kRules) {
     const Policy policy = rules.policy;
     const MachineRuling file = machine(policy);
@@ -399,7 +399,7 @@ TEST(Decision, Machine_DecidesIfTheEnvironmentIsSilent) {
   EXPECT_EQ(decide({}, {.machine = &list}).allow_list.place, "/etc/cudaguard.conf:7");
 }
 
-TEST(Decision, Machine_EnvironmentNarrows) {
+TEST(ProcessDecision, Machine_EnvironmentNarrows) {
   const MachineRuling all = machine(Policy::kOff);
   EXPECT_EQ(decide({.policy = "FORCE_CPU"}, {.machine = &all}).calls, Policy::kForceCpu);
   EXPECT_EQ(decide({.policy = "nonsense"}, {.machine = &all}).calls, Policy::kForceCpu);
@@ -415,7 +415,7 @@ TEST(Decision, Machine_EnvironmentNarrows) {
   EXPECT_TRUE(is_narrowed(children, {.pid = 42}, {.machine = &all}));
 }
 
-TEST(Decision, Machine_EnvironmentDoesNotWiden) {
+TEST(ProcessDecision, Machine_EnvironmentDoesNotWiden) {
   const MachineRuling none = machine(Policy::kForceCpu);
   for (const Environment& wider :
        {Environment{.policy = "OFF"}, Environment{.policy = "VALIDATE"},
@@ -432,7 +432,7 @@ TEST(Decision, Machine_EnvironmentDoesNotWiden) {
   EXPECT_EQ(decide({.rules = "VALIDATE gpus=2"}, {.machine = &list}).calls, Policy::kForceCpu);
 }
 
-TEST(Decision, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
+TEST(ProcessDecision, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
   const MachineRuling none = machine(Policy::kForceCpu, {}, true);
   EXPECT_EQ(decide({}, {.machine = &none}).calls, Policy::kForceCpu);
   EXPECT_EQ(decide({.policy = "OFF"}, {.machine = &none}).calls, Policy::kOff);
@@ -451,7 +451,7 @@ TEST(Decision, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
   EXPECT_TRUE(is_narrowed(children, {.pid = 42}, {.machine = &list}));
 }
 
-TEST(Decision, Machine_UnusableFileMeansForceCpuAndIsNamed) {
+TEST(ProcessDecision, Machine_UnusableFileMeansForceCpuAndIsNamed) {
   MachineRuling file;
   file.place = file.file = "/etc/cudaguard.conf";
   file.unusable = "root does not own it";
@@ -466,7 +466,7 @@ TEST(Decision, Machine_UnusableFileMeansForceCpuAndIsNamed) {
   }
 }
 
-TEST(Decision, DecidedBy_IsTheRuleThatGivesThePolicy) {
+TEST(ProcessDecision, DecidedBy_IsTheRuleThatGivesThePolicy) {
   const char* const line = "/etc/cudaguard.conf:7";
   struct Case {
     MachineRuling file;
@@ -496,7 +496,7 @@ TEST(Decision, DecidedBy_IsTheRuleThatGivesThePolicy) {
   EXPECT_EQ(decide(children, {.machine = &file}, {.pid = 42}).decided_by, "");
 }
 
-TEST(Decision, Machine_ReportIsKeptAndLogIsADefault) {
+TEST(ProcessDecision, Machine_ReportIsKeptAndLogIsADefault) {
   MachineRuling file = machine(Policy::kValidate);
   file.ruling.report = "/var/log/gpu";
   file.ruling.log = 3;
