@@ -37,12 +37,12 @@ DlopenDecision decide_about_driver(const DlopenRequest& request, const DlopenSit
 DlopenDecision decide(const DlopenRequest& request, const DlopenSituation& now) {
   if (now.loaded_for_us_alone) {
     // Before the null drivers are loaded, ld.so knows no library of that name either.
-    const bool unknown = now.policy == Policy::kForceCpu && !now.null_drivers_tried;
+    const bool unknown = now.loads == Policy::kForceCpu && !now.null_drivers_tried;
     return {.action = unknown ? Action::kPass : Action::kNotLoaded};
   }
   const bool refusable = request.wanted.refused != nullptr;
-  const bool denies = now.only_loads || now.policy == Policy::kForceCpu;
-  const Policy policy = refusable && denies ? Policy::kForceCpu : now.policy;
+  const bool denies = now.calls == Policy::kForceCpu;
+  const Policy policy = refusable && denies ? now.calls : now.loads;
   const Action action = action_for(policy, now.list, request.wanted);
   if (action == Action::kNullDriver || action == Action::kProxy) {
     return decide_about_driver(request, now, action);

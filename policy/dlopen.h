@@ -27,8 +27,8 @@ enum class Substitute : uint8_t {
 
 /// What a decision depends on, apart from the request.
 struct DlopenSituation {
-  Policy policy = Policy::kForceCpu;
-  bool only_loads = false;          ///< FORCE_CPU applies, but `policy` says what is loaded
+  Policy loads = Policy::kForceCpu;  ///< Decision's, as the next one
+  Policy calls = Policy::kForceCpu;
   bool list = false;                ///< there is an allow-list
   bool null_drivers_tried = false;  ///< both are loaded or cannot be
   /// The program asks with RTLD_NOLOAD for a library that only we have loaded.

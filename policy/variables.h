@@ -13,8 +13,6 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 struct Environment {
 #define VARIABLE(id, member, ...) const char* member = nullptr;
 #include "policy/variables.inc"
-  bool privileged = false;  ///< AT_SECURE: ignore the environment, which another user controls
-  bool forked = false;      ///< the parent, which forked this process, had read it, too
 };
 
 struct VariableRow {

@@ -72,7 +72,7 @@ struct Attempt {
   int result = -1;                     ///< of an init of CUDA or NVML: its answer; -1 otherwise
   bool last_place = false;             ///< attempts from further places are not recorded
   Policy policy = Policy::kForceCpu;   ///< of kStart
-  std::string_view rule;               ///< Config::decided_by; empty if FORCE_CPU has replaced it
+  std::string_view rule;               ///< Decision::decided_by; empty if FORCE_CPU has replaced it
   CodePlace caller;
   std::string_view file;         ///< lasting_name() of the caller's file; empty: its name
   const Stack* stack = nullptr;  ///< null: not known

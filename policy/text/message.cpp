@@ -7,6 +7,7 @@
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
 #include "policy/process_rules.h"
+#include "policy/rules.h"
 #include "policy/text/user_code.h"
 #include "policy/variables.h"
 
@@ -151,6 +152,17 @@ Text& put_complaint(Text& out, const Complaint& complaint) {
              : out.print("is not accepted (accepted: %s)", complaint.accepted);
 }
 
+/// Writes the policies that allow CUDA: "VALIDATE or CLAMP".
+static Text& put_allowing(Text& out) {
+  const char* before = "";
+  for (const Rules& rules : kRules) {
+    if (!allows_cuda(rules.policy)) continue;
+    out.put(before).put(name_of(rules.policy));
+    before = " or ";
+  }
+  return out;
+}
+
 Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
   const char* const key = kRuleKeys[static_cast<size_t>(mistake.key)];
   const auto quoted = [&]() -> Text& { return out.print("%c=\"%s\" ", key, mistake.word); };
@@ -189,7 +201,7 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
     case Why::kByteOrderMark:
       return out.put("the line begins with a byte order mark; remove it");
     case Why::kGpusInVain:
-      return out.put("gpus= needs VALIDATE or CLAMP");
+      return put_allowing(out.put("gpus= needs "));
     case Why::kNoGpu:
       return quoted().put("allows no GPU; write FORCE_CPU instead");
     case Why::kGpus:

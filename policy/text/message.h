@@ -55,7 +55,7 @@ struct DeniedFacts {
   bool names_call = false;  ///< CUDAGUARD_LOG=all
   bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN=FORCE_CPU
   bool is_parent = false;   ///< the cause is CUDAGUARD_CHILDREN=ONLY
-  bool may_lift = false;    ///< Config's, as all that follow
+  bool may_lift = false;    ///< Decision's, as all that follow
   bool privileged = false;
   bool in_run = false;
   bool fenced = false;
@@ -69,7 +69,7 @@ void write_denied(Text& out, const DeniedFacts& facts);
 /// libfoo.so)".
 void write_allowed(Text& out, Policy policy, const Attempt& attempt);
 
-// The messages name the list as the user has given it: `by` is Config's.
+// The messages name the list as the user has given it: `by` is Decision's.
 
 /// A mistake in an allow-list.
 struct ListErrorFacts {
@@ -128,7 +128,7 @@ struct LateWriteFacts {
   unsigned gpus = 0;          ///< of the machine; 0: not known
   std::string_view allow_list;
   ListBy list_by = ListBy::kVariable;
-  bool in_run = false;  ///< Config's: the advice is an option, not a variable
+  bool in_run = false;  ///< Decision's: the advice is an option, not a variable
 };
 void write_late_write(Text& out, const LateWriteFacts& facts);
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/device_list.h"
 #include "policy/text/message.h"
 #include "shim/record/call_site.h"
@@ -24,7 +24,7 @@ void note(Process& process, Moment& moment, const char* api, const void* caller,
   const char* now = variable(kVariable);
   copy_text(api, moment.api, sizeof moment.api);
   moment.count = count;
-  if (process.config->log != Log::kOff) copy_call_site(process, caller, moment.by);
+  if (process.decision.log != Log::kOff) copy_call_site(process, caller, moment.by);
   moment.set = now != nullptr;
   copy_text(now != nullptr ? now : "", moment.value, sizeof moment.value);
   moment.state.store(2, std::memory_order_release);
@@ -54,8 +54,9 @@ bool differs(const Moment& moment, const char* now) {
 bool is_from_outside(const Process& process, const char* now) {
   const char* start = inherited.start.cuda_visible;
   if (now == nullptr || start == nullptr) return false;
-  const bool translated = process.config->in_run && process.allow_list->by != ListBy::kRule &&
-                          *now != 'G' && *now != 'M';
+  const bool translated = process.decision.in_run &&
+                          process.decision.allow_list.by != ListBy::kRule && *now != 'G' &&
+                          *now != 'M';
   return !translated && head(now, sizeof Moment::value - 1) == std::string_view(start);
 }
 
@@ -87,9 +88,9 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
   if (sees != nullptr) facts.sees = *sees;
   char room[1024];
   if (moment == nullptr) facts.left = visible_numbers(process, room);
-  facts.allow_list = process.allow_list->text;
-  facts.list_by = process.allow_list->by;
-  facts.in_run = process.config->in_run;
+  facts.allow_list = process.decision.allow_list.text;
+  facts.list_by = process.decision.allow_list.by;
+  facts.in_run = process.decision.in_run;
   print_message(process, Message::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
                 &facts);
 }
@@ -133,7 +134,7 @@ void note_init(Process& process, const void* caller, unsigned count, const Visib
   ExplainProcess& late = process.explain;
   note(process, late.initialised, "cuInit", caller, count);
   remember_init(late.initialised);
-  const std::string_view list = process.allow_list->text;
+  const std::string_view list = process.decision.allow_list.text;
   if (!list.empty() && count < count_of(list) && is_from_outside(process, variable(kVariable))) {
     compare(process, nullptr, &count);
   }
@@ -151,7 +152,7 @@ void note_no_device(Process& process) {
   // -1 mean no GPU.
   const char* now = variable(kVariable);
   const bool number = now != nullptr && *now >= '0' && *now <= '9';
-  if (process.allow_list->text.empty()) return;
+  if (process.decision.allow_list.text.empty()) return;
   if (number || is_from_outside(process, now)) compare(process, nullptr, &none);
 }
 
@@ -182,7 +183,7 @@ void check_fork(Process& process, const char* api) {
 void print_bad_index(Process& process, const BadIndex& facts) {
   check_late_write(process);
   const uint64_t key = case_of(facts);
-  if (process.config->log == Log::kOff || process.record.lines.has(key)) return;
+  if (process.decision.log == Log::kOff || process.record.lines.has(key)) return;
   const CallSite site(process, facts.caller);
   IndexFacts line = {.site = site.attempt()};
   line.api = facts.api;

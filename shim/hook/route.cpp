@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Answers a dlopen in three steps: makes the process ready, lets policy/dlopen decide, and carries
-// the decision out. The thunks call this code on every request. A request for another library costs
-// only a few loads and compares: no lock, no allocation, no system call.
+// Answers a dlopen in four steps: makes the process ready, reads the situation, lets policy/dlopen
+// decide, and carries the decision out. The thunks call this code on every request. A request for
+// another library costs only a few loads and compares: no lock, no allocation, no system call.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -116,57 +116,71 @@ bool loads_nothing(const Call& call) {
 
 /// Loads the null drivers before the first request of any kind goes on, because the requested
 /// library may be linked to the driver.
-void make_ready_for_cpu(Process& here) {
+void load_null_drivers(Process& here) {
   null_driver(Library::kDriver);
   const Loader& the = loader();
   if (inherited.hook.null_drivers[0].is_loaded() && inherited.hook.null_drivers[1].is_loaded()) {
     leave_later_lookups(here);
   }
-  if (null_drivers_tried() && the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
+  if (!null_drivers_tried()) return;
+  here.hook.advance(HookState::kFresh, HookState::kReady);
+  if (the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
       the.next_dlopen.get() == the.dlopen.get()) {
-    here.hook.steady.store(true, std::memory_order_release);
+    here.hook.advance(HookState::kReady, HookState::kSteady);
   }
 }
 
-/// Loads our library in place of the requested one. FORCE_CPU may apply after that.
-void make_substitute_ready(Process& here, const Call& call, DlopenSituation& now) {
-  now.policy = here.loads();
-  if (!call.wants_driver()) return;
-  if (allows_cuda(now.policy)) {
-    now.substitute = make_proxy_ready(here, call.library(), call.name, call.mode, call.caller);
-    now.policy = here.loads();
-  }
-  if (now.policy != Policy::kForceCpu) return;
-  now.substitute =
-      null_driver(call.library()).path != nullptr ? Substitute::kReady : Substitute::kUnusable;
+/// True if what the policy needs before any request goes on was tried. A forked child inherits the
+/// null drivers, but not the look for proxies.
+bool is_ready(const Process& here, Policy loads) {
+  return loads == Policy::kForceCpu ? null_drivers_tried() : !here.hook.is(HookState::kFresh);
 }
 
-/// The first of three steps: loads what the request needs, or nothing if it needs nothing. Only
-/// this step changes the process and its policy.
-DlopenSituation make_ready(Process& here, const Call& call, long space) {
-  DlopenSituation now = {.policy = here.loads(),
-                         .only_loads = here.policy() != here.loads(),
-                         .list = !here.allow_list->text.empty(),
-                         .null_drivers_tried = null_drivers_tried()};
+/// What make_ready() has found out about a request.
+struct Readiness {
+  bool loaded_for_us_alone = false;
+  bool is_ready = false;  ///< false: the request loads nothing, so we do not either
+  Substitute proxy = Substitute::kNone;
+};
+
+/// The first of four steps: loads what the request needs, or nothing if it needs nothing. Only this
+/// step changes the process: FORCE_CPU may apply after it.
+Readiness make_ready(Process& here, const Call& call, long space) {
+  const Policy loads = here.loads();
   if (lets_bypass(call.request)) need_dev_names();
-  if (now.policy != Policy::kForceCpu) libraries_may_change(call.name, call.mode);
-  if (now.policy == Policy::kOff) {
+  if (loads != Policy::kForceCpu) libraries_may_change(call.name, call.mode);
+  if (loads == Policy::kOff) {
     leave_later_lookups(here);
     inherited.hook.may_have_loaded.store(true, std::memory_order_release);
-    return now;
+    return {};
   }
-  now.loaded_for_us_alone = is_loaded_for_us_alone(call, space);
-  if (now.loaded_for_us_alone) return now;
-  const bool tried = now.policy == Policy::kForceCpu
-                         ? now.null_drivers_tried
-                         : here.proxy_loader.looked.load(std::memory_order_relaxed);
-  if (!tried && must_load_nothing(here, call)) return now;
-  if (now.policy != Policy::kForceCpu) load_proxies_early(here);
-  if (here.loads() == Policy::kForceCpu) make_ready_for_cpu(here);
+  if (is_loaded_for_us_alone(call, space)) return {.loaded_for_us_alone = true};
+  if (!is_ready(here, loads) && must_load_nothing(here, call)) return {};
+  if (loads != Policy::kForceCpu) load_proxies_early(here);
+  if (here.loads() == Policy::kForceCpu) load_null_drivers(here);
   inherited.hook.may_have_loaded.store(true, std::memory_order_release);
-  make_substitute_ready(here, call, now);
-  now.only_loads = here.policy() != here.loads();
-  now.null_drivers_tried = null_drivers_tried();
+  Readiness done = {.is_ready = true};
+  if (call.wants_driver() && allows_cuda(here.loads())) {
+    done.proxy = make_proxy_ready(here, call.library(), call.name, call.mode, call.caller);
+  }
+  return done;
+}
+
+/// The second step: reads the policy, once, after all that may change it.
+DlopenSituation situation(const Process& here, const Call& call, const Readiness& done) {
+  const bool fallen = here.has_fallen();
+  DlopenSituation now = {.loads = fallen ? Policy::kForceCpu : here.decision.loads,
+                         .calls = fallen ? Policy::kForceCpu : here.decision.calls,
+                         .list = !here.decision.allow_list.text.empty(),
+                         .null_drivers_tried = null_drivers_tried(),
+                         .loaded_for_us_alone = done.loaded_for_us_alone,
+                         .substitute = done.proxy};
+  // The null driver takes the place of a proxy that has led to FORCE_CPU.
+  if (done.is_ready && call.wants_driver() && now.loads == Policy::kForceCpu) {
+    now.substitute =
+        null_driver(call.library()).path != nullptr ? Substitute::kReady : Substitute::kUnusable;
+    now.null_drivers_tried = null_drivers_tried();
+  }
   return now;
 }
 
@@ -217,7 +231,8 @@ struct Answer {
                                            long space = LM_ID_BASE) {
   Process& here = process();
   const Call call(name, mode, caller);
-  const DlopenDecision decision = decide(call.request, make_ready(here, call, space));
+  const Readiness done = make_ready(here, call, space);
+  const DlopenDecision decision = decide(call.request, situation(here, call, done));
   report(here, call, decision);
   const bool ours = decision.action == Action::kNullDriver || decision.action == Action::kProxy;
   if (ours && space == LM_ID_BASE) count_handle(call.library(), mode);
@@ -247,8 +262,8 @@ struct Answer {
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
   const Process* here = inherited.process.load(std::memory_order_acquire);
-  return here != nullptr && here->hook.steady.load(std::memory_order_acquire) &&
-         (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
+  return here != nullptr && here->hook.is(HookState::kSteady) && (mode & RTLD_DEEPBIND) == 0 &&
+         (name == nullptr || !may_be_ours(name));
 }
 
 }  // namespace

@@ -10,10 +10,26 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
+/// How far the hook has come in this process. It goes on in this order, and falls from any state.
+enum class HookState : uint8_t {
+  kFresh,  ///< what the policy needs before a dlopen goes on was not tried; OFF needs nothing
+  kReady,  ///< it is loaded, or cannot be; another library's dlopen still asks make_ready()
+  /// Nothing is left to do: FORCE_CPU applies, the loader is known, and no other hook comes next.
+  /// Never with Process::only_pid.
+  kSteady,
+  kFallen,  ///< FORCE_CPU has replaced the policy of the start, in forked children, too
+};
+
 struct HookProcess {
-  /// Nothing is left to do before a dlopen goes on: FORCE_CPU applies, the null drivers were tried,
-  /// the loader is known, and no other hook comes next. Never set with Process::only_pid.
-  std::atomic<bool> steady{false};
+  std::atomic<HookState> state{HookState::kFresh};
+
+  [[gnu::always_inline]] bool is(HookState asked) const {
+    return state.load(std::memory_order_acquire) == asked;
+  }
+  /// Goes on to the next state. Returns false if another thread has done so, or if it has fallen.
+  bool advance(HookState from, HookState to) {
+    return state.compare_exchange_strong(from, to, std::memory_order_acq_rel);
+  }
 };
 
 struct HookInherited {

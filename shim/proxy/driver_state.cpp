@@ -37,7 +37,7 @@ void bind_to(const Services& guard, const RealLibrary& real) {
 
 void bind(const Services& guard) {
   const RealLibrary real = open_real(guard.loader(), "libcuda.so.1", RTLD_NOLOAD);
-  if (!guard.process().allow_list->text.empty()) open_nvml(guard.loader());
+  if (!guard.process().decision.allow_list.text.empty()) open_nvml(guard.loader());
   bind_to(guard, real);
   // The driver's slot for getenv points to this proxy, which must stay as long as the driver.
   if (driver.redirected) {

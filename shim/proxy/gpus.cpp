@@ -86,7 +86,7 @@ void open_nvml(const Loader& the) {
 void resolve_list(Allowed& allowed) {
   const Services& guard = the_guard();
   Process& process = guard.process();
-  const std::string_view text = process.allow_list->text;
+  const std::string_view text = process.decision.allow_list.text;
   const AllowList list = parse_allow_list(text);
   bool listed = false;
   open_nvml(guard.loader());
@@ -110,7 +110,7 @@ void resolve_list(Allowed& allowed) {
   }
   if (allowed.view.error.why == ListError::Why::kNone) return;
   const ListErrorFacts facts = {text, allowed.view.error, count_gpus(allowed.machine),
-                                process.allow_list->by, process.allow_list->place};
+                                process.decision.allow_list.by, process.decision.allow_list.place};
   guard.print_message(process, Message::kList, write_line_of<write_list_error, ListErrorFacts>,
                       &facts);
 }

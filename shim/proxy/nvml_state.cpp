@@ -54,7 +54,7 @@ Access access(const void* caller) {
       return {Way::kForward, guard};
     default:
       if (nvml.inside.holds(caller) || nvml.self.holds(caller)) return {Way::kForward, guard};
-      return {here.allow_list->text.empty() ? Way::kForward : Way::kFilter, guard, true};
+      return {here.decision.allow_list.text.empty() ? Way::kForward : Way::kFilter, guard, true};
   }
 }
 

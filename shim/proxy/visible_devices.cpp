@@ -55,21 +55,21 @@ const Plan* make_plan() {
 }
 
 void print_why(Process& here, const char* why) {
-  const NotEnforcedFacts facts = {why, here.allow_list->by, here.allow_list->place};
+  const NotEnforcedFacts facts = {why, here.decision.allow_list.by, here.decision.allow_list.place};
   the_guard().print_message(here, Message::kList,
                             write_line_of<write_not_enforced, NotEnforcedFacts>, &facts);
 }
 
 void print_in_vain(Process& here, const char* why, int error = 0) {
-  const ListInVainFacts facts = {here.allow_list->text, why, here.allow_list->by, error,
-                                 here.allow_list->place};
+  const ListInVainFacts facts = {here.decision.allow_list.text, why, here.decision.allow_list.by,
+                                 error, here.decision.allow_list.place};
   the_guard().print_message(here, Message::kListInVain,
                             write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
 }
 
 constexpr char kNoUuid[] = ": a chosen GPU does not say its UUID";
 
-bool list_is_set(const Process& here) { return !here.allow_list->text.empty(); }
+bool list_is_set(const Process& here) { return !here.decision.allow_list.text.empty(); }
 
 /// Replaces getenv in the driver. Our cuInit makes the plan. If the driver's cuInit was reached
 /// without us (a plug-in loaded with RTLD_DEEPBIND), this function makes the plan. A forked child

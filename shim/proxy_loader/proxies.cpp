@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string_view>
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/library.h"
 #include "policy/text.h"
 #include "policy/text/message.h"
@@ -125,9 +125,9 @@ bool leaves_stub(Process& process, const Files& files, Quiet& quiet) {
   if (real == nullptr) return false;
   const bool found = is_stub(quiet, real, files);
   if (found) {
-    const bool list = !process.allow_list->text.empty();
+    const bool list = !process.decision.allow_list.text.empty();
     const bool denies = files.missing == Message::kNoDriverProxy &&
-                        (list || process.config->children != Children::kAsRoot);
+                        (list || process.decision.children != Children::kAsRoot);
     const StubFacts facts = {static_cast<const link_map*>(real)->l_name, files.init[0], denies};
     print_message(process, files.stub, write_line_of<write_stub, StubFacts>, &facts);
     if (denies) fall_back(process, list ? Fallen::kNotEnforced : Fallen::kNoProxy);
@@ -233,9 +233,9 @@ OwnLibrary proxy(Process& process, Library library) {
 
 void load_proxies_early(Process& process) {
   const Loader& the = loader();
-  if (!can_load(the) || process.proxy_loader.looked.exchange(true, std::memory_order_relaxed))
-    return;
-  bool driver = !process.allow_list->text.empty() || process.config->children != Children::kAsRoot;
+  if (!can_load(the) || !process.hook.advance(HookState::kFresh, HookState::kReady)) return;
+  bool driver =
+      !process.decision.allow_list.text.empty() || process.decision.children != Children::kAsRoot;
   bool nvml = false;
   {
     Quiet quiet(the);

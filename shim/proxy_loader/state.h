@@ -9,7 +9,6 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 struct ProxyLoaderProcess {
-  std::atomic<bool> looked{false};   ///< load_proxies_early() was called
   std::atomic<bool> no_nvml{false};  ///< NVML's proxy cannot be used
 };
 

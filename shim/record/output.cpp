@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/output.h"
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
 #include "policy/stderr_rule.h"
@@ -133,50 +133,50 @@ bool print_once(Message bit, Message other = {}) {
 
 void write_report(Process& process, const ScratchPages& scratch, uint32_t pid,
                   const Attempt& attempt) {
-  const int error = send(process.config->report, scratch, pid, attempt);
-  if (error != 0 && process.config->log != Log::kOff && print_once(Message::kReportFailed)) {
+  const int error = send(process.decision.report, scratch, pid, attempt);
+  if (error != 0 && process.decision.log != Log::kOff && print_once(Message::kReportFailed)) {
     Line line(scratch);
     const std::string_view path =
-        scratch->report.has_file ? scratch->report.path : process.config->report;
+        scratch->report.has_file ? scratch->report.path : process.decision.report;
     write_report_failed(line, path, error);
     line.write();
   }
 }
 
 void print_complaints(Process& process) {
-  const Config& config = *process.config;
-  const bool bad_list = config.list_error.why != ListError::Why::kNone;
-  const bool bad_rule = config.rule_mistake.why != RuleMistake::Why::kNone;
-  const bool unused = config.why_unused != nullptr;
-  const bool unknown = !config.unknown_name.name.empty();
-  if (config.complaint_count == 0 && !bad_list && !bad_rule && !unused && !unknown) return;
-  if (config.log == Log::kOff) return;
+  const Mistakes& found = process.decision.mistakes;
+  const bool bad_list = found.list.why != ListError::Why::kNone;
+  const bool bad_rule = found.rule.why != RuleMistake::Why::kNone;
+  const bool unused = found.why_unused != nullptr;
+  const bool unknown = !found.unknown_name.name.empty();
+  if (found.complaint_count == 0 && !bad_list && !bad_rule && !unused && !unknown) return;
+  if (process.decision.log == Log::kOff) return;
   if (!print_once(Message::kComplaints)) return;
   const ScratchPages scratch;
   if (!scratch) return;
   if (bad_list) {
     Line line(scratch);
-    write_list_error(line, {config.bad_list, config.list_error});
+    write_list_error(line, {found.bad_list, found.list});
     line.write();
   }
   if (unused) {
     Line line(scratch);
-    write_unused_file(line, {config.unused_file, config.why_unused});
+    write_unused_file(line, {found.unused_file, found.why_unused});
     line.write();
   }
   if (bad_rule) {
     Line line(scratch);
-    write_rule_mistake(line, {config.rule_place, config.rule_mistake});
+    write_rule_mistake(line, {found.rule_place, found.rule});
     line.write();
   }
   if (unknown) {
     Line line(scratch);
-    write_unknown_name(line, config.unknown_name);
+    write_unknown_name(line, found.unknown_name);
     line.write();
   }
-  for (size_t i = 0; i < process.config->complaint_count; ++i) {
+  for (size_t i = 0; i < found.complaint_count; ++i) {
     Line line(scratch);
-    write_complaint(line, process.config->complaints[i]);
+    write_complaint(line, found.complaints[i]);
     line.write();
   }
 }
@@ -201,13 +201,13 @@ const void* as_argument(Policy policy) {
 void write_start(char** words, char** variables) {
   const ScratchPages scratch;
   if (!scratch) {
-    inherited.record.listens = announce(Beacon::kStart, as_argument(read_config(false).policy));
+    inherited.record.listens = announce(Beacon::kStart, as_argument(read_decision(false).calls));
     return;
   }
-  const Config config = read_config(false);
+  const Decision decision = read_decision(false);
   Attempt attempt;
   attempt.event = EventKind::kStart;
-  attempt.policy = config.policy;
+  attempt.policy = decision.calls;
   // The kernel puts the arguments one after the other, and the variables after them. If the guard
   // is loaded late, the program may have moved either of them far away.
   const auto size = static_cast<size_t>(variables[0] - words[0]);
@@ -217,8 +217,8 @@ void write_start(char** words, char** variables) {
                                    sizeof scratch->program.arguments);
   const uint32_t pid = sys::getpid();
   inherited.record.listens =
-      send_to_launcher(Beacon::kStart, as_argument(config.policy), scratch, pid, attempt);
-  if (!config.report.empty()) send(config.report, scratch, pid, attempt);
+      send_to_launcher(Beacon::kStart, as_argument(decision.calls), scratch, pid, attempt);
+  if (!decision.report.empty()) send(decision.report, scratch, pid, attempt);
 }
 
 Beacon beacon_of(EventKind event, DriverApi asked) {
@@ -280,7 +280,7 @@ void withdraw(const void* caller, const Output& output) {
 bool prepare(Process& process, Output& output) {
   print_complaints(process);
   const EventKind event = output.attempt.event;
-  const Log log = process.config->log;
+  const Log log = process.decision.log;
   // These two have messages of their own.
   const bool has_message = event == EventKind::kRefused || event == EventKind::kExposed;
   output.line = log == Log::kAll && !has_message;
@@ -296,19 +296,19 @@ bool prepare(Process& process, Output& output) {
                           Message::kDenied));
     output.line = wants_line(log, first);
   }
-  return output.line || output.heard || !process.config->report.empty();
+  return output.line || output.heard || !process.decision.report.empty();
 }
 
 void write_out(Process& process, const void* caller, Output& output) {
   Attempt& attempt = output.attempt;
-  const Config& config = *process.config;
+  const Decision& decision = process.decision;
   const ScratchPages scratch;
   if (!scratch) {
     if (output.heard) send_beacon(output.beacon, caller, {});
     return;
   }
   const uint32_t pid = sys::getpid();
-  if (process.policy() == process.configured) attempt.rule = config.decided_by;
+  if (process.policy() == decision.calls) attempt.rule = decision.decided_by;
   if (attempt.caller.module.empty()) {
     attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
@@ -322,18 +322,18 @@ void write_out(Process& process, const void* caller, Output& output) {
       const std::string_view because = process.because();
       write_denied(line, {.pid = pid,
                           .because = because,
-                          .rule = because == kIsRuled ? config.rule : std::string_view{},
+                          .rule = because == kIsRuled ? decision.rule : std::string_view{},
                           .attempt = attempt,
-                          .names_call = config.log == Log::kAll,
+                          .names_call = decision.log == Log::kAll,
                           .is_child = because == kIsChild,
                           .is_parent = because == kIsParent,
-                          .may_lift = config.may_lift,
-                          .privileged = config.privileged,
-                          .in_run = config.in_run,
-                          .fenced = config.fenced,
-                          .children_by_option = config.children_by_option,
-                          .unhealthy = config.unhealthy,
-                          .root = config.root});
+                          .may_lift = decision.may_lift,
+                          .privileged = decision.privileged,
+                          .in_run = decision.in_run,
+                          .fenced = decision.fenced,
+                          .children_by_option = decision.children_by_option,
+                          .unhealthy = decision.unhealthy,
+                          .root = decision.root});
     } else {
       write_allowed(line, process.policy(), attempt);
     }
@@ -341,7 +341,7 @@ void write_out(Process& process, const void* caller, Output& output) {
     if (output.line) line.write();
   }
   if (output.heard) send_to_launcher(output.beacon, caller, scratch, pid, attempt);
-  if (!config.report.empty()) write_report(process, scratch, pid, attempt);
+  if (!decision.report.empty()) write_report(process, scratch, pid, attempt);
 }
 
 void KeptMessage::keep(std::string_view message) {
@@ -352,19 +352,20 @@ void KeptMessage::keep(std::string_view message) {
 }
 
 void print_message(Process& process, Message bit, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || !print_once(bit)) return;
+  if (process.decision.log == Log::kOff || !print_once(bit)) return;
   write_one_line(process, write, context);
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || !process.record.lines.add(key)) return;
+  if (process.decision.log == Log::kOff || !process.record.lines.add(key)) return;
   write_one_line(process, write, context);
 }
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
   constexpr int kNoDevice = 100;
-  const ListInVainFacts facts = {process.allow_list->text, "NVIDIA's driver is not installed",
-                                 process.allow_list->by, 0, process.allow_list->place};
+  const ListInVainFacts facts = {process.decision.allow_list.text,
+                                 "NVIDIA's driver is not installed", process.decision.allow_list.by,
+                                 0, process.decision.allow_list.place};
   if (!facts.list.empty()) {
     print_message(process, Message::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,
                   &facts);
@@ -377,7 +378,7 @@ void print_no_opencl(Process& process, const void* caller) {
   const auto bit = static_cast<uint32_t>(Message::kOpenCl);
   if ((inherited.record.printed.load(std::memory_order_relaxed) & bit) != 0) return;
   const CallSite site(process, caller);
-  const NoOpenClFacts facts = {site.attempt(), process.allow_list->by};
+  const NoOpenClFacts facts = {site.attempt(), process.decision.allow_list.by};
   print_message(process, Message::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 

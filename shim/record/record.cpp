@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/record.h"
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/driver_api.h"
 #include "policy/text/message.h"
 #include "shim/record/output.h"
@@ -39,7 +39,7 @@ uint64_t place_of(const Attempt& attempt, const void* caller) {
 /// True if every place that asks is wanted, and not only one of each kind.
 bool wants_places(const Process& process) {
   return inherited.record.listens.load(std::memory_order_relaxed) ||
-         !process.config->report.empty();
+         !process.decision.report.empty();
 }
 
 /// Returns a hash by which a repeated call is recognised, 0 if there is none. After a dlclose,
@@ -135,7 +135,7 @@ void report_exposed(Process& process, const char* library) {
 }
 
 bool wants_events(const Process& process) {
-  return process.config->log == Log::kAll || wants_places(process);
+  return process.decision.log == Log::kAll || wants_places(process);
 }
 
 void record_event(Process& process, const Event& event) {

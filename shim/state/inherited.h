@@ -19,9 +19,9 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct Config;
 struct Process;
 struct MachineRuling;
+struct Ruling;
 
 /// Why FORCE_CPU has replaced the configured policy.
 enum class Fallen : uint8_t { kNot, kNoProxy, kNotEnforced, kNotAccepted };
@@ -34,9 +34,8 @@ struct InheritedState {
   StartObjects start_objects;  ///< read by start_objects()
   StartEnvironment start;
   std::atomic<const MachineRuling*> machine{nullptr};  ///< read by machine_ruling()
-  /// Of a program with CUDAGUARD_RULES, without what CUDAGUARD_CHILDREN changes; null if there are
-  /// none. Read by parse_with_rules().
-  std::atomic<const Config*> ruled{nullptr};
+  /// What CUDAGUARD_RULES says; null if there are none. Read by decide_with_rules().
+  std::atomic<const Ruling*> ruling{nullptr};
   char report[kMaxReportPath + 1] = {};      ///< set by report_to; empty: that of the start
   std::atomic<Fallen> fallen{Fallen::kNot};  ///< in this process, or in one that forked it
 

@@ -221,34 +221,37 @@ const MachineRuling* machine_ruling() {
 
 namespace {
 
-Config parse_with_facts(const Environment& environment, const MachineRuling* machine) {
+Ruling rule_now(const Environment& environment) {
   const sys::Mapped<FactsRoom> room;
-  if (!room) return parse_config(environment, {}, machine);
+  if (!room) return rule_for(environment, {});
   room->add(environment.rules, RuleSource::kVariable);
-  return parse_config(environment, room->facts, machine);
+  return rule_for(environment, room->facts);
 }
 
 }  // namespace
 
-Config parse_with_rules(const Environment& environment) {
-  const MachineRuling* machine = machine_ruling();
-  const bool ruled = environment.rules != nullptr && !environment.privileged;
-  if (!ruled) return parse_config(environment, {}, machine);
-  const Config* known = inherited.ruled.load(std::memory_order_acquire);
+Decision decide_with_rules(const Environment& environment, const ProcessIdentity& process) {
+  RuleInputs rules = {.machine = machine_ruling()};
+  const bool ruled = environment.rules != nullptr && !process.privileged;
+  if (!ruled) return decide(environment, rules, process);
+  const Ruling* known = inherited.ruling.load(std::memory_order_acquire);
   if (known == nullptr) {
-    void* const page = sys::map(sizeof(Config));
-    if (page == nullptr) return parse_with_facts(environment, machine);
-    const auto* made = new (page) Config(parse_with_facts(environment, machine));
+    const Ruling now = rule_now(environment);
+    void* const page = sys::map(sizeof now);
+    if (page == nullptr) {
+      rules.known = &now;
+      return decide(environment, rules, process);
+    }
+    const auto* made = new (page) Ruling(now);
     // Another thread may have been faster.
-    if (inherited.ruled.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
+    if (inherited.ruling.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
       known = made;
     } else {
-      sys::unmap(page, sizeof(Config));
+      sys::unmap(page, sizeof now);
     }
   }
-  Config config = *known;
-  config.forked_child = config.children != Children::kAsRoot && environment.forked;
-  return config;
+  rules.known = known;
+  return decide(environment, rules, process);
 }
 
 }  // namespace cudaguard

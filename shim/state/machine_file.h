@@ -4,7 +4,7 @@
 // say holds for its forked children, too. No lock, no malloc; thread-safe, async-signal-safe.
 #pragma once
 
-#include "policy/config.h"
+#include "policy/decision.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -12,9 +12,9 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// has none, because it asks about the driver, for programs to which the file may allow CUDA.
 const MachineRuling* machine_ruling();
 
-/// parse_config() with the facts that the rules of the environment ask for, and with the file. A
-/// forked child keeps what these rules have given its parent, although its command line, user or
-/// cgroup may be another one.
-Config parse_with_rules(const Environment& environment);
+/// decide() with the facts that the rules of the environment ask for, and with the file. A forked
+/// child keeps what these rules have given its parent, although its command line, user or cgroup
+/// may be another one.
+Decision decide_with_rules(const Environment& environment, const ProcessIdentity& process);
 
 }  // namespace cudaguard

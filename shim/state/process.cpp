@@ -3,10 +3,9 @@
 
 #include <sys/auxv.h>
 
-#include <cstddef>
 #include <new>
+#include <span>
 
-#include "policy/config.h"
 #include "policy/text.h"
 #include "shim/state/machine_file.h"
 #include "shim/sys/system.h"
@@ -23,17 +22,12 @@ namespace cudaguard {
 
 namespace {
 
-/// What the kernel wipes in a forked child. The configuration comes first, because the first page
-/// then has all that most processes need. A process maps two of them: one for itself, and a spare
+/// What the kernel wipes in a forked child. A process maps two of them: one for itself, and a spare
 /// one for its child. The child's spare one is that of its parent, which is wiped, too.
-struct Pages {
-  Config config;
-  Process process;
-};
-constexpr size_t kMapped = (sizeof(Pages) + 4095) / 4096 * 4096;
+constexpr size_t kMapped = (sizeof(Process) + 4095) / 4096 * 4096;
 
-/// The state of a process that cannot map a page: guarded and silent. Filled when it is needed.
-[[gnu::section(".bss.without_memory")]] constinit Pages without_memory;
+/// The state of a process that cannot map a page: guarded and silent.
+[[gnu::section(".bss.without_memory")]] constinit Process without_memory;
 
 /// Copies as much as fits and appends a zero byte. Returns the copy.
 [[gnu::noinline]] std::string_view keep(std::string_view text, char* to, size_t size) {
@@ -44,20 +38,15 @@ constexpr size_t kMapped = (sizeof(Pages) + 4095) / 4096 * 4096;
   return {to, length};
 }
 
-/// Returns the pages that hold this Process.
-void* pages_of(Process& process) {
-  return reinterpret_cast<char*>(&process) - offsetof(Pages, process);
-}
-
-void apply_children_rule(Config& config) {
-  if (config.children == Children::kAsRoot) return;  // avoids needless system calls
-  char own[32];                                      // pid:[4026531836]
-  Place place = {.pid = sys::getpid(), .pid_namespace = {}};
-  if (!config.root_namespace.empty()) {
-    const long size = sys::readlink("/proc/self/ns/pid", own, sizeof own);
-    if (size > 0) place.pid_namespace = {own, static_cast<size_t>(size)};
-  }
-  apply_children_rule(config, place);
+/// Makes no system call that the decision does not need. `room` is for the namespace's name.
+ProcessIdentity identify(const Environment& environment, bool forked, std::span<char> room) {
+  ProcessIdentity own = {.forked = forked, .privileged = privileged()};
+  if (own.privileged || !names_children(environment)) return own;
+  own.pid = sys::getpid();
+  if (namespace_of_root(environment).empty()) return own;
+  const long size = sys::readlink("/proc/self/ns/pid", room.data(), room.size());
+  if (size > 0) own.pid_namespace = {room.data(), static_cast<size_t>(size)};
+  return own;
 }
 
 }  // namespace
@@ -86,31 +75,29 @@ std::string_view Process::because() const {
     case Fallen::kNoProxy:
       return "its proxy library cannot be used";
     case Fallen::kNotEnforced:
-      return kNotEnforced[static_cast<size_t>(allow_list->by)];
+      return kNotEnforced[static_cast<size_t>(decision.allow_list.by)];
     case Fallen::kNotAccepted:
-      return kNotAccepted[static_cast<size_t>(allow_list->by)];
+      return kNotAccepted[static_cast<size_t>(decision.allow_list.by)];
     default:
-      return config->because;
+      return decision.because;
   }
 }
 
-Config read_config(bool forked) {
+Decision read_decision(bool forked) {
   if (!inherited.start.read.load(std::memory_order_acquire)) {
     read_start_environment(inherited.start, kernel_environment());
   }
-  Environment environment = inherited.start.variables;
-  environment.privileged = privileged();
-  environment.forked = forked;
-  Config config = parse_with_rules(environment);
-  if (inherited.report[0] != '\0') config.report = inherited.report;
-  apply_children_rule(config);
-  return config;
+  const Environment& environment = inherited.start.variables;
+  char room[32];  // pid:[4026531836]
+  Decision decision = decide_with_rules(environment, identify(environment, forked, room));
+  if (inherited.report[0] != '\0') decision.report = inherited.report;
+  return decision;
 }
 
 bool report_to(Process& process, const char* path) {
   const MachineRuling* machine = machine_ruling();
   if (machine != nullptr && !machine->ruling.report.empty()) return false;
-  process.config->report = keep(path, inherited.report, sizeof inherited.report);
+  process.decision.report = keep(path, inherited.report, sizeof inherited.report);
   return true;
 }
 
@@ -118,7 +105,7 @@ void fall_back(Process& process, Fallen because_of) {
   inherited.fallen.store(because_of);
   process.proxy.open.store(0);  // the driver's proxy allows calls unchecked while this is set
   inherited.hook.answers_age.fetch_add(HookInherited::kOneAge, std::memory_order_release);
-  process.hook.steady.store(false, std::memory_order_relaxed);
+  process.hook.state.store(HookState::kFallen, std::memory_order_release);
 }
 
 /// True if this process has only ever had one thread, and the process that forked it, too. False
@@ -167,24 +154,19 @@ Process& make_process(Process* stale) {
   void* const spare = stale == nullptr ? nullptr : inherited.spare.exchange(nullptr);
   void* const memory = spare != nullptr ? spare : sys::map(2 * kMapped);
   if (memory == nullptr) {
-    without_memory.process.config = &without_memory.config;
-    without_memory.process.allow_list = &without_memory.config.allow_list;
-    without_memory.process.ready = true;
-    return without_memory.process;
+    without_memory.ready = true;
+    return without_memory;
   }
-  auto* pages = static_cast<Pages*>(memory);
   // No constructor runs: fresh pages are zero, and so is a new Process. Writing its zeros would
   // touch seven pages.
-  Process* made = &pages->process;
+  auto* made = static_cast<Process*>(memory);
   if (stale != nullptr) {
     // Its own threads may unload libraries later, so a child without inherited locks must lock.
     made->forked.store(!had_one_thread(inherited.loader), std::memory_order_relaxed);
     made->fork_known.store(true, std::memory_order_relaxed);
   }
-  made->config = new (&pages->config) Config(read_config(stale != nullptr));
-  made->allow_list = &made->config->allow_list;
-  made->configured = made->config->policy;
-  made->configured_loads = made->config->loads;
+  new (&made->decision) Decision(read_decision(stale != nullptr));
+  if (inherited.fallen.load() != Fallen::kNot) made->hook.state.store(HookState::kFallen);
   // The kernel keeps on wiping a spare.
   if (spare == nullptr && !sys::wipe_on_fork(memory, 2 * kMapped)) made->only_pid = sys::getpid();
   made->ready = true;
@@ -192,7 +174,7 @@ Process& make_process(Process* stale) {
   // reading it.
   if (inherited.process.compare_exchange_strong(stale, made, std::memory_order_acq_rel)) {
     if (spare != nullptr) {
-      inherited.spare.store(pages_of(*stale));
+      inherited.spare.store(stale);
     } else if (made->only_pid == 0) {
       inherited.spare.store(static_cast<char*>(memory) + kMapped);
     }

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "policy/rules.h"
+#include "policy/decision.h"
 #include "shim/explain/state.h"
 #include "shim/exports/state.h"
 #include "shim/hook/state.h"
@@ -21,9 +21,6 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct Config;
-struct GivenList;
-
 struct Process {
   bool ready = false;  ///< false in a forked child
   /// From a process whose other threads may have held a lock. Found out by may_inherit_locks(),
@@ -32,27 +29,22 @@ struct Process {
   std::atomic<bool> forked{false};
   std::atomic<bool> fork_known{false};
   uint32_t only_pid = 0;  ///< for kernels without MADV_WIPEONFORK: valid in this process only
-  Policy configured = Policy::kForceCpu;        ///< at the start; policy() has the one in force
-  Policy configured_loads = Policy::kForceCpu;  ///< Config::loads
-  /// In the same pages. Its strings point into StartEnvironment or InheritedState::report.
-  Config* config = nullptr;
-  const GivenList* allow_list = nullptr;  ///< the one in `config`
+  HookProcess hook;
+  /// Made at the start. Its strings point into StartEnvironment or InheritedState::report. The
+  /// first page of a Process has all of it.
+  Decision decision;
 
+  bool has_fallen() const { return hook.is(HookState::kFallen); }
   /// Returns the policy in force. For the guard alone; Services::policy is for the proxies.
-  Policy policy() const {
-    return inherited.fallen.load(std::memory_order_relaxed) == Fallen::kNot ? configured
-                                                                            : Policy::kForceCpu;
+  /// Inlined, because each repeated attempt asks.
+  [[gnu::always_inline]] Policy policy() const {
+    return has_fallen() ? Policy::kForceCpu : decision.calls;
   }
-  /// Returns the policy by which libraries are loaded. It is another one only in the root of
-  /// CUDAGUARD_CHILDREN=ONLY.
-  Policy loads() const {
-    return inherited.fallen.load(std::memory_order_relaxed) == Fallen::kNot ? configured_loads
-                                                                            : Policy::kForceCpu;
-  }
+  /// Returns the policy by which libraries are loaded.
+  Policy loads() const { return has_fallen() ? Policy::kForceCpu : decision.loads; }
   /// Why FORCE_CPU applies: a constant, empty if the user has named FORCE_CPU.
   std::string_view because() const;
 
-  HookProcess hook;
   ProxyProcess proxy;
   ProxyLoaderProcess proxy_loader;
   RecordProcess record;
@@ -84,8 +76,9 @@ LaterObjects later_objects();
 /// request that we have not seen.
 LaterObjects later_objects(const void* code);
 
-/// Returns the configuration of the environment at the start. `forked`: as in Environment.
-Config read_config(bool forked);
+/// Returns the decision about this process from the environment at the start. `forked`: as in
+/// ProcessIdentity.
+Decision read_decision(bool forked);
 
 /// Sends the records of this process, and of its forked children, to `path` from now on. Returns
 /// false without any change if the machine's file says where they go.

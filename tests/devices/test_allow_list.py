@@ -3,7 +3,7 @@
 
 import pytest
 
-from support import box
+from support import box, policies
 from support.box import ALL, PROXIES, FASTEST, uuid
 
 # Each entry has a program, its steps and the names of the answers: each API by every route, and
@@ -142,7 +142,7 @@ def test_each_list_shows_its_gpus(case, allow, gpus):
     check(case, allow, gpus)
 
 
-@pytest.mark.parametrize("policy", [None, "VALIDATE", "CLAMP", "clamp"])
+@pytest.mark.parametrize("policy", [None, *policies.ALLOWING, "clamp"])
 def test_validate_and_clamp_show_the_listed_gpus(case, policy):
     """A list without a policy means VALIDATE."""
     check(case, "4,1", [4, 1], policy=policy)
@@ -288,7 +288,7 @@ def test_control_driver_reads_the_same_values_unguarded(case):
         case.sees(result, cu=gpus, rt12=gpus)
 
 
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize("own", [own for own, _ in CASES] + [None])
 def test_validate_and_clamp_without_a_list_change_no_view(case, own, policy):
     """Under VALIDATE or CLAMP alone, each value has the effect that CUDA itself gives it, and

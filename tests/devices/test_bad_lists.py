@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from support import box, harness, messages
+from support import box, harness, messages, policies
 from support.box import uuid
 
 STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see", "nv.get=0", "nv.uuid=" + uuid(0)]
@@ -73,7 +73,7 @@ def test_bad_list_is_refused_in_every_process():
         assert box.seen(result.answers[label + "cu.see"]) == "!100", str(result)
 
 
-@pytest.mark.parametrize("policy", [None, "VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", [None, *policies.ALLOWING])
 @pytest.mark.parametrize("allow", ["", "-1", " ", " -1 "])
 def test_empty_list_means_force_cpu_without_a_complaint(case, allow, policy):
     """The list is empty or -1 alone: FORCE_CPU applies without a complaint about the list."""

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from devices.test_children import LABELS, ROOT, SEE, WORKERS, check
-from support import box, harness, launcher, messages
+from support import box, harness, launcher, messages, policies
 
 ONLY = {"CUDAGUARD_CHILDREN": "ONLY"}
 RUN = [launcher.LAUNCHER, "run", "--children=gpu"]
@@ -53,7 +53,7 @@ def test_descendants_have_the_gpus_and_the_root_has_none(case, before):
 
 
 def test_variables_alone_do_the_same(case):
-    for policy, allow in (("VALIDATE", "1,2"), ("CLAMP", "1,2"), (None, "1,2")):
+    for policy, allow in ((name, "1,2") for name in (*policies.ALLOWING, None)):
         result = box.run(ROOT + WORKERS + SEE, policy=policy, allow=allow, **ONLY)
         check(case, result, NOTHING, GPUS)
 

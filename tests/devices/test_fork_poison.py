@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support import box, messages
+from support import box, messages, policies
 
 WAYS = [
     # Each entry has a program, the parent's step that initialises, the child's call and the caller
@@ -25,7 +25,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize(("name", "before", "call", "by"), WAYS)
 def test_message_explains_the_use_of_cuda_after_a_fork(case, name, before, call, by, policy):
     steps = ["pid", before, "fork=c", call, "end"]

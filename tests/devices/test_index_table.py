@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from support import box, harness, messages
+from support import box, harness, messages, policies
 from support.box import uuid
 
 ALLOW, BAD = "5,2,7", 3
@@ -106,7 +106,7 @@ def test_control_only_bad_indices_are_refused_unguarded():
             assert {call for call, is_refused in found.items() if is_refused != refused} == set()
 
 
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize("major", [12, 13])
 def test_each_call_has_its_documented_outcome(major, policy):
     checked = {name for name, outcome in documented().items() if outcome != "passed on"}
@@ -114,19 +114,19 @@ def test_each_call_has_its_documented_outcome(major, policy):
     result, found = answers(BAD, major, allow=ALLOW, policy=policy)
     for call, refused in found.items():
         name = VERSION.sub("", call.partition(",")[0])
-        clamped = policy == "CLAMP" and name in checked
+        clamped = policy in policies.CLAMPING and name in checked
         assert refused == (not clamped), str(call)
     found = messages.find(result.err, "bad_index", device=3)
     reported = [message["call"] for message in found]
     assert sorted(reported) == sorted(checked), str(result)
     assert [message["used"]
-            for message in found] == ["2" if policy == "CLAMP" else None] * 5, str(result)
+            for message in found] == ["2" if policy in policies.CLAMPING else None] * 5, str(result)
 
 
 def test_limit_runtime_by_dlsym_is_not_checked(case):
     """docs/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
     for major in (12, 13):
-        for policy in ("VALIDATE", "CLAMP"):
+        for policy in policies.ALLOWING:
             result, found = answers(BAD, major, allow=ALLOW, policy=policy, CG_DLSYM="1")
             for call, refused in found.items():
                 if call.startswith("cuda"):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support import box, messages
+from support import box, messages, policies
 
 VIEW = [5, 2, 7]
 ALLOW = "5,2,7"
@@ -71,7 +71,7 @@ def test_runtime_control_bad_index_is_an_error_without_the_guard(name, prefix, c
         str(result))
 
 
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
 def test_runtime_good_index_stays_and_makes_no_message(case, name, prefix, call, policy):
@@ -155,7 +155,7 @@ def test_clamp_without_a_device_keeps_the_error(name, prefix, call):
 
 def test_policies_without_an_allow_list_check_all_gpus(case):
     """VALIDATE and CLAMP alone show all GPUs of the machine in the driver's own order."""
-    for policy in ("VALIDATE", "CLAMP"):
+    for policy in policies.ALLOWING:
         result = box.run(["cu.see", "nv.see", "rt12.see", "rt13.see"], policy=policy)
         case.silent(result)
         case.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
@@ -163,7 +163,7 @@ def test_policies_without_an_allow_list_check_all_gpus(case):
         case.message(result, "bad_index", call="cudaSetDevice", device=8,
                      visible=messages.text("visible", last=7))
         assert result.answers["rt12.current"] == ("0:7"
-                                                  if policy == "CLAMP" else "0:0"), str(result)
+                                                  if policy in policies.CLAMPING else "0:0"), str(result)
 
 
 def test_driver_control_bad_index_is_an_error_without_the_guard():
@@ -197,7 +197,7 @@ def test_clamp_uses_the_last_device_unless_the_index_is_negative(name, steps):
 
 
 def test_call_before_cuinit_gets_error_3_and_no_message(case):
-    for policy in ("VALIDATE", "CLAMP"):
+    for policy in policies.ALLOWING:
         for name, steps in DRIVERS:
             result = box.run(steps + ["cu.get=9"], name, allow=ALLOW, policy=policy)
             assert result.answers["cu.get"] == "3:-7", str(result)
@@ -211,7 +211,7 @@ def test_driver_good_index_stays_and_makes_no_message(case):
         case.silent(result)
 
 
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 def test_each_call_and_index_makes_one_message(policy):
     """Another index, or another call, makes one more message."""
     again = ["rt12.set=9"] * 5 + ["cu.get=9"] * 5

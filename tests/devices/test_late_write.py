@@ -3,7 +3,7 @@
 
 import pytest
 
-from support import box, messages
+from support import box, messages, policies
 
 LIST = "CUDAGUARD_VISIBLE_DEVICES="
 START_WITH_1 = messages.text("start_with_one", setting=LIST + "1")
@@ -17,7 +17,7 @@ def test_control_late_write_changes_the_drivers_count(case):
     case.sees(unguarded, nv=box.ALL, rt12=[0], cu=[0])
 
 
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize(
     ("name", "steps", "first"),
     [("open", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2"),

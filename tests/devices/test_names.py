@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from support import box, harness
+from support import box, harness, policies
 
 GUARDED = harness.guarded("DRIVER")
 PROXY = "libcudaguard-driver.so"
@@ -119,7 +119,7 @@ class Names(box.Case):
 # Programs that export cu* functions of their own, as TensorFlow does, do not recurse.
 
 
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize("name", ["trampolines", "trampolines_linked"])
 def test_trampolines_do_not_recurse(case, name, policy):
     argv = [harness.program(name)]
@@ -140,7 +140,7 @@ STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync"
 
 
 @pytest.mark.parametrize("order", [("12", "13"), ("13", "12")])
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize(("program", "prefixes"), [("open", {"12": "rt12.", "13": "rt13."}),
                                                    ("runtime12", {"12": "rt.", "13": "rt13."}),
                                                    ("runtime13", {"12": "rt12.", "13": "rt."})])

@@ -9,9 +9,9 @@ import tempfile
 
 import pytest
 
-from support import box, harness, messages
+from support import box, harness, messages, policies
 
-EVERY_POLICY = ({"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "0,2"})
+EVERY_POLICY = (*({"policy": name} for name in policies.ALLOWING), {"allow": "0,2"})
 # The machines have a driver without a GPU, the same without NVML, and no driver.
 SICK = {"CG_SICK": "100"}
 NO_DRIVER = {"box": "only_nvml"}

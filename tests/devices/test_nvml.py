@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from support import box, harness
+from support import box, harness, policies
 from support.box import ALL, PROXIES, uuid
 # The functions that each call of the program leads to.
 STARTS = {
@@ -114,7 +114,7 @@ def test_control_nvml_functions_call_each_other_without_the_guard(start, calls):
     assert unguarded.fake_calls == calls, str(unguarded)
 
 
-@pytest.mark.parametrize("more", [{"policy": "VALIDATE"}, {"policy": "CLAMP"}, {"allow": "5,2"},
+@pytest.mark.parametrize("more", [*({"policy": name} for name in policies.ALLOWING), {"allow": "5,2"},
                                   {"policy": "VALIDATE", "CG_SICK": "100"}])
 @pytest.mark.parametrize(("name", "preload"), [("open", ()), ("nvml", ()), ("nvml", PROXIES)])
 @pytest.mark.parametrize(("start", "calls"), STARTS.items())

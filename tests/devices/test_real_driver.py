@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support import box, harness
+from support import box, harness, policies
 from devices import test_names
 
 pytestmark = pytest.mark.usefixtures("case")  # which skips without the driver
@@ -35,7 +35,7 @@ def both(steps, name="open", **env):
 
 
 @pytest.mark.parametrize("bind", [None, "1"])
-@pytest.mark.parametrize("policy", ["VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize("name", ["open", "cuda", "cuda_now"])
 def test_calls_without_a_device_answer_as_unguarded(name, policy, bind):
     steps = FIXED + ["cu.error=%d" % code for code in list(range(0, 1000, 1)) + [-1, 5555]]

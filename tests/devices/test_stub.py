@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, messages, policies
 
 CODE = """import ctypes, sys
 for _ in range(2):
@@ -17,8 +17,7 @@ for _ in range(2):
         print(error)
 """
 ALLOWED = {
-    "VALIDATE": {"CUDAGUARD_POLICY": "VALIDATE"},
-    "CLAMP": {"CUDAGUARD_POLICY": "CLAMP"},
+    **{name: {"CUDAGUARD_POLICY": name} for name in policies.ALLOWING},
     "list": {"CUDAGUARD_VISIBLE_DEVICES": "1"},
 }
 DRIVER = ("libcuda.so.1", "cuInit")

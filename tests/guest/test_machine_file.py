@@ -10,7 +10,7 @@ import threading
 
 import pytest
 
-from support import guest, harness, launcher, machine, messages
+from support import guest, harness, launcher, machine, messages, policies
 
 CONF = "/etc/cudaguard.conf"
 OFF = {"CUDAGUARD_POLICY": "OFF"}
@@ -377,7 +377,7 @@ def test_line_with_a_mistake_is_force_cpu_and_is_named(case):
     result = case.refused(cause=CONF + ":2", **OFF)
     wrong = messages.text(
         "rule_wrong", place=CONF + ":2",
-        mistake='"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)')
+        mistake='"VALIDATES" is not accepted (accepted: %s)' % policies.ACCEPTED)
     assert wrong in guest.lines_of(result.err), str(result)
     case.etc("cudaguard.conf", "VALIDATES program=x\nOFF\n")
     case.allowed()

@@ -6,13 +6,11 @@ import re
 
 import pytest
 
-from support import guest, harness
+from support import guest, harness, policies
 
 LIBRARIES = ["libcuda.so.1", "libnvidia-ml.so.1"]
 SETTINGS = {
-    "force-cpu": {"CUDAGUARD_POLICY": "FORCE_CPU"},
-    "validate": {"CUDAGUARD_POLICY": "VALIDATE"},
-    "clamp": {"CUDAGUARD_POLICY": "CLAMP"},
+    **{name: {"CUDAGUARD_POLICY": name} for name in policies.EVERY if name != "OFF"},
     "list": {"CUDAGUARD_POLICY": "VALIDATE", "CUDAGUARD_VISIBLE_DEVICES": "1"},
 }
 
@@ -31,7 +29,7 @@ def without_text(output):
 
 
 def answer_of(setting, library):
-    if setting != "force-cpu":
+    if setting != "FORCE_CPU":
         return "0"
     return "100" if "cuda" in library else "9"
 

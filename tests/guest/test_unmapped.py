@@ -8,18 +8,15 @@ import subprocess
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, messages, policies
 
 PROGRAM = guest.binary("unmapped")
 CALLER = "open:" + guest.binary("unmapped_caller.so")
 RUNTIME = "open:" + os.path.join(harness.FAKES, "runtime", "libcudart.so.13")
 NVML, CUDA = "libnvidia-ml.so.1", "libcuda.so.1"
 POLICIES = {
-    "FORCE_CPU": {},
-    "VALIDATE": {"CUDAGUARD_POLICY": "VALIDATE"},
-    "CLAMP": {"CUDAGUARD_POLICY": "CLAMP"},
+    **{name: {"CUDAGUARD_POLICY": name} for name in policies.EVERY},
     "list": {"CUDAGUARD_VISIBLE_DEVICES": "1"},
-    "OFF": {"CUDAGUARD_POLICY": "OFF"},
 }
 COUNTED = ["init:nvmlInit_v2", "count:nvmlDeviceGetCount_v2"]
 ASKED = ["open:" + CUDA, "init:cuInit"]

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from support import guest, harness, machine, messages
+from support import guest, harness, machine, messages, policies
 
 CANNOT = messages.text("file_unreachable", file="%s", library="%s")
 
@@ -87,14 +87,14 @@ def hide(case, *names):
     os.chmod(case.path("private", *names), 0o700)
 
 
-@pytest.mark.parametrize("policy", ["FORCE_CPU", "VALIDATE", "CLAMP", "OFF"])
+@pytest.mark.parametrize("policy", policies.EVERY)
 def test_other_user_other_library_is_loaded_and_nothing_is_printed(other_user_case, policy):
     hide(other_user_case)
     result = becomes(other_user_case, "libm.so.6", CUDAGUARD_POLICY=policy)
     assert (result.out, result.err) == ("libm.so.6 ok\n", ""), str(result)
 
 
-@pytest.mark.parametrize("policy", ["FORCE_CPU", "VALIDATE", "CLAMP"])
+@pytest.mark.parametrize("policy", ["FORCE_CPU", *policies.ALLOWING])
 def test_other_user_driver_is_refused_with_the_reason(other_user_case, policy):
     hide(other_user_case)
     result = becomes(other_user_case, "libm.so.6", "libcuda.so.1", CUDAGUARD_POLICY=policy)

@@ -48,7 +48,7 @@ void decide(const std::string& line) {
   facts.groups = groups;
   Ruling otherwise;
   otherwise.policy =
-      static_cast<Policy>(place_of_word("FORCE_CPU, VALIDATE, CLAMP, OFF", bytes[9]));
+      static_cast<Policy>(place_of_word(row_of(Variable::kPolicy).accepted, bytes[9]));
   const Ruling ruling = decide_by_rules(
       bytes[1], bytes[0] == "file" ? RuleSource::kFile : RuleSource::kVariable, facts, otherwise);
   std::cout << name_of(ruling.policy) << ' ' << ruling.line << ' ' << ruling.unsure << ' '

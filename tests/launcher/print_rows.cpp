@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the rows of the commands, options, variables and fields of a record as JSON, for
-// scripts/generate-options.
+// Prints the rows of the commands, options, variables, policies and fields of a record as JSON, for
+// scripts/generate-options and for tests (tests/support/policies.py).
 #include <cstdio>
 
+#include "policy/rules.h"
 #include "policy/variables.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/print/json.h"
@@ -49,8 +50,14 @@ int main() {
   json.objects("variables", kVariableTexts, [&](const VariableText& text) {
     json.field("name", text.name)
         .field("help", about(text.help, text.words))
+        .field("words", text.words)
         .field("instead", text.instead)
         .field("default", text.by_default);
+  });
+  json.objects("policies", kRules, [&](const Rules& rules) {
+    json.field("name", name_of(rules.policy))
+        .field("allows", allows_cuda(rules.policy))
+        .field("clamps", rules.clamps);
   });
   json.objects("fields", kFields, [&](const FieldRow& row) {
     json.field("part", row.part)

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from support import harness, launcher
+from support import harness, launcher, policies
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
@@ -211,7 +211,7 @@ def make_completion_case():
                          [("cudaguard ", [*COMMANDS, "help", "version", "--help", "--version"]),
                           ("cudaguard help v", ["verify"]), ("cudaguard help run ", []),
                           ("cudaguard d", ["doctor"]),
-                          ("cudaguard run --policy ", ["FORCE_CPU", "VALIDATE", "CLAMP", "OFF"]),
+                          ("cudaguard run --policy ", policies.EVERY),
                           ("cudaguard run --policy=V", ["VALIDATE"]),
                           ("cudaguard run --cpu --log=", ["off", "error", "deny", "all"]),
                           ("cudaguard run --children ", ["cpu", "gpu"]), ("cudaguard run --gpus ", []),

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher, machine, messages
+from support import harness, launcher, machine, messages, policies
 
 CONF = "/etc/cudaguard.conf"
 MORE = CONF + ".d/10-more.conf"
@@ -69,7 +69,7 @@ def mistake(place, text):
 
 
 def no_policy(place):
-    return mistake(place, '"OFFF" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)')
+    return mistake(place, '"OFFF" is not accepted (accepted: %s)' % policies.ACCEPTED)
 
 
 @pytest.mark.parametrize(("words", "rows"), [
@@ -263,7 +263,7 @@ def test_each_mistake_is_printed_with_its_file_and_line(case):
         no_policy(CONF + ":1"),
         mistake(CONF + ":3", 'log="x" is not accepted (accepted: off, error, deny, all)'),
         mistake(CONF + ":4", 'gpus="0,00": ' + messages.text("entry_repeated", position=2, entry="00")),
-        mistake(MORE + ":2", "gpus= needs VALIDATE or CLAMP"), "mistakes: 4"]
+        mistake(MORE + ":2", "gpus= needs " + policies.NEEDED), "mistakes: 4"]
     assert answer == {}
     # The line is FORCE_CPU for every process.
     answer = case.check("--user", "carol", code=1)[1]

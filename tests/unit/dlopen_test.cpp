@@ -8,7 +8,6 @@
 namespace cudaguard {
 namespace {
 
-constexpr Policy kAll[] = {Policy::kForceCpu, Policy::kValidate, Policy::kClamp, Policy::kOff};
 constexpr Substitute kEverySubstitute[] = {Substitute::kNone, Substitute::kReady,
                                            Substitute::kUnusable, Substitute::kNoLibrary};
 
@@ -39,12 +38,14 @@ constexpr Outcome kNotLoaded = {Action::kNotLoaded};
 
 TEST(Dlopen, OtherLibrariesPassInEverySituation) {
   for (const char* name : {"", "libm.so.6", "libc.so.6", "/opt/x/plugin.so", "$ORIGIN/libm.so"}) {
-    for (const Policy policy : kAll) {
+    for (const Rules& rules : kRules) {
+      const Policy policy = rules.policy;
       for (const Substitute substitute : kEverySubstitute) {
         for (const bool list : {false, true}) {
-          EXPECT_EQ(outcome(request_for(name),
-                            {.policy = policy, .list = list, .substitute = substitute}),
-                    kPass)
+          EXPECT_EQ(
+              outcome(request_for(name),
+                      {.loads = policy, .calls = policy, .list = list, .substitute = substitute}),
+              kPass)
               << name;
         }
       }
@@ -54,15 +55,19 @@ TEST(Dlopen, OtherLibrariesPassInEverySituation) {
 
 TEST(Dlopen, DriverUnderOffPasses) {
   for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-opencl.so.1"}) {
-    EXPECT_EQ(outcome(request_for(name), {.policy = Policy::kOff}), kPass) << name;
+    EXPECT_EQ(outcome(request_for(name), {.loads = Policy::kOff, .calls = Policy::kOff}), kPass)
+        << name;
   }
 }
 
 TEST(Dlopen, DriverBecomesOurLibrary) {
   for (const char* name : {"libcuda.so.1", "/usr/lib/libcuda.so", "libnvidia-ml.so.1"}) {
-    for (const Policy policy : {Policy::kForceCpu, Policy::kValidate, Policy::kClamp}) {
+    for (const Rules& rules : kRules) {
+      const Policy policy = rules.policy;
+      if (policy == Policy::kOff) continue;
       const bool cpu = policy == Policy::kForceCpu;
-      EXPECT_EQ(outcome(request_for(name), {.policy = policy, .substitute = Substitute::kReady}),
+      EXPECT_EQ(outcome(request_for(name),
+                        {.loads = policy, .calls = policy, .substitute = Substitute::kReady}),
                 Outcome({cpu ? Action::kNullDriver : Action::kProxy}))
           << name;
     }
@@ -75,19 +80,25 @@ TEST(Dlopen, DriverIsRefusedIfOurFileCannotBeUsed) {
     const DlopenRequest request = request_for(name);
     EXPECT_EQ(outcome(request, {.substitute = Substitute::kUnusable}),
               Outcome({Action::kRefuse, Report::kUnusableNullDriver, never}));
-    for (const Policy policy : {Policy::kValidate, Policy::kClamp}) {
-      EXPECT_EQ(outcome(request, {.policy = policy, .substitute = Substitute::kUnusable}),
-                Outcome({Action::kRefuse, Report::kUnusableProxy, never}));
+    for (const Rules& rules : kRules) {
+      const Policy policy = rules.policy;
+      if (!allows_cuda(policy)) continue;
+      EXPECT_EQ(
+          outcome(request, {.loads = policy, .calls = policy, .substitute = Substitute::kUnusable}),
+          Outcome({Action::kRefuse, Report::kUnusableProxy, never}));
     }
   }
 }
 
 TEST(Dlopen, NvidiasOwnLibrariesReachTheDriver) {
-  EXPECT_EQ(outcome(request_for("libcuda.so.1"), {.policy = Policy::kValidate}), kPass);
+  EXPECT_EQ(outcome(request_for("libcuda.so.1"),
+                    {.loads = Policy::kValidate, .calls = Policy::kValidate}),
+            kPass);
 }
 
 TEST(Dlopen, OnlyTheSonameShowsThatThereIsNoDriver) {
-  const DlopenSituation now = {.policy = Policy::kValidate, .substitute = Substitute::kNoLibrary};
+  const DlopenSituation now = {
+      .loads = Policy::kValidate, .calls = Policy::kValidate, .substitute = Substitute::kNoLibrary};
   EXPECT_EQ(outcome(request_for("libcuda.so.1"), now), Outcome({Action::kPass, Report::kNoDriver}));
   EXPECT_EQ(outcome(request_for("libcuda.so.1", true), now), kPass);
   for (const char* name : {"libcuda.so", "/x/libcuda.so.1", "libnvidia-ml.so.1"}) {
@@ -96,7 +107,8 @@ TEST(Dlopen, OnlyTheSonameShowsThatThereIsNoDriver) {
 }
 
 TEST(Dlopen, TokenThatOnlyLdsoExpandsIsRefused) {
-  const DlopenSituation now = {.policy = Policy::kValidate, .substitute = Substitute::kNoLibrary};
+  const DlopenSituation now = {
+      .loads = Policy::kValidate, .calls = Policy::kValidate, .substitute = Substitute::kNoLibrary};
   EXPECT_EQ(outcome(request_for("$LIB/libcuda.so.1"), now),
             Outcome({Action::kRefuse, Report::kRefusedLoad, kAbsentDriver}));
   EXPECT_EQ(outcome(request_for("$PLATFORM/libnvidia-ml.so.1", true), now),
@@ -113,7 +125,8 @@ TEST(Dlopen, RefusedLibrary_IsAnAttemptUnderForceCpu) {
 TEST(Dlopen, RefusedLibrary_UnderAListIsOpenClOnly) {
   for (const auto& row : kRefusedLibraries) {
     const Outcome refused = {Action::kRefuse, Report::kNoOpenCl, row.never};
-    EXPECT_EQ(outcome(request_for(row.name()), {.policy = Policy::kValidate, .list = true}),
+    EXPECT_EQ(outcome(request_for(row.name()),
+                      {.loads = Policy::kValidate, .calls = Policy::kValidate, .list = true}),
               row.under_list ? refused : kPass)
         << row.never;
   }
@@ -137,7 +150,7 @@ TEST(Dlopen, LibraryThatIsLoadedForUsAloneIsNotLoaded) {
     EXPECT_EQ(outcome(request, now), kPass) << name;  // ld.so does not know it either
     now.null_drivers_tried = true;
     EXPECT_EQ(outcome(request, now), kNotLoaded) << name;
-    now = {.policy = Policy::kValidate, .loaded_for_us_alone = true};
+    now = {.loads = Policy::kValidate, .calls = Policy::kValidate, .loaded_for_us_alone = true};
     EXPECT_EQ(outcome(request, now), kNotLoaded) << name;
   }
 }
@@ -187,7 +200,7 @@ TEST(VersionedSearch, BeginsAfterTheCaller) {
 
 TEST(Dlopen, RootThatOnlyLoadsForItsChildrenRefusesWhatNeedsNoDriver) {
   const DlopenSituation now = {
-      .policy = Policy::kValidate, .only_loads = true, .substitute = Substitute::kReady};
+      .loads = Policy::kValidate, .calls = Policy::kForceCpu, .substitute = Substitute::kReady};
   EXPECT_EQ(decide(request_for("libcuda.so.1"), now).action, Action::kProxy);
   for (const RefusedLibrary& row : kRefusedLibraries) {
     const DlopenDecision decision = decide(request_for(row.name()), now);

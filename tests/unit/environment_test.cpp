@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "policy/rules.h"
+#include "policy/variables.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
@@ -10,6 +11,9 @@
 
 namespace cudaguard::launcher {
 namespace {
+
+const std::string kNoPolicy =
+    "\" is not accepted (accepted: " + std::string(row_of(Variable::kPolicy).accepted) + ")";
 
 class Settings : public testing::Test {
  protected:
@@ -71,10 +75,7 @@ TEST_F(Settings, ListNeedsAPolicyThatAllowsGpus) {
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF"}), "VALIDATE");
   EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "2");
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}), "CLAMP");
-  EXPECT_EQ(
-      settled({"CUDAGUARD_POLICY=x"}),
-      "refused: CUDAGUARD_POLICY=\"x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, "
-      "OFF)");
+  EXPECT_EQ(settled({"CUDAGUARD_POLICY=x"}), "refused: CUDAGUARD_POLICY=\"x" + kNoPolicy);
   settings_.policy = "CLAMP";
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=x"}), "CLAMP");
   settings_.gpus = "";
@@ -167,9 +168,7 @@ TEST_F(Settings, RuleNarrowsWhatAnOuterRunAllows) {
 
 TEST_F(Settings, WrongRuleIsRefusedInTheWordsOfTheGuard) {
   settings_.rules = {"OFF", "VALIDATES program=x"};
-  EXPECT_EQ(settled({}),
-            "refused: --rule \"VALIDATES program=x\": \"VALIDATES\" is not accepted (accepted: "
-            "FORCE_CPU, VALIDATE, CLAMP, OFF)");
+  EXPECT_EQ(settled({}), "refused: --rule \"VALIDATES program=x\": \"VALIDATES" + kNoPolicy);
   settings_.rules = {"OFF environment=may-widen"};
   EXPECT_EQ(settled({}),
             "refused: --rule \"OFF environment=may-widen\": environment= works only in "
@@ -306,10 +305,16 @@ TEST_F(Settings, GuardMayComeBeforeTheRuntimeOfAsan) {
 
 TEST_F(Settings, ContradictoryOptionsAreRefused) {
   using Text = std::optional<std::string>;
+  std::string needed = "--children needs --gpus";
+  for (const Rules& rules : kRules) {
+    if (!allows_cuda(rules.policy)) continue;
+    needed.append(rules.policy == Policy::kValidate ? ", " : " or ");
+    needed.append("--policy ").append(name_of(rules.policy));
+  }
   const struct {
     bool cpu;
     Text gpus, policy, children;
-    const char* why;
+    std::string why;
   } cases[] = {
       {true, "1", {}, {}, "--cpu and --gpus contradict each other; leave one out"},
       {true, {}, "CLAMP", {}, "--cpu and --policy CLAMP contradict each other; leave one out"},
@@ -321,16 +326,12 @@ TEST_F(Settings, ContradictoryOptionsAreRefused) {
        "--gpus and --policy FORCE_CPU contradict each other; leave one out"},
       {false, "1", "off", {}, "--gpus and --policy OFF contradict each other; leave one out"},
       {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other; leave one out"},
-      {false, {}, {}, "cpu", "--children needs --gpus, --policy VALIDATE or --policy CLAMP"},
+      {false, {}, {}, "cpu", needed},
       {false, "1", {}, "CPU", "--children \"CPU\" is not accepted (accepted: cpu, gpu)"},
       {false, {}, "", {}, "--policy needs a value"},
-      {false,
-       {},
-       "x",
-       {},
-       "--policy \"x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
-      {true, {}, "force-cpu", {}, nullptr},
-      {false, "1", "CLAMP", "cpu", nullptr},
+      {false, {}, "x", {}, "--policy \"x" + kNoPolicy},
+      {true, {}, "force-cpu", {}, ""},
+      {false, "1", "CLAMP", "cpu", ""},
   };
   for (const auto& one : cases) {
     settings_ = {};
@@ -340,7 +341,7 @@ TEST_F(Settings, ContradictoryOptionsAreRefused) {
     settings_.children = one.children;
     const std::string result = settled({});
     const bool refused = result.starts_with("refused: ");
-    EXPECT_EQ(refused ? result.substr(9) : "", one.why == nullptr ? "" : one.why);
+    EXPECT_EQ(refused ? result.substr(9) : "", one.why);
   }
   settings_ = {};
   settings_.observe = true;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "policy/text/message.h"
+#include "policy/variables.h"
 
 namespace cudaguard {
 namespace {
@@ -84,19 +85,26 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
   const std::string no_number =
       " is not accepted (accepted: a name, or a number from 0 to 4294967294)";
   const char* bom = "the line begins with a byte order mark; remove it";
+  const std::string accepted =
+      "\" is not accepted (accepted: " + std::string(row_of(Variable::kPolicy).accepted) + ")";
+  std::string needed;
+  for (const Rules& rules : kRules) {
+    if (!allows_cuda(rules.policy)) continue;
+    needed.append(needed.empty() ? "gpus= needs " : " or ").append(name_of(rules.policy));
+  }
   const struct {
     const char* rule;
     std::string sentence;
     RuleSource source = kFile;
   } cases[] = {
-      {"OFF#x", "\"OFF#x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
+      {"OFF#x", "\"OFF#x" + accepted},
       {"OFF user#=a",
        "\"user#\" is not accepted (accepted: program, args, user, group, cgroup, gpus, "
        "log, report, environment)"},
       {"\xef\xbb\xbf# x", bom},
       {"\xef\xbb\xbfOFF\n", bom, kVariable},
-      {"VALIDATES", "\"VALIDATES\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
-      {"program=x", "\"program=x\" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)"},
+      {"VALIDATES", "\"VALIDATES" + accepted},
+      {"program=x", "\"program=x" + accepted},
       {"OFF bash", "\"bash\" is not accepted (accepted: KEY=VALUE)"},
       {"OFF usr=bob",
        "\"usr\" is not accepted (accepted: program, args, user, group, cgroup, gpus, log, report, "
@@ -116,8 +124,8 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
       {"OFF args=a#b", hash},
       {"OFF args=#b", hash},
       {"OFF args=a# b", hash, kOption},
-      {"OFF gpus=0", "gpus= needs VALIDATE or CLAMP"},
-      {"FORCE_CPU gpus=0", "gpus= needs VALIDATE or CLAMP"},
+      {"OFF gpus=0", needed},
+      {"FORCE_CPU gpus=0", needed},
       {"CLAMP gpus=-1", "gpus=\"-1\" allows no GPU; write FORCE_CPU instead"},
       {"VALIDATE gpus=0,0", "gpus=\"0,0\": entry 2 \"0\" repeats a GPU (accepted: each GPU once)"},
       {"CLAMP gpus=0,x",

@@ -7,12 +7,13 @@
 namespace cudaguard {
 namespace {
 
-constexpr Policy kAll[] = {Policy::kForceCpu, Policy::kValidate, Policy::kClamp, Policy::kOff};
+/// In the order of kRules.
+using Actions = Action[std::size(kRules)];
 
 struct Row {
   const char* request;
-  Action without_list[4];  ///< in the order of kAll
-  Action under_list[4];
+  Actions without_list;
+  Actions under_list;
 };
 
 constexpr Action kPass = Action::kPass;
@@ -40,20 +41,21 @@ constexpr Row kTable[] = {
 TEST(Rules, EveryPolicyAndLibraryHasItsAction) {
   for (const Row& row : kTable) {
     const LibraryRequest request = classify(row.request);
-    for (size_t i = 0; i < std::size(kAll); ++i) {
-      SCOPED_TRACE(::testing::Message() << row.request << " " << name_of(kAll[i]));
-      EXPECT_EQ(action_for(kAll[i], false, request), row.without_list[i]);
-      EXPECT_EQ(action_for(kAll[i], true, request), row.under_list[i]);
+    for (size_t i = 0; i < std::size(kRules); ++i) {
+      const Policy policy = kRules[i].policy;
+      SCOPED_TRACE(::testing::Message() << row.request << " " << name_of(policy));
+      EXPECT_EQ(action_for(policy, false, request), row.without_list[i]);
+      EXPECT_EQ(action_for(policy, true, request), row.under_list[i]);
     }
   }
   // The table above has every row of the rules.
   EXPECT_EQ(std::size(kTable), 3 + std::size(kRefusedLibraries));
-  EXPECT_EQ(std::size(kAll), std::size(kRules));
 }
 
-TEST(Rules, OnlyValidateAndClampAllowGpus) {
-  for (const Policy policy : kAll) {
-    EXPECT_EQ(allows_cuda(policy), policy == Policy::kValidate || policy == Policy::kClamp);
+TEST(Rules, OnlyForceCpuAndOffLeaveTheProxyOut) {
+  for (const Rules& rules : kRules) {
+    const bool allows = rules.policy != Policy::kForceCpu && rules.policy != Policy::kOff;
+    EXPECT_EQ(allows_cuda(rules.policy), allows) << name_of(rules.policy);
   }
 }
 
@@ -67,9 +69,9 @@ TEST(Rules, IndexBeyondTheLastIsClamped) {
        {Case{0, 8, 0}, Case{7, 8, 7}, Case{8, 8, 7}, Case{INT32_MAX, 8, 7}, Case{1, 1, 0},
         Case{-1, 8, -1}, Case{INT32_MIN, 8, INT32_MIN}, Case{3, 0, 3}, Case{3, -1, 3}}) {
     SCOPED_TRACE(::testing::Message() << it.asked << " of " << it.count);
-    for (const Policy policy : kAll) {
-      EXPECT_EQ(index_to_use(policy, it.asked, it.count),
-                policy == Policy::kClamp ? it.clamped : it.asked);
+    for (const Rules& rules : kRules) {
+      EXPECT_EQ(index_to_use(rules.policy, it.asked, it.count),
+                rules.policy == Policy::kClamp ? it.clamped : it.asked);
     }
   }
 }

@@ -103,18 +103,19 @@ TEST(ForkedChild, ControlOtherPagesAreCopied) {
 
 TEST(ForkedChild, HasFallenToForceCpuWithItsParent) {
   Process& here = process();
-  const Policy configured = here.configured;
-  here.configured = Policy::kValidate;
+  const Policy decided = here.decision.calls;
+  here.decision.calls = Policy::kValidate;
   EXPECT_EQ(here.policy(), Policy::kValidate);
   fall_back(here, Fallen::kNoProxy);
   EXPECT_EQ(here.policy(), Policy::kForceCpu);
   EXPECT_TRUE(in_child([] {
-    process().configured = Policy::kValidate;
+    process().decision.calls = Policy::kValidate;
     return process().policy() == Policy::kForceCpu &&
            process().because() == "its proxy library cannot be used";
   }));
   inherited.fallen.store(Fallen::kNot);
-  here.configured = configured;
+  here.hook.state.store(HookState::kFresh);
+  here.decision.calls = decided;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/text.h"
 #include "policy/text/message.h"
 #include "policy/variables.h"
@@ -132,39 +132,40 @@ std::vector<OwnFile> look_at_own_files(const Installation& installation) {
 }
 
 /// Its strings belong to `variables`.
-static Config config_of(const Variables& variables) {
-  return parse_config(read_environment([&](const char* name) { return variables.get(name); }));
+static Decision decision_of(const Variables& variables) {
+  return decide(read_environment([&](const char* name) { return variables.get(name); }));
 }
 
 void judge_variables(Variables variables, FindingList& findings) {
-  const Config config = config_of(variables);
+  const Decision decision = decision_of(variables);
+  const Mistakes& found = decision.mistakes;
   const auto problem = [&](const std::string& text) {
     add(findings, "variable", State::kProblem, text);
   };
-  if (config.list_error.why != ListError::Why::kNone) {
-    const ListErrorFacts facts = {config.bad_list, config.list_error};
+  if (found.list.why != ListError::Why::kNone) {
+    const ListErrorFacts facts = {found.bad_list, found.list};
     problem(text_of([&](Text& line) { write_list_error(line, facts); }));
   }
-  for (size_t i = 0; i < config.complaint_count; ++i) {
-    problem(text_of([&](Text& line) { write_complaint(line, config.complaints[i]); }));
+  for (size_t i = 0; i < found.complaint_count; ++i) {
+    problem(text_of([&](Text& line) { write_complaint(line, found.complaints[i]); }));
   }
-  if (config.rule_mistake.why != RuleMistake::Why::kNone) {
-    const RuleMistakeFacts facts = {config.rule_place, config.rule_mistake};
+  if (found.rule.why != RuleMistake::Why::kNone) {
+    const RuleMistakeFacts facts = {found.rule_place, found.rule};
     problem(text_of([&](Text& line) { write_rule_mistake(line, facts); }));
   }
   const auto no_effect = [&](const char* name) {
     if (!variables.has(name)) return;
     problem(std::string(name) + "=" + in_quotes(variables.get(name)) +
-            " has no effect under CUDAGUARD_POLICY=" + std::string(name_of(config.policy)));
+            " has no effect under CUDAGUARD_POLICY=" + std::string(name_of(decision.calls)));
   };
-  if (config.policy == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES");
-  if (!allows_cuda(config.policy) && config.because.empty() &&
-      config.children != Children::kAsRoot) {
+  if (decision.calls == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES");
+  if (!allows_cuda(decision.calls) && decision.because.empty() &&
+      decision.children != Children::kAsRoot) {
     no_effect("CUDAGUARD_CHILDREN");
   }
   for (const std::string& line : unknown_variables(variables)) problem(line);
   try {
-    check_report(config.report, {.strict = true}, {});
+    check_report(decision.report, {.strict = true}, {});
   } catch (const Refusal& refusal) {
     problem(refusal.what());
   }
@@ -179,7 +180,7 @@ std::string ask_installed(const Machine& machine, const Libraries& libraries,
   add_guard(machine, libraries, own);
   add(own, "this shell", State::kFact,
       (by.empty() ? "not guarded" : "is guarded already, by " + by) + "; its programs' policy: " +
-          (ruled ? "chosen by the rules" : std::string(name_of(config_of(variables).policy))));
+          (ruled ? "chosen by the rules" : std::string(name_of(decision_of(variables).calls))));
   add_rules(machine.rules, own);
   add_fence(machine.fence, own);
   judge_variables(variables, own);

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "policy/driver_api.h"
+#include "policy/rules.h"
 #include "policy/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
@@ -78,7 +79,7 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
 std::string start_record_of(const Identity& who, uint64_t argument) {
   Attempt attempt;
   attempt.event = EventKind::kStart;
-  if (const uint64_t number = argument - 1; number <= static_cast<uint64_t>(Policy::kOff)) {
+  if (const uint64_t number = argument - 1; number < std::size(kRules)) {
     attempt.policy = static_cast<Policy>(number);
   }
   return kernel_record(who, attempt, nullptr);

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <memory>
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/text/message.h"
 #include "policy/text/record.h"
 #include "shim/launcher/message.h"
@@ -227,7 +227,7 @@ std::vector<std::string> MachineRules::summary() const {
 bool MachineRules::may_be_off(const RuleFacts& facts, const Environment& environment) const {
   MachineRuling off;
   off.ruling.policy = Policy::kOff;
-  if (parse_config(environment, facts, &off).policy != Policy::kOff) return false;
+  if (decide(environment, {.facts = facts, .machine = &off}).calls != Policy::kOff) return false;
   bool may = false;
   for (const File& file : files_) {
     for_each_rule(file.text, [&](const ProcessRule& rule) {
@@ -266,23 +266,24 @@ RuleAnswer MachineRules::answer(const AskedProcess& process, const Environment& 
   if (machine.unusable != nullptr) {
     machine.file = machine.place = closed != nullptr ? closed->path : unusable_;
   }
-  const Config config = parse_config(environment, facts, exist() ? &machine : nullptr);
+  const Decision decision =
+      decide(environment, {.facts = facts, .machine = exist() ? &machine : nullptr});
   const Ruling& ruling = machine.ruling;
 
   RuleAnswer answer;
-  answer.policy = name_of(config.policy);
+  answer.policy = name_of(decision.calls);
   answer.place = machine.place;
-  answer.by = config.decided_by.empty()           ? row_of(Variable::kPolicy).name
-              : config.decided_by == answer.place ? answer.place
-                                                  : row_of(Variable::kProcessRules).name;
-  answer.gpus = config.allow_list.text;
-  answer.report = config.report;
-  answer.log = word_at(row_of(Variable::kLog).accepted, static_cast<size_t>(config.log));
+  answer.by = decision.decided_by.empty()           ? row_of(Variable::kPolicy).name
+              : decision.decided_by == answer.place ? answer.place
+                                                    : row_of(Variable::kProcessRules).name;
+  answer.gpus = decision.allow_list.text;
+  answer.report = decision.report;
+  answer.log = word_at(row_of(Variable::kLog).accepted, static_cast<size_t>(decision.log));
   if (machine.unusable != nullptr) return answer;
   answer.rule = ruling.rule;
   answer.may_widen = ruling.may_widen;
   if (!ruling.unsure) return answer;
-  answer.may_be_off = config.policy != Policy::kOff && may_be_off(facts, environment);
+  answer.may_be_off = decision.calls != Policy::kOff && may_be_off(facts, environment);
   const std::pair<RuleKey, bool> known[] = {{RuleKey::kProgram, facts.program.known},
                                             {RuleKey::kArgs, facts.args.known},
                                             {RuleKey::kUser, facts.knows_user},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/preload/rules.h"
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/process_rules.h"
 #include "policy/text/message.h"
 #include "shim/launcher/message.h"
@@ -10,11 +10,11 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The configuration without rules.
-Config without_rules(const Variables& variables) {
+/// The decision without rules.
+Decision without_rules(const Variables& variables) {
   Environment environment = read_environment([&](const char* name) { return variables.get(name); });
   environment.rules = nullptr;
-  return parse_config(environment);
+  return decide(environment);
 }
 
 std::string with_list(std::string rule, std::string_view list) {
@@ -50,8 +50,8 @@ std::vector<std::string> reports_of(const Variables& variables) {
 }
 
 std::string rule_for_all(const Variables& variables) {
-  const Config config = without_rules(variables);
-  return with_list(std::string(name_of(config.policy)), config.allow_list.text);
+  const Decision decision = without_rules(variables);
+  return with_list(std::string(name_of(decision.calls)), decision.allow_list.text);
 }
 
 std::string rules_of_outer_run(const Variables& variables) {

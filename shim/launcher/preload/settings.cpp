@@ -10,11 +10,12 @@
 #include <optional>
 #include <utility>
 
-#include "policy/config.h"
+#include "policy/decision.h"
 #include "policy/device_list.h"
 #include "policy/selection.h"
 #include "policy/text.h"
 #include "policy/text/message.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/rules.h"
 
@@ -143,9 +144,10 @@ void refuse_empty(const GuardSettings& settings) {
 Policy policy_of(const GuardSettings& settings, const char* word) {
   Environment environment;
   environment.policy = word;
-  const Config config = parse_config(environment);
-  if (config.complaint_count > 0) refuse_complaint(settings, config.complaints[0]);
-  return config.policy;
+  const Decision decision = decide(environment);
+  const Mistakes& found = decision.mistakes;
+  if (found.complaint_count > 0) refuse_complaint(settings, found.complaints[0]);
+  return decision.calls;
 }
 
 /// `policy` is the value of --policy.
@@ -203,7 +205,13 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
     variables.unset(kVisible);
     variables.unset(kChildren);
     if (settings.children) {
-      throw Refusal(kRefused, "--children needs --gpus, --policy VALIDATE or --policy CLAMP");
+      std::vector<std::string> allowing;
+      for (const Rules& rules : cudaguard::kRules) {
+        if (allows_cuda(rules.policy)) {
+          allowing.push_back("--policy " + std::string(name_of(rules.policy)));
+        }
+      }
+      throw Refusal(kRefused, "--children needs --gpus, " + joined(allowing, " or "));
     }
   }
   // A worker whose parent denies devices to its children must not become a root by accident; only
@@ -425,7 +433,7 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
 
   Environment environment = read_environment([&](const char* name) { return variables.get(name); });
   if (settings.print) environment.root = "1";  // the variable holds a shell's "$$"
-  const RuleMistake mistake = parse_config(environment).rule_mistake;
+  const RuleMistake mistake = decide(environment).mistakes.rule;
   if (mistake.why != RuleMistake::Why::kNone) {
     throw Refusal(kRefused, std::string(kRules) + ": " +
                                 text_of([&](Text& out) { put_rule_mistake(out, mistake); }));
@@ -436,18 +444,19 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
                   "all rules together are longer than " + std::to_string(kMaxRules) + " bytes");
   }
   environment.rules = nullptr;
-  const Config config = parse_config(environment);
+  const Decision decision = decide(environment);
+  const Mistakes& found = decision.mistakes;
   // What the program itself gets depends on its rules, and it may start others that get more.
-  const bool more = config.policy == Policy::kForceCpu && may_allow_cuda(rules);
-  const Policy policy = more ? Policy::kValidate : config.policy;
+  const bool more = decision.calls == Policy::kForceCpu && may_allow_cuda(rules);
+  const Policy policy = more ? Policy::kValidate : decision.calls;
   if (settings.wants_fence() && policy != Policy::kForceCpu &&
       !(settings.wants_device_fence() && settings.gpus)) {
     refuse_fence(settings, std::string(name_of(policy)));
   }
-  if (config.list_error.why != ListError::Why::kNone) {
-    refuse_list(settings, config.bad_list, config.list_error);
+  if (found.list.why != ListError::Why::kNone) {
+    refuse_list(settings, found.bad_list, found.list);
   }
-  if (config.complaint_count > 0) refuse_complaint(settings, config.complaints[0]);
+  if (found.complaint_count > 0) refuse_complaint(settings, found.complaints[0]);
   // An inner run knows by the presets that there are rules, which it must keep.
   if (policy != Policy::kOff || !rules.empty()) {
     const bool without = policy == Policy::kForceCpu;
@@ -457,8 +466,8 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   // Inside a run, the program that starts this one may have left them out on purpose.
   const std::string left_out =
       translate_visible_devices(settings, parse_allow_list(outer_list), variables);
-  return {policy, std::string(config.report), config.log == Log::kOff,
-          log_is_given && config.log < Log::kDeny, inner ? "" : left_out};
+  return {policy, std::string(decision.report), decision.log == Log::kOff,
+          log_is_given && decision.log < Log::kDeny, inner ? "" : left_out};
 }
 
 }  // namespace cudaguard::launcher
