@@ -313,11 +313,8 @@ void write_out(Process& process, const void* caller, Output& output) {
     attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
   read_program(scratch->program, attempt);
-  const bool for_log = attempt.event == EventKind::kNone && attempt.asked == DriverApi::kCuda &&
-                       inherited.record.refusal.is_empty();
-  if (output.line || for_log) {
+  if (output.line) {
     Line line(scratch);
-    const size_t start = line.view().size();
     if (attempt.event == EventKind::kNone) {
       const std::string_view because = process.because();
       write_denied(line, {.pid = pid,
@@ -337,18 +334,10 @@ void write_out(Process& process, const void* caller, Output& output) {
     } else {
       write_allowed(line, process.policy(), attempt);
     }
-    if (for_log) inherited.record.refusal.keep(tail(line.view(), start));
-    if (output.line) line.write();
+    line.write();
   }
   if (output.heard) send_to_launcher(output.beacon, caller, scratch, pid, attempt);
   if (!config.report.empty()) write_report(process, scratch, pid, attempt);
-}
-
-void KeptMessage::keep(std::string_view message) {
-  State empty = State::kEmpty;
-  if (!state_.compare_exchange_strong(empty, State::kBusy, std::memory_order_relaxed)) return;
-  copy_text(message, text_, sizeof text_);
-  state_.store(State::kKept, std::memory_order_release);
 }
 
 void print_message(Process& process, Message bit, Writer write, const void* context) {

@@ -104,8 +104,6 @@ void record_place(Process& process, const Event& event, Output& output) {
 void record_attempt(Process& process, const char* key, const char* object, const void* caller) {
   if (process.policy() != Policy::kForceCpu) return;
   process.record.attempts.fetch_add(1, std::memory_order_relaxed);
-  // The names of all functions of CUDA begin with this letter.
-  if (*key == 'c') inherited.record.refusals.fetch_add(1, std::memory_order_relaxed);
   record(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
 }
 
@@ -149,13 +147,6 @@ extern "C" {
 [[gnu::visibility("default")]] void cudaguard_attempt_v1(unsigned abi, const char* api,
                                                          const void* caller) {
   if (abi == 1) cudaguard::record_attempt(cudaguard::process(), api, nullptr, caller);
-}
-
-/// Called by CUDA's null driver (shim/null_driver/log.cpp) for its log. Returns the message that
-/// CUDA was refused, or null if the guard has made none. It has no process number.
-[[gnu::visibility("default")]] const char* cudaguard_refusal_v1(unsigned* count) {
-  *count = cudaguard::inherited.record.refusals.load(std::memory_order_relaxed);
-  return cudaguard::inherited.record.refusal.text();
 }
 
 [[gnu::visibility("default")]] int cudaguard_attempts(void) {

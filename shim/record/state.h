@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -96,28 +95,9 @@ enum class Message : uint32_t {
   kStubNvml = 32768,
 };
 
-/// The message that CUDA was refused, which the driver's log repeats. Written once; thread-safe,
-/// async-signal-safe.
-class KeptMessage {
- public:
-  bool is_empty() const { return state_.load(std::memory_order_relaxed) == State::kEmpty; }
-  void keep(std::string_view message);
-  /// Null until a message was kept.
-  const char* text() const {
-    return state_.load(std::memory_order_acquire) == State::kKept ? text_ : nullptr;
-  }
-
- private:
-  enum class State : uint8_t { kEmpty, kBusy, kKept };
-  std::atomic<State> state_{State::kEmpty};
-  char text_[512] = {};
-};
-
 struct RecordInherited {
-  std::atomic<bool> listens{false};   ///< a launcher has answered a beacon of this process
-  std::atomic<uint32_t> printed{0};   ///< bits of Message
-  std::atomic<uint32_t> refusals{0};  ///< how often CUDA was refused
-  KeptMessage refusal;
+  std::atomic<bool> listens{false};  ///< a launcher has answered a beacon of this process
+  std::atomic<uint32_t> printed{0};  ///< bits of Message
 };
 
 }  // namespace cudaguard

@@ -15,7 +15,7 @@ from support import elf_facts, harness
 # the name of an export.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
     "dlopen", "dlmopen", "dlclose", "dlvsym", "cudaguard_attempt_v1", "cudaguard_attempts", "cudaguard_watch",
-    "cudaguard_refusal_v1", "cudaguard_services_v1",
+    "cudaguard_services_v1",
 }  # fmt: skip
 # dlsym calls the resolvers of these while it holds ld.so's lock (shim/hook/needed.cpp).
 IFUNCS = {"cudaguard_driver_is_needed", "cudaguard_nvml_is_needed"}
