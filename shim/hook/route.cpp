@@ -148,6 +148,9 @@ void make_substitute_ready(Process& here, const Call& call, DlopenSituation& now
   if (!call.wants_driver()) return;
   if (allows_cuda(now.policy)) {
     now.substitute = make_proxy_ready(here, call.library(), call.name, call.mode, call.caller);
+    if (now.substitute == Substitute::kNoLibrary && !finds_the_same_for_us(loader(), call)) {
+      now.substitute = Substitute::kForCallerOnly;
+    }
     now.policy = here.loads();
   }
   if (now.policy != Policy::kForceCpu) return;
