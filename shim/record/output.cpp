@@ -351,7 +351,6 @@ void print_case(Process& process, uint64_t key, Writer write, const void* contex
 }
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
-  constexpr int kNoDevice = 100;
   const ListInVainFacts facts = {process.allow_list->text, "NVIDIA's driver is not installed",
                                  process.allow_list->by, 0, process.allow_list->place};
   if (!facts.list.empty()) {

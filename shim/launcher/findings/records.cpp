@@ -17,7 +17,6 @@ namespace {
 
 constexpr int64_t kMostDevice = 4095;
 constexpr int64_t kNotInitialised = 3;
-constexpr int64_t kNoDevice = 100;
 constexpr std::string_view kApi = R"(,"api":")";
 // Limits the memory for a file in which all rests differ.
 constexpr size_t kMostRests = size_t{16} << 20;
