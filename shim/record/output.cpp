@@ -12,6 +12,7 @@
 #include "shim/record/call_site.h"
 #include "shim/record/facts.h"
 #include "shim/record/report.h"
+#include "shim/stack/hash.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -245,7 +246,7 @@ uint64_t key_of(Process& process, const Event& event) {
   // function.
   const bool of_device = event.kind == EventKind::kContext || event.kind == EventKind::kSelect;
   const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
-  return static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
+  return Hash().add(static_cast<uint64_t>(event.kind)).add(uint64_t{which}).result();
 }
 
 void announce(const Event& event, Output& output) {
@@ -346,7 +347,7 @@ void print_message(Process& process, Message bit, Writer write, const void* cont
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.config->log == Log::kOff || !process.record.lines.add(key)) return;
+  if (process.config->log == Log::kOff || !process.record.reported.add(key)) return;
   write_one_line(process, write, context);
 }
 
