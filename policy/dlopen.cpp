@@ -10,6 +10,8 @@ DlopenDecision decide_about_driver(const DlopenRequest& request, const DlopenSit
                                    Action action) {
   const bool driver = request.wanted.library == Library::kDriver;
   const char* never = driver ? kAbsentDriver.data() : kAbsentNvml.data();
+  // Only the SONAME shows that there is no driver. Under another name or path there may be one.
+  const bool by_soname = driver && request.name == kDriverSoname;
   switch (now.substitute) {
     case Substitute::kReady:
       return {.action = action};
@@ -17,15 +19,14 @@ DlopenDecision decide_about_driver(const DlopenRequest& request, const DlopenSit
       return {Action::kRefuse,
               action == Action::kProxy ? Report::kUnusableProxy : Report::kUnusableNullDriver,
               never};
-    case Substitute::kNoLibrary:
-      // Only ld.so can expand such a token. The request could bypass the proxy.
-      if (request.name.find('$') != std::string_view::npos) {
+    case Substitute::kForCallerOnly:
+      if (search_for(request.name) == FileSearch::kToken) {
         return {Action::kRefuse, Report::kRefusedLoad, never};
       }
-      // Only the SONAME shows that there is no driver. Under another name or path there may be one.
-      if (driver && request.name == kDriverSoname && !request.no_load) {
-        return {.report = Report::kNoDriver};
-      }
+      if (request.no_load) return {};  // loads no file
+      return {Action::kRefuse, by_soname ? Report::kNoDriver : Report::kNothing, never};
+    case Substitute::kNoLibrary:
+      if (by_soname && !request.no_load) return {.report = Report::kNoDriver};
       return {};
     default:
       return {};

@@ -23,6 +23,9 @@ enum class Substitute : uint8_t {
   kReady,      ///< ld.so has loaded it
   kUnusable,   ///< its file cannot be used, or it cannot serve the library that the name means
   kNoLibrary,  ///< a proxy needs NVIDIA's library, which ld.so does not find
+  /// The same, but the caller's run path, or its directory in place of $ORIGIN, may lead ld.so to
+  /// the library, past the proxy.
+  kForCallerOnly,
 };
 
 /// What a decision depends on, apart from the request.

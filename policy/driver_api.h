@@ -14,6 +14,9 @@ inline constexpr std::string_view kRequestApi = "ioctl";
 /// The `api` of a process that can look up functions of NVIDIA's library.
 inline constexpr std::string_view kLookUpApi = "dlsym";
 
+/// CUDA_ERROR_NO_DEVICE, by which FORCE_CPU refuses CUDA.
+inline constexpr int kNoDevice = 100;
+
 /// The nvmlReturn_t by which FORCE_CPU refuses NVML: "driver not loaded", which programs meet on
 /// each machine without NVIDIA's driver. Some programs fail if NVML works and has no GPU. But
 /// nvmlInit without a version succeeds: PyTorch's device_count() calls it, and asks CUDA if it

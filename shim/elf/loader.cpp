@@ -23,7 +23,6 @@ void take_from(Loader& into, const link_map& object) {
   take(into.dlvsym, "dlvsym");
   take(into.dlerror, "dlerror");
   take(into.dlsym, "dlsym");
-  take(into.dlinfo, "dlinfo");
   take(into.dladdr1, "dladdr1");
   take(into.single_threaded, "__libc_single_threaded");
 }

@@ -48,7 +48,6 @@ struct Loader {
   Found<void* (*)(void*, const char*, const char*)> dlvsym;
   Found<char* (*)()> dlerror;
   Found<void* (*)(void*, const char*)> dlsym;
-  Found<int (*)(void*, int, void*)> dlinfo;
   Found<int (*)(const void*, Dl_info*, void**, int)> dladdr1;
   /// __libc_single_threaded of glibc >= 2.32: not zero if the process has only ever had one thread,
   /// and the process that forked it, too.

@@ -183,7 +183,7 @@ void check_fork(Process& process, const char* api) {
 void print_bad_index(Process& process, const BadIndex& facts) {
   check_late_write(process);
   const uint64_t key = case_of(facts);
-  if (process.decision.log == Log::kOff || process.record.lines.has(key)) return;
+  if (process.decision.log == Log::kOff || process.record.reported.has(key)) return;
   const CallSite site(process, facts.caller);
   IndexFacts line = {.site = site.attempt()};
   line.api = facts.api;

@@ -31,27 +31,21 @@ bool take_handle(int which) {
   return false;
 }
 
-/// Fails with ld.so's own error. ld.so sees a library of this name that nothing has opened. That is
-/// safe with glibc 2.12 to 2.43: of this link map, dlclose reads whether the library always stays
-/// and how often it was opened, finds both zero, and copies the name into its error. tests/roots
-/// tries it with other releases than that of the machine.
-[[gnu::cold, gnu::noinline]] int fail_to_close(const Loader& the, void* handle) {
-  union {
-    link_map map;
-    char room[2048];  // more than any ld.so has for a library
-  } closed = {.room = {}};
-  closed.map.l_name = static_cast<link_map*>(handle)->l_name;
-  return the.dlclose(&closed.map);
+/// Leaves a dlerror that begins with the library's path, as ld.so's own does. Only ld.so can leave
+/// one, so the text is that of a name which no library defines.
+[[gnu::cold, gnu::noinline]] int fail_to_close(const Loader& libc, void* handle) {
+  if (libc.dlsym != nullptr) libc.dlsym(handle, "shared object not open");
+  return -1;
 }
 
 [[gnu::noinline]] int close_library(void* handle) {
-  const Loader& the = loader();
+  const Loader& libc = loader();
   const int which = which_is(handle);
   if (which >= 0 && !take_handle(which) &&
-      inherited.hook.had_handle[which].load(std::memory_order_relaxed) && the.dlclose != nullptr) {
-    return fail_to_close(the, handle);
+      inherited.hook.had_handle[which].load(std::memory_order_relaxed)) {
+    return fail_to_close(libc, handle);
   }
-  return the.next_dlclose != nullptr ? the.next_dlclose(handle) : -1;
+  return libc.next_dlclose != nullptr ? libc.next_dlclose(handle) : -1;
 }
 
 }  // namespace

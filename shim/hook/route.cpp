@@ -12,7 +12,6 @@
 #include "shim/elf/objects.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/hook/later_lookups.h"
-#include "shim/hook/needed.h"
 #include "shim/hook/null_drivers.h"
 #include "shim/proxy_loader/proxies.h"
 #include "shim/record/record.h"
@@ -40,13 +39,28 @@ struct Call {
   bool wants_driver() const { return library() == Library::kDriver || library() == Library::kNvml; }
 };
 
-/// True for an RTLD_NOLOAD request if the program itself has not loaded this library. Libraries
-/// that we have loaded in its place or for a proxy do not count. None of them is in another
-/// namespace.
+/// True if an object that is not ours is linked to this library.
+bool needs(const link_map& object, Library library) {
+  const char* soname = elf_soname(object.l_ld, object.l_addr);
+  if (soname != nullptr && std::string_view(soname).starts_with("libcudaguard")) return false;
+  const char* strings = elf_detail::table<char>(object.l_ld, object.l_addr, DT_STRTAB);
+  for (const ElfW(Dyn)* entry = object.l_ld; entry->d_tag != DT_NULL; ++entry) {
+    if (entry->d_tag == DT_NEEDED && classify(strings + entry->d_un.d_val).library == library) {
+      return true;
+    }
+  }
+  return false;
+}
+
+/// True for an RTLD_NOLOAD request if neither the program nor an object of its start has loaded
+/// this library. Libraries that we have loaded in its place or for a proxy do not count, and
+/// libraries that the program has loaded later are not asked: to walk them, we would need ld.so's
+/// lock. None of ours is in another namespace.
 bool is_loaded_for_us_alone(const Call& call, long space) {
   return call.request.no_load && space == LM_ID_BASE && call.wants_driver() &&
          inherited.hook.handles[index_of(call.library())].load(std::memory_order_relaxed) == 0 &&
-         !is_needed(call.library());
+         !start_objects().visit(
+             [&](const link_map& object) { return needs(object, call.library()); });
 }
 
 /// Call this before a request for a library goes on. Only such a request can put other code at a
@@ -162,6 +176,9 @@ Readiness make_ready(Process& here, const Call& call, long space) {
   Readiness done = {.is_ready = true};
   if (call.wants_driver() && allows_cuda(here.loads())) {
     done.proxy = make_proxy_ready(here, call.library(), call.name, call.mode, call.caller);
+    if (done.proxy == Substitute::kNoLibrary && !finds_the_same_for_us(loader(), call)) {
+      done.proxy = Substitute::kForCallerOnly;
+    }
   }
   return done;
 }

@@ -2,12 +2,12 @@
 //
 // The driver functions that do more than return an error. They answer like NVIDIA's driver on a
 // machine without a GPU. The other names of the API are in entries.S.
+#include <cstddef>
 #include <cstdint>
 
 #include "shim/api/cuda.h"
 #include "shim/null_driver/export.h"
 #include "shim/null_driver/export_tables.h"
-#include "shim/null_driver/log.h"
 #include "shim/null_driver/proc_address.h"
 #include "shim/null_driver/report_attempt.h"
 #define CG_ERROR_LIST "driver_errors.inc"
@@ -31,7 +31,6 @@ cudaguard::LookupAnswer look_up(const char* symbol, int version, cuuint64_t flag
 CG_EXPORT CUresult cuInit(unsigned int flags) {
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
   cudaguard::report_attempt("cuInit", __builtin_return_address(0));
-  cudaguard::log_refusal();
   return CUDA_ERROR_NO_DEVICE;
 }
 
@@ -105,6 +104,38 @@ CG_EXPORT CUresult cuGetProcAddress_v2(const char* symbol, void** entry, int ver
   return CUDA_SUCCESS;
 }
 
+// The driver's log stays empty: no callback is ever called, no file is made, and every iterator is
+// at the end. The contract is that of cuda.h, which names no other error.
+
+CG_EXPORT CUresult cuLogsRegisterCallback(CUlogsCallback function, void*,
+                                          CUlogsCallbackHandle* handle) {
+  if (function == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  if (handle != nullptr) *handle = reinterpret_cast<CUlogsCallbackHandle>(uintptr_t{1});
+  return CUDA_SUCCESS;
+}
+
+CG_EXPORT CUresult cuLogsUnregisterCallback(CUlogsCallbackHandle handle) {
+  return cudaguard::roomy(handle != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+CG_EXPORT CUresult cuLogsCurrent(CUlogIterator* iterator, unsigned int flags) {
+  if (iterator == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  *iterator = 0;
+  return cudaguard::roomy(CUDA_SUCCESS);
+}
+
+CG_EXPORT CUresult cuLogsDumpToFile(CUlogIterator*, const char* path, unsigned int flags) {
+  return cudaguard::roomy(path != nullptr && flags == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
+}
+
+CG_EXPORT CUresult cuLogsDumpToMemory(CUlogIterator*, char* buffer, size_t* size,
+                                      unsigned int flags) {
+  if (buffer == nullptr || size == nullptr || flags != 0) return CUDA_ERROR_INVALID_VALUE;
+  if (*size != 0) *buffer = '\0';
+  *size = 0;
+  return CUDA_SUCCESS;
+}
+
 CG_CLAIM()
 
 CG_OWN_NAME(cuInit);
@@ -115,3 +146,8 @@ CG_OWN_NAME(cuGetErrorString);
 CG_OWN_NAME(cuGetExportTable);
 CG_OWN_NAME(cuGetProcAddress);
 CG_OWN_NAME(cuGetProcAddress_v2);
+CG_OWN_NAME(cuLogsRegisterCallback);
+CG_OWN_NAME(cuLogsUnregisterCallback);
+CG_OWN_NAME(cuLogsCurrent);
+CG_OWN_NAME(cuLogsDumpToFile);
+CG_OWN_NAME(cuLogsDumpToMemory);

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "policy/driver_api.h"
 #include "shim/proxy/guard.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -16,7 +17,6 @@ using Result = int;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidValue = 1;
 inline constexpr Result kNotInitialized = 3;
-inline constexpr Result kNoDevice = 100;
 inline constexpr Result kInvalidDevice = 101;
 inline constexpr Result kNotFound = 500;
 

@@ -11,7 +11,6 @@
 #include "policy/library.h"
 #include "policy/text.h"
 #include "policy/text/message.h"
-#include "shim/elf/caller_paths.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/symbol_lookup.h"
@@ -202,24 +201,6 @@ bool is_nvidias(const Loader& the, const void* caller) {
   return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
 }
 
-/// Loads the library as ld.so would for the program, because only this path, or only this caller,
-/// may lead to a copy. Returns null if ld.so would not find the library either.
-void* open_as_asked(const Loader& the, Quiet& quiet, const char* name, int mode,
-                    const void* caller) {
-  constexpr int kQuietly = RTLD_LAZY | RTLD_LOCAL;
-  const bool no_load = (mode & RTLD_NOLOAD) != 0;
-  const bool is_path = base_name(name).size() != std::string_view(name).size();
-  if (!is_path) {
-    void* handle = quiet.open(name, kQuietly | RTLD_NOLOAD);
-    if (handle == nullptr && !no_load) handle = open_on_callers_path(the, name, caller);
-    if (handle == nullptr && !no_load) handle = quiet.open(name, kQuietly);
-    return handle;
-  }
-  const sys::Mapped<char[4352]> expanded;
-  if (!expanded || !expand_origin(the, name, caller, *expanded, sizeof *expanded)) return nullptr;
-  return quiet.open(*expanded, kQuietly | (mode & RTLD_NOLOAD));
-}
-
 }  // namespace
 
 OwnLibrary proxy(Process& process, Library library) {
@@ -250,8 +231,11 @@ Substitute make_proxy_ready(Process& process, Library library, const char* name,
                             const void* caller) {
   const Loader& the = loader();
   if (!can_load(the) || is_nvidias(the, caller)) return Substitute::kNone;
+  // In such a name, ld.so would put our directory in place of the caller's.
+  if (search_for(name) == FileSearch::kToken) return Substitute::kNoLibrary;
   Quiet quiet(the);
-  void* asked = open_as_asked(the, quiet, name, mode, caller);
+  // This path may be the only way to a copy.
+  void* asked = quiet.open(name, RTLD_LAZY | RTLD_LOCAL | (mode & RTLD_NOLOAD));
   if (asked == nullptr) return Substitute::kNoLibrary;
   const OwnLibrary it = proxy(process, library);
   // The program gets a stub itself, so that ld.so's error is about that file.

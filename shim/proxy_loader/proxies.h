@@ -19,8 +19,9 @@ OwnLibrary proxy(Process& process, Library library);
 /// RTLD_DEEPBIND). Otherwise, loads only the proxies of libraries that are mapped already.
 void load_proxies_early(Process& process);
 
-/// Loads the proxy for a request for the driver or NVML by this name, if ld.so finds the library.
-/// FORCE_CPU may apply after that.
+/// Loads the proxy for a request for the driver or NVML by this name, if ld.so finds the library
+/// for us: without the caller's run path, and without its directory in place of $ORIGIN. FORCE_CPU
+/// may apply after that.
 Substitute make_proxy_ready(Process& process, Library library, const char* name, int mode,
                             const void* caller);
 

@@ -12,6 +12,7 @@
 #include "shim/record/call_site.h"
 #include "shim/record/facts.h"
 #include "shim/record/report.h"
+#include "shim/stack/hash.h"
 #include "shim/sys/system.h"
 
 namespace cudaguard {
@@ -245,7 +246,7 @@ uint64_t key_of(Process& process, const Event& event) {
   // function.
   const bool of_device = event.kind == EventKind::kContext || event.kind == EventKind::kSelect;
   const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
-  return static_cast<uint64_t>(event.kind) + (uint64_t{which} << 8);
+  return Hash().add(static_cast<uint64_t>(event.kind)).add(uint64_t{which}).result();
 }
 
 void announce(const Event& event, Output& output) {
@@ -313,11 +314,8 @@ void write_out(Process& process, const void* caller, Output& output) {
     attempt.caller = place_of(caller, scratch->path, sizeof scratch->path);
   }
   read_program(scratch->program, attempt);
-  const bool for_log = attempt.event == EventKind::kNone && attempt.asked == DriverApi::kCuda &&
-                       inherited.record.refusal.is_empty();
-  if (output.line || for_log) {
+  if (output.line) {
     Line line(scratch);
-    const size_t start = line.view().size();
     if (attempt.event == EventKind::kNone) {
       const std::string_view because = process.because();
       write_denied(line, {.pid = pid,
@@ -337,18 +335,10 @@ void write_out(Process& process, const void* caller, Output& output) {
     } else {
       write_allowed(line, process.policy(), attempt);
     }
-    if (for_log) inherited.record.refusal.keep(tail(line.view(), start));
-    if (output.line) line.write();
+    line.write();
   }
   if (output.heard) send_to_launcher(output.beacon, caller, scratch, pid, attempt);
   if (!decision.report.empty()) write_report(process, scratch, pid, attempt);
-}
-
-void KeptMessage::keep(std::string_view message) {
-  State empty = State::kEmpty;
-  if (!state_.compare_exchange_strong(empty, State::kBusy, std::memory_order_relaxed)) return;
-  copy_text(message, text_, sizeof text_);
-  state_.store(State::kKept, std::memory_order_release);
 }
 
 void print_message(Process& process, Message bit, Writer write, const void* context) {
@@ -357,12 +347,11 @@ void print_message(Process& process, Message bit, Writer write, const void* cont
 }
 
 void print_case(Process& process, uint64_t key, Writer write, const void* context) {
-  if (process.decision.log == Log::kOff || !process.record.lines.add(key)) return;
+  if (process.decision.log == Log::kOff || !process.record.reported.add(key)) return;
   write_one_line(process, write, context);
 }
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
-  constexpr int kNoDevice = 100;
   const ListInVainFacts facts = {process.decision.allow_list.text,
                                  "NVIDIA's driver is not installed", process.decision.allow_list.by,
                                  0, process.decision.allow_list.place};

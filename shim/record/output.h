@@ -22,7 +22,7 @@ struct Output {
 /// variables are read already.
 void report_start(char** words, char** variables);
 
-/// Returns the event's key in Process::events; 0 if wants_events() is false. Reports mistakes in
+/// Returns the event's key in Reported; 0 if wants_events() is false. Reports mistakes in
 /// the configuration, once.
 uint64_t key_of(Process& process, const Event& event);
 

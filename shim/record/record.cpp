@@ -64,36 +64,37 @@ void write_down(Process& process, const Event& event, Output& output) {
 void record_place(Process& process, const Event& event, Output& output) {
   const sys::Mapped<StackRoom> room;
   if (room) read_stack(*room, event.caller, process.python_frames, output.attempt);
-  const Places::Added added = process.record.places.add(place_of(output.attempt, event.caller));
-  if (added == Places::Added::kKnown || added == Places::Added::kTooMany) {
+  using Added = Reported::Added;
+  const Added added = process.record.reported.add_place(place_of(output.attempt, event.caller));
+  if (added == Added::kKnown || added == Added::kTooMany) {
     withdraw(event.caller, output);
   } else {
-    output.attempt.last_place = added == Places::Added::kOneTooMany;
+    output.attempt.last_place = added == Added::kOneTooMany;
     if (prepare(process, output)) write_out(process, event.caller, output);
   }
-  process.record.places.note_call(hash_of(process, event));
+  process.record.known_calls.add(hash_of(process, event));
 }
 
 [[gnu::cold, gnu::noinline]] void record_unseen(Process& process, const Event& event,
                                                 uint64_t name) {
   const bool every_place = wants_places(process);
   if (every_place) {
-    if (process.record.places.is_full()) return;
+    if (process.record.reported.lacks_places()) return;
     const uint64_t call = hash_of(process, event);
-    if (call != 0 && process.record.places.was_called(call)) return;
+    if (call != 0 && process.record.known_calls.has(call)) return;
   }
   const sys::HeldSignals held(every_place);
   Output output;
   announce(event, output);
   if (wants_places(process)) {
     record_place(process, event, output);
-  } else if (process.record.seen.add(name)) {
+  } else if (process.record.reported.add(name)) {
     write_down(process, event, output);
   }
 }
 
-/// Almost every call ends here, unless a report or a launcher wants every place: then `seen` is
-/// empty, and so is `names`.
+/// Almost every call ends here, unless a report or a launcher wants every place: then no function
+/// is in the table, and `names` is empty.
 [[gnu::always_inline]] inline bool is_known(const Process& process, const char* api) {
   return process.record.names.has(api, inherited.hook.closes.load(std::memory_order_relaxed));
 }
@@ -101,7 +102,7 @@ void record_place(Process& process, const Event& event, Output& output) {
 [[gnu::cold, gnu::noinline]] void record(Process& process, const Event& event) {
   const uint32_t closes = inherited.hook.closes.load(std::memory_order_relaxed);
   const uint64_t name = Hash().add(std::string_view(event.api)).result();
-  if (process.record.seen.has(name)) {
+  if (process.record.reported.has(name)) {
     process.record.names.add(event.api, closes);
   } else {
     record_unseen(process, event, name);
@@ -140,11 +141,11 @@ bool wants_events(const Process& process) {
 
 void record_event(Process& process, const Event& event) {
   const uint64_t key = key_of(process, event);
-  if (key == 0 || process.record.events.has(key)) return;
+  if (key == 0 || process.record.reported.has(key)) return;
   const sys::HeldSignals held(wants_places(process));
   Output output;
   announce(event, output);
-  if (process.record.events.add(key)) {
+  if (process.record.reported.add(key)) {
     write_down(process, event, output);
   } else {
     withdraw(event.caller, output);
@@ -161,13 +162,6 @@ extern "C" {
   if (abi == 1) cudaguard::record_attempt(cudaguard::process(), api, nullptr, caller);
 }
 
-/// Called by CUDA's null driver (shim/null_driver/log.cpp) for its log. Returns the message that
-/// CUDA was refused, or null if the guard has made none. It has no process number.
-[[gnu::visibility("default")]] const char* cudaguard_refusal_v1(unsigned* count) {
-  *count = cudaguard::inherited.record.refusals.load(std::memory_order_relaxed);
-  return cudaguard::inherited.record.refusal.text();
-}
-
 [[gnu::visibility("default")]] int cudaguard_attempts(void) {
   return static_cast<int>(cudaguard::process().record.attempts.load(std::memory_order_relaxed));
 }
@@ -176,9 +170,9 @@ extern "C" {
   cudaguard::Process& here = cudaguard::process();
   if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
   if (report != nullptr && !cudaguard::report_to(here, report)) return -1;
-  here.record.seen.forget();
+  here.record.reported.forget();
   here.record.names.forget();
-  here.record.places.forget();
+  here.record.known_calls.forget();
   return static_cast<int>(here.record.attempts.load(std::memory_order_relaxed));
 }
 }

@@ -47,7 +47,7 @@ bool wants_events(const Process& process);
 using Writer = void (*)(Text& out, const void* context);
 /// Prints a message once per process and `bit`, unless messages are off.
 void print_message(Process& process, Message bit, Writer write, const void* context);
-/// Prints a message once per process and case; `key` is any hash of the case.
+/// Prints a message once per process and case; `key` is a hash of the case.
 void print_case(Process& process, uint64_t key, Writer write, const void* context);
 
 /// Records that the program called `api`, but there is no driver.

@@ -5,15 +5,15 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-/// The places in the code that have asked for a GPU in this process. No lock; thread-safe,
-/// async-signal-safe.
-class Places {
+/// What this process has reported already: places in the code that have asked for a GPU, functions,
+/// events and cases of messages, all as hashes. Hashes of texts, because a name's library may be
+/// unloaded, and has another address in each namespace. No lock; thread-safe, async-signal-safe.
+class Reported {
  public:
-  /// The most places that one process reports.
+  /// The most that is kept.
   static constexpr uint32_t kMost = 2048;
 
   enum class Added : uint8_t {
@@ -22,50 +22,50 @@ class Places {
     kOneTooMany,  ///< the first place for which there is no room
     kTooMany,
   };
-  /// `place` is a hash of the function, the calling library and the user's line.
-  Added add(uint64_t place);
+  /// For a place, which is not reported without room: verify must know that some are missing.
+  Added add_place(uint64_t key);
+  /// For all else: returns true to the first caller with this key. Without room, an older key is
+  /// forgotten. It may be reported twice then, but nothing is lost.
+  bool add(uint64_t key);
+  bool has(uint64_t key) const;
   /// True if a place was refused.
-  bool is_full() const { return full_.load(std::memory_order_relaxed); }
-  /// Empties the list.
+  bool lacks_places() const { return lacks_places_.load(std::memory_order_relaxed); }
+  /// Empties the table.
   void forget();
-
-  // A cache of calls whose place is known. `call` is a hash of what can be read at little cost: the
-  // return address and Python's frames. A call that was overwritten is only slower.
-  bool was_called(uint64_t call) const {
-    return calls_[call % kCalls].load(std::memory_order_relaxed) == call;
-  }
-  void note_call(uint64_t call) {
-    if (call != 0) calls_[call % kCalls].store(call, std::memory_order_relaxed);
-  }
 
  private:
   static constexpr uint32_t kSlots = 2 * kMost;
-  static constexpr uint32_t kCalls = 1024;
-  std::atomic<uint64_t> places_[kSlots] = {};
-  std::atomic<uint64_t> calls_[kCalls] = {};
+  Added try_to_add(uint64_t key);
+
+  std::atomic<uint64_t> keys_[kSlots] = {};
   std::atomic<uint32_t> count_{0};
-  std::atomic<bool> full_{false};
+  std::atomic<bool> lacks_places_{false};
+};
+
+/// A cache of calls whose place is known. `call` is a hash of what can be read at little cost: the
+/// return address and Python's frames. A call that was overwritten is only slower.
+class KnownCalls {
+ public:
+  bool has(uint64_t call) const {
+    return calls_[call % kCalls].load(std::memory_order_relaxed) == call;
+  }
+  void add(uint64_t call) {
+    if (call != 0) calls_[call % kCalls].store(call, std::memory_order_relaxed);
+  }
+  void forget() {
+    for (auto& slot : calls_) slot.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr uint32_t kCalls = 1024;
+  std::atomic<uint64_t> calls_[kCalls] = {};
 };
 
 /// The longest text of a call site that is kept.
 inline constexpr size_t kMostSite = 256;
 
-/// Hashes of distinct cases. If there are too many, an old one is forgotten: a case may then be
-/// reported twice, but none is lost. No lock; thread-safe, async-signal-safe.
-class Cases {
- public:
-  /// Returns true to the first caller with this case.
-  bool add(uint64_t key);
-  bool has(uint64_t key) const;
-  void forget();
-
- private:
-  static constexpr size_t kMost = 256;
-  std::atomic<uint64_t> keys_[kMost] = {};
-};
-
-/// The addresses of names that RecordProcess::seen has, so that a repeated call needs no hash. An
-/// address counts until a dlclose, after which it may be another name's. No lock; thread-safe,
+/// The addresses of names that RecordProcess::reported has, so that a repeated call needs no hash.
+/// An address counts until a dlclose, after which it may be another name's. No lock; thread-safe,
 /// async-signal-safe.
 class KnownNames {
  public:
@@ -87,15 +87,10 @@ class KnownNames {
 
 struct RecordProcess {
   std::atomic<uint32_t> attempts{0};
+  /// Has no functions if a report or a launcher wants every place that asks.
+  Reported reported;
   KnownNames names;
-  /// The functions that need no more attention, as hashes of their names. A name's address would
-  /// not do: its library may be unloaded, and a library has another address in each namespace.
-  /// Empty if `places` is in use.
-  Cases seen;
-  Cases lines;
-  Cases events;
-  /// Used if a report or a launcher wants every place that asks.
-  Places places;
+  KnownCalls known_calls;
 };
 
 /// Messages that are printed once per process, and not again by its forked children.
@@ -118,28 +113,9 @@ enum class Message : uint32_t {
   kStubNvml = 32768,
 };
 
-/// The message that CUDA was refused, which the driver's log repeats. Written once; thread-safe,
-/// async-signal-safe.
-class KeptMessage {
- public:
-  bool is_empty() const { return state_.load(std::memory_order_relaxed) == State::kEmpty; }
-  void keep(std::string_view message);
-  /// Null until a message was kept.
-  const char* text() const {
-    return state_.load(std::memory_order_acquire) == State::kKept ? text_ : nullptr;
-  }
-
- private:
-  enum class State : uint8_t { kEmpty, kBusy, kKept };
-  std::atomic<State> state_{State::kEmpty};
-  char text_[512] = {};
-};
-
 struct RecordInherited {
-  std::atomic<bool> listens{false};   ///< a launcher has answered a beacon of this process
-  std::atomic<uint32_t> printed{0};   ///< bits of Message
-  std::atomic<uint32_t> refusals{0};  ///< how often CUDA was refused
-  KeptMessage refusal;
+  std::atomic<bool> listens{false};  ///< a launcher has answered a beacon of this process
+  std::atomic<uint32_t> printed{0};  ///< bits of Message
 };
 
 }  // namespace cudaguard

@@ -33,9 +33,7 @@ __asm__(".section .note.cudaguard,\\"" NOTE_FLAGS "\\"\\n.balign 4\\n.byte %s\\n
 """ % ",".join(map(str, guard_rules.version_note()))
 MAP = os.path.join(harness.SOURCE, "shim", "exports", "exports.map")
 GOOD_SOURCE = NOTE + "".join(
-    "void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS - guard_rules.IFUNCS))
-GOOD_SOURCE += "static void* resolve(void) { return 0; }\n" + "".join(
-    "__attribute__((ifunc(\"resolve\"))) void %s(void);\n" % name for name in guard_rules.IFUNCS)
+    "void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS))
 GOOD_SOURCE += """
 #ifndef NO_START
 static volatile int started;

@@ -199,8 +199,8 @@ class CudaNullDriver(NullDriver, unittest.TestCase):
     path = harness.NULL_DRIVER_CUDA
     csv_file, list_file = "driver.csv", "driver-535-cuda.txt"
     soname, dev_name = "libcuda.so.1", "libcuda.so"
-    of_guard = frozenset({"cudaguard_attempt_v1", "cudaguard_refusal_v1"})
-    of_libc = frozenset({"secure_getenv", "localtime_r"})  # the logs of CUDA and MPS
+    of_guard = frozenset({"cudaguard_attempt_v1"})
+    of_libc = frozenset({"secure_getenv", "localtime_r"})  # the log of MPS
 
 
 class NvmlNullDriver(NullDriver, unittest.TestCase):
@@ -250,7 +250,7 @@ def test_every_compiler_keeps_the_entries_plain(compiler, tmp_path):
         if not compiler.startswith("g++"):
             options = [option for option in options if option != "-fno-ipa-icf"]
         names = ["report_attempt.cpp", "entries.S"]
-        names += ["log.cpp", "mps.cpp", "proc_address.cpp"] * source.endswith("driver.cpp")
+        names += ["mps.cpp", "proc_address.cpp"] * source.endswith("driver.cpp")
         others = [os.path.join(os.path.dirname(source), name) for name in names]
         subprocess.run([compiler, PROTECTION, *options, "-w", "-Wno-error", "-shared", "-nostdlib",
                         "-o", path, source, *others], check=True)

@@ -105,16 +105,23 @@ def test_second_copy_of_the_guard_changes_nothing(case, name, steps, key):
     case.sees(result, **{key: [2, 5]})
 
 
-@pytest.mark.parametrize("directory", ["only_nvml", "lazy"])
+@pytest.mark.parametrize("settings", [{"allow": "2,5"}, {"policy": "VALIDATE"}], ids=str)
 @pytest.mark.parametrize(("name", "steps"), [("open", ["cu.library=$ORIGIN/lib/libcuda.so.1"]),
                                              ("open", ["cu.library=${ORIGIN}/lib/libcuda.so.1"]),
-                                             ("open_origin", []), ("open_lib", []),
-                                             ("open_origin", ["cu.library=libcuda.so.1"])])
-def test_list_holds_for_origin_and_run_paths(case, name, steps, directory):
-    """ld.so replaces $ORIGIN and $LIB with the caller's values, not the guard's."""
+                                             ("open_origin", []), ("open_lib", [])])
+def test_limit_driver_that_only_the_caller_finds_is_refused(case, name, steps, settings):
+    """The guard cannot load it before its caller does: ld.so replaces $ORIGIN and $LIB with the
+    caller's values, and looks in the caller's run path."""
     see = steps + ["cu.see"]
-    case.sees(box.run(see, name, guard=False, box=directory, allow="2,5"), cu=FASTEST)
-    result = box.run(see, name, box=directory, allow="2,5")
+    case.sees(box.run(see, name, guard=False, box="only_nvml", **settings), cu=FASTEST)
+    result = box.run(see, name, box="only_nvml", **settings)
+    case.sees(result, cu="!-999")
+    assert (result.rc, result.fake_calls) == (0, []), str(result)
+
+
+def test_driver_in_ld_library_path_gets_the_proxy_despite_a_run_path(case):
+    """The remedy."""
+    result = box.run(["cu.see"], "open_origin", box="lazy", allow="2,5")
     case.silent(result)
     case.sees(result, cu=[2, 5])
 

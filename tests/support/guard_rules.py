@@ -15,11 +15,8 @@ from support import elf_facts, harness
 # the name of an export.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
     "dlopen", "dlmopen", "dlclose", "dlvsym", "cudaguard_attempt_v1", "cudaguard_attempts", "cudaguard_watch",
-    "cudaguard_refusal_v1", "cudaguard_services_v1",
+    "cudaguard_services_v1",
 }  # fmt: skip
-# dlsym calls the resolvers of these while it holds ld.so's lock (shim/hook/needed.cpp).
-IFUNCS = {"cudaguard_driver_is_needed", "cudaguard_nvml_is_needed"}
-EXPORTS |= IFUNCS
 # Every C library, musl too, has had these names for decades, and none of them locks, allocates or
 # prints. Compilers turn plain loops and copies into the mem* functions.
 IMPORTS = {
@@ -32,7 +29,7 @@ LIBDL = re.compile(
     r"^_?_?(dlopen|dlmopen|dlclose|dlsym|dlvsym|dlerror|dladdr1?|dlinfo|dl_find_object)$")
 FLOOR = (2, 17)
 # This limit detects accidental growth with any compiler.
-MOST_BYTES = 144 * 1024
+MOST_BYTES = 140 * 1024
 
 
 def version():
@@ -115,8 +112,7 @@ def exports(elf):
     found += ["does not export " + name for name in sorted(EXPORTS - names)]
     for symbol in elf.defined:
         # The linker would copy a data object into programs.
-        wanted = "IFUNC" if symbol.name in IFUNCS else "FUNC"
-        if symbol.type != wanted or symbol.binding not in ("GLOBAL", "WEAK"):
+        if symbol.type != "FUNC" or symbol.binding not in ("GLOBAL", "WEAK"):
             found.append("exports %s as %s %s" % (symbol.name, symbol.binding, symbol.type))
     # An export without a version fits every import, and dlvsym does not find it. gold defines one
     # version for the file, which no symbol has.

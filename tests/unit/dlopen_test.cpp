@@ -9,7 +9,8 @@ namespace cudaguard {
 namespace {
 
 constexpr Substitute kEverySubstitute[] = {Substitute::kNone, Substitute::kReady,
-                                           Substitute::kUnusable, Substitute::kNoLibrary};
+                                           Substitute::kUnusable, Substitute::kNoLibrary,
+                                           Substitute::kForCallerOnly};
 
 /// A decision that a test can compare and print.
 struct Outcome {
@@ -106,9 +107,23 @@ TEST(Dlopen, OnlyTheSonameShowsThatThereIsNoDriver) {
   }
 }
 
+TEST(Dlopen, DriverOnTheCallersRunPathIsRefused) {
+  const DlopenSituation now = {.loads = Policy::kValidate,
+                               .calls = Policy::kValidate,
+                               .substitute = Substitute::kForCallerOnly};
+  EXPECT_EQ(outcome(request_for("libcuda.so.1"), now),
+            Outcome({Action::kRefuse, Report::kNoDriver, kAbsentDriver}));
+  EXPECT_EQ(outcome(request_for("libcuda.so"), now),
+            Outcome({Action::kRefuse, Report::kNothing, kAbsentDriver}));
+  EXPECT_EQ(outcome(request_for("libnvidia-ml.so.1"), now),
+            Outcome({Action::kRefuse, Report::kNothing, kAbsentNvml}));
+  EXPECT_EQ(outcome(request_for("libcuda.so.1", true), now), kPass);
+}
+
 TEST(Dlopen, TokenThatOnlyLdsoExpandsIsRefused) {
-  const DlopenSituation now = {
-      .loads = Policy::kValidate, .calls = Policy::kValidate, .substitute = Substitute::kNoLibrary};
+  const DlopenSituation now = {.loads = Policy::kValidate,
+                               .calls = Policy::kValidate,
+                               .substitute = Substitute::kForCallerOnly};
   EXPECT_EQ(outcome(request_for("$LIB/libcuda.so.1"), now),
             Outcome({Action::kRefuse, Report::kRefusedLoad, kAbsentDriver}));
   EXPECT_EQ(outcome(request_for("$PLATFORM/libnvidia-ml.so.1", true), now),

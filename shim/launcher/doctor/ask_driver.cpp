@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "policy/driver_api.h"
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/doctor/doctor.h"
@@ -14,8 +15,6 @@
 namespace cudaguard::launcher {
 
 namespace {
-
-constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
 constexpr std::pair<int, const char*> kAdvice[] = {
     {34, ": libcuda.so.1 is a stub to link against; the driver's must be found first"},

@@ -17,6 +17,7 @@
 #include <fstream>
 
 #include "policy/device_nodes.h"
+#include "policy/driver_api.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/fence/devices.h"
 #include "shim/launcher/fence/listed_gpus.h"
@@ -26,7 +27,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr int kNoDevice = 100;
 constexpr int kOperatingSystem = 304;
 
 std::string error_name(int error) {

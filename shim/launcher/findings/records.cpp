@@ -19,7 +19,6 @@ namespace {
 
 constexpr int64_t kMostDevice = 4095;
 constexpr int64_t kNotInitialised = 3;
-constexpr int64_t kNoDevice = 100;
 constexpr std::string_view kApi = R"(,"api":")";
 constexpr std::string_view kTableApi = "cuGetExportTable";
 // Limits the memory for a file in which all rests differ.

@@ -21,6 +21,7 @@
 #include <utility>
 
 #include "policy/device_list.h"
+#include "policy/driver_api.h"
 #include "policy/rules.h"
 #include "policy/text.h"
 #include "policy/text/message.h"
@@ -39,7 +40,6 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kWord = "IF_HEALTHY";
-constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE
 
 constexpr const char* kRootsDirectory = "/run/cudaguard";
 
