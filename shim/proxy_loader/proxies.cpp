@@ -10,7 +10,6 @@
 #include "policy/config.h"
 #include "policy/library.h"
 #include "policy/text.h"
-#include "policy/text/message.h"
 #include "shim/elf/caller_paths.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/own_files.h"
@@ -18,6 +17,7 @@
 #include "shim/proxy_loader/services.h"
 #include "shim/record/record.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

@@ -5,7 +5,6 @@
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
 #include "policy/stderr_rule.h"
-#include "policy/text/message.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/beacon.h"
@@ -13,6 +12,7 @@
 #include "shim/record/facts.h"
 #include "shim/record/report.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

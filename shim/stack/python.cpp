@@ -3,7 +3,7 @@
 
 #include <sys/auxv.h>
 
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 
 namespace cudaguard {
 

@@ -4,12 +4,12 @@
 #include <cerrno>
 #include <new>
 
-#include "policy/text/record.h"
 #include "policy/variables.h"
 #include "shim/elf/own_files.h"
 #include "shim/rules/rule_files.h"
 #include "shim/state/inherited.h"
 #include "shim/sys/system.h"
+#include "shim/text/record.h"
 
 namespace cudaguard {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/text/message.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "policy/text/record.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 namespace {

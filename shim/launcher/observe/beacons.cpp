@@ -4,10 +4,10 @@
 #include <iterator>
 
 #include "policy/driver_api.h"
-#include "policy/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

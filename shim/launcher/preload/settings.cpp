@@ -14,9 +14,9 @@
 #include "policy/device_list.h"
 #include "policy/selection.h"
 #include "policy/text.h"
-#include "policy/text/message.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/rules.h"
+#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 
