@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import unittest
 
+from lab import results_page
 
 from support import harness
 
@@ -122,6 +123,16 @@ class Pages(unittest.TestCase):
         found = re.search(r"Of (\d+) \[programs\].* (\d+) tried to open `/dev/nvidia\*`, (\d+) with "
                           r"the empty variable, and (\d+) ", readme)
         self.assertEqual([int(number) for number in found.groups()], counts)
+
+
+def test_labs_page_is_made_from_its_results(tmp_path):
+    """Fails if results are committed without the page."""
+    results = "tests/lab/results"
+    shutil.copytree(os.path.join(harness.SOURCE, results), tmp_path / results)
+    page = tmp_path / results / "README.md"
+    page.unlink()
+    results_page.write(tmp_path)
+    assert page.read_text() == read(os.path.join(harness.SOURCE, results, "README.md"))
 
 
 def test_each_section_of_the_changes_is_short():
