@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Without the machine's file, this is one open that fails. What the file says is kept in pages that
+// a forked child inherits, because the child may be in a chroot. `doctor` and `system check` read
+// the files with the same code (rules/).
 #include "shim/state/machine_file.h"
 
 #include <cerrno>
