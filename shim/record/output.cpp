@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// An attempt is announced before anything marks it as known, and signals are blocked from before
+// the announcement until the record is sent. A handler that jumps out of cuInit can therefore lose
+// nothing, and a second thread that finds the mark knows that the launcher has heard of the
+// attempt.
 #include "shim/record/output.h"
 
 #include "policy/config.h"

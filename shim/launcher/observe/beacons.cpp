@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The model gets the native stack beside the record. In the user's report, the stack is a record of
+// its own, in the line before the record.
 #include <linux/seccomp.h>
 
 #include <iterator>
