@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// The next dlopen is found in libc's own symbol table, so that one binary runs with every glibc
+// from 2.17 on. Our exports have no version, so ld.so binds every import to them, and dlvsym skips
+// them. The guard therefore exports dlvsym, too. If a search for dlopen passes the guard, our
+// dlvsym gives a second form, which goes on to libc. All other requests go to the next dlvsym,
+// which sees the true caller.
 #include "shim/elf/loader.h"
 
 #include <dlfcn.h>

@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "policy/text/attempt.h"
+#include "shim/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

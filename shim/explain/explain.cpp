@@ -6,11 +6,11 @@
 
 #include "policy/decision.h"
 #include "policy/device_list.h"
-#include "policy/text/message.h"
 #include "shim/record/call_site.h"
 #include "shim/record/record.h"
 #include "shim/stack/hash.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The exports stay visible if a loaded library already uses them, or if NVIDIA's driver or NVML is
+// loaded.
 #include "shim/hook/later_lookups.h"
 
 #include "policy/library.h"

@@ -2,7 +2,7 @@
 #include "shim/proxy/gpus.h"
 
 #include "policy/device_list.h"
-#include "policy/text/message.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

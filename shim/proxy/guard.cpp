@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A proxy's only writable data is one struct, of which a forked child gets a copy.
 #include "shim/proxy/guard.h"
 
 #include "shim/elf/base_namespace.h"

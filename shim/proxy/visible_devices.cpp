@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// The proxy turns the list's entries into full UUIDs, with the help of NVML (policy/device_list,
+// policy/selection). It replaces getenv in the driver's import table, so that the driver reads
+// these UUIDs as its CUDA_VISIBLE_DEVICES. After the real cuInit, it asks the driver which GPUs it
+// shows. If they are not exactly those of the list, FORCE_CPU applies from then on.
 #include "shim/proxy/visible_devices.h"
 
 #include <cstdlib>
@@ -6,10 +10,10 @@
 
 #include "policy/device_list.h"
 #include "policy/selection.h"
-#include "policy/text/message.h"
 #include "shim/proxy/getenv_slot.h"
 #include "shim/proxy/gpus.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

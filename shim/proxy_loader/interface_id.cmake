@@ -3,7 +3,7 @@
 # Makes a number that is the same for a guard and a proxy built from the same headers, and differs
 # otherwise. It depends on neither the directory nor the time of the build.
 get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
-file(GLOB headers "${root}/policy/*.h" "${root}/policy/text/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"
+file(GLOB headers "${root}/policy/*.h" "${root}/shim/text/*.h" "${root}/shim/sys/*.h" "${root}/shim/elf/*.h"
      "${root}/shim/state/*.h" "${root}/shim/*/state.h" "${root}/shim/record/*.h" "${root}/shim/explain/*.h"
      "${root}/shim/proxy_loader/*.h")
 foreach(header IN LISTS headers)

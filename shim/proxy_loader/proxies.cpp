@@ -10,13 +10,13 @@
 #include "policy/decision.h"
 #include "policy/library.h"
 #include "policy/text.h"
-#include "policy/text/message.h"
 #include "shim/elf/loader.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/symbol_lookup.h"
 #include "shim/proxy_loader/services.h"
 #include "shim/record/record.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The guard's side of the beacon (policy/text/beacon.h). Each function makes one system call, opens
+// The guard's side of the beacon (shim/text/beacon.h). Each function makes one system call, opens
 // no file, allocates nothing and leaves errno alone. Thread-safe, async-signal-safe.
 #pragma once
 
 #include <string_view>
 
-#include "policy/text/beacon.h"
+#include "shim/text/beacon.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/record/call_site.h"
 
-#include "policy/text/message.h"
 #include "shim/elf/own_maps.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

@@ -4,11 +4,11 @@
 // Thread-safe, async-signal-safe.
 #pragma once
 
-#include "policy/text/attempt.h"
 #include "shim/record/facts.h"
 #include "shim/stack/stack.h"
 #include "shim/state/process.h"
 #include "shim/sys/system.h"
+#include "shim/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

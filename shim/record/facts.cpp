@@ -3,7 +3,7 @@
 
 #include <sys/auxv.h>
 
-#include "policy/text/program.h"
+#include "policy/program.h"
 #include "shim/state/process.h"
 #include "shim/sys/system.h"
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "policy/text/record.h"
+#include "shim/text/record.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// An attempt is announced before anything marks it as known, and signals are blocked from before
+// the announcement until the record is sent. A handler that jumps out of cuInit can therefore lose
+// nothing, and a second thread that finds the mark knows that the launcher has heard of the
+// attempt.
 #include "shim/record/output.h"
 
 #include "policy/decision.h"
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
 #include "policy/stderr_rule.h"
-#include "policy/text/message.h"
 #include "shim/elf/own_files.h"
 #include "shim/elf/own_maps.h"
 #include "shim/record/beacon.h"
@@ -14,6 +17,7 @@
 #include "shim/record/report.h"
 #include "shim/stack/hash.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

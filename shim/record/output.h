@@ -3,10 +3,10 @@
 // is unchanged. Thread-safe, async-signal-safe.
 #pragma once
 
-#include "policy/text/attempt.h"
-#include "policy/text/beacon.h"
 #include "shim/record/record.h"
 #include "shim/state/process.h"
+#include "shim/text/attempt.h"
+#include "shim/text/beacon.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

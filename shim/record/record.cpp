@@ -3,11 +3,11 @@
 
 #include "policy/decision.h"
 #include "policy/driver_api.h"
-#include "policy/text/message.h"
 #include "shim/record/output.h"
 #include "shim/stack/hash.h"
 #include "shim/stack/stack.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

@@ -7,8 +7,8 @@
 #include <cstdint>
 
 #include "policy/text.h"
-#include "policy/text/attempt.h"
 #include "shim/state/process.h"
+#include "shim/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "policy/text.h"
-#include "policy/text/message.h"
 #include "policy/variables.h"
 #include "shim/record/facts.h"
 #include "shim/sys/system.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 

@@ -6,8 +6,8 @@
 
 #include <string_view>
 
-#include "policy/text/attempt.h"
-#include "policy/text/record.h"
+#include "shim/text/attempt.h"
+#include "shim/text/record.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+// If there is a report or a launcher, every place that asks is wanted: a hash of the function, the
+// library, the user's line and the modules that it calls. A place needs the stack, which takes
+// 100 us or more, so KnownCalls holds hashes of what can be read at once (call_of): the return
+// address, and the code, the file, the line and the position of each Python frame. A dlclose
+// empties it. A known call takes 0.2 us, and 50 ns more for each Python frame.
 #include "shim/record/state.h"
 
 namespace cudaguard {

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

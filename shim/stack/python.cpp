@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// The offsets of the frames' members are in a table for each version of Python up to 3.14. From
+// 3.13 on, CPython describes itself (_Py_DebugOffsets); a build whose description is not as
+// expected is not read. Frames are read without a look at /proc/self/maps only after a look has
+// found frames of the right type, and only if no dlclose can unload this Python.
 #include "shim/stack/python.h"
 
 #include <sys/auxv.h>
 
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 
 namespace cudaguard {
 

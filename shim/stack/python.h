@@ -6,11 +6,11 @@
 
 #include <cstdint>
 
-#include "policy/text/attempt.h"
 #include "shim/stack/hash.h"
 #include "shim/stack/maps.h"
 #include "shim/stack/owners.h"
 #include "shim/stack/state.h"
+#include "shim/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -5,9 +5,9 @@
 // coroutine's stack points. Thread-safe, async-signal-safe.
 #pragma once
 
-#include "policy/text/attempt.h"
 #include "shim/stack/maps.h"
 #include "shim/stack/python.h"
+#include "shim/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

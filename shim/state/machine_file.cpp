@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// Without the machine's file, this is one open that fails. What the file says is kept in pages that
+// a forked child inherits, because the child may be in a chroot. `doctor` and `system check` read
+// the files with the same code (rules/).
 #include "shim/state/machine_file.h"
 
 #include <cerrno>
 #include <new>
 
-#include "policy/text/record.h"
 #include "policy/variables.h"
 #include "shim/elf/own_files.h"
 #include "shim/rules/rule_files.h"
 #include "shim/state/inherited.h"
 #include "shim/sys/system.h"
+#include "shim/text/record.h"
 
 namespace cudaguard {
 

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Under CUDAGUARD_CHILDREN=ONLY, the first process refuses CUDA, but its forked children do not.
+// ld.so cannot replace a null driver once it is loaded, so the first process loads the proxies
+// instead, which ask for the policy at each call. Process::policy() is the policy of calls, and
+// Process::loads() the one by which libraries are loaded.
 #include "shim/state/process.h"
 
 #include <sys/auxv.h>

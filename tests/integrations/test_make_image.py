@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/container/make-image calls buildah for each tarball. `buildah` is a script here that writes
-down its words and what it copies."""
+"""scripts/integrations/container/make-image calls buildah for each tarball. `buildah` is a
+script here that writes down its words and what it copies."""
 
 import os
 import subprocess

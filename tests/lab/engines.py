@@ -277,7 +277,7 @@ def newer_engines():
         "compare.py": File("tests/lab/policy/compare.py"),
         "pods.yaml": File("tests/integrations/policy/pods.yaml"),
         "admitted.json": File("tests/integrations/policy/admitted.json"),
-        "policy.yaml": File("scripts/kubernetes/policy.yaml"),
+        "policy.yaml": File("scripts/integrations/kubernetes/policy.yaml"),
         "api__v1_openapi.json": PodSchema(),
     }, (
         Step("unguarded", "./admit schemas pods.yaml | python3 compare.py",

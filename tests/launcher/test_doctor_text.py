@@ -37,7 +37,6 @@ class Place(doctor_program.Case):
         shutil.copy(os.path.join(harness.FAKES, "unnamed", "libcuda.so.1"), self.path("stub"))
         self.copied("ask")
         self.make("script", "#!/usr/bin/env python3\n")
-        self.make("clears", "#!/usr/bin/env -S -i python3\n")
         self.make("unknown", "#!/usr/bin/env -S --chdir=/ python3\n")
         self.make("preloads", "#!/bin/sh\nLD_PRELOAD=libjemalloc.so.2 exec \"$@\"\n")
         self.copied("ask_static", "static")

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import unittest
 
+from lab import results_page
 
 from support import harness
 
@@ -124,6 +125,16 @@ class Pages(unittest.TestCase):
         self.assertEqual([int(number) for number in found.groups()], counts)
 
 
+def test_labs_page_is_made_from_its_results(tmp_path):
+    """Fails if results are committed without the page."""
+    results = "tests/lab/results"
+    shutil.copytree(os.path.join(harness.SOURCE, results), tmp_path / results)
+    page = tmp_path / results / "README.md"
+    page.unlink()
+    results_page.write(tmp_path)
+    assert page.read_text() == read(os.path.join(harness.SOURCE, results, "README.md"))
+
+
 def test_each_section_of_the_changes_is_short():
     """A merge once brought back 157 items that had been removed."""
     sections = re.split(r"(?m)^## ", read(os.path.join(harness.SOURCE, "CHANGELOG.md")))[1:]
@@ -152,8 +163,8 @@ def test_pages_name_the_version_of_cmake():
     version, = re.findall(r"project\(cudaguard VERSION ([\d.]+)",
                           read(os.path.join(harness.SOURCE, "CMakeLists.txt")))
     pages = [page for page in FOUND if page != "CHANGELOG.md"] + [
-        "scripts/kubernetes/" + name for name in ("pod.yaml", "policy.yaml", "kyverno-policy.yaml")
-    ] + ["tests/lab/engines.py"]
+        "scripts/integrations/kubernetes/" + name
+        for name in ("pod.yaml", "policy.yaml", "kyverno-policy.yaml")] + ["tests/lab/engines.py"]
     texts = {page: read(os.path.join(harness.SOURCE, page)) for page in pages}
     assert sum(bool(VERSIONED.search(text)) for text in texts.values()) >= 5
     assert {page: other for page, text in texts.items()
@@ -165,10 +176,11 @@ class Installed(harness.DirectoryCase):
         """Returns the links of the installed pages that lead nowhere."""
         doc = self.path("share", "doc", "cudaguard")
         os.makedirs(doc)
-        examples = os.path.join(harness.SOURCE, "scripts")
+        scripts = os.path.join(harness.SOURCE, "scripts")
         for name in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
-            shutil.copytree(os.path.join(examples, name), self.path("share", "cudaguard", name))
-        subprocess.run([os.path.join(examples, "packaging", "install-docs"), doc, *names],
+            shutil.copytree(os.path.join(scripts, "integrations", name),
+                            self.path("share", "cudaguard", name))
+        subprocess.run([os.path.join(scripts, "packaging", "install-docs"), doc, *names],
                        check=True)
         pages = glob.glob(os.path.join(doc, "**", "*.md"), recursive=True)
         self.assertGreater(len(pages), 10)

@@ -9,7 +9,7 @@ from support import doctor, harness, launcher
 
 # `run` refuses programs for these reasons. The other reasons concern programs that it starts.
 REFUSED = {"architecture", "musl", "setuid", "setgid", "capabilities", "loader", "static_driver",
-           "null_driver", "env_clears", "variable"}
+           "null_driver", "variable"}
 CODES = {"yes": 0, "in part": 1, "no": 2}
 
 

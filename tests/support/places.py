@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tests of docs/integrations and of scripts/'s integrations share this module."""
+"""The tests of docs/integrations and of scripts/integrations share this module."""
 
 import os
 import re
@@ -14,7 +14,7 @@ OPEN = [ENTRY_POINT, "lib=libcuda.so.1"]
 
 
 def script(*names):
-    return os.path.join(harness.SOURCE, "scripts", *names)
+    return os.path.join(harness.SOURCE, "scripts", "integrations", *names)
 
 
 def read(*names):

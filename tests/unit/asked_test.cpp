@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "policy/driver_api.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 
 namespace cudaguard {
 namespace {

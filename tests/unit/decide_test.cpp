@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"

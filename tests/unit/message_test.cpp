@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/text/message.h"
+#include "shim/text/message.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +10,8 @@
 
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
-#include "policy/text/record.h"
 #include "policy/variables.h"
+#include "shim/text/record.h"
 
 namespace cudaguard {
 namespace {

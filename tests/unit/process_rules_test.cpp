@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "policy/text/message.h"
 #include "policy/variables.h"
+#include "shim/text/message.h"
 
 namespace cudaguard {
 namespace {

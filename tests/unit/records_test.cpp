@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/text/record.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 namespace {

@@ -8,7 +8,6 @@
 
 #include "policy/decision.h"
 #include "policy/text.h"
-#include "policy/text/message.h"
 #include "policy/variables.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_symbols.h"
@@ -16,6 +15,7 @@
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
 #include "shim/launcher/preload/settings.h"
+#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 

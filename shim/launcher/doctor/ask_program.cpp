@@ -157,12 +157,10 @@ class ProgramCheck {
   }
 
   void scripts() {
-    const std::string words = " (" + printable(program_.env_words) + ")";
-    if (program_.env_clears) {
-      because("env_clears", State::kNo, "its #! line makes env remove LD_PRELOAD" + words);
-    } else if (!program_.env_words.empty()) {
-      because("env_unknown", State::kInPart,
-              "it is not known what env starts by its #! line" + words);
+    if (!program_.env_words.empty()) {
+      because(
+          "env_unknown", State::kInPart,
+          "it is not known what env starts by its #! line (" + printable(program_.env_words) + ")");
     }
     for (const std::string& path : program_.files) {
       const FileBytes file(path);

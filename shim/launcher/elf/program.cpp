@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <optional>
 #include <utility>
 
@@ -94,106 +93,6 @@ bool is_assignment(std::string_view word, std::string_view name) {
   return word.starts_with(name) && word.substr(name.size()).starts_with("=");
 }
 
-/// Long options of env that matter here. getopt accepts the beginning of a name.
-bool is_long(std::string_view name, std::string_view whole, size_t shortest) {
-  return name.size() >= shortest && whole.starts_with(name);
-}
-
-/// Splits as `env -S` does. A variable's value is not known here, so it stays as it is written.
-std::vector<std::string> split_like_env(std::string_view text) {
-  std::vector<std::string> words;
-  std::string word;
-  bool some = false;  // also for ''
-  char quote = 0;
-  const auto end = [&] {
-    if (some) words.push_back(word);
-    word.clear();
-    some = false;
-  };
-  for (size_t at = 0; at < text.size(); ++at) {
-    const char c = text[at];
-    if (c == quote) {
-      quote = 0;
-    } else if (quote == 0 && (c == '"' || c == '\'')) {
-      quote = c;
-      some = true;
-    } else if (quote == 0 && std::string_view(" \t\n\f\r\v").find(c) != std::string_view::npos) {
-      end();
-    } else if (quote == 0 && !some && c == '#') {
-      return words;
-    } else if (c != '\\' || at + 1 == text.size()) {
-      word += c;
-      some = true;
-    } else {
-      const char next = text[++at];
-      constexpr std::string_view kLetters = "fnrtv";
-      const size_t letter = kLetters.find(next);
-      if (quote == '\'') {
-        // Only \\ and \' are special here.
-        word += next == '\\' || next == quote ? std::string(1, next) : std::string{c, next};
-      } else if (next == 'c') {
-        end();
-        return words;
-      } else if (next == '_' && quote == 0) {
-        end();
-        continue;
-      } else {
-        word += next == '_' ? ' ' : letter == std::string_view::npos ? next : "\f\n\r\t\v"[letter];
-      }
-      some = true;
-    }
-  }
-  end();
-  return words;
-}
-
-/// The words that env still has to read.
-class EnvWords {
- public:
-  explicit EnvWords(std::string_view argument) { words_.emplace_back(argument); }
-  bool empty() const { return words_.empty(); }
-  std::string take() {
-    if (words_.empty()) return {};
-    std::string word = std::move(words_.front());
-    words_.pop_front();
-    return word;
-  }
-  void split(std::string_view text) {
-    const std::vector<std::string> words = split_like_env(text);
-    words_.insert(words_.begin(), words.begin(), words.end());
-  }
-
- private:
-  std::deque<std::string> words_;
-};
-
-/// A group of short options: "-i", "-vS", "-uNAME".
-bool group_takes_preload(std::string_view group, EnvWords& words) {
-  for (size_t at = 1; at < group.size(); ++at) {
-    const char option = group[at];
-    if (option == 'i') return true;
-    if (option != 'u' && option != 'C' && option != 'a' && option != 'S') continue;
-    std::string value(group.substr(at + 1));
-    if (value.empty()) value = words.take();
-    if (option == 'S') words.split(value);
-    return option == 'u' && value == kPreload;
-  }
-  return group.size() == 1;  // "-" means "-i"
-}
-
-bool long_takes_preload(std::string_view option, EnvWords& words) {
-  const size_t equals = option.find('=');
-  const std::string_view name = option.substr(2, equals == option.npos ? equals : equals - 2);
-  if (is_long(name, "ignore-environment", 8)) return true;
-  const bool unset = is_long(name, "unset", 1);
-  const bool split = is_long(name, "split-string", 1);
-  if (!unset && !split && !is_long(name, "chdir", 1) && !is_long(name, "argv0", 1)) return false;
-  const std::string value =
-      equals == option.npos ? words.take() : std::string(option.substr(equals + 1));
-  if (split) words.split(value);
-  return unset && value == kPreload;
-}
-
 struct Script {
   std::string interpreter;
   std::string argument;  ///< the kernel passes one word, including blanks
@@ -257,10 +156,7 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   follow(script.interpreter, search, depth + 1, program);
   if (base_name(script.interpreter) != "env") return;
   const std::string next = started_by_env(script.argument);
-  if (env_takes_preload(script.argument)) program.env_clears = true;
-  if (next.empty() || base_name(next) == "env" || program.env_clears) {
-    program.env_words = script.argument;
-  }
+  if (next.empty() || base_name(next) == "env") program.env_words = script.argument;
   if (next.empty()) return;
   follow(look_up(next, search, "the interpreter of " + in_quotes(path) + ", "), search, 0, program);
 }
@@ -288,34 +184,11 @@ std::string started_by_env(std::string_view argument) {
   while (!without_blanks(argument).empty()) {
     const std::string_view word = take_word(argument);
     if (word.starts_with("-") || word.find_first_of("\"'\\$") != std::string_view::npos) return {};
-    if (is_assignment(word, "PATH")) return {};  // env would search the program there
+    // With PATH, env would search the program there.
+    if (is_assignment(word, "PATH") || is_assignment(word, kPreload)) return {};
     if (word.find('=') == std::string_view::npos) return std::string(word);
   }
   return {};
-}
-
-bool env_takes_preload(std::string_view argument) {
-  EnvWords words(argument);
-  bool options = true;
-  while (!words.empty()) {
-    const std::string word = words.take();
-    if (options && word == "--") {
-      options = false;
-    } else if (options && word.starts_with("--")) {
-      if (long_takes_preload(word, words)) return true;
-    } else if (options && word.starts_with("-")) {
-      if (group_takes_preload(word, words)) return true;
-    } else if (is_assignment(word, kPreload)) {
-      return true;
-    } else if (word.find('=') != std::string::npos) {
-      options = false;
-    } else if (base_name(word) != "env") {
-      return false;  // this word is the program
-    } else {
-      options = true;  // env may start env
-    }
-  }
-  return false;
 }
 
 }  // namespace cudaguard::launcher

@@ -25,7 +25,6 @@ struct Program {
   std::vector<std::string> files;       ///< every file of the chain, `path` first
   std::vector<Executable> executables;  ///< the last one keeps running
   std::string env_words;                ///< the argument of "#!.../env", if it is not plain
-  bool env_clears = false;              ///< and makes env remove LD_PRELOAD
   std::string not_read;                 ///< why the last file was not read; empty if it was
   bool unknown = false;                 ///< only the kernel may know what starts the last file
 };
@@ -34,9 +33,8 @@ struct Program {
 Program find_program(const std::string& name, const char* search);
 
 /// The program that the line "#!/usr/bin/env ARGUMENT" starts: "python3", also for
-/// "-S VAR=x python3 -u". Empty if the line is not that simple.
+/// "-S VAR=x python3 -u". Empty if the line is not that simple: env's options may start another
+/// program, or remove LD_PRELOAD.
 std::string started_by_env(std::string_view argument);
-/// True if env removes our LD_PRELOAD: "-S -i", "-S LD_PRELOAD= python3".
-bool env_takes_preload(std::string_view argument);
 
 }  // namespace cudaguard::launcher

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"

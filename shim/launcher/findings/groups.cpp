@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/model.h"
 
 namespace cudaguard::launcher {

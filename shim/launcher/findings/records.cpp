@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "policy/driver_api.h"
+#include "policy/program.h"
 #include "policy/text.h"
-#include "policy/text/program.h"
-#include "policy/text/record.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

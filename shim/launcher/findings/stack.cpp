@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "policy/text/program.h"
-#include "policy/text/user_code.h"
+#include "policy/program.h"
+#include "policy/user_code.h"
 
 namespace cudaguard::launcher {
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
+// The model gets the native stack beside the record. In the user's report, the stack is a record of
+// its own, in the line before the record.
 #include <linux/seccomp.h>
 
 #include <iterator>
 
 #include "policy/driver_api.h"
 #include "policy/rules.h"
-#include "policy/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

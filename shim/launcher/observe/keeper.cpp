@@ -1,4 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each call of the filter needs an answer as long as any process of the tree lives. The keeper
+// gives it:
+//
+// - before the launcher listens, and after it has stopped listening: the launcher itself starts
+//   ld.so and addr2line;
+// - while the launcher is stopped (two looks, 40 ms apart), or has no time (one second);
+// - after the launcher's end, whatever ended it. The keeper ends when the kernel reports that no
+//   process has the filter any more.
+//
+// It forwards start beacons and all other calls through a socket. The launcher reads this socket
+// before it handles a call, so it sees the calls of a program in their order. It receives each call
+// into memory that both share: if it is killed before it answers, the keeper does. A thread of the
+// launcher would be stopped with it, and a helper that reads the memory of the tree would need more
+// rights (Yama).
 #include "shim/launcher/observe/keeper.h"
 
 #include <fcntl.h>
@@ -21,12 +35,12 @@
 #include <utility>
 #include <vector>
 
-#include "policy/text/beacon.h"
-#include "policy/text/record.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/fence/filter.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/listener.h"
+#include "shim/text/beacon.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

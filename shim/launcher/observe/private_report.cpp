@@ -16,13 +16,13 @@
 #include <utility>
 
 #include "policy/text.h"
-#include "policy/text/message.h"
-#include "policy/text/record.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/report.h"
+#include "shim/text/message.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

@@ -1,4 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Without a start beacon, /proc shows later whether execve has succeeded: the addresses of the
+// program's image differ then. If the process has ended meanwhile, the file decides. A program that
+// should be guarded and ends without its beacon makes the result INCOMPLETE, unless ld.so was still
+// at work at the last look: its first return address is then just below the program's arguments.
 #include "shim/launcher/observe/starts.h"
 
 #include <sys/syscall.h>
@@ -10,8 +14,8 @@
 #include <csignal>
 #include <exception>
 
+#include "policy/program.h"
 #include "policy/text.h"
-#include "policy/text/program.h"
 #include "shim/launcher/fence/filter.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/observe/keeper.h"

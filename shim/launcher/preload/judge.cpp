@@ -319,10 +319,11 @@ Judged judge(const Program& program, const Installation& installation, const Var
                               "; the kernel decides what starts it, and that is not checked "
                               "(--strict refuses)");
   }
-  if (program.env_clears) {
-    note_unguarded(program.path,
-                   "its #! line makes env remove LD_PRELOAD (" + printable(program.env_words) + ")",
-                   context, judged);
+  if (!program.env_words.empty()) {
+    note_unchecked(
+        program.path,
+        "it is not known what env starts by its #! line (" + printable(program.env_words) + ")",
+        context, judged);
   }
   return judged;
 }

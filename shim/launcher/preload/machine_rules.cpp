@@ -15,11 +15,11 @@
 #include <memory>
 
 #include "policy/decision.h"
-#include "policy/text/message.h"
-#include "policy/text/record.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/rule_warnings.h"
 #include "shim/rules/rule_files.h"
+#include "shim/text/message.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

@@ -17,11 +17,11 @@
 #include <filesystem>
 #include <system_error>
 
-#include "policy/text/message.h"
-#include "policy/text/record.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
+#include "shim/text/message.h"
+#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

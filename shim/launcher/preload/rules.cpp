@@ -3,8 +3,8 @@
 
 #include "policy/decision.h"
 #include "policy/process_rules.h"
-#include "policy/text/message.h"
 #include "shim/launcher/message.h"
+#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 

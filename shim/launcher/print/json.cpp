@@ -12,7 +12,7 @@
 #include <cstdio>
 
 #include "policy/text.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/model.h"
 

@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A hostile program can forge the memory that is read, so the number of frames and words is
+// limited.
 #include "shim/launcher/unwind/unwind.h"
 
 namespace cudaguard::launcher {

@@ -46,8 +46,8 @@ make_tarball() { # MACHINE TREE
 }
 
 # docs/fence.md calls the script in a checkout.
-mkdir -p scripts
-ln -sfn /opt/cudaguard/share/cudaguard/container scripts/container
+mkdir -p scripts/integrations
+ln -sfn /opt/cudaguard/share/cudaguard/container scripts/integrations/container
 
 # Podman without cgroups, and with a copy instead of an overlay for each layer. A pod needs cgroups,
 # and therefore the runtime runc: crun does not run where there are those of two versions.

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Podman starts the pod of scripts/kubernetes/pod.yaml. `kubectl` is Podman, for the two commands of
-# the page.
+# Podman starts the pod of scripts/integrations/kubernetes/pod.yaml. `kubectl` is Podman, for the
+# two commands of the page.
 use_podman runc
 docker() { podman "$@"; }
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/container/fence-profile with real engines: docs/fence.md's commands for Podman, Docker
-and containerd, which make a profile from the engine's own default one and use it. And verify in a
-container as the engines make it by default, with a read-only root.
+"""scripts/integrations/container/fence-profile with real engines: docs/fence.md's commands for
+Podman, Docker and containerd, which make a profile from the engine's own default one and use it.
+And verify in a container as the engines make it by default, with a read-only root.
 
 The engines are Debian's (scripts/fetch-daemons). They run in namespaces of their own, and end with
 them."""
@@ -17,10 +17,11 @@ import tempfile
 
 import pytest
 
-from support import box, fence, harness, launcher
+from support import box, fence, harness, launcher, places
 
 pytestmark = pytest.mark.full
 
+SCRIPT = places.script("container", "fence-profile")
 ENGINES = os.path.join(harness.DEPS, "engines")
 IMAGE = "docker.io/library/engines:latest"
 # Runs three programs, and prints each one's name before its answers.
@@ -112,7 +113,7 @@ def commands(engine):
         blocks = re.findall(r"(?ms)^```text\n(.*?)^```$", stream.read())
     used = re.compile(r"^%s run .*fenced\.json" % engine, re.MULTILINE)
     (block,) = filter(used.search, blocks)
-    block = block.replace("scripts/container/", os.path.join(harness.SOURCE, "scripts/container/"))
+    block = block.replace("scripts/integrations/container/fence-profile", SCRIPT)
     *make, use = block.splitlines(True)
     return "".join(make), use
 
@@ -270,9 +271,7 @@ class Engines(fence.Case):
         make, use = commands("docker")
         ctr_make, ctr_use = commands("ctr")
         add = ("docker run", "docker run --cap-add SYS_ADMIN")
-        other = "%s %s >fenced.json\n" % (
-            os.path.join(harness.SOURCE, "scripts", "container", "fence-profile"),
-            self.podman_profile())
+        other = "%s %s >fenced.json\n" % (SCRIPT, self.podman_profile())
         printed = self.run_there(DOCKER, {
             "docker": without_fence(use) + make + use,
             "containerd": without_fence(ctr_use) + ctr_make + ctr_use,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/text/message.h"
+#include "shim/text/message.h"
 
 #include <cerrno>
 #include <iterator>
@@ -8,7 +8,7 @@
 #include "policy/driver_api.h"
 #include "policy/process_rules.h"
 #include "policy/rules.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 #include "policy/variables.h"
 
 namespace cudaguard {

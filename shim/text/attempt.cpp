@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/text/attempt.h"
+#include "shim/text/attempt.h"
 
 #include "policy/text.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 
 namespace cudaguard {
 

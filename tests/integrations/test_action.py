@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from support import harness
+from support import harness, places
 
 try:
     import yaml
@@ -185,7 +185,7 @@ def test_verify_that_cannot_run_makes_no_annotation(case):
 
 
 class Release:
-    """A release below `directory`, with the checksums that scripts/github/fetch-release reads."""
+    """A release below `directory`, with the checksums that github/fetch-release reads."""
 
     def __init__(self, directory):
         self.file = "cudaguard-7.8.9-linux-%s.tar.gz" % os.uname().machine
@@ -206,7 +206,7 @@ class Release:
         with open(self.sums, "w", encoding="utf-8") as stream:
             stream.writelines(row + "\n" for row in ("# the sums", *rows))
         return subprocess.run(
-            [os.path.join(harness.SOURCE, "scripts", "github", "fetch-release"), self.target, self.sums],
+            [places.script("github", "fetch-release"), self.target, self.sums],
             env={**os.environ, "RELEASES": "file://" + self.releases}, capture_output=True, text=True,
             check=False)
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/duckdb/records.sql: its views of a directory of records have what `cudaguard report`
-counts."""
+"""scripts/integrations/duckdb/records.sql: its views of a directory of records have what
+`cudaguard report` counts."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import pwd
 import re
 import subprocess
 
-from support import harness, launcher
+from support import harness, launcher, places
 from support.recorded import PACKAGES, line, text
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "duckdb", "bin", "python")
@@ -33,9 +33,7 @@ FROM records WHERE attempt GROUP BY ALL ORDER BY asked DESC, line
 
 
 def views():
-    with open(os.path.join(harness.SOURCE, "scripts", "duckdb", "records.sql"),
-              encoding="utf-8") as stream:
-        return stream.read()
+    return places.read("duckdb", "records.sql")
 
 
 def user_name(uid):

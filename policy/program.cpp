@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/text/program.h"
+#include "policy/program.h"
 
 #include <utility>
 

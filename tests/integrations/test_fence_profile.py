@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A container: a fence inside it, under the profile that runtimes have by default, and the fence as
-a profile (scripts/container/fence-profile)."""
+a profile (scripts/integrations/container/fence-profile)."""
 
 import json
 import os
@@ -10,12 +10,13 @@ import subprocess
 
 import pytest
 
-from support import fence, harness, launcher
+from support import fence, harness, launcher, places
 
 pytestmark = pytest.mark.all
 
-SCRIPT = os.path.join(harness.SOURCE, "scripts", "container", "fence-profile")
-# Podman's, where that is installed. Docker's is in the daemon: test_engines.py has it.
+SCRIPT = places.script("container", "fence-profile")
+# Podman's, where that is installed. Docker's is in the daemon: test_fence_engines.py
+# has it.
 INSTALLED = "/usr/share/containers/seccomp.json"
 ALLOW, REFUSE = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
 MACHINES = {"x86_64": ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"),

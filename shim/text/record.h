@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "policy/text/attempt.h"
+#include "shim/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -98,7 +98,7 @@ struct Names {
 /// What a record says about its process.
 struct ProcessFacts {
 #define RECORD_PROCESS(type, name, ...) field::type name = {};
-#include "policy/text/record_fields.inc"
+#include "shim/text/record_fields.inc"
 };
 
 /// Writes one line of JSON. `limit` is the longest that may be written in one piece, in bytes. The

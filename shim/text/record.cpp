@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/text/record.h"
+#include "shim/text/record.h"
 
 #include "policy/driver_api.h"
 #include "policy/process_rules.h"
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 
 namespace cudaguard {
 
@@ -115,7 +115,7 @@ const char* name_of(EventKind event) {
 /// What a record says about the call, or about the start of the process.
 struct CallFacts {
 #define RECORD_CALL(type, name, ...) field::type name = {};
-#include "policy/text/record_fields.inc"
+#include "shim/text/record_fields.inc"
 };
 
 /// Decides it, for all readers of the record. The attempt must outlive the result.
@@ -162,25 +162,25 @@ CallFacts call_facts(const Attempt& attempt) {
 constexpr size_t kFieldCount = 0
 #define RECORD_PROCESS(...) +1
 #define RECORD_CALL(...) +1
-#include "policy/text/record_fields.inc"
+#include "shim/text/record_fields.inc"
     ;
 /// All shares of long texts.
 constexpr size_t kParts = 0
 #define RECORD_PROCESS(type, name, parts, ...) +parts
 #define RECORD_CALL(type, name, parts, ...) +parts
-#include "policy/text/record_fields.inc"
+#include "shim/text/record_fields.inc"
     ;
 /// The most bytes of the names of all fields in "cut", and of the end of the record.
 constexpr size_t kEnd = sizeof "[]}"
 #define RECORD_PROCESS(type, name, ...) +sizeof #name + 2
 #define RECORD_CALL(type, name, ...) +sizeof #name + 2
-#include "policy/text/record_fields.inc"
+#include "shim/text/record_fields.inc"
     ;
 /// The most bytes of all else, so that a record is always whole JSON.
 constexpr size_t kFixed = kEnd
 #define RECORD_PROCESS(type, name, ...) +sizeof #name + 3 + field::type::kMost
 #define RECORD_CALL(type, name, ...) +sizeof #name + 3 + field::type::kMost
-#include "policy/text/record_fields.inc"
+#include "shim/text/record_fields.inc"
     ;
 // NOLINTEND(bugprone-macro-parentheses)
 static_assert(kMaxLine > 4 * kFixed);
@@ -319,7 +319,7 @@ void write_record(Text& out, const ProcessFacts& process, const Attempt& attempt
   Writer writer(out, limit);
 #define RECORD_PROCESS(type, name, parts, ...) writer.put(#name, parts, process.name);
 #define RECORD_CALL(type, name, parts, ...) writer.put(#name, parts, call.name);
-#include "policy/text/record_fields.inc"
+#include "shim/text/record_fields.inc"
   out.put("}\n");
 }
 

@@ -10,8 +10,6 @@
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
-struct Attempt;
-
 /// Removes and returns the first of a process's arguments.
 std::string_view take_argument(std::string_view& arguments);
 

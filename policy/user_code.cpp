@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/text/user_code.h"
+#include "policy/user_code.h"
 
 #include "policy/text.h"
 

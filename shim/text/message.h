@@ -8,8 +8,8 @@
 
 #include "policy/device_list.h"
 #include "policy/text.h"
-#include "policy/text/attempt.h"
 #include "policy/unusable.h"
+#include "shim/text/attempt.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
