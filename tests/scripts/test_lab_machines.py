@@ -76,7 +76,9 @@ class Kernels(unittest.TestCase):
     def test_rows_are_in_the_order_of_the_versions(self):
         names = [row.name for row in kernels.rows(None)]
         self.assertEqual(names[:2] + names[-2:],
-                         ["linux-4.15", "linux-5.0", "nodes-6.12", "nodes-newest"])
+                         ["linux-4.15", "linux-5.0", "linux-newest", "nodes-newest"])
+        for name in ("5.10", "5.15", "6.1", "6.12", "newest"):
+            self.assertIn("linux-" + name, names)
         self.assertLess(names.index("linux-5.8"), names.index("nodes-5.10"))
 
     def test_kernels_before_5_19_need_a_reason_against_the_fence_of_devices(self):
