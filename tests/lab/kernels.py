@@ -13,9 +13,10 @@ import subprocess
 
 from lab import nodes_machine, vm
 
-# Debian's releases with other kernels, and for each the name of the row and the kernel's release.
-SUITES = {"bullseye": ("nodes-5.10", "5.10.*-amd64"), "trixie": ("nodes-6.12", "6.12.*-amd64"),
-          "trixie-backports": ("nodes-newest", "[7-9].*-amd64")}
+# Debian's releases with other kernels, and for each the end of the rows' names and the kernel's
+# release.
+SUITES = {"bullseye": ("5.10", "5.10.*-amd64"), "trixie": ("6.12", "6.12.*-amd64"),
+          "trixie-backports": ("newest", "[7-9].*-amd64")}
 POOL = "http://archive.ubuntu.com/ubuntu/pool/main/l"
 # Ubuntu's source package, its version, and the SHA-256 of the kernel's package and the modules'.
 PACKAGES = (
@@ -71,6 +72,7 @@ from_debian() {{
 REPORTING = (
     "tests/launcher/test_beacon.py", "tests/fence/test_listener.py",
     "tests/fence/test_refusals.py", "tests/fence/test_devices.py", "tests/launcher/test_execve.py",
+    "tests/launcher/test_starts.py", "tests/launcher/test_keeper.py",
     # QEMU is slow, so verify sees a program twice in ld.so, and doubts that the guard is in it.
     "--deselect=launcher/test_beacon.py::Doubt::test_programs_that_end_in_the_loader_cause_no_doubt")
 # A smaller machine opens nodes under the fence of devices (nodes_machine.py).
@@ -125,7 +127,8 @@ def rows(lab):
     found = [one for _, version, _, _ in PACKAGES for one in rows_of(version)]
     # Debian's own kernel is in each image.
     found += [Row("linux-6.1", "6.1.*-amd64", REPORTING), Row("nodes-6.1", "6.1.*-amd64", NODES)]
-    found += [Row(name, kernel, NODES) for name, kernel in SUITES.values()]
+    found += [Row(f"{kind}-{end}", kernel, tests) for end, kernel in SUITES.values()
+              for kind, tests in (("linux", REPORTING), ("nodes", NODES))]
     return sorted(found, key=lambda one: version_of(one.kernel))
 
 

@@ -2,8 +2,10 @@
 """A seccomp filter cannot be removed, and a call without an answer waits. So verify has a second
 process, the keeper, which answers while the launcher is stopped and after its end."""
 
+import ctypes
 import os
 import signal
+import struct
 import subprocess
 
 import pytest
@@ -24,6 +26,10 @@ read line <ask
 python3 -c 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 echo done
 """ % fence.program("asks_static")
+PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
+PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
+READS_MEMORY = {"x86_64": 310, "aarch64": 270}[os.uname().machine]  # process_vm_readv
+LOOKS_AT_A_CALLER = {"x86_64": 234, "aarch64": 131}[os.uname().machine]  # tgkill
 WAYS = {"daemon": "setsid -f sh %s",
         "shell": "sh %s &",
         "tmux": "tmux -S ${0%%/*}/tmux -f /dev/null new -d sh %s"}
@@ -72,6 +78,13 @@ class Case(test_observe_signals.Case):
         asked, initialised, _ = self.log()[-3:]
         self.assertEqual((asked.split()[1:], initialised), (["ENODEV"], "100"))
 
+    def counts_each_once(self, verify):
+        """sh, sleep, setsid, sh, mv, true, echo and python3; asks_static"""
+        os.kill(self.program, signal.SIGTERM)
+        _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
+        assert verify.returncode == 1, err
+        assert "8 guarded, 1 unguarded: " in err, err
+
 
 @pytest.fixture(name="case")
 def make_case():
@@ -79,6 +92,7 @@ def make_case():
 
 
 def kill(case, verify):
+    """As when memory has run out: the kernel sends SIGKILL."""
     verify.kill()
 
 
@@ -126,6 +140,62 @@ def test_programs_start_while_the_launcher_is_stopped(case, way):
     assert verify.returncode == 1, err
     assert "python3 -c import ctypes" in err and "asks_static ask" in err, err
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+def trace(request, pid, address=0, data=None):
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.ptrace(request, pid, ctypes.c_void_p(address), data) >= 0, \
+        os.strerror(ctypes.get_errno())
+
+
+def hold_at(pid, call, begin):
+    """Begins something, and stops the process where it makes this system call."""
+    trace(PTRACE_SEIZE, pid, 0, TRACESYSGOOD)
+    trace(PTRACE_INTERRUPT, pid)
+    begin()
+    info = ctypes.create_string_buffer(96)
+    while True:
+        _, status = os.waitpid(pid, 0)
+        assert os.WIFSTOPPED(status), status
+        trace(PTRACE_GET_SYSCALL_INFO, pid, len(info), info)
+        if struct.unpack_from("=B23xQ", info.raw) == (SYSCALL_ENTRY, call):
+            return
+        trace(PTRACE_SYSCALL, pid)
+
+
+@pytest.mark.needs("tracing")
+@pytest.mark.parametrize("end", [signal.SIGCONT, signal.SIGKILL])
+def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end):
+    verify, keeper = case.begin()
+    os.kill(keeper, signal.SIGSTOP)  # otherwise it could be the first to receive the call
+    hold_at(verify.pid, READS_MEMORY, lambda: case.go("start"))
+    verify.send_signal(signal.SIGSTOP)
+    trace(PTRACE_DETACH, verify.pid)
+    case.until(lambda: case.state(verify.pid) == "T", "the stop")
+    os.kill(keeper, signal.SIGCONT)
+    case.until(lambda: "127" in case.log(), "the programs' start")
+    assert case.log()[:2] == ["started", "again"]
+    assert case.state(verify.pid) == "T"
+    verify.send_signal(end)
+    case.asks()
+    if end == signal.SIGCONT:
+        case.counts_each_once(verify)
+    case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+@pytest.mark.needs("tracing")
+def test_launcher_answers_a_start_that_the_killed_keeper_has_received(case):
+    verify, keeper = case.begin()
+    verify.send_signal(signal.SIGSTOP)
+    case.until(lambda: case.state(verify.pid) == "T", "the stop")
+    hold_at(keeper, LOOKS_AT_A_CALLER, lambda: case.go("start"))
+    os.kill(keeper, signal.SIGKILL)
+    os.waitpid(keeper, 0)  # its tracer is the first to reap it
+    verify.send_signal(signal.SIGCONT)
+    case.until(lambda: "127" in case.log(), "the programs' start")
+    assert case.log()[:2] == ["started", "again"]
+    case.asks()
+    case.counts_each_once(verify)
 
 
 def test_keeper_holds_nothing_of_the_users(case):

@@ -57,15 +57,15 @@ constexpr int kSilence = 3000;
 
 /// What a message begins with: the facts of an Identity, without its name. A record follows.
 struct Header {
-  seccomp_notif call;
-  bool answered;
-  pid_t pid;
-  pid_t thread;
-  pid_t parent;
-  uint64_t started;
-  Image image;
-  FileId program;
-  bool forked;
+  seccomp_notif call = {};
+  bool answered = false;
+  pid_t pid = 0;
+  pid_t thread = 0;
+  pid_t parent = 0;
+  uint64_t started = 0;
+  Image image = {};
+  FileId program = {};
+  bool forked = false;
 };
 
 bool is_readable(int descriptor, int milliseconds = 0) {
@@ -115,12 +115,19 @@ class Server {
       const bool silent = now == std::exchange(before, now);
       looks = silent && waits ? looks + 1 : 0;
       listens_ = launcher_ >= 0 && now != 0;
-      takes = !listens_ || (silent && takes) || looks > kPatience || (looks > 1 && is_stopped());
+      const bool stopped = (looks > 1 || (silent && has_one())) && is_stopped();
+      takes = !listens_ || (silent && takes) || looks > kPatience || stopped;
+      if (stopped) take_from_launcher(now);
       if (takes && waits && !take()) return;
     }
   }
 
  private:
+  /// True if the launcher has received a start and not answered it.
+  bool has_one() const {
+    return listens_ && is_of_start(shared_.last) && still_waits(listener_, shared_.last);
+  }
+
   bool is_stopped() const {
     const char state = knows_processes_ ? read_stat(pid_).state : 'R';
     return state == 'T' || state == 't';
@@ -128,16 +135,44 @@ class Server {
 
   /// Returns false if no call can be received on this system.
   bool take() {
-    Header header = {};
-    const int error = Keeper::receive(shared_, listener_, header.call);
+    const int error = Keeper::receive(shared_, listener_, shared_.held);
+    const seccomp_notif call = shared_.held;
     // ENOENT: the thread was killed meanwhile.
     if (error != 0) return error == EAGAIN || error == ENOENT || error == EINTR;
-    if (!listens_) return answer_call(listener_, header.call), true;
-    const bool starts = is_start(header.call) && knows_processes_;
-    header.answered = starts || is_exec(header.call);
+    if (!listens_) {
+      answer_call(listener_, call);
+    } else if (is_of_start(call)) {
+      answer_start(call);
+    } else {
+      std::erase_if(waiting_, [&](const auto& one) { return !still_waits(listener_, one); });
+      waiting_.push_back(call);
+      Header header;
+      header.call = call;
+      pass_on(header, "");
+    }
+    shared_.held.id = 0;
+    return true;
+  }
+
+  /// Answers the start that the stopped launcher has received.
+  void take_from_launcher(uint64_t progress) {
+    const seccomp_notif call = shared_.last;
+    // The launcher notes its progress before it receives the next call over this one.
+    if (shared_.progress.load() != progress) return;
+    if (is_of_start(call) && still_waits(listener_, call)) answer_start(call);
+  }
+
+  bool is_of_start(const seccomp_notif& call) const {
+    return is_exec(call) || (is_start(call) && knows_processes_);
+  }
+
+  void answer_start(const seccomp_notif& call) {
+    Header header;
+    header.call = call;
+    header.answered = true;
     std::string record;
-    if (header.answered && knows_processes_) {
-      const Identity who = identify(static_cast<pid_t>(header.call.pid));
+    if (knows_processes_) {
+      const Identity who = identify(static_cast<pid_t>(call.pid));
       header.pid = who.pid;
       header.thread = who.thread;
       header.parent = who.stat.parent;
@@ -145,15 +180,18 @@ class Server {
       header.image = who.stat.image;
       header.forked = who.stat.forked;
       header.program = executable_id(who.pid);
-      if (starts) record = start_record_of(who, header.call.data.args[2]);
+      if (is_start(call)) record = start_record_of(who, call.data.args[2]);
     }
-    backlog_.push_back(std::string(reinterpret_cast<const char*>(&header), sizeof header) + record);
+    pass_on(header, record);
+  }
+
+  void pass_on(Header header, const std::string& record) {
+    // From here on the launcher waits for this call before it looks at a later one of the program.
     shared_.received.fetch_add(1, std::memory_order_release);
-    flush();  // the launcher sees this call before any later one of the program
-    if (header.answered) return answer_call(listener_, header.call), true;
-    std::erase_if(waiting_, [&](const auto& call) { return !still_waits(listener_, call); });
-    waiting_.push_back(header.call);
-    return true;
+    // The launcher may have gone on and answered the call itself.
+    if (header.answered && !answer_call(listener_, header.call)) header.call = {};
+    backlog_.push_back(std::string(reinterpret_cast<const char*>(&header), sizeof header) + record);
+    flush();
   }
 
   void flush() {
@@ -218,7 +256,7 @@ bool is_exec(const seccomp_notif& call) {
              machine.execs.begin() + 4;
 }
 
-void answer_call(int listener, const seccomp_notif& call) {
+bool answer_call(int listener, const seccomp_notif& call) {
   seccomp_notif_resp answer = {};
   answer.id = call.id;
   if (is_exec(call)) {
@@ -226,7 +264,7 @@ void answer_call(int listener, const seccomp_notif& call) {
   } else {
     answer.error = call.data.nr == SYS_getpid ? -kHeard : -ENODEV;
   }
-  ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+  return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0;
 }
 
 bool still_waits(int listener, const seccomp_notif& call) {
@@ -317,19 +355,26 @@ Keeper::~Keeper() {
   if (!outlives_) kill();
 }
 
+std::optional<Keeper::Call> Keeper::held() const {
+  if (shared_->held.id == 0) return {};
+  return Call{shared_->held, false, {}, ""};
+}
+
 std::optional<Keeper::Call> Keeper::take() {
   if (calls_ < 0) return {};
   const bool behind = is_behind();
   if (!is_readable(calls_, behind ? kSilence : 0)) {
-    if (behind) kill();
-    return {};
+    if (!behind) return {};
+    kill();
+    return held();
   }
-  Header header = {};
+  Header header;
   std::string text(sizeof header + kMaxRecord, '\0');
   const ssize_t size = recv(calls_, text.data(), text.size(), MSG_DONTWAIT);
   if (size < static_cast<ssize_t>(sizeof header)) {
-    if (size >= 0 || errno != EINTR) end();  // it was killed
-    return {};
+    if (size < 0 && errno == EINTR) return {};
+    end();  // it was killed
+    return held();
   }
   memcpy(&header, text.data(), sizeof header);
   text.resize(static_cast<size_t>(size));

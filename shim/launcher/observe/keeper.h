@@ -22,16 +22,17 @@ bool is_start(const seccomp_notif& call);
 /// True for execve and execveat. The kernel carries them out after an answer with kContinue.
 bool is_exec(const seccomp_notif& call);
 
-/// Lets execve pass, hears a beacon, refuses an ioctl.
-void answer_call(int listener, const seccomp_notif& call);
+/// Lets execve pass, hears a beacon, refuses an ioctl. Returns false if the thread does not wait,
+/// or has its answer.
+bool answer_call(int listener, const seccomp_notif& call);
 /// Returns false if the thread was killed meanwhile, or has its answer. Its id may then belong to
 /// another thread.
 bool still_waits(int listener, const seccomp_notif& call);
 
 /// While the launcher lives, the process lets each execve pass and hears start beacons, so that no
-/// program has to wait for the launcher to start. It forwards these calls, too. All others wait
-/// for the launcher: they decide the verdict, and the launcher alone may read the memory of the
-/// calling process (Yama).
+/// program has to wait for the launcher to start, also the one that a stopped launcher has
+/// received. It forwards these calls, too. All others wait for the launcher: they decide the
+/// verdict, and the launcher alone may read the memory of the calling process (Yama).
 class Keeper {
  public:
   /// Starts the process. It is in a session of its own, so that neither Ctrl-Z nor a signal to the
@@ -57,7 +58,8 @@ class Keeper {
   /// If processes with the filter are left, the other process lives as long as they (Linux 5.9).
   void outlive(bool left) { outlives_ = left; }
 
-  /// A call that the process has received.
+  /// A call that the process has received, or has taken from the stopped launcher. All zero if the
+  /// launcher was faster.
   struct Call {
     seccomp_notif call;
     bool answered;       ///< true for an execve and for a start beacon
@@ -77,6 +79,8 @@ class Keeper {
     std::atomic<bool> over{false};      ///< no process with the filter is left
     pthread_mutex_t receiving = {};     ///< held by the one that receives a call
     seccomp_notif last = {};  ///< the launcher's, which it may have died without answering
+    seccomp_notif held =
+        {};  ///< the process's, likewise; its id is 0 if it is answered or passed on
   };
   /// Receives a call that waits, and blocks for none. Returns 0 or errno; EAGAIN if no call waits,
   /// or if the other process receives it.
@@ -86,6 +90,8 @@ class Keeper {
 
  private:
   void kill();
+  /// The call that the process had when it was killed.
+  std::optional<Call> held() const;
 
   pid_t pid_ = -1;  ///< 0: it is not our child
   int calls_ = -1;

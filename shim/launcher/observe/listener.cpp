@@ -99,6 +99,8 @@ void Listener::take_over() noexcept {
     while (const std::optional<Keeper::Call> taken = keeper_.take()) {
       if (!taken->answered) {
         handle(taken->call);
+      } else if (taken->call.id == noted_) {
+        continue;  // the keeper has answered while this process was stopped
       } else if (is_start(taken->call)) {
         report_ended_by(taken->who, announced_.begin(), announced_.end());
         report_(taken->who, Beacon::kStart, taken->record, {});
@@ -132,7 +134,9 @@ void Listener::take_exec(const seccomp_notif& call) {
   const Identity who = identify(static_cast<pid_t>(call.pid));
   const std::function<void()> note = exec_(who, &call.data);
   // After a signal, the thread repeats the call. Linux 5.19 and later leave it waiting.
-  if (still_waits(descriptor_, call)) note();
+  if (!still_waits(descriptor_, call)) return;
+  noted_ = call.id;
+  note();
 }
 
 void Listener::take_ioctl(const seccomp_notif& call) {

@@ -91,6 +91,7 @@ class Listener {
   bool takes_over_ = false;
   Report report_;
   Exec exec_;
+  uint64_t noted_ = 0;   ///< the last start that was in time for its answer
   bool failed_ = false;  ///< a call could not be received or recorded
   Announced announced_;
   size_t bytes_ = 0;  ///< of all records of beacons so far
