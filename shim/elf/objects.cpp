@@ -2,8 +2,7 @@
 // How the guard walks ld.so's list. It needs some of the loaded objects: libc, the object that
 // holds a caller, the next definition of a name. dl_iterate_phdr lists them under a lock. In a
 // forked child, glibc frees the lock of dlopen, but not this one: if another thread held it at the
-// fork, the child waits permanently. There are therefore three ways, and hook/needed.cpp has one
-// for RTLD_NOLOAD:
+// fork, the child waits permanently. There are therefore three ways:
 //
 // - The objects of the start (StartObjects) need no lock. Almost all walks need only these.
 // - Those that were loaded later, for a call, in a process that was not forked or by a process with

@@ -114,8 +114,6 @@ void record_place(Process& process, const Event& event, Output& output) {
 void record_attempt(Process& process, const char* key, const char* object, const void* caller) {
   if (process.policy() != Policy::kForceCpu) return;
   process.record.attempts.fetch_add(1, std::memory_order_relaxed);
-  // The names of all functions of CUDA begin with this letter.
-  if (*key == 'c') inherited.record.refusals.fetch_add(1, std::memory_order_relaxed);
   if (is_known(process, key)) return;
   record(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "policy/process_rules.h"
+#include "policy/variables.h"
 
 namespace {
 
