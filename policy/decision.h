@@ -48,7 +48,7 @@ struct Mistakes {
 };
 
 /// Each default is zero, because a Decision is in pages that the kernel wipes
-/// (shim/state/process.h).
+/// (shim/guard/state/process.h).
 struct Decision {
   Policy calls = Policy::kForceCpu;  ///< the policy by which calls are answered
   /// The policy by which libraries are loaded. It is another one only in the root of

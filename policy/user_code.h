@@ -20,8 +20,8 @@ enum class Whose : uint8_t {
   kUsers,      ///< the user's files, and what the user has typed
 };
 
-/// `file` is a Python frame's co_filename. Decides by the names alone; shim/stack/owners.h also
-/// looks at the files. `is_command`: the program is `python -c`, whose own code is "<string>".
+/// `file` is a Python frame's co_filename. Decides by the names alone; shim/guard/stack/owners.h
+/// also looks at the files. `is_command`: the program is `python -c`, whose own code is "<string>".
 Whose whose_code(std::string_view file, std::string_view function, bool is_command);
 
 /// True for a name such as "<string>", behind which there is no file.

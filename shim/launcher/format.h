@@ -53,7 +53,7 @@ std::string joined(const auto& list, std::string_view between) {
   return text;
 }
 
-/// Returns the text that `put` writes: clauses of shim/text/message.h.
+/// Returns the text that `put` writes: clauses of shim/guard/text/message.h.
 template <typename Put>
 std::string text_of(Put put) {
   char buffer[kMaxLine];

@@ -13,8 +13,8 @@
 #include <cstdint>
 
 #include "shim/api/cuda.h"
+#include "shim/guard/sys/system.h"
 #include "shim/null_driver/export_tables.h"
-#include "shim/sys/system.h"
 
 extern "C" [[gnu::visibility("hidden")]] CUresult cg_own_cuGetErrorString(CUresult error,
                                                                           const char** text);

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "shim/elf/base_namespace.h"
+#include "shim/guard/elf/base_namespace.h"
 
 // ld.so binds this to the preloaded guard. It is null without a guard and in dlmopen's namespaces.
 extern "C" [[gnu::weak, gnu::visibility("default")]] void cudaguard_attempt_v1(

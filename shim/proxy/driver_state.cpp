@@ -4,9 +4,9 @@
 #include <dlfcn.h>
 
 #include "policy/device_list.h"
+#include "shim/guard/sys/memory.h"
 #include "shim/proxy/gpus.h"
 #include "shim/proxy/visible_devices.h"
-#include "shim/sys/memory.h"
 
 namespace cudaguard {
 

@@ -4,10 +4,10 @@
 #include <elf.h>
 
 #include "policy/text.h"
-#include "shim/elf/object.h"
-#include "shim/elf/own_maps.h"
-#include "shim/elf/symbol_lookup.h"
-#include "shim/sys/memory.h"
+#include "shim/guard/elf/object.h"
+#include "shim/guard/elf/own_maps.h"
+#include "shim/guard/elf/symbol_lookup.h"
+#include "shim/guard/sys/memory.h"
 
 namespace cudaguard {
 

@@ -2,7 +2,7 @@
 #include "shim/proxy/gpus.h"
 
 #include "policy/device_list.h"
-#include "shim/text/message.h"
+#include "shim/guard/text/message.h"
 
 namespace cudaguard {
 

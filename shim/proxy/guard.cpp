@@ -2,7 +2,7 @@
 // A proxy's only writable data is one struct, of which a forked child gets a copy.
 #include "shim/proxy/guard.h"
 
-#include "shim/elf/base_namespace.h"
+#include "shim/guard/elf/base_namespace.h"
 
 // ld.so binds this to the preloaded guard. It is null without a guard and in dlmopen's namespaces.
 #pragma weak cudaguard_services_v1

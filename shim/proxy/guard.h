@@ -4,7 +4,7 @@
 
 #include <link.h>
 
-#include "shim/proxy_loader/services.h"
+#include "shim/guard/proxy_loader/services.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

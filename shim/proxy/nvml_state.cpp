@@ -4,8 +4,8 @@
 #include <dlfcn.h>
 
 #include "policy/device_list.h"
-#include "shim/elf/own_symbols.h"
-#include "shim/sys/memory.h"
+#include "shim/guard/elf/own_symbols.h"
+#include "shim/guard/sys/memory.h"
 
 namespace cudaguard {
 

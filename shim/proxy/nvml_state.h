@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "shim/elf/object.h"
+#include "shim/guard/elf/object.h"
 #include "shim/proxy/gpus.h"
 #include "shim/proxy/guard.h"
 

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-#include "shim/elf/own_symbols.h"
+#include "shim/guard/elf/own_symbols.h"
 
 namespace cudaguard {
 

@@ -6,8 +6,8 @@
 
 #include <link.h>
 
-#include "shim/elf/loader.h"
-#include "shim/elf/symbol_lookup.h"
+#include "shim/guard/elf/loader.h"
+#include "shim/guard/elf/symbol_lookup.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

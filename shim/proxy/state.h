@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of the proxies that a forked child must not inherit (see shim/state/process.h).
+// The state of the proxies that a forked child must not inherit (see shim/guard/state/process.h).
 // driver_state.h and nvml_state.h have the rest.
 #pragma once
 

@@ -10,10 +10,10 @@
 
 #include "policy/device_list.h"
 #include "policy/selection.h"
+#include "shim/guard/sys/system.h"
+#include "shim/guard/text/message.h"
 #include "shim/proxy/getenv_slot.h"
 #include "shim/proxy/gpus.h"
-#include "shim/sys/system.h"
-#include "shim/text/message.h"
 
 namespace cudaguard {
 

@@ -11,7 +11,7 @@ from support import harness
 
 NVIDIA = [os.path.join(harness.SOURCE, "tests", "artefacts", "nvidia"),
           os.path.join(harness.DEPS, "cuda-13", "include")]
-USERS = ["exports/linked_driver.cpp", "exports/runtime.cpp", "null_driver/driver.cpp",
+USERS = ["guard/exports/linked_driver.cpp", "guard/exports/runtime.cpp", "null_driver/driver.cpp",
          "null_driver/mps.cpp", "null_driver/nvml.cpp", "proxy/gpus.cpp",
          "proxy/nvml.cpp"]
 

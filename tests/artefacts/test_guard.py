@@ -31,7 +31,7 @@ NOTE = """
 #endif
 __asm__(".section .note.cudaguard,\\"" NOTE_FLAGS "\\"\\n.balign 4\\n.byte %s\\n.text\\n");
 """ % ",".join(map(str, guard_rules.version_note()))
-MAP = os.path.join(harness.SOURCE, "shim", "exports", "exports.map")
+MAP = os.path.join(harness.SOURCE, "shim", "guard", "exports", "exports.map")
 GOOD_SOURCE = NOTE + "".join(
     "void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS))
 GOOD_SOURCE += """

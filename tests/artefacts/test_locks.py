@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """No code of the guard takes ld.so's lock of dl_iterate_phdr, which a forked child inherits as it
 was at the fork. One function does, for the objects that a process that was not forked has loaded
-later (shim/elf/objects.h)."""
+later (shim/guard/elf/objects.h)."""
 
 import glob
 import os

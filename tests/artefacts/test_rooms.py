@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A directory includes only headers of lower layers. The writable data of the guard and the proxies
-is in few places (shim/state; one struct in each proxy)."""
+is in few places (shim/guard/state; one struct in each proxy)."""
 
 import glob
 import os
@@ -15,17 +15,19 @@ from support import elf_facts, harness
 
 
 # The layers from the lowest to the highest. Each may include all layers before it.
-GUARD = ["policy", "shim/text", "shim/sys", "shim/rules", "shim/elf", "parts of the state", "shim/state", "shim/stack", "shim/record",
-         "shim/explain", "shim/proxy_loader", "shim/hook", "shim/exports"]  # fmt: skip
+GUARD = ["policy"] + ["parts of the state" if name == "parts" else "shim/guard/" + name for name in (
+    "text", "sys", "rules", "elf", "parts", "state", "stack", "record", "explain", "proxy_loader",
+    "hook", "exports")]
 BELOW = {directory: set(GUARD[:place]) for place, directory in enumerate(GUARD)}
-BELOW["shim/sys"] = set()
-BELOW["shim/exports"].add("shim/api")
-BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/proxy_loader") + 1]) | {"shim/api"}
-BELOW["shim/null_driver"] = {"policy", "shim/elf", "shim/sys", "shim/api", "shim/api/generated"}
-BELOW["shim/launcher"] = {"policy", "shim/text", "shim/rules", "shim/api/generated"}
+BELOW["shim/guard/sys"] = set()
+BELOW["shim/guard/exports"].add("shim/api")
+BELOW["shim/proxy"] = set(GUARD[:GUARD.index("shim/guard/proxy_loader") + 1]) | {"shim/api"}
+BELOW["shim/null_driver"] = {"policy", "shim/guard/elf", "shim/guard/sys", "shim/api",
+                             "shim/api/generated"}
+BELOW["shim/launcher"] = {"policy", "shim/guard/text", "shim/guard/rules", "shim/api/generated"}
 BELOW["shim/api"] = {"shim/api/generated"}
-# The part of the guard's state that each directory has, from which shim/state is composed.
-PART = re.compile(r"shim/(stack|record|explain|proxy_loader|proxy|hook|exports)/state\.h")
+# The part of the guard's state that each directory has, from which shim/guard/state is composed.
+PART = re.compile(r"shim/(guard/(stack|record|explain|proxy_loader|hook|exports)|proxy)/state\.h")
 # Each of these paths is one layer, although it has several directories.
 WHOLE = ("shim/launcher/", "shim/api/")
 
@@ -50,7 +52,7 @@ def layer_of(path):
 
 
 def wrong_includes(source):
-    """Returns, for example, ["shim/elf/x.h includes shim/state/y.h"]."""
+    """Returns, for example, ["shim/guard/elf/x.h includes shim/guard/state/y.h"]."""
     found = []
     for top in ("policy", "shim"):
         for directory, _, files in os.walk(os.path.join(source, top)):
@@ -71,7 +73,7 @@ def wrong_includes(source):
 def parts_of_state(source):
     """Returns {("hook", "HookProcess"), …}."""
     found = set()
-    for path in glob.glob(os.path.join(source, "shim", "*", "state.h")):
+    for path in glob.glob(os.path.join(source, "shim", "**", "state.h"), recursive=True):
         with open(path, encoding="utf-8") as stream:
             names = re.findall(r"^struct (\w+(?:Process|Inherited)|PythonFrames) \{", stream.read(), re.M)
         found |= {(os.path.basename(os.path.dirname(path)), name) for name in names}
@@ -128,16 +130,16 @@ class Arrows(unittest.TestCase):
 
 def test_control_wrong_include_is_found():
     for path, wanted, wrong in (
-            ("policy/a.cpp", "shim/sys/system.h", True),
-            ("policy/a.cpp", "shim/text/message.h", True),
-            ("shim/elf/a.cpp", "shim/state/process.h", True),
-            ("shim/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
-            ("shim/proxy/a.cpp", "shim/hook/null_drivers.h", True),
-            ("shim/launcher/run/a.cpp", "shim/record/record.h", True),
-            ("shim/hook/state.h", "shim/state/process.h", True),
-            ("shim/state/process.h", "shim/hook/null_drivers.h", True),
-            ("shim/state/process.h", "shim/hook/state.h", False),
-            ("shim/hook/a.cpp", "shim/proxy_loader/proxies.h", False),
+            ("policy/a.cpp", "shim/guard/sys/system.h", True),
+            ("policy/a.cpp", "shim/guard/text/message.h", True),
+            ("shim/guard/elf/a.cpp", "shim/guard/state/process.h", True),
+            ("shim/guard/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
+            ("shim/proxy/a.cpp", "shim/guard/hook/null_drivers.h", True),
+            ("shim/launcher/run/a.cpp", "shim/guard/record/record.h", True),
+            ("shim/guard/hook/state.h", "shim/guard/state/process.h", True),
+            ("shim/guard/state/process.h", "shim/guard/hook/null_drivers.h", True),
+            ("shim/guard/state/process.h", "shim/guard/hook/state.h", False),
+            ("shim/guard/hook/a.cpp", "shim/guard/proxy_loader/proxies.h", False),
             ("shim/launcher/doctor/a.cpp", "policy/text.h", False)):
         with tempfile.TemporaryDirectory() as source:
             os.makedirs(os.path.join(source, os.path.dirname(path)))
@@ -167,8 +169,8 @@ def test_each_part_is_composed_and_tested():
         tested = stream.read()
     for _, name in sorted(parts_of_state(harness.SOURCE)):
         whole = "inherited.h" if name.endswith("Inherited") else "process.h"
-        member = member_of(os.path.join(harness.SOURCE, "shim", "state", whole), name)
-        assert member is not None, "add %s to shim/state/%s" % (name, whole)
+        member = member_of(os.path.join(harness.SOURCE, "shim", "guard", "state", whole), name)
+        assert member is not None, "add %s to shim/guard/state/%s" % (name, whole)
         assert re.search(r"\b%s\b" % name, tested), "add %s to zero_pages_test.cpp" % name
         assert re.search(r"CG_PART\(\w+, %s\)" % member, tested), "add a CG_PART of " + name
 
@@ -177,7 +179,7 @@ def test_each_directory_with_state_has_a_part():
     assert {directory for directory, _ in parts_of_state(harness.SOURCE)} == {
         "stack", "record", "explain", "proxy_loader", "proxy", "hook", "exports"}
     # Control: another struct of a state.h is no member.
-    assert member_of(os.path.join(harness.SOURCE, "shim/state/process.h"), "Places") is None
+    assert member_of(os.path.join(harness.SOURCE, "shim/guard/state/process.h"), "Places") is None
 
 
 @pytest.mark.parametrize(("target", "names"), WRITABLE.items())

@@ -21,7 +21,7 @@ def interface_id(source):
     with tempfile.TemporaryDirectory(prefix="cg-") as directory:
         header = os.path.join(directory, "interface_id.h")
         subprocess.run(["cmake", "-DOUT=" + header, "-P",
-                        os.path.join(source, "shim", "proxy_loader", "interface_id.cmake")],
+                        os.path.join(source, "shim", "guard", "proxy_loader", "interface_id.cmake")],
                        check=True)
         with open(header, encoding="utf-8") as stream:
             return int(re.search(r"CUDAGUARD_INTERFACE_ID (0x[0-9a-f]{8})U", stream.read())[1], 16)
@@ -70,7 +70,7 @@ def test_swapped_fields_change_the_interface_number():
         for part in ("policy", "shim"):
             shutil.copytree(os.path.join(harness.SOURCE, part), os.path.join(directory, part))
         assert interface_id(directory) == interface_id(harness.SOURCE)
-        path = os.path.join(directory, "shim", "proxy_loader", "services.h")
+        path = os.path.join(directory, "shim", "guard", "proxy_loader", "services.h")
         with open(path, encoding="utf-8") as stream:
             lines = stream.read().split("\n")
         first = next(i for i, line in enumerate(lines) if " note_count = " in line)

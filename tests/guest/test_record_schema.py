@@ -12,7 +12,7 @@ try:
 except ImportError:
     jsonschema = None
 
-SCHEMA = os.path.join(harness.SOURCE, "shim", "record", "record.schema.json")
+SCHEMA = os.path.join(harness.SOURCE, "shim", "guard", "record", "record.schema.json")
 DRIVER = os.path.join(harness.FAKES, "lazy")  # eight GPUs (tests/devices)
 OPEN = os.path.join(harness.BUILD, "tests", "devices", "programs", "open")
 

@@ -104,7 +104,7 @@ class Queries(launcher.Case):
         self.assertEqual(len(wanted), 6)
 
     def test_view_reads_fields_of_the_schema(self):
-        with open(os.path.join(harness.SOURCE, "shim", "record", "record.schema.json"),
+        with open(os.path.join(harness.SOURCE, "shim", "guard", "record", "record.schema.json"),
                   encoding="utf-8") as stream:
             known = json.load(stream)["properties"]
         columns = re.findall(r"\b(\w+): '(\w+)", views())

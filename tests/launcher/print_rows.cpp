@@ -10,7 +10,7 @@
 
 namespace {
 
-/// A row of shim/text/record_fields.inc.
+/// A row of shim/guard/text/record_fields.inc.
 struct FieldRow {
   const char* part;
   const char* type;
@@ -27,7 +27,7 @@ struct FieldRow {
 #define RECORD_CALL(type, name, parts, ...) ROW("call", type, name, __VA_ARGS__)
 #define RECORD_LAUNCHER(type, name, parts, ...) ROW("launcher", type, name, __VA_ARGS__)
 constexpr FieldRow kFields[] = {
-#include "shim/text/record_fields.inc"
+#include "shim/guard/text/record_fields.inc"
 };
 
 }  // namespace

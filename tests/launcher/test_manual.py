@@ -56,7 +56,7 @@ def helped(case):
 class Generated(launcher.Case):
     FILES = ("scripts/generate-options", "docs/cli.md",
              "shim/launcher/man/cudaguard.1", "shim/launcher/completion/cudaguard.bash",
-             "shim/python/cudaguard/records.py", "shim/record/record.schema.json")
+             "shim/python/cudaguard/records.py", "shim/guard/record/record.schema.json")
 
     def generate(self, root, *options):
         return self.unguarded(sys.executable, os.path.join(root, self.FILES[0]), "--build",

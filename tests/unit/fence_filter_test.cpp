@@ -11,9 +11,9 @@
 #include <set>
 
 #include "policy/nvidia_requests.h"
+#include "shim/guard/text/beacon.h"
 #include "shim/launcher/fence/filter.h"
 #include "shim/launcher/observe/keeper.h"
-#include "shim/text/beacon.h"
 
 namespace cudaguard::launcher {
 namespace {

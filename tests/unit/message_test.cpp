@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/text/message.h"
+#include "shim/guard/text/message.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
 #include "policy/variables.h"
-#include "shim/text/record.h"
+#include "shim/guard/text/record.h"
 
 namespace cudaguard {
 namespace {

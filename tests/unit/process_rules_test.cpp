@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "policy/variables.h"
-#include "shim/text/message.h"
+#include "shim/guard/text/message.h"
 
 namespace cudaguard {
 namespace {

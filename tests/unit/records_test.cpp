@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "shim/text/record.h"
+#include "shim/guard/text/record.h"
 
 namespace cudaguard::launcher {
 namespace {

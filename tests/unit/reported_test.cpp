@@ -3,8 +3,8 @@
 
 #include <memory>
 
-#include "shim/record/state.h"
-#include "shim/stack/hash.h"
+#include "shim/guard/record/state.h"
+#include "shim/guard/stack/hash.h"
 
 namespace cudaguard {
 namespace {

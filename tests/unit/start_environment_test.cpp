@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/state/start_environment.h"
+#include "shim/guard/state/start_environment.h"
 
 #include <gtest/gtest.h>
 

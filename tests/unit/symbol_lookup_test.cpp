@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compares the symbol table reader with the loader's own answers for every library of this process.
-#include "shim/elf/symbol_lookup.h"
+#include "shim/guard/elf/symbol_lookup.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 
 #include <cstring>
 
-#include "shim/state/process.h"
+#include "shim/guard/state/process.h"
 
 namespace cudaguard {
 namespace {

@@ -9,13 +9,13 @@
 #include "policy/decision.h"
 #include "policy/text.h"
 #include "policy/variables.h"
+#include "shim/guard/text/message.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
 #include "shim/launcher/preload/settings.h"
-#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 

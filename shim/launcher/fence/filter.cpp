@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "policy/nvidia_requests.h"
-#include "shim/text/beacon.h"
+#include "shim/guard/text/beacon.h"
 
 namespace cudaguard::launcher {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The seccomp filter. It examines the number of every ioctl, and with a listener also the first
-// argument of getpid, which marks a beacon (shim/text/beacon.h). A listener may get every execve,
-// too.
+// argument of getpid, which marks a beacon (shim/guard/text/beacon.h). A listener may get every
+// execve, too.
 #pragma once
 
 #include <linux/audit.h>

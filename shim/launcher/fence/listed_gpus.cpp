@@ -13,8 +13,8 @@
 #include <optional>
 
 #include "policy/device_list.h"
+#include "shim/guard/text/message.h"
 #include "shim/launcher/format.h"
-#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 

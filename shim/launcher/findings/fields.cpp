@@ -107,7 +107,7 @@ void take_members(const Value& record, WriterFields& writer, CallFields& call) {
 #define RECORD_CALL(type, field, ...) \
   if (name == #field) take(value, call.field);
 #define RECORD_LAUNCHER RECORD_CALL
-#include "shim/text/record_fields.inc"
+#include "shim/guard/text/record_fields.inc"
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fields of one record (shim/text/record_fields.inc), as fields.cpp reads them. A field that
-// is missing, or of another type, is empty or -1. The JSON is untrusted.
+// The fields of one record (shim/guard/text/record_fields.inc), as fields.cpp reads them. A field
+// that is missing, or of another type, is empty or -1. The JSON is untrusted.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ Field none() {
 /// The fields that describe the process that wrote the record.
 struct WriterFields {
 #define RECORD_PROCESS(type, name, ...) read::type name = read::none<read::type>();
-#include "shim/text/record_fields.inc"
+#include "shim/guard/text/record_fields.inc"
   bool operator==(const WriterFields&) const = default;
 };
 
@@ -58,7 +58,7 @@ struct WriterFields {
 struct CallFields {
 #define RECORD_CALL(type, name, ...) read::type name = read::none<read::type>();
 #define RECORD_LAUNCHER RECORD_CALL
-#include "shim/text/record_fields.inc"
+#include "shim/guard/text/record_fields.inc"
   bool operator==(const CallFields&) const = default;
 };
 

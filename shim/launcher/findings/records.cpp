@@ -10,8 +10,8 @@
 #include "policy/program.h"
 #include "policy/text.h"
 #include "policy/user_code.h"
+#include "shim/guard/text/record.h"
 #include "shim/launcher/findings/groups.h"
-#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads records (shim/text/record.h) into the model.
+// Reads records (shim/guard/text/record.h) into the model.
 #pragma once
 
 #include <array>

@@ -24,13 +24,13 @@
 #include "policy/driver_api.h"
 #include "policy/rules.h"
 #include "policy/text.h"
+#include "shim/guard/text/message.h"
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/report.h"
 #include "shim/launcher/print/json.h"
-#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 

@@ -7,10 +7,10 @@
 
 #include "policy/driver_api.h"
 #include "policy/rules.h"
+#include "shim/guard/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
-#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

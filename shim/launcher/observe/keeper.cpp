@@ -35,12 +35,12 @@
 #include <utility>
 #include <vector>
 
+#include "shim/guard/text/beacon.h"
+#include "shim/guard/text/record.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/fence/filter.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/listener.h"
-#include "shim/text/beacon.h"
-#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

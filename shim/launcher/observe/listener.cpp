@@ -14,11 +14,11 @@
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
 #include "policy/text.h"
+#include "shim/guard/text/attempt.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
-#include "shim/text/attempt.h"
 
 namespace cudaguard::launcher {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Answers the system calls that the seccomp filter hands to the launcher (fence/filter.h), and
-// makes records of them. Beacons come from the guards (shim/text/beacon.h): their registers are
-// enough to count a CUDA attempt, and the memory of the waiting thread has the details. NVIDIA
+// makes records of them. Beacons come from the guards (shim/guard/text/beacon.h): their registers
+// are enough to count a CUDA attempt, and the memory of the waiting thread has the details. NVIDIA
 // ioctls come from processes that bypassed the guard. An execve goes on after it was judged
 // (observe/start.h).
 #pragma once
@@ -20,10 +20,10 @@
 #include <utility>
 #include <vector>
 
+#include "shim/guard/text/beacon.h"
 #include "shim/launcher/observe/keeper.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/unwind/unwind.h"
-#include "shim/text/beacon.h"
 
 struct seccomp_data;
 struct seccomp_notif;

@@ -17,12 +17,12 @@
 
 #include "policy/text.h"
 #include "policy/variables.h"
+#include "shim/guard/text/message.h"
+#include "shim/guard/text/record.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/report.h"
-#include "shim/text/message.h"
-#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

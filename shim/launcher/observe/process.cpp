@@ -28,12 +28,12 @@
 
 #include "policy/text.h"
 #include "policy/variables.h"
+#include "shim/guard/text/record.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/process.h"
-#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

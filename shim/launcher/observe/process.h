@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
+#include "shim/guard/text/attempt.h"
 #include "shim/launcher/unwind/call_frame.h"
-#include "shim/text/attempt.h"
 
 namespace cudaguard::launcher {
 

@@ -15,11 +15,11 @@
 #include <memory>
 
 #include "policy/decision.h"
+#include "shim/guard/rules/rule_files.h"
+#include "shim/guard/text/message.h"
+#include "shim/guard/text/record.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/rule_warnings.h"
-#include "shim/rules/rule_files.h"
-#include "shim/text/message.h"
-#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

@@ -18,10 +18,10 @@
 #include <system_error>
 
 #include "policy/variables.h"
+#include "shim/guard/text/message.h"
+#include "shim/guard/text/record.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/message.h"
-#include "shim/text/message.h"
-#include "shim/text/record.h"
 
 namespace cudaguard::launcher {
 

@@ -14,8 +14,8 @@
 
 #include "policy/device_list.h"
 #include "policy/variables.h"
+#include "shim/guard/rules/rule_files.h"
 #include "shim/launcher/message.h"
-#include "shim/rules/rule_files.h"
 
 namespace cudaguard::launcher {
 

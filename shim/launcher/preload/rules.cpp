@@ -3,8 +3,8 @@
 
 #include "policy/decision.h"
 #include "policy/process_rules.h"
+#include "shim/guard/text/message.h"
 #include "shim/launcher/message.h"
-#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 

@@ -14,10 +14,10 @@
 #include "policy/device_list.h"
 #include "policy/selection.h"
 #include "policy/text.h"
+#include "shim/guard/text/message.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/rules.h"
-#include "shim/text/message.h"
 
 namespace cudaguard::launcher {
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory in which each user of the machine has a file of records for each day
-// (shim/record/report.h).
+// (shim/guard/record/report.h).
 #pragma once
 
 #include <string>

@@ -3,7 +3,7 @@
 #pragma once
 
 #define Lock WorkingLock
-#include "shim/sys/memory.h"
+#include "shim/guard/sys/memory.h"
 #undef Lock
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

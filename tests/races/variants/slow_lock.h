@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define Lock PlainLock
-#include "shim/sys/memory.h"
+#include "shim/guard/sys/memory.h"
 #undef Lock
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

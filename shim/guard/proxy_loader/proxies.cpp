@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/guard/proxy_loader/proxies.h"
+
+#include <dlfcn.h>
+#include <link.h>
+
+#include <cerrno>
+#include <string_view>
+
+#include "policy/decision.h"
+#include "policy/library.h"
+#include "policy/text.h"
+#include "shim/guard/elf/loader.h"
+#include "shim/guard/elf/own_files.h"
+#include "shim/guard/elf/symbol_lookup.h"
+#include "shim/guard/proxy_loader/services.h"
+#include "shim/guard/record/record.h"
+#include "shim/guard/sys/system.h"
+#include "shim/guard/text/message.h"
+
+namespace cudaguard {
+
+namespace {
+
+constexpr Services kServices = {
+    .process = &process,
+    .policy = [](const Process& process) { return process.policy(); },
+    .loader = &loader,
+    .variable = &variable,
+    .fall_back = &fall_back,
+    .record_event = &record_event,
+    .record_attempt = &record_attempt,
+    .print_message = &print_message,
+    .print_bad_index = &print_bad_index,
+    .check_fork = &check_fork,
+    .note_count = &note_count,
+    .note_init = &note_init,
+    .note_no_device = &note_no_device,
+};
+
+struct Files {
+  const char* file;  // below our own directory
+  const char* real;  // its DT_NEEDED
+  Message missing;
+  Message stub;
+  const char* init[3];  // what initialises the real library; the first one is the usual one
+};
+constexpr Files kFiles[] = {{"libcudaguard-driver.so",
+                             kDriverSoname.data(),
+                             Message::kNoDriverProxy,
+                             Message::kStubDriver,
+                             {"cuInit"}},
+                            {"libcudaguard-nvml.so",
+                             "libnvidia-ml.so.1",
+                             Message::kNoNvmlProxy,
+                             Message::kStubNvml,
+                             {"nvmlInit_v2", "nvmlInitWithFlags", "nvmlInit"}}};
+
+/// Restores errno, and removes the dlerror that a failed open() leaves.
+class Quiet {
+ public:
+  explicit Quiet(const Loader& the) : the_(the), saved_(errno) {}
+  ~Quiet() {
+    if (failed_) the_.dlerror();
+    errno = saved_;
+  }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+  void* open(const char* name, int mode) {
+    void* handle = the_.dlopen(name, mode);
+    failed_ = failed_ || handle == nullptr;
+    return handle;
+  }
+  void* find(void* handle, const char* name) {
+    void* found = the_.dlsym(handle, name);
+    failed_ = failed_ || found == nullptr;
+    return found;
+  }
+
+ private:
+  const Loader& the_;
+  int saved_;
+  bool failed_ = false;
+};
+
+bool can_load(const Loader& the) {
+  return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr &&
+         the.dlsym != nullptr;
+}
+
+/// NVML can be refused alone. Without the driver's proxy, FORCE_CPU applies.
+void give_up(Process& process, const Files& files, const char* file, Unusable why) {
+  if (files.missing == Message::kNoNvmlProxy) {
+    process.proxy_loader.no_nvml.store(true, std::memory_order_relaxed);
+  } else {
+    fall_back(process, Fallen::kNoProxy);
+  }
+  print_unusable(files.missing, file, why);
+}
+
+/// True if this process already has a library of that SONAME.
+bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
+  void* handle = quiet.open(soname, RTLD_LAZY | RTLD_NOLOAD);
+  if (handle == nullptr) return false;
+  the.dlclose(handle);
+  return true;
+}
+
+/// True if a program finds no function in this library, or in one that it needs, by which it could
+/// initialise CUDA or NVML.
+bool is_stub(Quiet& quiet, void* library, const Files& files) {
+  for (const char* name : files.init) {
+    if (name != nullptr && quiet.find(library, name) != nullptr) return false;
+  }
+  return true;
+}
+
+/// Returns false if the real library is no stub. Otherwise names its file, and leaves it to the
+/// program, so that ld.so's error is about that file. A driver without cuInit may still have
+/// functions that the proxy cannot guard, so FORCE_CPU applies if not all GPUs are allowed.
+bool leaves_stub(Process& process, const Files& files, Quiet& quiet) {
+  void* real = quiet.open(files.real, RTLD_LAZY | RTLD_NOLOAD);
+  if (real == nullptr) return false;
+  const bool found = is_stub(quiet, real, files);
+  if (found) {
+    const bool list = !process.decision.allow_list.text.empty();
+    const bool denies = files.missing == Message::kNoDriverProxy &&
+                        (list || process.decision.children != Children::kAsRoot);
+    const StubFacts facts = {static_cast<const link_map*>(real)->l_name, files.init[0], denies};
+    print_message(process, files.stub, write_line_of<write_stub, StubFacts>, &facts);
+    if (denies) fall_back(process, list ? Fallen::kNotEnforced : Fallen::kNoProxy);
+  }
+  loader().dlclose(real);
+  return found;
+}
+
+/// Loads the proxy in `path`. Nothing happens if there is no real library.
+void load(Process& process, const Files& files, const char* path, Quiet& quiet,
+          SharedOwnLibrary& result) {
+  void* handle = quiet.open(path, RTLD_LAZY | RTLD_LOCAL);
+  if (handle == nullptr) {
+    Unusable why = why_unusable(path);
+    if (why == Unusable::kNo) {
+      // The file looks complete. If there is no real library, the failure is no error.
+      void* real = quiet.open(files.real, RTLD_LAZY | RTLD_LOCAL);
+      if (real == nullptr) return;
+      loader().dlclose(real);
+      why = why_not_loaded();
+    }
+    // A shortage is temporary, so this request is refused and the next one may work.
+    if (why == Unusable::kPassing) return print_unusable(files.missing, path, why);
+    return give_up(process, files, path, why);
+  }
+  if (leaves_stub(process, files, quiet)) {
+    loader().dlclose(handle);
+    return;
+  }
+  const auto* map = static_cast<const link_map*>(handle);
+  const auto prepare = reinterpret_cast<cudaguard_prepare_v2*>(
+      const_cast<void*>(elf_symbol(map->l_ld, map->l_addr, "cudaguard_proxy_prepare_v2")));
+  const Prepared prepared = prepare != nullptr ? prepare(&kServices) : Prepared::kOtherBuild;
+  if (prepared == Prepared::kReady) {
+    // From now on the program gets handles of the proxy. However often it closes them, the proxy
+    // must stay, because the guard and the driver refer to it.
+    quiet.open(path, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    result.publish(*map);
+    return;
+  }
+  if (prepared == Prepared::kOtherBuild) give_up(process, files, path, Unusable::kOtherBuild);
+  // The driver must not stay, because a library that is linked to it must find the null driver.
+  loader().dlclose(handle);
+}
+
+[[gnu::cold, gnu::noinline]] void load_proxy(Process& process, Library library) {
+  const Loader& the = loader();
+  if (!can_load(the)) return;
+  const Files& files = kFiles[index_of(library)];
+  Quiet quiet(the);
+  const sys::Mapped<PathRoom> room;
+  if (!room) return;
+  OwnPath directory(*room, sizeof *room);
+  struct stat status = {};
+  const bool there = directory.set_directory(own_path(start_objects())) &&
+                     sys::stat(directory.file(files.file), &status) == 0;
+  if (!there) directory.set_real_directory();
+  const char* path = directory.file(files.file);
+  if (!there && sys::stat(path, &status) != 0) {
+    const Unusable why =
+        is_own_file_there(start_objects()) ? why_unusable(path) : Unusable::kUnreachable;
+    return give_up(process, files, path, why != Unusable::kNo ? why : Unusable::kMissing);
+  }
+  load(process, files, path, quiet, inherited.proxy_loader.proxies[index_of(library)]);
+}
+
+/// True for NVIDIA's own libraries, which must see each other as they are.
+bool is_nvidias(const Loader& the, const void* caller) {
+  const link_map* object = object_of(the, caller);
+  if (object == nullptr) return false;
+  const std::string_view base = base_name(object->l_name);
+  return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
+}
+
+}  // namespace
+
+OwnLibrary proxy(Process& process, Library library) {
+  const SharedOwnLibrary& the = inherited.proxy_loader.proxies[index_of(library)];
+  if (library == Library::kNvml && process.proxy_loader.no_nvml.load(std::memory_order_relaxed))
+    return {};
+  if (!the.is_loaded()) load_proxy(process, library);
+  if (!allows_cuda(process.loads())) return {};
+  return the.get();
+}
+
+void load_proxies_early(Process& process) {
+  const Loader& the = loader();
+  if (!can_load(the) || !process.hook.advance(HookState::kFresh, HookState::kReady)) return;
+  bool driver =
+      !process.decision.allow_list.text.empty() || process.decision.children != Children::kAsRoot;
+  bool nvml = false;
+  {
+    Quiet quiet(the);
+    driver = driver || is_mapped(the, quiet, kFiles[0].real);
+    nvml = is_mapped(the, quiet, kFiles[1].real);
+  }
+  if (driver) proxy(process, Library::kDriver);
+  if (nvml) proxy(process, Library::kNvml);
+}
+
+Substitute make_proxy_ready(Process& process, Library library, const char* name, int mode,
+                            const void* caller) {
+  const Loader& the = loader();
+  if (!can_load(the) || is_nvidias(the, caller)) return Substitute::kNone;
+  // In such a name, ld.so would put our directory in place of the caller's.
+  if (search_for(name) == FileSearch::kToken) return Substitute::kNoLibrary;
+  Quiet quiet(the);
+  // This path may be the only way to a copy.
+  void* asked = quiet.open(name, RTLD_LAZY | RTLD_LOCAL | (mode & RTLD_NOLOAD));
+  if (asked == nullptr) return Substitute::kNoLibrary;
+  const OwnLibrary it = proxy(process, library);
+  // The program gets a stub itself, so that ld.so's error is about that file.
+  const bool stub = it.path == nullptr && allows_cuda(process.loads()) &&
+                    is_stub(quiet, asked, kFiles[index_of(library)]);
+  the.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
+  if (stub) return Substitute::kNone;
+  return it.path != nullptr ? Substitute::kReady : Substitute::kUnusable;
+}
+
+void print_not_ours(Library library, const char* name) {
+  print_unusable(kFiles[index_of(library)].missing, name, Unusable::kNotOurs);
+}
+
+}  // namespace cudaguard
+
+const cudaguard::Services* cudaguard_services_v1() { return &cudaguard::kServices; }

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts CUDA attempts, and records them as the configuration says: the first of each kind in a
+// process, and for a report or a launcher every place that asks. Each message or record is one
+// write(2). Nothing is allocated, errno is unchanged. Thread-safe, async-signal-safe.
+#pragma once
+
+#include <cstdint>
+
+#include "policy/text.h"
+#include "shim/guard/state/process.h"
+#include "shim/guard/text/attempt.h"
+
+namespace [[gnu::visibility("hidden")]] cudaguard {
+
+/// Counts and records a denied attempt. An attempt is never marked as known before a launcher has
+/// heard of it. `key` names its kind, and is a constant of a library. `object` is the library of a
+/// dlopen request, or null; `caller` is the return address. Does nothing unless FORCE_CPU applies.
+void record_attempt(Process& process, const char* key, const char* object, const void* caller);
+
+/// Records that a file of cudaguard cannot be used, so that a request for `object` was refused. The
+/// program might have got a GPU. `key` is as above. Counts no attempt.
+void record_refused(Process& process, const char* key, const char* object, const void* caller);
+
+/// Reports that look-ups by dlsym may find the functions of NVIDIA's library at this path. Called
+/// once for a library. Counts no attempt.
+void report_exposed(Process& process, const char* library);
+
+/// Something that the guard allowed. Not for functions that are called often.
+struct Event {
+  using Kind = EventKind;
+  Kind kind = Kind::kInit;
+  const char* api = nullptr;
+  const void* caller = nullptr;
+  int device = -1;               ///< an index, for kContext and kSelect
+  const char* object = nullptr;  ///< for kInit: the list of GPUs that the driver got; may be null
+  int result = 0;                ///< of kInit and kNvml: the answer of the real function
+};
+
+/// Records the first event of its kind and device if wants_events() is true. Reports mistakes in
+/// the configuration, once.
+void record_event(Process& process, const Event& event);
+/// True if a message, a report or a launcher wants events. Callers need not collect details
+/// otherwise.
+bool wants_events(const Process& process);
+
+/// Writes the sentence of one message.
+using Writer = void (*)(Text& out, const void* context);
+/// Prints a message once per process and `bit`, unless messages are off.
+void print_message(Process& process, Message bit, Writer write, const void* context);
+/// Prints a message once per process and case; `key` is a hash of the case.
+void print_case(Process& process, uint64_t key, Writer write, const void* context);
+
+/// Records that the program called `api`, but there is no driver.
+void record_no_driver(Process& process, const char* api, const void* caller);
+
+/// Reports that NVIDIA's OpenCL was refused.
+void print_no_opencl(Process& process, const void* caller);
+
+/// Reports which null driver or proxy cannot be used, once per process and `bit`.
+void print_unusable(Message bit, const char* file, Unusable why);
+
+}  // namespace cudaguard

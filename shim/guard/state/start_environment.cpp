@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shim/guard/state/start_environment.h"
+
+#include <sys/auxv.h>
+
+#include <cstdint>
+
+#include "policy/text.h"
+
+namespace cudaguard {
+
+namespace {
+
+/// Returns the value in "NAME=value" if the name is equal, otherwise null.
+const char* value_of(const char* entry, const char* name) {
+  for (; *name != '\0'; ++name, ++entry) {
+    if (*entry != *name) return nullptr;
+  }
+  return *entry == '=' ? entry + 1 : nullptr;
+}
+
+constexpr size_t kMostShort = 255;
+
+/// Returns one more than the number of bytes of a value that count.
+size_t room_for(const VariableRow& row) {
+  if (row.place == &Environment::report) return kMaxReportPath + 1;
+  if (row.place == &Environment::rules) return kMaxRules + 1;
+  return row.place == &Environment::visible_devices ? kMaxVisibleDevices + 1 : kMostShort;
+}
+
+/// Copies the value, of which `left` bytes count, and returns the byte after it.
+char* copy(const char* value, size_t left, char* to) {
+  for (; left != 0 && *value != '\0'; --left) *to++ = *value++;
+  *to++ = '\0';
+  return to;
+}
+
+}  // namespace
+
+void read_start_environment(StartEnvironment& to, char** variables) {
+  if (to.read.load(std::memory_order_acquire)) return;
+  // If a constructor before the guard's starts threads, several of them may do this at once. They
+  // write the same bytes to the same places, because none of them looks at what another has done.
+  Environment found;
+  bool wants_start = false;
+  const char* locale[3] = {};
+  static constexpr const char* kLocale[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  const char* cuda_visible = nullptr;
+  char* free = to.text;
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    const char* entry = *variables;
+    const char* hello = value_of(entry, kHello);
+    if (hello != nullptr) wants_start = hello[0] == '1' && hello[1] == '\0';
+    for (int i = 0; i < 3; ++i) {
+      if (locale[i] == nullptr) locale[i] = value_of(entry, kLocale[i]);
+    }
+    const char* visible = value_of(entry, "CUDA_VISIBLE_DEVICES");
+    if (visible != nullptr && cuda_visible == nullptr) {
+      cuda_visible = free;
+      free = copy(visible, kMostShort, free);
+    }
+    for (const VariableRow& row : kVariables) {
+      const char* value = value_of(entry, row.name);
+      // The first entry counts, as in getenv().
+      if (value == nullptr || found.*row.place != nullptr) continue;
+      found.*row.place = free;
+      free = copy(value, room_for(row), free);
+    }
+  }
+  to.variables = found;
+  to.wants_start = wants_start;
+  to.shows_utf8 = shows_utf8(locale[0], locale[1], locale[2]);
+  to.cuda_visible = cuda_visible;
+  to.read.store(true, std::memory_order_release);
+}
+
+char** kernel_environment() {
+  // The stack holds, from the bottom: argc, argv, null, envp, null, pairs of the auxiliary vector.
+  // Above them, among other things, lie 16 random bytes to which AT_RANDOM points.
+  const uintptr_t random = getauxval(AT_RANDOM);
+  if (random == 0) return nullptr;
+  constexpr uintptr_t kMostPairs = 256;
+  constexpr uintptr_t kLastType = 1000;
+  auto* pair = reinterpret_cast<uintptr_t*>(random & ~(sizeof(uintptr_t) - 1));
+  uintptr_t left = kMostPairs;
+  while (left != 0 && (pair[0] != AT_RANDOM || pair[1] != random)) --pair, --left;
+  while (left != 0 && pair[0] != AT_NULL && pair[0] <= kLastType) pair -= 2, --left;
+  if (left == 0) return nullptr;
+  // `pair` now points to the last variable and the null after it.
+  auto** variables = reinterpret_cast<char**>(pair + 1);
+  while (variables[-1] != nullptr) --variables;
+  return variables;
+}
+
+}  // namespace cudaguard
