@@ -93,7 +93,7 @@ class Outputs(Case):
         self.assertIn("RM_CONTROL", texts["html"])
         self.validates(self.document, "launcher", "print", "verify.schema.json")
         record = json.loads(texts["report"])
-        self.validates(record, "record", "record.schema.json")
+        self.validates(record, "guard", "record", "record.schema.json")
         wanted = {"pid": pid, "tid": pid, "uid": os.geteuid(), "argv": [ASKS, "ask"], "exe": ASKS,
                   "api": "ioctl", "object": RM_CONTROL, "decision": "deny", "caller": "?"}
         self.assertEqual({key: record[key] for key in wanted}, wanted)

@@ -128,7 +128,7 @@ class Heard(test_verify_tree.Case):
         self.assertEqual(self.document["calls"][0]["python_missing"],
                          "its process ended before it sent the details", result)
         for record in harness.records(report):
-            self.validates(record, "record", "record.schema.json")
+            self.validates(record, "guard", "record", "record.schema.json")
 
     def test_announcement_of_an_ended_process_names_its_program(self):
         """So --allow applies, and the process is listed once."""
@@ -150,7 +150,7 @@ class Heard(test_verify_tree.Case):
         self.assertTrue(native["native"])
         self.assertEqual((native["ts"], native["pid"]), (attempt["ts"], attempt["pid"]))
         for record in records:
-            self.validates(record, "record", "record.schema.json")
+            self.validates(record, "guard", "record", "record.schema.json")
 
     def test_attempt_counts_after_an_execve(self):
         """The next program's start takes nothing back, nor does its own attempt that is allowed."""

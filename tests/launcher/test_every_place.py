@@ -183,7 +183,7 @@ class Verify(Case):
             self.assertEqual([record.get("last_place") for record in records],
                              [None] * most + [True] * doubts)
             for record in records[-2:]:
-                self.validates(record, "record", "record.schema.json")
+                self.validates(record, "guard", "record", "record.schema.json")
         self.assertRegex(tree["doubts"][0],
                          r"^python\S* \(\d+\) asked from more places than a guard records$")
 

@@ -712,11 +712,11 @@ class Recorded(Case):
         self.assertGreaterEqual(records[0]["seconds"], 0)
         self.assertEqual([record.get("slurm") for record in records], [None, None, "77"])
         for record in records:
-            self.validates(record, "record", "record.schema.json")
+            self.validates(record, "guard", "record", "record.schema.json")
         for wrong in ({"decision": "allow"}, {"reason": None}, {"reason": ""}, {"seconds": -1},
                       {"cgroup": "/x"}, {"cut": ["exe"]}, {"api": "cuInit"}, {"event": "start"}):
             with self.assertRaises(AssertionError):
-                self.validates({**records[0], **wrong}, "record", "record.schema.json")
+                self.validates({**records[0], **wrong}, "guard", "record", "record.schema.json")
 
     def test_record_of_a_long_command_is_readable(self):
         report = self.path("report.jsonl")

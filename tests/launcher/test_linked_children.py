@@ -147,6 +147,6 @@ def test_verify_is_incomplete(case):
     records = [one for one in harness.records(report) if one.get("api")]
     assert [(one["api"], one["asked"], one["event"])
             for one in records] == [("dlsym", "cuda", "exposed")]
-    case.validates(records[0], "record", "record.schema.json")
+    case.validates(records[0], "guard", "record", "record.schema.json")
     result, _ = case.tree(program, ["--allow", "*linked_forbids*"], env=case.env)
     assert result.rc == 0, str(result)

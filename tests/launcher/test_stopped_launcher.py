@@ -49,7 +49,7 @@ class StoppedLauncher(test_verify_tree.Case):
         true = [one for one in records if one["argv"][0] == "/bin/true"]
         self.assertEqual(len(true), 1000)
         for record in true[:3]:
-            self.validates(record, "record", "record.schema.json")
+            self.validates(record, "guard", "record", "record.schema.json")
 
     def test_launcher_does_not_wait_for_a_call_that_the_other_process_has(self):
         """A busy machine delays the launcher between the look for a call and its receipt."""

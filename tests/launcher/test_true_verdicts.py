@@ -61,7 +61,7 @@ class RefusedLoads(test_verify_tree.Case):
         records = [one for one in harness.records(report) if "api" in one]
         self.assertEqual([(one["api"], one["object"], one["decision"]) for one in records],
                          [("dlopen", "/libcuda.so.1", "refuse")])
-        self.validates(records[0], "record", "record.schema.json")
+        self.validates(records[0], "guard", "record", "record.schema.json")
         result, _ = self.tree(words, ["--allow", "jailed"])
         self.ends(result, 0, "PASS: ")
 
