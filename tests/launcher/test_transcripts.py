@@ -85,12 +85,12 @@ class Place(launcher.Case):
         return text.replace(self.directory, "DIRECTORY")
 
     def at_terminal(self, command):
-        here, there = pty.openpty()
-        with open(here, "rb", buffering=0) as end:
+        controller, terminal = pty.openpty()
+        with open(controller, "rb", buffering=0) as end:
             process = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=there, env=self.env,
+                                       stdout=subprocess.DEVNULL, stderr=terminal, env=self.env,
                                        cwd=self.directory)
-            os.close(there)
+            os.close(terminal)
             text = b""
             try:
                 while piece := end.read(65536):

@@ -19,9 +19,9 @@ struct Outcome {
   std::string_view never;
 
   bool operator==(const Outcome&) const = default;
-  friend std::ostream& operator<<(std::ostream& out, const Outcome& it) {
-    return out << "action " << static_cast<int>(it.action) << ", report "
-               << static_cast<int>(it.report) << ", never \"" << it.never << '"';
+  friend std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
+    return out << "action " << static_cast<int>(outcome.action) << ", report "
+               << static_cast<int>(outcome.report) << ", never \"" << outcome.never << '"';
   }
 };
 
@@ -30,8 +30,9 @@ DlopenRequest request_for(std::string_view name, bool no_load = false) {
 }
 
 Outcome outcome(const DlopenRequest& request, const DlopenSituation& now) {
-  const DlopenDecision it = decide(request, now);
-  return {it.action, it.report, it.never == nullptr ? std::string_view{} : it.never};
+  const DlopenDecision decision = decide(request, now);
+  return {decision.action, decision.report,
+          decision.never == nullptr ? std::string_view{} : decision.never};
 }
 
 constexpr Outcome kPass = {Action::kPass};

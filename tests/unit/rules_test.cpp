@@ -65,13 +65,13 @@ TEST(Rules, IndexBeyondTheLastIsClamped) {
     int count;
     int clamped;
   };
-  for (const Case& it :
+  for (const Case& row :
        {Case{0, 8, 0}, Case{7, 8, 7}, Case{8, 8, 7}, Case{INT32_MAX, 8, 7}, Case{1, 1, 0},
         Case{-1, 8, -1}, Case{INT32_MIN, 8, INT32_MIN}, Case{3, 0, 3}, Case{3, -1, 3}}) {
-    SCOPED_TRACE(::testing::Message() << it.asked << " of " << it.count);
+    SCOPED_TRACE(::testing::Message() << row.asked << " of " << row.count);
     for (const Rules& rules : kRules) {
-      EXPECT_EQ(index_to_use(rules.policy, it.asked, it.count),
-                rules.policy == Policy::kClamp ? it.clamped : it.asked);
+      EXPECT_EQ(index_to_use(rules.policy, row.asked, row.count),
+                rules.policy == Policy::kClamp ? row.clamped : row.asked);
     }
   }
 }

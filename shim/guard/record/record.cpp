@@ -165,12 +165,12 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] int cudaguard_watch(const char* report) {
-  cudaguard::Process& here = cudaguard::process();
-  if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
-  if (report != nullptr && !cudaguard::report_to(here, report)) return -1;
-  here.record.reported.forget();
-  here.record.names.forget();
-  here.record.known_calls.forget();
-  return static_cast<int>(here.record.attempts.load(std::memory_order_relaxed));
+  cudaguard::Process& process = cudaguard::process();
+  if (process.policy() != cudaguard::Policy::kForceCpu) return -1;
+  if (report != nullptr && !cudaguard::report_to(process, report)) return -1;
+  process.record.reported.forget();
+  process.record.names.forget();
+  process.record.known_calls.forget();
+  return static_cast<int>(process.record.attempts.load(std::memory_order_relaxed));
 }
 }

@@ -277,9 +277,9 @@ std::string question_of(const std::string& list, const Variables& variables) {
     if (value != nullptr) question.append("; ").append(name).append("=").append(value);
   }
   const char* path = variables.get("LD_LIBRARY_PATH");
-  struct stat here = {};
-  if (path != nullptr && depends_on_working_directory(path) && stat(".", &here) == 0) {
-    question += "; in " + std::to_string(here.st_dev) + " " + std::to_string(here.st_ino);
+  struct stat directory = {};
+  if (path != nullptr && depends_on_working_directory(path) && stat(".", &directory) == 0) {
+    question += "; in " + std::to_string(directory.st_dev) + " " + std::to_string(directory.st_ino);
   }
   return question;
 }

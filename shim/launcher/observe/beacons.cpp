@@ -150,12 +150,12 @@ void Listener::report_ended(const Announced::value_type& one) {
 void Listener::report_ended_by(const Identity& who, Announced::iterator from,
                                Announced::iterator to) {
   // Their records belong to the earlier program only before the next one's start record.
-  for (auto it = from; it != to;) {
-    const Identity& one = it->second.who;
+  for (auto at = from; at != to;) {
+    const Identity& one = at->second.who;
     const bool ended =
         (one.pid == who.pid || one.thread == who.thread) && !is_same_program(one, who);
-    if (ended) report_ended(*it);
-    it = ended ? announced_.erase(it) : std::next(it);
+    if (ended) report_ended(*at);
+    at = ended ? announced_.erase(at) : std::next(at);
   }
 }
 
