@@ -39,7 +39,7 @@ def dynamic(*entries):
                tail=table + b"\0names\0x")
 
 
-class Place(launcher.Case):
+class Directory(launcher.Case):
     """The directory in which the commands run."""
 
     def setUp(self):
@@ -103,7 +103,7 @@ class Place(launcher.Case):
 
 @pytest.fixture(name="place", scope="module")
 def make_place():
-    place = Place()
+    place = Directory()
     place.setUp()
     yield place
     place.doCleanups()

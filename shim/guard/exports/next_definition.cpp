@@ -9,7 +9,7 @@
 namespace cudaguard {
 
 void Answers::keep(const char* name, const void* caller, void* target, uint32_t age) {
-  Answer& answer = answers_[place_of(name, caller)];
+  Answer& answer = answers_[slot_of(name, caller)];
   uint64_t stamp = answer.stamp.load(std::memory_order_relaxed);
   if (stamp >= kWriting ||
       !answer.stamp.compare_exchange_strong(stamp, stamp | kWriting, std::memory_order_acquire)) {

@@ -26,7 +26,7 @@ void add_modules(const Stack& stack, Hash& hash) {
 /// Returns the place of an attempt: the function, the calling library, the user's line and the
 /// modules that the line has called, because `--allow` may name one of these. Without a line, the
 /// return address is the place.
-uint64_t place_of(const Attempt& attempt, const void* caller) {
+uint64_t hash_of_place(const Attempt& attempt, const void* caller) {
   Hash hash;
   hash.add(attempt.api).add(attempt.object).add(attempt.caller.module);
   if (attempt.stack != nullptr) add_modules(*attempt.stack, hash);
@@ -65,7 +65,8 @@ void record_place(Process& process, const Event& event, Output& output) {
   const sys::Mapped<StackRoom> room;
   if (room) read_stack(*room, event.caller, process.python_frames, output.attempt);
   using Added = Reported::Added;
-  const Added added = process.record.reported.add_place(place_of(output.attempt, event.caller));
+  const Added added =
+      process.record.reported.add_place(hash_of_place(output.attempt, event.caller));
   if (added == Added::kKnown || added == Added::kTooMany) {
     withdraw(event.caller, output);
   } else {

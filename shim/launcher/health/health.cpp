@@ -290,7 +290,7 @@ std::string gpu_named(const std::string& entry) {
 }
 
 /// "cuInit", "the calls about GPU 2"; empty if the driver was still being loaded.
-std::string place_of(const DriverAnswer& answer, const std::vector<std::string>& entries) {
+std::string stage_of(const DriverAnswer& answer, const std::vector<std::string>& entries) {
   if (answer.device < 0) return answer.call;
   const auto device = static_cast<size_t>(answer.device);
   return "the calls about " +
@@ -299,15 +299,15 @@ std::string place_of(const DriverAnswer& answer, const std::vector<std::string>&
 
 std::string problem_of(const DriverAnswer& answer, milliseconds limit,
                        const std::vector<std::string>& entries) {
-  const std::string place = place_of(answer, entries);
+  const std::string stage = stage_of(answer, entries);
   switch (answer.kind) {
     case DriverAnswer::Kind::kNotAsked:
       return "the driver was not asked: " + answer.why;
     case DriverAnswer::Kind::kHangs:
       return "the driver did not answer in " + shown(limit) + " (" +
-             (place.empty() ? "while it was loaded" : place) + ")";
+             (stage.empty() ? "while it was loaded" : stage) + ")";
     case DriverAnswer::Kind::kCrashed:
-      return "the driver crashed (" + answer.why + (place.empty() ? ")" : " in " + place + ")");
+      return "the driver crashed (" + answer.why + (stage.empty() ? ")" : " in " + stage + ")");
     case DriverAnswer::Kind::kBroken:
       return "libcuda.so.1 does not work: " + answer.why;
     case DriverAnswer::Kind::kAnswered:
