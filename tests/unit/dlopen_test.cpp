@@ -40,8 +40,8 @@ constexpr Outcome kNotLoaded = {Action::kNotLoaded};
 
 TEST(Dlopen, OtherLibrariesPassInEverySituation) {
   for (const char* name : {"", "libm.so.6", "libc.so.6", "/opt/x/plugin.so", "$ORIGIN/libm.so"}) {
-    for (const Rules& rules : kRules) {
-      const Policy policy = rules.policy;
+    for (const PolicyRow& row : kPolicies) {
+      const Policy policy = row.policy;
       for (const Substitute substitute : kEverySubstitute) {
         for (const bool list : {false, true}) {
           EXPECT_EQ(
@@ -64,8 +64,8 @@ TEST(Dlopen, DriverUnderOffPasses) {
 
 TEST(Dlopen, DriverBecomesOurLibrary) {
   for (const char* name : {"libcuda.so.1", "/usr/lib/libcuda.so", "libnvidia-ml.so.1"}) {
-    for (const Rules& rules : kRules) {
-      const Policy policy = rules.policy;
+    for (const PolicyRow& row : kPolicies) {
+      const Policy policy = row.policy;
       if (policy == Policy::kOff) continue;
       const bool cpu = policy == Policy::kForceCpu;
       EXPECT_EQ(outcome(request_for(name),
@@ -82,8 +82,8 @@ TEST(Dlopen, DriverIsRefusedIfOurFileCannotBeUsed) {
     const DlopenRequest request = request_for(name);
     EXPECT_EQ(outcome(request, {.substitute = Substitute::kUnusable}),
               Outcome({Action::kRefuse, Report::kUnusableNullDriver, never}));
-    for (const Rules& rules : kRules) {
-      const Policy policy = rules.policy;
+    for (const PolicyRow& row : kPolicies) {
+      const Policy policy = row.policy;
       if (!allows_cuda(policy)) continue;
       EXPECT_EQ(
           outcome(request, {.loads = policy, .calls = policy, .substitute = Substitute::kUnusable}),

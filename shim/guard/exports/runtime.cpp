@@ -61,7 +61,7 @@ void explain(const IndexedCall& call, int count) {
 [[gnu::noinline]] void check_index(IndexedCall& call) {
   Process& process = *call.next.process;
   if (looks_at_indices(process)) check_fork(process, call.api);
-  if (!rules_of(process.policy()).clamps ||
+  if (!row_of(process.policy()).clamps ||
       call.asked < process.exports.device_count.load(std::memory_order_relaxed)) {
     return;
   }

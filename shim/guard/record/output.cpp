@@ -8,7 +8,7 @@
 #include "policy/decision.h"
 #include "policy/driver_api.h"
 #include "policy/nvidia_requests.h"
-#include "policy/stderr_rule.h"
+#include "policy/standard_error.h"
 #include "shim/guard/elf/own_files.h"
 #include "shim/guard/elf/own_maps.h"
 #include "shim/guard/record/beacon.h"

@@ -22,7 +22,7 @@
 
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/text.h"
 #include "shim/guard/text/message.h"
 #include "shim/launcher/fence/fence.h"

@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "policy/driver_api.h"
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "shim/guard/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
@@ -81,7 +81,7 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
 std::string start_record_of(const Identity& who, uint64_t argument) {
   Attempt attempt;
   attempt.event = EventKind::kStart;
-  if (const uint64_t number = argument - 1; number < std::size(kRules)) {
+  if (const uint64_t number = argument - 1; number < std::size(kPolicies)) {
     attempt.policy = static_cast<Policy>(number);
   }
   return kernel_record(who, attempt, nullptr);
