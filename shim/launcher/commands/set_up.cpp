@@ -10,10 +10,10 @@
 #include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/given_rules.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/report.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {

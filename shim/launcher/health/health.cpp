@@ -28,8 +28,8 @@
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/report.h"
 #include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
