@@ -16,7 +16,7 @@ import pytest
 from support import elf_facts, guard_checks, harness
 
 API = os.path.join(harness.SOURCE, "shim", "api")
-CLAIM = "cudaguard_standin_claim_v1"
+CLAIM = "cudaguard_null_driver_claim_v1"
 LARGEST = 128 * 1024
 GLIBC_FLOOR = (2, 17)
 

@@ -46,7 +46,7 @@ using Claim = void* (*)(void* (*)(const char*, int), const char*);
 
 Claim claim_of(const link_map& null_driver) {
   const void* claim =
-      elf_symbol(null_driver.l_ld, null_driver.l_addr, "cudaguard_standin_claim_v1");
+      elf_symbol(null_driver.l_ld, null_driver.l_addr, "cudaguard_null_driver_claim_v1");
   return reinterpret_cast<Claim>(const_cast<void*>(claim));
 }
 
