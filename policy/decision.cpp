@@ -279,12 +279,12 @@ void add_rules_of_file(MachineRuling& machine, std::span<char> place, std::strin
                        std::string_view text, const RuleFacts& facts) {
   machine.ruling = decide_by_rules(text, RuleSource::kFile, facts, machine.ruling);
   const std::string_view rule = machine.ruling.rule;
-  const bool here =
+  const bool in_this_file =
       !rule.empty() && rule.data() >= text.data() && rule.data() < text.data() + text.size();
-  if (!here && !machine.place.empty()) return;
+  if (!in_this_file && !machine.place.empty()) return;
   Text out(place.data(), place.size());
-  out.put(here ? "" : "no rule of ").put(path);
-  if (here) out.put(":").put_decimal(machine.ruling.line);
+  out.put(in_this_file ? "" : "no rule of ").put(path);
+  if (in_this_file) out.put(":").put_decimal(machine.ruling.line);
   machine.place = out.view();
 }
 

@@ -12,8 +12,8 @@
 #include <string_view>
 
 #include "policy/device_list.h"
+#include "policy/policies.h"
 #include "policy/process_rules.h"
-#include "policy/rules.h"
 #include "policy/variables.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

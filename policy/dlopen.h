@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

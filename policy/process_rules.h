@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "policy/device_list.h"
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/text.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {

@@ -81,7 +81,7 @@ namespace text_detail {
 
 /// Returns what stands in a pattern for an argument of this type: %s, %n and %l are 's'.
 template <typename Argument>
-consteval char place_of() {
+consteval char letter_of() {
   if (std::is_same_v<Argument, std::string_view>) return 's';
   if (std::is_convertible_v<Argument, const char*>) return 'c';
   return std::is_unsigned_v<Argument> ? 'u' : '?';
@@ -96,12 +96,12 @@ template <typename... Arguments>
 struct Pattern {
   // NOLINTNEXTLINE(google-explicit-constructor): a literal is a pattern
   consteval Pattern(const char* pattern) : text(pattern) {
-    const char places[] = {text_detail::place_of<Arguments>()..., '\0'};
+    const char letters[] = {text_detail::letter_of<Arguments>()..., '\0'};
     size_t next = 0;
     for (const char* at = pattern; *at != '\0'; ++at) {
       if (*at != '%') continue;
-      const char place = *++at == 'n' || *at == 'l' ? 's' : *at;
-      if (next == sizeof...(Arguments) || places[next++] != place) {
+      const char letter = *++at == 'n' || *at == 'l' ? 's' : *at;
+      if (next == sizeof...(Arguments) || letters[next++] != letter) {
         text_detail::pattern_does_not_fit_its_arguments();
       }
     }

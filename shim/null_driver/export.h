@@ -29,17 +29,17 @@ template <typename T>
 // so one request for `name` makes the name ours for the rest of the process. The request must come
 // from this object's code, because its DT_RPATH ($ORIGIN) then leads to the link in its directory.
 // An installation without links has an empty library of that name there (cg_add_name).
-#define CG_CLAIM()                                                                   \
-  CG_EXPORT void* cudaguard_standin_claim_v1(void* (*libc_dlopen)(const char*, int), \
-                                             const char* name) {                     \
-    constexpr int kLazy = 1;                                                         \
-    constexpr int kNoload = 4; /* RTLD_NOLOAD: a name, no file */                    \
-    void* handle = libc_dlopen(name, kLazy | kNoload);                               \
-    if (handle == nullptr) {                                                         \
-      char path[32] = "$ORIGIN/";                                                    \
-      for (int at = 8; at < 31 && *name != '\0'; ++at) path[at] = *name++;           \
-      handle = libc_dlopen(path, kLazy);                                             \
-    }                                                                                \
-    asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */  \
-    return handle;                                                                   \
+#define CG_CLAIM()                                                                       \
+  CG_EXPORT void* cudaguard_null_driver_claim_v1(void* (*libc_dlopen)(const char*, int), \
+                                                 const char* name) {                     \
+    constexpr int kLazy = 1;                                                             \
+    constexpr int kNoload = 4; /* RTLD_NOLOAD: a name, no file */                        \
+    void* handle = libc_dlopen(name, kLazy | kNoload);                                   \
+    if (handle == nullptr) {                                                             \
+      char path[32] = "$ORIGIN/";                                                        \
+      for (int at = 8; at < 31 && *name != '\0'; ++at) path[at] = *name++;               \
+      handle = libc_dlopen(path, kLazy);                                                 \
+    }                                                                                    \
+    asm volatile("" : "+r"(handle)); /* no tail call: the return address is ours */      \
+    return handle;                                                                       \
   }

@@ -33,14 +33,14 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
 /// Explains why cuDeviceGet answered 101. Under CLAMP it calls cuDeviceGet with a valid index.
 [[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
   const Services& guard = the_guard();
-  Process& here = guard.process();
-  const Policy policy = guard.policy(here);
+  Process& process = guard.process();
+  const Policy policy = guard.policy(process);
   if (!allows_cuda(policy)) return kInvalidDevice;
   const int count = real_count();
   BadIndex facts = {.api = "cuDeviceGet", .caller = caller, .asked = ordinal, .count = count};
   const int index = index_to_use(policy, ordinal, count);
   if (index != ordinal) facts.used = index;
-  guard.print_bad_index(here, facts);
+  guard.print_bad_index(process, facts);
   if (index == ordinal) return kInvalidDevice;
   return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, index);
 }

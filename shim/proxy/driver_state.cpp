@@ -53,34 +53,34 @@ bool detail::may_pass(const char* api) {
   const Services* guard = find_guard();
   if (guard == nullptr) return false;
   if (!driver.bound.load(std::memory_order_acquire)) bind(*guard);
-  Process& here = guard->process();
-  const Policy policy = guard->policy(here);
+  Process& process = guard->process();
+  const Policy policy = guard->policy(process);
   if (policy == Policy::kOff) return true;
   if (policy == Policy::kForceCpu) return false;
-  guard->check_fork(here, api);
-  if (!list_is_enforced(here)) return false;
+  guard->check_fork(process, api);
+  if (!list_is_enforced(process)) return false;
   // is_open() stays false until cuInit succeeds, because cuInit may still end in FORCE_CPU.
   return driver.real[k_cuInit] != nullptr;
 }
 
 Result init(const void* caller) {
   const Services& guard = the_guard();
-  Process& here = guard.process();
+  Process& process = guard.process();
   if (is_open()) return kSuccess;
-  const Lock lock(here.proxy.initialising);
+  const Lock lock(process.proxy.initialising);
   if (is_open()) return kSuccess;
   // While this thread waited, another thread's cuInit may have ended in FORCE_CPU.
-  if (guard.policy(here) == Policy::kForceCpu) return kNoDevice;
-  const Result result = init_inside_list(here, caller);
-  if (result != kSuccess && guard.policy(here) != Policy::kForceCpu) {
-    guard.record_event(here, {.api = "cuInit", .caller = caller, .result = result});
+  if (guard.policy(process) == Policy::kForceCpu) return kNoDevice;
+  const Result result = init_inside_list(process, caller);
+  if (result != kSuccess && guard.policy(process) != Policy::kForceCpu) {
+    guard.record_event(process, {.api = "cuInit", .caller = caller, .result = result});
   }
-  if (result == kSuccess && here.only_pid == 0) {
-    here.proxy.open.store(1, std::memory_order_relaxed);
-    driver.process.store(&here, std::memory_order_release);
+  if (result == kSuccess && process.only_pid == 0) {
+    process.proxy.open.store(1, std::memory_order_relaxed);
+    driver.process.store(&process, std::memory_order_release);
     // Meanwhile the NVML proxy may have found that the list is wrong.
-    if (guard.policy(here) == Policy::kForceCpu)
-      here.proxy.open.store(0, std::memory_order_relaxed);
+    if (guard.policy(process) == Policy::kForceCpu)
+      process.proxy.open.store(0, std::memory_order_relaxed);
   }
   return result;
 }

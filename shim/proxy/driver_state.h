@@ -57,8 +57,8 @@ template <typename Function>
 
 /// True if cuInit has succeeded in this process. All calls pass then.
 [[gnu::always_inline]] inline bool is_open() {
-  const Process* here = driver.process.load(std::memory_order_acquire);
-  return here != nullptr && here->proxy.open.load(std::memory_order_relaxed) != 0;
+  const Process* process = driver.process.load(std::memory_order_acquire);
+  return process != nullptr && process->proxy.open.load(std::memory_order_relaxed) != 0;
 }
 
 namespace detail {

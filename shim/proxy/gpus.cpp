@@ -77,9 +77,9 @@ bool list_gpus(const Nvml& nvml, Machine& machine) {
   return true;
 }
 
-void open_nvml(const Loader& the) {
+void open_nvml(const Loader& loader) {
   if (proxy_state().kept_nvml.load(std::memory_order_acquire) != nullptr) return;
-  proxy_state().kept_nvml.store(open_real(the, "libnvidia-ml.so.1", 0).map(),
+  proxy_state().kept_nvml.store(open_real(loader, "libnvidia-ml.so.1", 0).map(),
                                 std::memory_order_release);
 }
 

@@ -48,7 +48,7 @@ inline bool has_no_gpu(const Allowed& allowed) {
 
 /// Opens the real NVML, once. cuInit must not open a library, because a constructor may wait for
 /// the thread that calls cuInit.
-void open_nvml(const Loader& the);
+void open_nvml(const Loader& loader);
 
 /// Resolves the list. Prints an error once per process, and leaves the error in `view`.
 void resolve_list(Allowed& allowed);

@@ -46,15 +46,15 @@ Access access(const void* caller) {
   const Services* guard = find_guard();
   if (guard == nullptr) return {};
   prepare(*guard);
-  const Process& here = guard->process();
-  switch (guard->policy(here)) {
+  const Process& process = guard->process();
+  switch (guard->policy(process)) {
     case Policy::kForceCpu:
       return {Way::kDeny, guard};
     case Policy::kOff:
       return {Way::kForward, guard};
     default:
       if (nvml.inside.holds(caller) || nvml.self.holds(caller)) return {Way::kForward, guard};
-      return {here.decision.allow_list.text.empty() ? Way::kForward : Way::kFilter, guard, true};
+      return {process.decision.allow_list.text.empty() ? Way::kForward : Way::kFilter, guard, true};
   }
 }
 

@@ -9,12 +9,12 @@
 
 namespace cudaguard {
 
-RealLibrary open_real(const Loader& the, const char* soname, int mode) {
-  if (the.dlopen == nullptr) return {};
+RealLibrary open_real(const Loader& loader, const char* soname, int mode) {
+  if (loader.dlopen == nullptr) return {};
   const int saved_errno = errno;
   // volatile prevents a tail call, because dlopen looks at its caller, which must be this function.
-  void* volatile handle = the.dlopen(soname, RTLD_LAZY | mode);
-  if (handle == nullptr && the.dlerror != nullptr) the.dlerror();
+  void* volatile handle = loader.dlopen(soname, RTLD_LAZY | mode);
+  if (handle == nullptr && loader.dlerror != nullptr) loader.dlerror();
   errno = saved_errno;
   return RealLibrary(static_cast<const link_map*>(handle));
 }

@@ -28,7 +28,7 @@ class RealLibrary {
 
 /// Opens a library by its SONAME in this proxy's namespace. `mode` holds flags such as RTLD_NOLOAD.
 /// Keeps a reference, and leaves no dlerror.
-RealLibrary open_real(const Loader& the, const char* soname, int mode);
+RealLibrary open_real(const Loader& loader, const char* soname, int mode);
 
 /// Removes a name that the real library does not have from our own symbol table, so that dlsym
 /// answers as it would without us. Does nothing if the kernel does not let us write there.

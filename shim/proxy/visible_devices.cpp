@@ -58,35 +58,37 @@ const Plan* make_plan() {
   return old;
 }
 
-void print_why(Process& here, const char* why) {
-  const NotEnforcedFacts facts = {why, here.decision.allow_list.by, here.decision.allow_list.place};
-  the_guard().print_message(here, Message::kList,
+void print_why(Process& process, const char* why) {
+  const NotEnforcedFacts facts = {why, process.decision.allow_list.by,
+                                  process.decision.allow_list.place};
+  the_guard().print_message(process, Message::kList,
                             write_line_of<write_not_enforced, NotEnforcedFacts>, &facts);
 }
 
-void print_in_vain(Process& here, const char* why, int error = 0) {
-  const ListInVainFacts facts = {here.decision.allow_list.text, why, here.decision.allow_list.by,
-                                 error, here.decision.allow_list.place};
-  the_guard().print_message(here, Message::kListInVain,
+void print_in_vain(Process& process, const char* why, int error = 0) {
+  const ListInVainFacts facts = {process.decision.allow_list.text, why,
+                                 process.decision.allow_list.by, error,
+                                 process.decision.allow_list.place};
+  the_guard().print_message(process, Message::kListInVain,
                             write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
 }
 
 constexpr char kNoUuid[] = ": a chosen GPU does not say its UUID";
 
-bool list_is_set(const Process& here) { return !here.decision.allow_list.text.empty(); }
+bool list_is_set(const Process& process) { return !process.decision.allow_list.text.empty(); }
 
 /// Replaces getenv in the driver. Our cuInit makes the plan. If the driver's cuInit was reached
 /// without us (a plug-in loaded with RTLD_DEEPBIND), this function makes the plan. A forked child
 /// that narrows to FORCE_CPU sees no GPU.
 char* answer(const char* name) {
-  Process& here = the_guard().process();
-  const bool list = list_is_set(here);
+  Process& process = the_guard().process();
+  const bool list = list_is_set(process);
   if (strcmp(name, "CUDA_DEVICE_ORDER") == 0 && list) {
     return const_cast<char*>("PCI_BUS_ID");
   }
   if (strcmp(name, kVariable) != 0) return getenv(name);  // NOLINT(concurrency-mt-unsafe)
   driver.times_asked.fetch_add(1, std::memory_order_relaxed);
-  const Policy policy = the_guard().policy(here);
+  const Policy policy = the_guard().policy(process);
   if (policy == Policy::kForceCpu) return const_cast<char*>(kNoneOfThem);
   if (policy == Policy::kOff || !list) {
     return getenv(name);  // NOLINT(concurrency-mt-unsafe)
@@ -96,7 +98,7 @@ char* answer(const char* name) {
     plan = make_plan();
     if (plan == nullptr) return const_cast<char*>(kNoneOfThem);
     driver.plan.store(plan, std::memory_order_release);
-    if (!plan->ready) print_why(here, kNoUuid);  // a wrong list has its message already
+    if (!plan->ready) print_why(process, kNoUuid);  // a wrong list has its message already
   }
   return const_cast<char*>(plan->ready ? plan->list : kNoneOfThem);
 }
@@ -154,10 +156,10 @@ const char* check_what_is_visible(const Plan& plan, uint32_t asked_before) {
   return nullptr;
 }
 
-Result deny(Process& here, const char* why, const void* caller) {
-  if (why != nullptr) print_why(here, why);
-  the_guard().fall_back(here, why != nullptr ? Fallen::kNotEnforced : Fallen::kNotAccepted);
-  the_guard().record_attempt(here, "cuInit", nullptr, caller);
+Result deny(Process& process, const char* why, const void* caller) {
+  if (why != nullptr) print_why(process, why);
+  the_guard().fall_back(process, why != nullptr ? Fallen::kNotEnforced : Fallen::kNotAccepted);
+  the_guard().record_attempt(process, "cuInit", nullptr, caller);
   return kNoDevice;
 }
 
@@ -172,7 +174,7 @@ void read_numbers(const char* text, size_t count, VisibleGpus& visible) {
   }
 }
 
-void tell_guard(Process& here, const Plan* plan, const void* caller) {
+void tell_guard(Process& process, const Plan* plan, const void* caller) {
   const int count = real_count();
   VisibleGpus visible;
   if (plan != nullptr) {
@@ -186,11 +188,11 @@ void tell_guard(Process& here, const Plan* plan, const void* caller) {
   } else {
     read_numbers(the_guard().variable(kVariable), static_cast<size_t>(count), visible);
   }
-  the_guard().note_init(here, caller, static_cast<unsigned>(count), visible);
-  the_guard().record_event(here, {.kind = Event::Kind::kInit,
-                                  .api = "cuInit",
-                                  .caller = caller,
-                                  .object = plan != nullptr ? plan->list : nullptr});
+  the_guard().note_init(process, caller, static_cast<unsigned>(count), visible);
+  the_guard().record_event(process, {.kind = Event::Kind::kInit,
+                                     .api = "cuInit",
+                                     .caller = caller,
+                                     .object = plan != nullptr ? plan->list : nullptr});
 }
 
 }  // namespace
@@ -200,26 +202,26 @@ int real_count() {
   return ask_count(count) && count > 0 ? count : 0;
 }
 
-void bind_visible_devices(const Process& here, const RealLibrary& real) {
+void bind_visible_devices(const Process& process, const RealLibrary& real) {
   // This is necessary without a list as well, because a forked child may be narrowed to FORCE_CPU.
-  if (real.found() && the_guard().policy(here) != Policy::kOff) {
+  if (real.found() && the_guard().policy(process) != Policy::kOff) {
     driver.redirected = redirect_getenv(*real.map(), &answer);
   }
 }
 
-bool list_is_enforced(Process& here) {
-  if (driver.redirected || !list_is_set(here)) return true;
-  print_why(here, " cannot be enforced: libcuda.so.1 does not import getenv");
-  the_guard().fall_back(here, Fallen::kNotEnforced);
+bool list_is_enforced(Process& process) {
+  if (driver.redirected || !list_is_set(process)) return true;
+  print_why(process, " cannot be enforced: libcuda.so.1 does not import getenv");
+  the_guard().fall_back(process, Fallen::kNotEnforced);
   return false;
 }
 
-Result init_inside_list(Process& here, const void* caller) {
+Result init_inside_list(Process& process, const void* caller) {
   const auto real_init = real_function<Result (*)(unsigned)>(k_cuInit);
-  if (!list_is_set(here)) {
+  if (!list_is_set(process)) {
     const Result result = real_init(0);
-    if (result == kSuccess) tell_guard(here, nullptr, caller);
-    if (result == kNoDevice) the_guard().note_no_device(here);
+    if (result == kSuccess) tell_guard(process, nullptr, caller);
+    if (result == kNoDevice) the_guard().note_no_device(process);
     return result;
   }
   // A plug-in that is bound to the driver itself (RTLD_DEEPBIND) may have initialised the driver
@@ -228,10 +230,10 @@ Result init_inside_list(Process& here, const void* caller) {
   const Plan* plan = driver.plan.load(std::memory_order_acquire);
   const bool already = plan != nullptr && ask_count(count);
   if (!already) plan = make_plan();
-  if (plan == nullptr) return deny(here, ": out of memory", caller);
+  if (plan == nullptr) return deny(process, ": out of memory", caller);
   if (!plan->ready) {
     const bool reported = plan->allowed.view.error.why != ListError::Why::kNone;
-    return deny(here, reported ? nullptr : kNoUuid, caller);
+    return deny(process, reported ? nullptr : kNoUuid, caller);
   }
   driver.plan.store(plan, std::memory_order_release);
   const uint32_t asked_before = already ? 0 : driver.times_asked.load(std::memory_order_relaxed);
@@ -239,20 +241,20 @@ Result init_inside_list(Process& here, const void* caller) {
   const bool read = driver.times_asked.load(std::memory_order_relaxed) != asked_before;
   if (result == kNoDevice && read && plan->selection.count != 0) {
     // A driver without any GPU fails before it reads the variable (measured, 535).
-    return deny(here, ": the driver shows none of the GPUs that were chosen", caller);
+    return deny(process, ": the driver shows none of the GPUs that were chosen", caller);
   }
   if (result == kNoDevice) {
-    the_guard().note_no_device(here);
+    the_guard().note_no_device(process);
     if (plan->selection.count != 0 || has_no_gpu(plan->allowed)) {
-      print_in_vain(here, "this machine shows no GPU");
+      print_in_vain(process, "this machine shows no GPU");
     }
   } else if (result != kSuccess && result != kNotInitialized) {  // a forked child's answer
-    print_in_vain(here, "the driver fails with error", result);
+    print_in_vain(process, "the driver fails with error", result);
   }
   if (result != kSuccess) return result;
   const char* wrong = check_what_is_visible(*plan, asked_before);
-  if (wrong != nullptr) return deny(here, wrong, caller);
-  tell_guard(here, plan, caller);
+  if (wrong != nullptr) return deny(process, wrong, caller);
+  tell_guard(process, plan, caller);
   return kSuccess;
 }
 

@@ -8,12 +8,12 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Redirects the driver's getenv. Called once, before any function of the driver.
-void bind_visible_devices(const Process& here, const RealLibrary& real);
+void bind_visible_devices(const Process& process, const RealLibrary& real);
 /// Returns false if the list cannot be enforced. A message reports this, and FORCE_CPU applies.
-bool list_is_enforced(Process& here);
+bool list_is_enforced(Process& process);
 
 /// Calls the real cuInit(0), and checks that it found what the list allows and nothing else. The
 /// caller holds the process's lock.
-Result init_inside_list(Process& here, const void* caller);
+Result init_inside_list(Process& process, const void* caller);
 
 }  // namespace cudaguard

@@ -16,7 +16,7 @@ import unittest
 
 import pytest
 
-from support import elf_facts, guard_rules, harness, matrix, scenarios, settings
+from support import elf_facts, guard_checks, harness, matrix, scenarios, settings
 
 TOOLS = ("aarch64-linux-gnu-objdump", "qemu-aarch64")
 # These rows need more than one emulated program, but qemu-user does not follow an exec.
@@ -59,14 +59,14 @@ def make_case():
     yield from harness.lent(harness.Case())
 
 
-@pytest.mark.parametrize("rule", guard_rules.RULES)
-def test_guard_obeys_rule(rule):
-    assert rule(guard_rules.GuardFile(harness.GUARD)) == []
+@pytest.mark.parametrize("check", guard_checks.CHECKS)
+def test_guard_passes_check(check):
+    assert check(guard_checks.GuardFile(harness.GUARD)) == []
 
 
 class Files(unittest.TestCase):
     def setUp(self):
-        self.guard = guard_rules.GuardFile(harness.GUARD)
+        self.guard = guard_checks.GuardFile(harness.GUARD)
 
     def test_libraries_are_for_this_machine(self):
         for path in (harness.GUARD, harness.NULL_DRIVER_CUDA, harness.NULL_DRIVER_NVML):

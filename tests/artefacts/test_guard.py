@@ -2,7 +2,7 @@
 """libcudaguard.so as a file (release build): what it needs and exports, and what it must not
 contain.
 
-For each rule, a small library that breaks only this rule shows that the rule can fail.
+For each check, a small library that fails only this check shows that the check can fail.
 """
 
 import os
@@ -13,10 +13,10 @@ import unittest
 
 import pytest
 
-from support import guard_rules, harness
+from support import guard_checks, harness
 
 
-# This library obeys every rule, and each library below breaks one.
+# This library passes every check, and each library below fails one.
 GOOD_FLAGS = [
     "-O2", "-fPIC", "-shared", "-nostartfiles", "-nostdlib", "-fno-stack-protector", "-s",
     "-Wl,-z,now,-z,relro,-z,noexecstack", "-Wl,-z,nodelete", "-Wl,-soname,libcudaguard.so",
@@ -30,10 +30,10 @@ NOTE = """
 #define NOTE_FLAGS "a"
 #endif
 __asm__(".section .note.cudaguard,\\"" NOTE_FLAGS "\\"\\n.balign 4\\n.byte %s\\n.text\\n");
-""" % ",".join(map(str, guard_rules.version_note()))
+""" % ",".join(map(str, guard_checks.version_note()))
 MAP = os.path.join(harness.SOURCE, "shim", "guard", "exports", "exports.map")
 GOOD_SOURCE = NOTE + "".join(
-    "void %s(void) {}\n" % name for name in sorted(guard_rules.EXPORTS))
+    "void %s(void) {}\n" % name for name in sorted(guard_checks.EXPORTS))
 GOOD_SOURCE += """
 #ifndef NO_START
 static volatile int started;
@@ -43,61 +43,61 @@ __attribute__((constructor)) static void start(void) { started = 1; }
 EARLY = "volatile int ran; __attribute__((constructor)) void early(void) { ran = 1; }"
 LATE = "volatile int ran; __attribute__((destructor)) void late(void) { ran = 1; }"
 
-# Each entry has the rule, the added source, the added flags and the removed flags.
+# Each entry has the check, the added source, the added flags and the removed flags.
 MUTANTS = [
-    (guard_rules.needed, "", ["-lm"], []),
-    (guard_rules.needed, "", [], ["-lc"]),
-    (guard_rules.imports, "int puts(const char*); void* volatile p = puts;", [], []),
-    (guard_rules.no_libdl_import,
+    (guard_checks.needed, "", ["-lm"], []),
+    (guard_checks.needed, "", [], ["-lc"]),
+    (guard_checks.imports, "int puts(const char*); void* volatile p = puts;", [], []),
+    (guard_checks.no_libdl_import,
      "void* dlsym(void*, const char*); void* volatile p = dlsym;", [], []),
-    (guard_rules.no_libdl_import, "int dladdr(void*, void*); void* volatile p = dladdr;", [], []),
-    (guard_rules.glibc_floor,
+    (guard_checks.no_libdl_import, "int dladdr(void*, void*); void* volatile p = dladdr;", [], []),
+    (guard_checks.glibc_floor,
      "void late(void) __asm__(\"dlerror\"); __asm__(\".symver dlerror,dlerror@GLIBC_2.34\");"
      "void* volatile p = late;", [], []),
-    (guard_rules.exports, "void cuLaunch(void) {}", [], []),
-    (guard_rules.exports, "int cudaguard_state = 1;", [], []),
-    (guard_rules.exports, "", ["-DnvmlShutdown=nvmlEnd"], []),
-    (guard_rules.exports, "", ["-Ddlvsym=dlversion"], []),
-    (guard_rules.exports, "", ["-Wl,--default-symver"], []),
-    (guard_rules.soname, "", ["-Wl,-soname,libcuda.so.1"], []),
-    (guard_rules.no_run_path, "", ["-Wl,-rpath,$ORIGIN"], []),
-    (guard_rules.no_run_path, "", ["-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags"], []),
-    (guard_rules.no_tls, "_Thread_local int own = 3; int* f(void) { return &own; }", [], []),
-    (guard_rules.no_text_relocation,
+    (guard_checks.exports, "void cuLaunch(void) {}", [], []),
+    (guard_checks.exports, "int cudaguard_state = 1;", [], []),
+    (guard_checks.exports, "", ["-DnvmlShutdown=nvmlEnd"], []),
+    (guard_checks.exports, "", ["-Ddlvsym=dlversion"], []),
+    (guard_checks.exports, "", ["-Wl,--default-symver"], []),
+    (guard_checks.soname, "", ["-Wl,-soname,libcuda.so.1"], []),
+    (guard_checks.no_run_path, "", ["-Wl,-rpath,$ORIGIN"], []),
+    (guard_checks.no_run_path, "", ["-Wl,-rpath,$ORIGIN", "-Wl,--disable-new-dtags"], []),
+    (guard_checks.no_tls, "_Thread_local int own = 3; int* f(void) { return &own; }", [], []),
+    (guard_checks.no_text_relocation,
      "__asm__(\".text\\n.balign 8\\n.quad cuInit\\n\");", ["-Wl,-z,notext"], []),
-    (guard_rules.no_unique, "__asm__(\".globl odd\\n.type odd,%gnu_unique_object\\n.data\\n"
+    (guard_checks.no_unique, "__asm__(\".globl odd\\n.type odd,%gnu_unique_object\\n.data\\n"
                             "odd: .long 1\\n.size odd,4\\n.text\\n\");", [], []),
-    (guard_rules.stack, "", ["-Wl,-z,execstack"], []),
-    (guard_rules.no_writable_code, "", ["-Wl,--omagic"], []),
-    (guard_rules.one_constructor, EARLY, [], []),
-    (guard_rules.one_constructor, LATE, [], []),
-    (guard_rules.one_constructor, "", ["-Wl,-init,cuInit"], []),
-    (guard_rules.one_constructor, "", ["-DNO_START"], []),
-    (guard_rules.bind_now, "", ["-Wl,-z,lazy"], []),
-    (guard_rules.nodelete, "", [], ["-Wl,-z,nodelete"]),
-    (guard_rules.relro, "", ["-Wl,-z,norelro"], []),
-    (guard_rules.relro, "void other(void); void f(void) { other(); }", ["-Wl,-z,lazy"], []),
-    (guard_rules.size, "__asm__(\".section .rodata\\n.skip 150000\\n.text\\n\");", [], []),
-    (guard_rules.symbol_table_apart, "", ["-Wl,-z,noseparate-code"], []),
-    (guard_rules.stripped, "", [], ["-s"]),
-    (guard_rules.stripped, "", ["-g"], ["-s"]),
-    (guard_rules.branch_protection, "", [NO_PROTECTION], []),
-    (guard_rules.has_version_note, "", ["-DNOTE_FLAGS=\"\""], []),
+    (guard_checks.stack, "", ["-Wl,-z,execstack"], []),
+    (guard_checks.no_writable_code, "", ["-Wl,--omagic"], []),
+    (guard_checks.one_constructor, EARLY, [], []),
+    (guard_checks.one_constructor, LATE, [], []),
+    (guard_checks.one_constructor, "", ["-Wl,-init,cuInit"], []),
+    (guard_checks.one_constructor, "", ["-DNO_START"], []),
+    (guard_checks.bind_now, "", ["-Wl,-z,lazy"], []),
+    (guard_checks.nodelete, "", [], ["-Wl,-z,nodelete"]),
+    (guard_checks.relro, "", ["-Wl,-z,norelro"], []),
+    (guard_checks.relro, "void other(void); void f(void) { other(); }", ["-Wl,-z,lazy"], []),
+    (guard_checks.size, "__asm__(\".section .rodata\\n.skip 150000\\n.text\\n\");", [], []),
+    (guard_checks.symbol_table_apart, "", ["-Wl,-z,noseparate-code"], []),
+    (guard_checks.stripped, "", [], ["-s"]),
+    (guard_checks.stripped, "", ["-g"], ["-s"]),
+    (guard_checks.branch_protection, "", [NO_PROTECTION], []),
+    (guard_checks.has_version_note, "", ["-DNOTE_FLAGS=\"\""], []),
 ]  # fmt: skip
 
 
 @pytest.fixture(name="guard", scope="module")
 def make_guard():
-    return guard_rules.GuardFile(harness.GUARD)
+    return guard_checks.GuardFile(harness.GUARD)
 
 
 def test_guard_obeys_every_rule(guard):
-    for rule in guard_rules.RULES:
-        assert rule(guard) == [], rule.__name__
+    for check in guard_checks.CHECKS:
+        assert check(guard) == [], check.__name__
 
 
-class Rules(unittest.TestCase):
-    """Each rule passes on a good library and fails on a bad one."""
+class Checks(unittest.TestCase):
+    """Each check accepts a good library and refuses a bad one."""
 
     def build(self, name, source="", more=(), less=()):
         compiler = shutil.which(os.environ.get("CC", "cc"))
@@ -111,7 +111,7 @@ class Rules(unittest.TestCase):
         command = [compiler, *flags[:-1], "-Wl,--version-script=" + MAP, *more, path, "-o", library, flags[-1]]
         done = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, "%s\n%s" % (" ".join(command), done.stderr))
-        return guard_rules.GuardFile(library)
+        return guard_checks.GuardFile(library)
 
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="cg-")
@@ -120,19 +120,19 @@ class Rules(unittest.TestCase):
 
     def test_good_library_passes(self):
         elf = self.build("good")
-        self.assertEqual([c for rule in guard_rules.RULES for c in rule(elf)], [])
+        self.assertEqual([c for check in guard_checks.CHECKS for c in check(elf)], [])
 
 
-@pytest.fixture(name="rules")
+@pytest.fixture(name="checks")
 def make_rules():
-    yield from harness.lent(Rules())
+    yield from harness.lent(Checks())
 
 
 def test_each_rule_has_a_bad_library():
     tried = {mutant[0] for mutant in MUTANTS}
-    assert [r.__name__ for r in guard_rules.RULES if r not in tried] == []
+    assert [r.__name__ for r in guard_checks.CHECKS if r not in tried] == []
 
 
-@pytest.mark.parametrize(("rule", "source", "more", "less"), MUTANTS)
-def test_each_rule_can_fail(rules, rule, source, more, less):
-    assert rule(rules.build("mutant", source, more, less)) != []
+@pytest.mark.parametrize(("check", "source", "more", "less"), MUTANTS)
+def test_each_check_can_fail(checks, check, source, more, less):
+    assert check(checks.build("mutant", source, more, less)) != []

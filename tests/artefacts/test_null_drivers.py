@@ -13,10 +13,10 @@ import unittest
 
 import pytest
 
-from support import elf_facts, guard_rules, harness
+from support import elf_facts, guard_checks, harness
 
 API = os.path.join(harness.SOURCE, "shim", "api")
-CLAIM = "cudaguard_standin_claim_v1"
+CLAIM = "cudaguard_null_driver_claim_v1"
 LARGEST = 128 * 1024
 GLIBC_FLOOR = (2, 17)
 
@@ -185,7 +185,7 @@ class NullDriver:
         self.assertEqual(sorted(names - {s.name for s in self.exports}), [])
 
     def test_note_names_the_version(self):
-        self.assertEqual(guard_rules.has_version_note(guard_rules.GuardFile(self.path)), [])
+        self.assertEqual(guard_checks.has_version_note(guard_checks.GuardFile(self.path)), [])
 
     def test_file_stays_small(self):
         loaded = sum(s.file_size for s in self.library.segments() if s.type == "LOAD")

@@ -18,7 +18,7 @@ libc.dlopen.argtypes = [ctypes.c_char_p, ctypes.c_int]
 path, dev_name, claims = sys.argv[1].encode(), sys.argv[2].encode(), sys.argv[3] == "claim"
 handle = libc.dlopen(path, 1)
 if claims:
-    function = ctypes.CDLL(sys.argv[1]).cudaguard_standin_claim_v1
+    function = ctypes.CDLL(sys.argv[1]).cudaguard_null_driver_claim_v1
     function.restype = ctypes.c_void_p
     function.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     print("claim", "same" if function(ctypes.cast(libc.dlopen, ctypes.c_void_p), dev_name) == handle else "other")

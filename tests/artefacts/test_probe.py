@@ -7,20 +7,20 @@ import unittest
 
 import pytest
 
-from support import guard_rules, harness
+from support import guard_checks, harness
 
 PROBE = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
-RULES = [
-    guard_rules.glibc_floor, guard_rules.no_libdl_import, guard_rules.no_run_path,
-    guard_rules.no_tls, guard_rules.no_text_relocation, guard_rules.stack,
-    guard_rules.no_writable_code, guard_rules.no_constructors, guard_rules.bind_now,
-    guard_rules.relro, guard_rules.size, guard_rules.stripped,
+CHECKS = [
+    guard_checks.glibc_floor, guard_checks.no_libdl_import, guard_checks.no_run_path,
+    guard_checks.no_tls, guard_checks.no_text_relocation, guard_checks.stack,
+    guard_checks.no_writable_code, guard_checks.no_constructors, guard_checks.bind_now,
+    guard_checks.relro, guard_checks.size, guard_checks.stripped,
 ]  # fmt: skip
 
 
 class Probe(unittest.TestCase):
     def setUp(self):
-        self.file = guard_rules.GuardFile(PROBE)
+        self.file = guard_checks.GuardFile(PROBE)
 
     def test_probe_needs_the_driver_and_libc(self):
         self.assertEqual(self.file.tags("NEEDED"), ["libcuda.so.1", "libc.so.6"])
@@ -34,12 +34,13 @@ class Probe(unittest.TestCase):
                              {"dprintf", "__dprintf_chk", "_exit", "clock_gettime"})
 
     def test_control_rules_can_fail(self):
-        """The rules fail on a null driver, which has a run path, and on the shell, which has
+        """The checks fail on a null driver, which has a run path, and on the shell, which has
         glibc's start code."""
-        self.assertNotEqual(guard_rules.no_run_path(guard_rules.GuardFile(harness.NULL_DRIVER_CUDA)), [])
-        program = guard_rules.GuardFile(os.path.realpath("/bin/sh"))
-        self.assertNotEqual(guard_rules.glibc_floor(program) +
-                            guard_rules.no_constructors(program), [])
+        null_driver = guard_checks.GuardFile(harness.NULL_DRIVER_CUDA)
+        self.assertNotEqual(guard_checks.no_run_path(null_driver), [])
+        program = guard_checks.GuardFile(os.path.realpath("/bin/sh"))
+        self.assertNotEqual(guard_checks.glibc_floor(program) +
+                            guard_checks.no_constructors(program), [])
 
 
 @pytest.fixture(name="case")
@@ -47,6 +48,6 @@ def make_case():
     yield from harness.lent(Probe())
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_probe_obeys_the_rules(case, rule):
-    assert rule(case.file) == []
+@pytest.mark.parametrize("check", CHECKS)
+def test_probe_passes_the_checks(case, check):
+    assert check(case.file) == []

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The proxies as files (release build) obey the guard's rules that apply to both.
+"""The proxies as files (release build) pass the guard's checks that apply to both.
 
-test_guard.py shows that those rules can fail. The proxies' own rules are shown to fail here, on the
-guard and on the null drivers.
+test_guard.py shows that those checks can fail. The proxies' own checks are shown to fail here, on
+the guard and on the null drivers.
 """
 
 import functools
@@ -10,21 +10,21 @@ import os
 
 import pytest
 
-from support import guard_rules, harness
+from support import guard_checks, harness
 
 PROXIES = {
     "libcudaguard-driver.so": ("libcuda.so.1", "DRIVER"),
     "libcudaguard-nvml.so": ("libnvidia-ml.so.1", "NVML"),
 }
-SHARED_RULES = [
-    guard_rules.no_libdl_import, guard_rules.no_run_path, guard_rules.no_tls,
-    guard_rules.no_text_relocation, guard_rules.no_unique, guard_rules.stack,
-    guard_rules.no_writable_code, guard_rules.no_constructors, guard_rules.bind_now,
-    guard_rules.relro, guard_rules.size, guard_rules.symbol_table_apart, guard_rules.stripped,
-    guard_rules.branch_protection, guard_rules.has_version_note,
+SHARED_CHECKS = [
+    guard_checks.no_libdl_import, guard_checks.no_run_path, guard_checks.no_tls,
+    guard_checks.no_text_relocation, guard_checks.no_unique, guard_checks.stack,
+    guard_checks.no_writable_code, guard_checks.no_constructors, guard_checks.bind_now,
+    guard_checks.relro, guard_checks.size, guard_checks.symbol_table_apart, guard_checks.stripped,
+    guard_checks.branch_protection, guard_checks.has_version_note,
 ]  # fmt: skip
 # The proxy passes the driver's requests for other variables to getenv. The guard may be missing.
-IMPORTS = guard_rules.IMPORTS | {"getenv", "strchr", "cudaguard_services_v1"}
+IMPORTS = guard_checks.IMPORTS | {"getenv", "strchr", "cudaguard_services_v1"}
 
 
 def path_of(name):
@@ -33,13 +33,13 @@ def path_of(name):
 
 @functools.cache
 def proxy_file(name):
-    return guard_rules.GuardFile(path_of(name))
+    return guard_checks.GuardFile(path_of(name))
 
 
 @pytest.mark.parametrize("name", PROXIES)
 def test_proxies_obey_the_guards_rules(name):
-    for rule in SHARED_RULES:
-        assert rule(proxy_file(name)) == [], rule.__name__
+    for check in SHARED_CHECKS:
+        assert check(proxy_file(name)) == [], check.__name__
 
 
 @pytest.mark.parametrize("name", PROXIES)

@@ -38,14 +38,14 @@ class Case(fence.Case):
         self.need_fence_of_devices()
         machine.need("mounts", "device_nodes")
 
-    def here(self, *words, gpus=GPUS, parts=(), minors=None, more="", env=None):
+    def on_machine(self, *words, gpus=GPUS, parts=(), minors=None, more="", env=None):
         """Runs these words on the made-up machine."""
         made = nodes.gpu_nodes(minors) + OTHER_NODES + nodes.driver_files(gpus, parts) + more
         return self.unguarded(*nodes.in_private_dev(*words, fakes=made), env=env)
 
     def answers(self, *words, **more):
         """{path: the answers that its ways had} of the program `opens`."""
-        done = self.here(*words, **more)
+        done = self.on_machine(*words, **more)
         self.assertEqual(done.returncode, 0, done.stderr)
         found = {}
         for line in done.stdout.splitlines():
@@ -70,18 +70,18 @@ class Case(fence.Case):
 
     def list_inside(self, allow, **more):
         """What the guard inside gets as its list."""
-        done = self.here(*fenced(allow, "printenv", "CUDAGUARD_VISIBLE_DEVICES"), **more)
+        done = self.on_machine(*fenced(allow, "printenv", "CUDAGUARD_VISIBLE_DEVICES"), **more)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.strip()
 
     def refuses(self, allow, *meaning, how="--fence=devices", **more):
-        done = self.here(*fenced(allow, "echo", "started", how=how), **more)
+        done = self.on_machine(*fenced(allow, "echo", "started", how=how), **more)
         self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         for word in meaning:
             self.assertIn(word, done.stderr)
         # Control: with all that it needs, it starts.
-        control = self.here(*fenced("2", "echo", "started"))
+        control = self.on_machine(*fenced("2", "echo", "started"))
         self.assertEqual((control.returncode, control.stdout), (0, "started\n"), control.stderr)
 
 
@@ -144,15 +144,15 @@ def test_index_of_a_gpu_without_uuid_becomes_its_number_inside(case):
 
 def test_variable_of_cuda_set_before_the_launcher_has_the_machines_numbers(case):
     words = ["env", "CUDA_VISIBLE_DEVICES=5", *fenced("2,5", "printenv", "CUDA_VISIBLE_DEVICES")]
-    assert case.here(*words).stdout == "1\n"
+    assert case.on_machine(*words).stdout == "1\n"
 
 
 @pytest.mark.parametrize(("allow", "gpus"), [("2,5", [2, 5]), ("5,2", [5, 2])])
 def test_guarded_program_inside_sees_the_listed_gpus(case, allow, gpus):
     """The fake driver has the same GPUs, and no nodes: its numbers are the machine's."""
     env = {name: value for name, value in box.environment().items() if value is not None}
-    done = case.here(*fenced(allow, box.program("open"), "cu.see", "nv.see"),
-                     env=launcher.environment(**env))
+    done = case.on_machine(*fenced(allow, box.program("open"), "cu.see", "nv.see"),
+                           env=launcher.environment(**env))
     assert done.returncode == 0, done.stderr
     answers = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert box.seen(answers["cu.see"]) == gpus
@@ -161,10 +161,11 @@ def test_guarded_program_inside_sees_the_listed_gpus(case, allow, gpus):
 
 def test_nvidias_ioctls_are_allowed(case):
     ask = [fence.program("requests_static"), "/dev/nvidiactl", *fence.NVIDIA, "5401"]
-    control = case.here(*ask)
+    control = case.on_machine(*ask)
     assert control.stdout.count("ENOTTY") == len(fence.NVIDIA) + 1
-    assert case.here(*fenced("2", *ask)).stdout == control.stdout
-    assert case.here(launcher.LAUNCHER, "run", "--log=off", "--fence", *ask).stdout != control.stdout
+    assert case.on_machine(*fenced("2", *ask)).stdout == control.stdout
+    other = case.on_machine(launcher.LAUNCHER, "run", "--log=off", "--fence", *ask)
+    assert other.stdout != control.stdout
 
 
 WRITES = """
@@ -179,7 +180,7 @@ echo written
 
 def test_what_cuda_writes_can_be_written(case):
     words = ["env", "HOME=" + case.directory, *fenced("2", "sh", "-c", WRITES)]
-    done = case.here(*words)
+    done = case.on_machine(*words)
     assert (done.stdout, done.stderr) == ("written\n", "")
 
 
@@ -232,22 +233,22 @@ def test_wrong_list_is_refused(case, gpus, meaning):
 
 
 def test_auto_starts_with_the_guard_alone(case):
-    done = case.here(launcher.LAUNCHER, "run", "--fence=devices,auto", "--gpus", "2,5", "printenv",
-                     "CUDAGUARD_VISIBLE_DEVICES", more="umount /proc/driver\n")
+    done = case.on_machine(launcher.LAUNCHER, "run", "--fence=devices,auto", "--gpus", "2,5",
+                           "printenv", "CUDAGUARD_VISIBLE_DEVICES", more="umount /proc/driver\n")
     assert (done.returncode, done.stdout) == (0, "2,5\n"), done.stderr
     assert "--fence=devices,auto: the device nodes cannot be fenced: /proc" in done.stderr
 
 
 def test_static_program_starts_and_is_told_of_once(case):
-    done = case.here(launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--",
-                     fence.program("opens_static"), node(2))
+    done = case.on_machine(launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--",
+                           fence.program("opens_static"), node(2))
     assert done.returncode == 0
     assert "is not guarded (it is a static executable); the fence leaves it only the listed GPUs" \
         in done.stderr
 
 
 def test_print_says_that_the_fence_is_not_among_the_variables(case):
-    done = case.here(launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--print")
+    done = case.on_machine(launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--print")
     assert "CUDAGUARD_VISIBLE_DEVICES=" + UUIDS[2] in done.stdout.replace("'", "")
     assert "--fence is not among these" in done.stdout
 
@@ -286,7 +287,7 @@ def test_agent_outside_gives_one_command_a_gpu(case):
         assert "`%s`" % command in page
         script += command.replace("cudaguard run", '"$0" run --log=off').replace(" COMMAND", "") + ' "$@"\n'
     agent = ["sh", "-c", script, launcher.LAUNCHER, fence.program("opens_static"), node(2)]
-    lines = case.here(*agent).stdout.splitlines()
+    lines = case.on_machine(*agent).stdout.splitlines()
     half = len(lines) // 2
     assert not [line for line in lines[:half] if line.endswith(" opened")]
     assert "open %s opened" % node(2) in lines[half:]
@@ -295,8 +296,8 @@ def test_agent_outside_gives_one_command_a_gpu(case):
 def test_agent_under_a_fence_gets_no_gpu_for_one_command(case):
     ask = [fence.program("requests_static"), "/dev/nvidiactl", fence.NVIDIA[0]]
     listed = [launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--", *ask]
-    assert case.here(*listed).stdout == "c020462a ENOTTY\n"
-    done = case.here(launcher.LAUNCHER, "run", "--log=off", "--fence", "--", "env", "-u",
-                     "CUDAGUARD_LOG", *listed)
+    assert case.on_machine(*listed).stdout == "c020462a ENOTTY\n"
+    done = case.on_machine(launcher.LAUNCHER, "run", "--log=off", "--fence", "--", "env", "-u",
+                           "CUDAGUARD_LOG", *listed)
     assert done.stdout == "c020462a ENODEV\n"
     assert "already under a fence" in done.stderr

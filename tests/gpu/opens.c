@@ -56,9 +56,9 @@ static void read_path(pid_t id, uint64_t address, char* path) {
     const uint64_t at = address + used;
     size_t size = 4096 - at % 4096;
     if (size > kPath - 1 - used) size = kPath - 1 - used;
-    const struct iovec here = {path + used, size};
-    const struct iovec there = {(void*)(uintptr_t)at, size};
-    const ssize_t got = process_vm_readv(id, &here, 1, &there, 1, 0);
+    const struct iovec local = {path + used, size};
+    const struct iovec remote = {(void*)(uintptr_t)at, size};
+    const ssize_t got = process_vm_readv(id, &local, 1, &remote, 1, 0);
     if (got <= 0) {
       path[used] = '\0';
       return;

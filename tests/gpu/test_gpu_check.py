@@ -172,8 +172,8 @@ class GpuCheck(unittest.TestCase):
 
     @pytest.mark.full
     def test_python_programs_hold_no_memory_if_guarded(self):
-        stand_in = os.path.join(harness.SOURCE, "tests", "gpu", "stand_in")
-        more = {"GPU_CHECK_PYTHON": pytest_runs.PYTHON, "PYTHONPATH": stand_in}
+        fake_modules = os.path.join(harness.SOURCE, "tests", "gpu", "fake_modules")
+        more = {"GPU_CHECK_PYTHON": pytest_runs.PYTHON, "PYTHONPATH": fake_modules}
         code, out, rows = self.one_gpu("--only", "memory", env=more)
         self.assertEqual(code, 0, out)
         for name, text in (("pytest", "unguarded 4000 MiB"), ("spawn", "unguarded 4000 MiB"),

@@ -253,7 +253,7 @@ def test_null_driver_of_another_version_is_refused(case):
         other = stream.read()
     broken(case, "libcuda.so.1", lambda data: other, "other_version")
     broken(case, "libnvidia-ml.so.1",
-           lambda data: data.replace(b"cudaguard_standin_claim_v1", b"cudaguard_standin_claim_v9"),
+           lambda data: data.replace(b"null_driver_claim_v1", b"null_driver_claim_v9"),
            "other_version")
 
 

@@ -236,11 +236,11 @@ def test_sruns_option_guards_one_step(slurm):
 def test_submitting_shells_variables_reach_every_job(slurm):
     """A job gets the variables of the shell that submits it, whether or not it has GPUs."""
     slurm.edit_prolog("#!/bin/sh\n")
-    here = {"LD_PRELOAD": "/usr/local/lib/libcudaguard.so"}
+    preload = {"LD_PRELOAD": "/usr/local/lib/libcudaguard.so"}
     for words in (["srun", "--gres=gpu:1"], ["srun"]):
         slurm.is_free(slurm.task(*words, *places.OPEN))
-        slurm.is_guarded(slurm.task(*words, *places.OPEN, env=here))
-        lifted = {**here, "CUDAGUARD_POLICY": "OFF"}
+        slurm.is_guarded(slurm.task(*words, *places.OPEN, env=preload))
+        lifted = {**preload, "CUDAGUARD_POLICY": "OFF"}
         slurm.is_free(slurm.task(*words, *places.OPEN, env=lifted))
 
 

@@ -152,7 +152,7 @@ def run(lab, row):
 # ---- the environment of a row
 
 
-class Place:
+class Directories:
     """Where a row's programs are, and how the sandbox shows them."""
 
     def __init__(self, directory):
@@ -182,7 +182,7 @@ class Place:
 def installed(lab, row):
     """The row's environment. Its overlays are mounted in this process's own mount namespace, which
     the kernel removes even if the lab is killed."""
-    place = Place(lab.scratch)
+    place = Directories(lab.scratch)
     place.version = version_of(row)
     place.source.mkdir()
     name, _ = LANGUAGES[row.language]

@@ -3,7 +3,7 @@
 // scripts/generate-options and for tests (tests/support/policies.py).
 #include <cstdio>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/variables.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/print/json.h"
@@ -54,10 +54,10 @@ int main() {
         .field("instead", text.instead)
         .field("default", text.by_default);
   });
-  json.objects("policies", kRules, [&](const Rules& rules) {
-    json.field("name", name_of(rules.policy))
-        .field("allows", allows_cuda(rules.policy))
-        .field("clamps", rules.clamps);
+  json.objects("policies", kPolicies, [&](const PolicyRow& row) {
+    json.field("name", name_of(row.policy))
+        .field("allows", allows_cuda(row.policy))
+        .field("clamps", row.clamps);
   });
   json.objects("fields", kFields, [&](const FieldRow& row) {
     json.field("part", row.part)

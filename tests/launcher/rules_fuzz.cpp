@@ -20,7 +20,7 @@ int width(Policy policy) {
   return policy == Policy::kForceCpu ? 0 : policy == Policy::kOff ? 2 : 1;
 }
 
-constexpr const char* kPolicies[] = {"FORCE_CPU", "VALIDATE", "OFF", "clamp"};
+constexpr const char* kPolicyWords[] = {"FORCE_CPU", "VALIDATE", "OFF", "clamp"};
 constexpr const char* kPairs[] = {"program=*smi",
                                   "program=/usr/*",
                                   "args=*-m*",
@@ -46,7 +46,7 @@ constexpr const char* kEnds[] = {"\n", "\n", ";", " & ", " # ", " "};
 std::string random_text(Random& random) {
   std::string text;
   for (uint64_t rules = random.below(6); rules > 0; --rules) {
-    text += kPolicies[random.below(std::size(kPolicies))];
+    text += kPolicyWords[random.below(std::size(kPolicyWords))];
     for (uint64_t pairs = random.below(3); pairs > 0; --pairs) {
       text.append(" ").append(kPairs[random.below(std::size(kPairs))]);
     }

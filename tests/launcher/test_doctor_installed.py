@@ -58,9 +58,9 @@ class Preload(doctor.Case):
                       answer.problems[0])
 
     def test_relative_path_in_ld_preload_is_a_problem(self):
-        here = os.getcwd()
+        before = os.getcwd()
         os.chdir(os.path.dirname(harness.LIB))
-        self.addCleanup(os.chdir, here)
+        self.addCleanup(os.chdir, before)
         self.wrong('LD_PRELOAD names "lib/libcudaguard.so", a relative path',
                    "write " + harness.GUARD, shell="is guarded already, by LD_PRELOAD",
                    LD_PRELOAD="lib/libcudaguard.so")

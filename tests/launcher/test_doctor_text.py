@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64",
                                 reason="names the machines from an x86-64's view")
 
 
-class Place(doctor_program.Case):
+class Directory(doctor_program.Case):
     """The directory in which the commands run."""
 
     def build(self, name, file, *options, compiler="gcc"):
@@ -60,7 +60,7 @@ class Place(doctor_program.Case):
 
 @pytest.fixture(name="place", scope="module")
 def make_place():
-    yield from harness.lent(Place())
+    yield from harness.lent(Directory())
 
 
 @transcript.each("doctor_program")

@@ -35,9 +35,9 @@ class Environment(launcher.Case):
     def test_relative_report_becomes_absolute(self):
         """The guard would resolve the path against the process's directory at the time of
         writing."""
-        here = os.getcwd()
+        before = os.getcwd()
         os.chdir(self.directory)
-        self.addCleanup(os.chdir, here)
+        self.addCleanup(os.chdir, before)
         self.assertEqual(self.ours("--report", "r")["REPORT"], self.path("r"))
         self.assertEqual(os.listdir(self.directory), [])
 

@@ -101,7 +101,7 @@ def of_a_pipe(case):
     return program, cache
 
 
-def here(*options):
+def in_working_directory(*options):
     """The current directory has such a library, too."""
     def make(case):
         case.library("here/libcg_x.so.1")
@@ -243,8 +243,8 @@ SHAPES = {
     "run path with a slash at its end": (made("-Wl,-rpath,RUN/"), SAME),
     "run path with slashes at its end": (made("-Wl,-rpath,RUN//"), ASKS),
     "run path with slashes": (made("-Wl,-rpath,RUN//../run"), SAME),
-    "run path with a colon at its end": (here("-Wl,-rpath,/nowhere:"), ASKS),
-    "run path with two colons": (here("-Wl,-rpath,/nowhere::RUN"), ASKS),
+    "run path with a colon at its end": (in_working_directory("-Wl,-rpath,/nowhere:"), ASKS),
+    "run path with two colons": (in_working_directory("-Wl,-rpath,/nowhere::RUN"), ASKS),
     "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), SAME),
     "run path by origin, program by a link": (by_a_link, SAME),
     "run path by origin, of a library": (of_a_library_by_origin, SAME),

@@ -39,7 +39,7 @@ def dynamic(*entries):
                tail=table + b"\0names\0x")
 
 
-class Place(launcher.Case):
+class Directory(launcher.Case):
     """The directory in which the commands run."""
 
     def setUp(self):
@@ -85,12 +85,12 @@ class Place(launcher.Case):
         return text.replace(self.directory, "DIRECTORY")
 
     def at_terminal(self, command):
-        here, there = pty.openpty()
-        with open(here, "rb", buffering=0) as end:
+        controller, terminal = pty.openpty()
+        with open(controller, "rb", buffering=0) as end:
             process = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=there, env=self.env,
+                                       stdout=subprocess.DEVNULL, stderr=terminal, env=self.env,
                                        cwd=self.directory)
-            os.close(there)
+            os.close(terminal)
             text = b""
             try:
                 while piece := end.read(65536):
@@ -103,7 +103,7 @@ class Place(launcher.Case):
 
 @pytest.fixture(name="place", scope="module")
 def make_place():
-    place = Place()
+    place = Directory()
     place.setUp()
     yield place
     place.doCleanups()

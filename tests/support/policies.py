@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policies, as the rows of policy/rules.h have them: the build prints them."""
+"""The policies, as the rows of policy/policies.h have them: the build prints them."""
 
 import json
 import os

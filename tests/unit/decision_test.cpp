@@ -288,7 +288,7 @@ TEST(ProcessDecision, WantsLine_FollowsTheLogLevel) {
 
 TEST(ProcessDecision, EachPolicy_HasAWordAndARow) {
   const std::vector<std::string> words = words_of(Variable::kPolicy);
-  ASSERT_EQ(words.size(), std::size(kRules));
+  ASSERT_EQ(words.size(), std::size(kPolicies));
   for (size_t i = 0; i < words.size(); ++i) {
     const auto policy = static_cast<Policy>(i);
     EXPECT_EQ(name_of(policy), words[i]);
@@ -386,8 +386,8 @@ MachineRuling machine(Policy policy, std::string_view gpus = {}, bool may_widen 
 }
 
 TEST(ProcessDecision, Machine_DecidesIfTheEnvironmentIsSilent) {
-  for (const Rules& rules : kRules) {
-    const Policy policy = rules.policy;
+  for (const PolicyRow& row : kPolicies) {
+    const Policy policy = row.policy;
     const MachineRuling file = machine(policy);
     EXPECT_EQ(decide({}, {.machine = &file}).calls, policy);
     EXPECT_EQ(decide({.policy = "OFF"}, {.machine = &file}, kPrivileged).calls, policy);

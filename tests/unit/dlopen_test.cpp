@@ -19,9 +19,9 @@ struct Outcome {
   std::string_view never;
 
   bool operator==(const Outcome&) const = default;
-  friend std::ostream& operator<<(std::ostream& out, const Outcome& it) {
-    return out << "action " << static_cast<int>(it.action) << ", report "
-               << static_cast<int>(it.report) << ", never \"" << it.never << '"';
+  friend std::ostream& operator<<(std::ostream& out, const Outcome& outcome) {
+    return out << "action " << static_cast<int>(outcome.action) << ", report "
+               << static_cast<int>(outcome.report) << ", never \"" << outcome.never << '"';
   }
 };
 
@@ -30,8 +30,9 @@ DlopenRequest request_for(std::string_view name, bool no_load = false) {
 }
 
 Outcome outcome(const DlopenRequest& request, const DlopenSituation& now) {
-  const DlopenDecision it = decide(request, now);
-  return {it.action, it.report, it.never == nullptr ? std::string_view{} : it.never};
+  const DlopenDecision decision = decide(request, now);
+  return {decision.action, decision.report,
+          decision.never == nullptr ? std::string_view{} : decision.never};
 }
 
 constexpr Outcome kPass = {Action::kPass};
@@ -39,8 +40,8 @@ constexpr Outcome kNotLoaded = {Action::kNotLoaded};
 
 TEST(Dlopen, OtherLibrariesPassInEverySituation) {
   for (const char* name : {"", "libm.so.6", "libc.so.6", "/opt/x/plugin.so", "$ORIGIN/libm.so"}) {
-    for (const Rules& rules : kRules) {
-      const Policy policy = rules.policy;
+    for (const PolicyRow& row : kPolicies) {
+      const Policy policy = row.policy;
       for (const Substitute substitute : kEverySubstitute) {
         for (const bool list : {false, true}) {
           EXPECT_EQ(
@@ -63,8 +64,8 @@ TEST(Dlopen, DriverUnderOffPasses) {
 
 TEST(Dlopen, DriverBecomesOurLibrary) {
   for (const char* name : {"libcuda.so.1", "/usr/lib/libcuda.so", "libnvidia-ml.so.1"}) {
-    for (const Rules& rules : kRules) {
-      const Policy policy = rules.policy;
+    for (const PolicyRow& row : kPolicies) {
+      const Policy policy = row.policy;
       if (policy == Policy::kOff) continue;
       const bool cpu = policy == Policy::kForceCpu;
       EXPECT_EQ(outcome(request_for(name),
@@ -81,8 +82,8 @@ TEST(Dlopen, DriverIsRefusedIfOurFileCannotBeUsed) {
     const DlopenRequest request = request_for(name);
     EXPECT_EQ(outcome(request, {.substitute = Substitute::kUnusable}),
               Outcome({Action::kRefuse, Report::kUnusableNullDriver, never}));
-    for (const Rules& rules : kRules) {
-      const Policy policy = rules.policy;
+    for (const PolicyRow& row : kPolicies) {
+      const Policy policy = row.policy;
       if (!allows_cuda(policy)) continue;
       EXPECT_EQ(
           outcome(request, {.loads = policy, .calls = policy, .substitute = Substitute::kUnusable}),

@@ -2,7 +2,7 @@
 // Tests the variables that `run` sets for the program from options and environment.
 #include <gtest/gtest.h>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/variables.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/message.h"
@@ -306,10 +306,10 @@ TEST_F(Settings, GuardMayComeBeforeTheRuntimeOfAsan) {
 TEST_F(Settings, ContradictoryOptionsAreRefused) {
   using Text = std::optional<std::string>;
   std::string needed = "--children needs --gpus";
-  for (const Rules& rules : kRules) {
-    if (!allows_cuda(rules.policy)) continue;
-    needed.append(rules.policy == Policy::kValidate ? ", " : " or ");
-    needed.append("--policy ").append(name_of(rules.policy));
+  for (const PolicyRow& row : kPolicies) {
+    if (!allows_cuda(row.policy)) continue;
+    needed.append(row.policy == Policy::kValidate ? ", " : " or ");
+    needed.append("--policy ").append(name_of(row.policy));
   }
   const struct {
     bool cpu;

@@ -73,13 +73,13 @@ seccomp_data call(uint32_t architecture, uint32_t number, uint64_t request = 0) 
 }
 
 /// The number of ioctl in the kernel's own tables.
-struct Place {
+struct IoctlNumber {
   const char* name;
   Architecture machine;
   uint32_t architecture;
   uint32_t number;
 };
-constexpr Place kPlaces[] = {
+constexpr IoctlNumber kIoctlNumbers[] = {
     {"x86-64", kX86, 0xc000003e, 16},
     {"x32", kX86, 0xc000003e, 514 | kX32},
     {"x32, x86-64's number", kX86, 0xc000003e, 16 | kX32},
@@ -90,15 +90,15 @@ constexpr Place kPlaces[] = {
 };
 
 TEST(FenceFilter, RefusesOnlyNvidiasRequests) {
-  for (const Place& place : kPlaces) {
-    SCOPED_TRACE(place.name);
-    const std::vector<sock_filter> program = fence_filter(kAnswer, place.machine);
+  for (const IoctlNumber& row : kIoctlNumbers) {
+    SCOPED_TRACE(row.name);
+    const std::vector<sock_filter> program = fence_filter(kAnswer, row.machine);
     for (uint32_t low = 0; low <= 0xffff; ++low) {
       for (const uint32_t upper : {0x0000U, 0x3000U, 0x4008U, 0x7fffU, 0x8008U, 0xbfffU, 0xc000U,
                                    0xc008U, 0xc00fU, 0xc010U, 0xc020U, 0xffffU}) {
         const uint32_t request = upper << 16 | low;
         const uint32_t wanted = is_nvidia_request(request) ? kAnswer : SECCOMP_RET_ALLOW;
-        ASSERT_EQ(answer_of(program, call(place.architecture, place.number, request)), wanted)
+        ASSERT_EQ(answer_of(program, call(row.architecture, row.number, request)), wanted)
             << std::hex << request;
       }
     }
@@ -114,23 +114,22 @@ TEST(FenceFilter, UpperHalfOfTheRequestDoesNotCount) {
 }
 
 TEST(FenceFilter, OtherCallsPassWithoutACheckOfTheArguments) {
-  for (const Place& place : kPlaces) {
-    SCOPED_TRACE(place.name);
-    const std::vector<sock_filter> program = fence_filter(kAnswer, place.machine);
-    EXPECT_EQ(answer_of(program, call(place.architecture, place.number), true), std::nullopt);
+  for (const IoctlNumber& row : kIoctlNumbers) {
+    SCOPED_TRACE(row.name);
+    const std::vector<sock_filter> program = fence_filter(kAnswer, row.machine);
+    EXPECT_EQ(answer_of(program, call(row.architecture, row.number), true), std::nullopt);
     for (uint32_t number = 0; number < 1024; ++number) {
       for (const uint32_t bit : {0U, kX32, 0x80000000U}) {
         bool is_ioctl = false;
-        for (const Place& one : kPlaces) {
+        for (const IoctlNumber& one : kIoctlNumbers) {
           is_ioctl =
-              is_ioctl || (one.machine.architecture == place.machine.architecture &&
-                           one.architecture == place.architecture && one.number == (number | bit));
+              is_ioctl || (one.machine.architecture == row.machine.architecture &&
+                           one.architecture == row.architecture && one.number == (number | bit));
         }
         if (is_ioctl) continue;
         // The answer needs no argument, so the kernel does not run this filter for these calls
         // again.
-        EXPECT_EQ(answer_of(program, call(place.architecture, number | bit), true),
-                  SECCOMP_RET_ALLOW)
+        EXPECT_EQ(answer_of(program, call(row.architecture, number | bit), true), SECCOMP_RET_ALLOW)
             << number << " with " << std::hex << bit;
       }
     }
@@ -253,16 +252,16 @@ TEST(OpenFilter, RefusesMode3OfCallsThatHaveItInARegister) {
 
 TEST(OpenFilter, HasNoIoUringAndPerhapsNoOpenat2) {
   constexpr uint32_t kAbsent = SECCOMP_RET_ERRNO | ENOSYS;
-  for (const Place& place : kPlaces) {
+  for (const IoctlNumber& row : kIoctlNumbers) {
     for (const bool openat2 : {false, true}) {
-      SCOPED_TRACE(place.name);
+      SCOPED_TRACE(row.name);
       const std::vector<sock_filter> program =
-          open_filter(fence_filter(kAnswer, place.machine), openat2, place.machine);
+          open_filter(fence_filter(kAnswer, row.machine), openat2, row.machine);
       for (uint32_t number = 400; number < 500; ++number) {
         // openat2, and io_uring's setup, enter and register.
         const bool absent = (number == 437 && !openat2) || (number >= 425 && number <= 427);
-        const uint32_t x32 = place.number & kX32;
-        EXPECT_EQ(answer_of(program, call(place.architecture, number | x32), true),
+        const uint32_t x32 = row.number & kX32;
+        EXPECT_EQ(answer_of(program, call(row.architecture, number | x32), true),
                   absent ? kAbsent : SECCOMP_RET_ALLOW)
             << number;
       }
@@ -272,15 +271,15 @@ TEST(OpenFilter, HasNoIoUringAndPerhapsNoOpenat2) {
 }
 
 TEST(OpenFilter, OtherCallsHaveTheAnswerOfTheOtherFilter) {
-  for (const Place& place : kPlaces) {
-    SCOPED_TRACE(place.name);
-    const std::vector<sock_filter> others = fence_filter(kAnswer, place.machine);
-    const std::vector<sock_filter> program = open_filter(others, false, place.machine);
+  for (const IoctlNumber& row : kIoctlNumbers) {
+    SCOPED_TRACE(row.name);
+    const std::vector<sock_filter> others = fence_filter(kAnswer, row.machine);
+    const std::vector<sock_filter> program = open_filter(others, false, row.machine);
     for (const uint32_t request : {0xc020462aU, 0x5401U}) {
-      const seccomp_data data = call(place.architecture, place.number, request);
+      const seccomp_data data = call(row.architecture, row.number, request);
       EXPECT_EQ(answer_of(program, data), answer_of(others, data)) << std::hex << request;
     }
-    EXPECT_EQ(answer_of(program, call(place.architecture, 1), true), SECCOMP_RET_ALLOW);
+    EXPECT_EQ(answer_of(program, call(row.architecture, 1), true), SECCOMP_RET_ALLOW);
   }
 }
 

@@ -88,9 +88,9 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
   const std::string accepted =
       "\" is not accepted (accepted: " + std::string(row_of(Variable::kPolicy).accepted) + ")";
   std::string needed;
-  for (const Rules& rules : kRules) {
-    if (!allows_cuda(rules.policy)) continue;
-    needed.append(needed.empty() ? "gpus= needs " : " or ").append(name_of(rules.policy));
+  for (const PolicyRow& row : kPolicies) {
+    if (!allows_cuda(row.policy)) continue;
+    needed.append(needed.empty() ? "gpus= needs " : " or ").append(name_of(row.policy));
   }
   const struct {
     const char* rule;

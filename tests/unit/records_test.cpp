@@ -355,7 +355,7 @@ TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
   EXPECT_EQ(own_frame(site.stack), nullptr);
   site.stack.line_frame = 1;
   EXPECT_EQ(own_frame(site.stack), &site.stack.python[1]);
-  EXPECT_EQ(place_of(*own_frame(site.stack)), "/x/ppo.py:3");
+  EXPECT_EQ(file_and_line(*own_frame(site.stack)), "/x/ppo.py:3");
   site.stack.line_frame = 2;
   EXPECT_EQ(own_frame(site.stack), nullptr);
 }

@@ -25,13 +25,14 @@ std::unique_ptr<StartEnvironment> read(std::vector<std::string> entries) {
 }
 
 TEST(StartEnvironment, KeepsCopiesOfTheGuardsVariables) {
-  const auto it = read({"PATH=/bin", "CUDAGUARD_POLICY=OFF", "CUDAGUARD_POLICY=CLAMP",
-                        "CUDAGUARD_POLICYX=1", "CUDAGUARD_LOG=", "CUDAGUARD_REPORT=/tmp/a=b"});
-  EXPECT_STREQ(it->variables.policy, "OFF") << "the first one counts, as for getenv()";
-  EXPECT_STREQ(it->variables.log, "");
-  EXPECT_STREQ(it->variables.report, "/tmp/a=b");
-  EXPECT_EQ(it->variables.visible_devices, nullptr);
-  EXPECT_FALSE(it->wants_start);
+  const auto environment =
+      read({"PATH=/bin", "CUDAGUARD_POLICY=OFF", "CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_POLICYX=1",
+            "CUDAGUARD_LOG=", "CUDAGUARD_REPORT=/tmp/a=b"});
+  EXPECT_STREQ(environment->variables.policy, "OFF") << "the first one counts, as for getenv()";
+  EXPECT_STREQ(environment->variables.log, "");
+  EXPECT_STREQ(environment->variables.report, "/tmp/a=b");
+  EXPECT_EQ(environment->variables.visible_devices, nullptr);
+  EXPECT_FALSE(environment->wants_start);
   EXPECT_TRUE(read({"CUDAGUARD_HELLO=1"})->wants_start);
   EXPECT_FALSE(read({"CUDAGUARD_HELLO=11"})->wants_start);
 }
@@ -40,21 +41,21 @@ TEST(StartEnvironment, TooLongValuesStayTooLong) {
   const std::string junk(100000, 'a');
   std::vector<std::string> entries;
   for (const VariableRow& row : kVariables) entries.push_back(std::string(row.name) + "=" + junk);
-  const auto it = read(entries);
-  EXPECT_GT(std::string(it->variables.report).size(), kMaxReportPath);
-  EXPECT_GT(std::string(it->variables.visible_devices).size(), kMaxVisibleDevices);
+  const auto environment = read(entries);
+  EXPECT_GT(std::string(environment->variables.report).size(), kMaxReportPath);
+  EXPECT_GT(std::string(environment->variables.visible_devices).size(), kMaxVisibleDevices);
   // No word of a list can be longer than the list.
-  EXPECT_GT(std::string(it->variables.policy).size(),
+  EXPECT_GT(std::string(environment->variables.policy).size(),
             std::string(row_of(Variable::kPolicy).accepted).size());
 }
 
 TEST(StartEnvironment, IsReadOnlyOnce) {
-  auto it = std::make_unique<StartEnvironment>();
-  read_start_environment(*it, nullptr);
+  auto environment = std::make_unique<StartEnvironment>();
+  read_start_environment(*environment, nullptr);
   char late[] = "CUDAGUARD_POLICY=OFF";
   char* variables[] = {late, nullptr};
-  read_start_environment(*it, variables);
-  EXPECT_EQ(it->variables.policy, nullptr);
+  read_start_environment(*environment, variables);
+  EXPECT_EQ(environment->variables.policy, nullptr);
 }
 
 TEST(StartEnvironment, FindsTheKernelsArray) {

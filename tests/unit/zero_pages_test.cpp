@@ -64,21 +64,21 @@ bool in_child(const Check& check) {
 }
 
 TEST(ForkedChild, HasItsOwnEmptyProcessAndACopyOfInheritedState) {
-  Process& here = process();
-  const Part wiped[] = {CG_PART(here, hook),          CG_PART(here, proxy),
-                        CG_PART(here, proxy_loader),  CG_PART(here, record),
-                        CG_PART(here, python_frames), CG_PART(here, exports),
-                        CG_PART(here, explain)};
+  Process& parent = process();
+  const Part wiped[] = {CG_PART(parent, hook),          CG_PART(parent, proxy),
+                        CG_PART(parent, proxy_loader),  CG_PART(parent, record),
+                        CG_PART(parent, python_frames), CG_PART(parent, exports),
+                        CG_PART(parent, explain)};
   const Part copied[] = {CG_PART(inherited, hook), CG_PART(inherited, record),
                          CG_PART(inherited, explain), CG_PART(inherited, proxy_loader)};
   for (const Part& part : wiped) memset(part.at, 0xff, part.size);
   for (const Part& part : copied) memset(part.at, 0xff, part.size);
   for (const Part& part : wiped) {
     EXPECT_TRUE(in_child([&] {
-      const auto offset = static_cast<char*>(part.at) - reinterpret_cast<char*>(&here);
+      const auto offset = static_cast<char*>(part.at) - reinterpret_cast<char*>(&parent);
       return is_filled(part.at, part.size, 0) &&
              is_filled(reinterpret_cast<char*>(&process()) + offset, part.size, 0) &&
-             &process() != &here;
+             &process() != &parent;
     })) << part.name;
     EXPECT_TRUE(is_filled(part.at, part.size, 0xff)) << part.name;
   }
@@ -102,20 +102,20 @@ TEST(ForkedChild, ControlOtherPagesAreCopied) {
 }
 
 TEST(ForkedChild, HasFallenToForceCpuWithItsParent) {
-  Process& here = process();
-  const Policy decided = here.decision.calls;
-  here.decision.calls = Policy::kValidate;
-  EXPECT_EQ(here.policy(), Policy::kValidate);
-  fall_back(here, Fallen::kNoProxy);
-  EXPECT_EQ(here.policy(), Policy::kForceCpu);
+  Process& parent = process();
+  const Policy decided = parent.decision.calls;
+  parent.decision.calls = Policy::kValidate;
+  EXPECT_EQ(parent.policy(), Policy::kValidate);
+  fall_back(parent, Fallen::kNoProxy);
+  EXPECT_EQ(parent.policy(), Policy::kForceCpu);
   EXPECT_TRUE(in_child([] {
     process().decision.calls = Policy::kValidate;
     return process().policy() == Policy::kForceCpu &&
            process().because() == "its proxy library cannot be used";
   }));
   inherited.fallen.store(Fallen::kNot);
-  here.hook.state.store(HookState::kFresh);
-  here.decision.calls = decided;
+  parent.hook.state.store(HookState::kFresh);
+  parent.decision.calls = decided;
 }
 
 }  // namespace

@@ -39,18 +39,18 @@ struct Objects {
   Object* scope[kMost];
 
   Object* find(uint32_t name) {
-    Object* it = at;
-    while (it != end && it->soname != name && it->file != name) ++it;
-    return it;
+    Object* object = at;
+    while (object != end && object->soname != name && object->file != name) ++object;
+    return object;
   }
 
   /// Makes a scope of the objects `first` to `last` and all that they need, breadth first, as ld.so
   /// does. Returns the first definition.
   const void* open_scope(const Object* first, const Object* last) {
     Object** free = scope;
-    for (Object* it = at; it != end; ++it) {
-      it->in_scope = it >= first && it <= last;
-      if (it->in_scope) *free++ = it;
+    for (Object* object = at; object != end; ++object) {
+      object->in_scope = object >= first && object <= last;
+      if (object->in_scope) *free++ = object;
     }
     const void* found = nullptr;
     for (Object** next = scope; next != free; ++next) {
@@ -109,32 +109,32 @@ void count_definitions(Search& search, const StartObjects& start, LaterObjects l
 }
 
 /// Chooses among several definitions.
-void choose(Search& search, Objects& the, const StartObjects& start, LaterObjects later) {
+void choose(Search& search, Objects& objects, const StartObjects& start, LaterObjects later) {
   search.past_guard = false;
-  the.end = the.at;
-  const Object* libc = the.at;
+  objects.end = objects.at;
+  const Object* libc = objects.at;
   const Object* caller = nullptr;
   const void* found = nullptr;
   // Everything that needs the objects happens in this walk, which may hold ld.so's lock.
   visit_objects(start, later, [&](const link_map& map) {
-    Object* end = the.end++;
+    Object* end = objects.end++;
     end->map = &map;
     end->soname = soname_of(map);
     end->file = hash_of(map.l_name);
     end->definition = search.definition_in(map, end->soname);
     if (end->soname == kLibc) libc = end;
     if (&map == search.holder) caller = end;
-    const bool full = the.end == the.at + Objects::kMost;
+    const bool full = objects.end == objects.at + Objects::kMost;
     if (map.l_next != nullptr || full) return full;
     // All objects up to libc are the program and its preloads, because every one of them needs
     // libc. The rest follows in the order of loading: libraries that were opened with RTLD_GLOBAL,
     // and the one that brought the caller.
-    found = the.open_scope(the.at, libc);
+    found = objects.open_scope(objects.at, libc);
     if (caller != nullptr && caller->in_scope) caller = nullptr;
-    for (const Object* it = the.at; found == nullptr && it != the.end; ++it) {
-      const bool global = search.global.has(it->soname) || search.global.has(it->file);
+    for (const Object* object = objects.at; found == nullptr && object != objects.end; ++object) {
+      const bool global = search.global.has(object->soname) || search.global.has(object->file);
       if (!global && caller == nullptr) continue;
-      const void* first = the.open_scope(it, it);
+      const void* first = objects.open_scope(object, object);
       if (global || caller->in_scope) found = first;
     }
     return true;
@@ -153,8 +153,8 @@ const link_map* holder_of(const void* address, const StartObjects& start, LaterO
 
 bool GlobalNames::has(uint32_t hash) const {
   for (const auto& slot : hashes_) {
-    const uint32_t here = slot.load(std::memory_order_relaxed);
-    if (here == hash || here == 0) return here != 0;
+    const uint32_t stored = slot.load(std::memory_order_relaxed);
+    if (stored == hash || stored == 0) return stored != 0;
   }
   return false;
 }
@@ -162,9 +162,10 @@ bool GlobalNames::has(uint32_t hash) const {
 void GlobalNames::add(const char* name) {
   const uint32_t hash = hash_of(name);
   for (auto& slot : hashes_) {
-    uint32_t here = slot.load(std::memory_order_relaxed);
-    if (here == 0 && slot.compare_exchange_strong(here, hash, std::memory_order_relaxed)) return;
-    if (here == hash) return;
+    uint32_t stored = slot.load(std::memory_order_relaxed);
+    if (stored == 0 && slot.compare_exchange_strong(stored, hash, std::memory_order_relaxed))
+      return;
+    if (stored == hash) return;
   }
 }
 

@@ -69,22 +69,22 @@ void take_from_glibc(Loader& into, const StartObjects& start) {
 
 }  // namespace
 
-void find(Loader& it, const StartObjects& start) {
+void find(Loader& loader, const StartObjects& start) {
   if (sys::is_glibc()) {
-    take_from_glibc(it, start);
+    take_from_glibc(loader, start);
   } else if (const link_map* libc = start.holder(reinterpret_cast<const void*>(&getauxval))) {
     // Another libc has no common name, so its library is the one with its other functions.
-    take_from(it, *libc);
+    take_from(loader, *libc);
   }
-  if (it.dlsym != nullptr) {
-    take_next(it.next_dlopen, it.dlsym, "dlopen", it.dlopen);
-    take_next(it.next_dlmopen, it.dlsym, "dlmopen", it.dlmopen);
-    take_next(it.next_dlclose, it.dlsym, "dlclose", it.dlclose);
-    take_next(it.next_dlvsym, it.dlsym, "dlvsym", it.dlvsym);
+  if (loader.dlsym != nullptr) {
+    take_next(loader.next_dlopen, loader.dlsym, "dlopen", loader.dlopen);
+    take_next(loader.next_dlmopen, loader.dlsym, "dlmopen", loader.dlmopen);
+    take_next(loader.next_dlclose, loader.dlsym, "dlclose", loader.dlclose);
+    take_next(loader.next_dlvsym, loader.dlsym, "dlvsym", loader.dlvsym);
   }
-  if (it.next_dlopen != nullptr && it.dlopen != nullptr && it.dlclose != nullptr &&
-      it.dlerror != nullptr) {
-    it.whole.store(true, std::memory_order_release);
+  if (loader.next_dlopen != nullptr && loader.dlopen != nullptr && loader.dlclose != nullptr &&
+      loader.dlerror != nullptr) {
+    loader.whole.store(true, std::memory_order_release);
   }
 }
 

@@ -58,13 +58,13 @@ struct Loader {
 
 /// Finds the functions that are loaded so far. With glibc < 2.34 some are missing until libdl.so.2
 /// is loaded. Takes the lock of dlopen.
-void find(Loader& it, const StartObjects& start);
+void find(Loader& loader, const StartObjects& start);
 
 /// Returns ld.so's handle for the object that holds the address, or null. Takes the lock of dlopen.
-inline link_map* object_of(const Loader& the, const void* address) {
+inline link_map* object_of(const Loader& loader, const void* address) {
   Dl_info info;
   void* object = nullptr;
-  if (the.dladdr1 == nullptr || the.dladdr1(address, &info, &object, RTLD_DL_LINKMAP) == 0) {
+  if (loader.dladdr1 == nullptr || loader.dladdr1(address, &info, &object, RTLD_DL_LINKMAP) == 0) {
     return nullptr;
   }
   return static_cast<link_map*>(object);

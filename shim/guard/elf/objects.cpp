@@ -34,12 +34,12 @@ void StartObjects::find() {
   const link_map* first = base_objects();
   const link_map* last = nullptr;
   bool guard = false;  // found
-  for (const link_map* it = first; it != nullptr; it = it->l_next) {
-    last = it;
-    guard = guard || it->l_ld == _DYNAMIC;
+  for (const link_map* object = first; object != nullptr; object = object->l_next) {
+    last = object;
+    guard = guard || object->l_ld == _DYNAMIC;
     if (guard) continue;
     // libc comes before a guard that the program has loaded, with libraries that it may unload.
-    const char* soname = elf_soname(it->l_ld, it->l_addr);
+    const char* soname = elf_soname(object->l_ld, object->l_addr);
     if (soname != nullptr && elf_detail::same(soname, "libc.so.6")) break;
   }
   first_.store(first, std::memory_order_relaxed);
@@ -55,8 +55,8 @@ void with_held_list(void (*function)(void*), void* data) {
   } call = {function, data};
   dl_iterate_phdr(
       [](dl_phdr_info*, size_t, void* given) {
-        const auto& it = *static_cast<const Call*>(given);
-        it.function(it.data);
+        const auto& callback = *static_cast<const Call*>(given);
+        callback.function(callback.data);
         return 1;
       },
       &call);

@@ -54,9 +54,9 @@ class StartObjects {
   bool visit(const Visit& visit) const {
     const link_map* last = last_.load(std::memory_order_acquire);
     if (last == nullptr) return false;
-    for (const link_map* it = first();; it = it->l_next) {
-      if (visit(*it)) return true;
-      if (it == last || it->l_next == nullptr) return false;
+    for (const link_map* object = first();; object = object->l_next) {
+      if (visit(*object)) return true;
+      if (object == last || object->l_next == nullptr) return false;
     }
   }
   const link_map* first() const { return first_.load(std::memory_order_relaxed); }
@@ -102,9 +102,9 @@ bool visit_objects(const StartObjects& start, LaterObjects later, const Visit& v
     bool found = false;
   } walk = {start.first(), &visit};
   const auto all = [](void* data) {
-    auto& it = *static_cast<Walk*>(data);
-    for (const link_map* at = it.first; at != nullptr && !it.found; at = at->l_next) {
-      it.found = (*it.visit)(*at);
+    auto& state = *static_cast<Walk*>(data);
+    for (const link_map* at = state.first; at != nullptr && !state.found; at = at->l_next) {
+      state.found = (*state.visit)(*at);
     }
   };
   if (later == LaterObjects::kFree) {

@@ -59,9 +59,9 @@ CodePlace place_of(const void* address, char* path, size_t size) {
   char buffer[1024] = {};  // the analyzer does not know that read(2) fills it
   MapsReader in(maps.fd(), buffer, sizeof buffer);
   const auto wanted = reinterpret_cast<uint64_t>(address);
-  Mapping here;
-  while (in.next(here, path, size)) {
-    if (here.holds(wanted)) return here.place(wanted);
+  Mapping mapping;
+  while (in.next(mapping, path, size)) {
+    if (mapping.holds(wanted)) return mapping.place(wanted);
   }
   return {};
 }

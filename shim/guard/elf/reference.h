@@ -19,10 +19,11 @@ uint32_t find_reference(const elf_detail::Tables& t, const ElfW(Dyn) * dynamic, 
   constexpr ElfW(Sxword)
       kTables[][3] = {{DT_JMPREL, DT_PLTRELSZ, DT_NULL}, {DT_RELA, DT_RELASZ, DT_RELACOUNT}};
   for (const auto& [table, bytes, without] : kTables) {
-    const auto* it = elf_detail::table<ElfW(Rela)>(dynamic, base, table);
-    const auto* end = it + elf_detail::dynamic_value(dynamic, bytes) / sizeof *it;
-    for (it += elf_detail::dynamic_value(dynamic, without); it < end; ++it) {
-      const auto index = static_cast<uint32_t>(ELF64_R_SYM(it->r_info));
+    const auto* relocation = elf_detail::table<ElfW(Rela)>(dynamic, base, table);
+    const auto* end = relocation + elf_detail::dynamic_value(dynamic, bytes) / sizeof *relocation;
+    for (relocation += elf_detail::dynamic_value(dynamic, without); relocation < end;
+         ++relocation) {
+      const auto index = static_cast<uint32_t>(ELF64_R_SYM(relocation->r_info));
       if (index != 0 && wanted(t.strings + t.symbols[index].st_name)) return index;
     }
   }

@@ -7,13 +7,13 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// Records that `api` was denied.
-inline int denied(Process& here, const char* api, const void* caller, int answer) {
-  record_attempt(here, api, nullptr, caller);
+inline int denied(Process& process, const char* api, const void* caller, int answer) {
+  record_attempt(process, api, nullptr, caller);
   return answer;
 }
 /// Records that `api` was allowed and that there is no driver. Returns 100.
-inline int no_driver(Process& here, const char* api, const void* caller) {
-  record_no_driver(here, api, caller);
+inline int no_driver(Process& process, const char* api, const void* caller) {
+  record_no_driver(process, api, caller);
   return 100;
 }
 

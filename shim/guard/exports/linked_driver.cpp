@@ -34,13 +34,13 @@ nvmlReturn_t none(unsigned int* count) {
 
 /// Returns the null driver's function if there is no proxy. NVML's null driver is not loaded for
 /// that, because our own functions answer as it does.
-[[gnu::noinline]] NextDefinition or_null_driver(NextDefinition it, Library library,
+[[gnu::noinline]] NextDefinition or_null_driver(NextDefinition next, Library library,
                                                 const char* name) {
-  if (it.function != nullptr || is_off()) return it;
+  if (next.function != nullptr || is_off()) return next;
   const OwnLibrary ours =
       library == Library::kNvml ? loaded_null_driver(library) : null_driver(library);
-  it.function = const_cast<void*>(ours.symbol(name));
-  return it;
+  next.function = const_cast<void*>(ours.symbol(name));
+  return next;
 }
 
 }  // namespace
@@ -49,9 +49,9 @@ nvmlReturn_t none(unsigned int* count) {
 using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern "C" below
 
 /// Calls the next definition, if there is one. This is a tail call, so the proxy sees our caller.
-#define CG_CALL(it, name, ...)                     \
+#define CG_CALL(definition, name, ...)             \
   do {                                             \
-    auto* const real = (it).as(&::name);           \
+    auto* const real = (definition).as(&::name);   \
     if (real != nullptr) return real(__VA_ARGS__); \
   } while (false)
 #define CG_FORWARD(name, ...) CG_CALL(CG_NEXT(name), name, __VA_ARGS__)
@@ -60,16 +60,16 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 extern "C" {
 
 CUresult cuInit(unsigned int flags) {
-  Process& here = process();
+  Process& process = cudaguard::process();
   // FORCE_CPU comes first, because programs call cuInit in loops.
-  if (here.policy() != Policy::kForceCpu) [[unlikely]] {
+  if (process.policy() != Policy::kForceCpu) [[unlikely]] {
     CG_FORWARD(cuInit, flags);
-    if (flags == 0 && allows_cuda(here.policy())) {
-      return static_cast<CUresult>(no_driver(here, "cuInit", CG_CALLER));
+    if (flags == 0 && allows_cuda(process.policy())) {
+      return static_cast<CUresult>(no_driver(process, "cuInit", CG_CALLER));
     }
   }
   if (flags != 0) return CUDA_ERROR_INVALID_VALUE;
-  return static_cast<CUresult>(denied(here, "cuInit", CG_CALLER, CUDA_ERROR_NO_DEVICE));
+  return static_cast<CUresult>(denied(process, "cuInit", CG_CALLER, CUDA_ERROR_NO_DEVICE));
 }
 
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {

@@ -34,8 +34,8 @@ bool redirect(const link_map& library, const char* name) {
   const void* ours = elf_symbol(_DYNAMIC, own_base(), name);
   if (symbol == nullptr || ours == nullptr) return true;
   const auto at = reinterpret_cast<ElfW(Addr)>(symbol) - library.l_addr;
-  const auto* segment = find_segment(library, [=](const ElfW(Phdr) & it) {
-    return it.p_type == PT_LOAD && at - it.p_vaddr < it.p_memsz;
+  const auto* segment = find_segment(library, [=](const ElfW(Phdr) & header) {
+    return header.p_type == PT_LOAD && at - header.p_vaddr < header.p_memsz;
   });
   if (segment == nullptr) return false;
   const int protection = PROT_READ | ((segment->p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
@@ -47,12 +47,12 @@ bool redirect(const link_map& library, const char* name) {
 /// Under FORCE_CPU, a look-up in a handle finds our functions even in NVIDIA's own library. ld.so
 /// has mapped that library before we could act, and nothing has initialised it. The other objects
 /// of the start that need it are bound to our exports.
-void redirect_first_calls(Process& here) {
+void redirect_first_calls(Process& process) {
   start_objects().visit([&](const link_map& object) {
     if (!is_driver(object)) return false;
     bool all = true;
     for (const char* name : kFirstCalls) all = redirect(object, name) && all;
-    if (!all) report_exposed(here, object.l_name);
+    if (!all) report_exposed(process, object.l_name);
     return false;
   });
 }
@@ -72,13 +72,13 @@ void redirect_first_calls(Process& here) {
     return false;
   });
   if (first_guard != _DYNAMIC) return;
-  Process& here = process();
+  Process& process = cudaguard::process();
   // The launcher preloads the proxies, and the program's children inherit them. A rule, or
   // CUDAGUARD_CHILDREN, may still say FORCE_CPU for one of these.
-  if (allows_cuda(here.loads()) && !has_proxies) load_proxies_early(here);
-  if (here.loads() != Policy::kForceCpu) return;
+  if (allows_cuda(process.loads()) && !has_proxies) load_proxies_early(process);
+  if (process.loads() != Policy::kForceCpu) return;
   null_driver(Library::kDriver);
-  redirect_first_calls(here);
+  redirect_first_calls(process);
 }
 
 /// Makes no system call, unless a start record is wanted, the program is linked to the driver, or

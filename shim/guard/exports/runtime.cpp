@@ -19,25 +19,25 @@ namespace {
   return static_cast<cudaError_t>(denied(process(), api, caller, cudaErrorNoDevice));
 }
 
-bool looks_at_indices(const Process& here) { return here.policy() != Policy::kOff; }
+bool looks_at_indices(const Process& process) { return process.policy() != Policy::kOff; }
 
 /// Returns the number of devices that the runtime that holds `function` sees, or 0 if it does not
 /// answer.
-int ask_count(Process& here, const void* function) {
+int ask_count(Process& process, const void* function) {
   using GetCount = cudaError_t (*)(int*);
   const auto ask = reinterpret_cast<GetCount>(const_cast<void*>(
       definition_beside(function, "cudaGetDeviceCount", start_objects(), later_objects(function))));
   int count = 0;
   if (ask == nullptr || ask(&count) != cudaSuccess) return 0;
-  here.exports.device_count.store(count, std::memory_order_relaxed);
+  process.exports.device_count.store(count, std::memory_order_relaxed);
   return count;
 }
 
 /// True if the device was selected before. Such a device exists: there is nothing to explain, to
 /// clamp or to record.
-[[gnu::always_inline]] inline bool was_selected(const Process& here, int device) {
+[[gnu::always_inline]] inline bool was_selected(const Process& process, int device) {
   return static_cast<unsigned>(device) < 64 &&
-         (here.exports.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
+         (process.exports.selected.load(std::memory_order_relaxed) >> device & 1) != 0;
 }
 
 /// A call with a device index.
@@ -59,34 +59,34 @@ void explain(const IndexedCall& call, int count) {
 /// Chooses the index to use. The count is requested before the call, so that the runtime's error
 /// state is as if the program had used this index.
 [[gnu::noinline]] void check_index(IndexedCall& call) {
-  Process& here = *call.next.process;
-  if (looks_at_indices(here)) check_fork(here, call.api);
-  if (!rules_of(here.policy()).clamps ||
-      call.asked < here.exports.device_count.load(std::memory_order_relaxed)) {
+  Process& process = *call.next.process;
+  if (looks_at_indices(process)) check_fork(process, call.api);
+  if (!row_of(process.policy()).clamps ||
+      call.asked < process.exports.device_count.load(std::memory_order_relaxed)) {
     return;
   }
-  const int count = ask_count(here, call.next.function);
-  call.used = index_to_use(here.policy(), call.asked, count);
+  const int count = ask_count(process, call.next.function);
+  call.used = index_to_use(process.policy(), call.asked, count);
   if (call.used != call.asked) explain(call, count);
 }
 
 void note_selected(const IndexedCall& call) {
-  Process& here = *call.next.process;
-  if (was_selected(here, call.used)) return;
+  Process& process = *call.next.process;
+  if (was_selected(process, call.used)) return;
   if (static_cast<unsigned>(call.used) < 64)
-    here.exports.selected.fetch_or(uint64_t{1} << call.used);
-  if (!looks_at_indices(here)) return;
-  check_late_write(here);
+    process.exports.selected.fetch_or(uint64_t{1} << call.used);
+  if (!looks_at_indices(process)) return;
+  check_late_write(process);
   record_event(
-      here,
+      process,
       {.kind = Event::Kind::kSelect, .api = call.api, .caller = call.caller, .device = call.used});
 }
 
 /// Explains a refusal, and remembers a selected device.
 [[gnu::noinline]] cudaError_t finish(const IndexedCall& call, cudaError_t result) {
-  Process& here = *call.next.process;
-  if (result == cudaErrorInvalidDevice && looks_at_indices(here)) {
-    explain(call, ask_count(here, call.next.function));
+  Process& process = *call.next.process;
+  if (result == cudaErrorInvalidDevice && looks_at_indices(process)) {
+    explain(call, ask_count(process, call.next.function));
   }
   if (result == cudaSuccess && call.selects) note_selected(call);
   return result;
@@ -119,18 +119,18 @@ using namespace cudaguard;  // NOLINT(google-build-using-namespace): only extern
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  const NextDefinition it = CG_NEXT(cudaGetDeviceCount);
-  if (it.function == nullptr) {
+  const NextDefinition next = CG_NEXT(cudaGetDeviceCount);
+  if (next.function == nullptr) {
     // The real runtime does not change `count`. 0 helps callers that ignore the error: llama.cpp
     // passes a live field, and OpenCV tests only the count.
     if (count != nullptr) *count = 0;
     return denied("cudaGetDeviceCount", CG_CALLER);
   }
-  const cudaError_t result = it.as(&::cudaGetDeviceCount)(count);
-  if (!looks_at_indices(*it.process)) return result;
-  check_fork(*it.process, "cudaGetDeviceCount");
+  const cudaError_t result = next.as(&::cudaGetDeviceCount)(count);
+  if (!looks_at_indices(*next.process)) return result;
+  check_fork(*next.process, "cudaGetDeviceCount");
   if (result == cudaSuccess && count != nullptr) {
-    note_count(*it.process, "cudaGetDeviceCount", CG_CALLER, static_cast<unsigned>(*count));
+    note_count(*next.process, "cudaGetDeviceCount", CG_CALLER, static_cast<unsigned>(*count));
   }
   return result;
 }
@@ -162,10 +162,10 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 }
 
 cudaError_t cudaDeviceSynchronize(void) {
-  const NextDefinition it = CG_NEXT(cudaDeviceSynchronize);
-  if (it.function == nullptr) return denied("cudaDeviceSynchronize", CG_CALLER);
-  if (looks_at_indices(*it.process)) check_fork(*it.process, "cudaDeviceSynchronize");
-  return it.as(&::cudaDeviceSynchronize)();
+  const NextDefinition next = CG_NEXT(cudaDeviceSynchronize);
+  if (next.function == nullptr) return denied("cudaDeviceSynchronize", CG_CALLER);
+  if (looks_at_indices(*next.process)) check_fork(*next.process, "cudaDeviceSynchronize");
+  return next.as(&::cudaDeviceSynchronize)();
 }
 }
 #pragma GCC visibility pop

@@ -14,22 +14,22 @@ class Answers {
   /// HookInherited::answers_age.
   [[gnu::always_inline]] bool know(const char* name, const void* caller, uint32_t age,
                                    void*& target) const {
-    const Answer& it = answers_[place_of(name, caller)];
-    const uint64_t stamp = it.stamp.load(std::memory_order_acquire);
-    if (stamp >> 32 != age || it.caller.load(std::memory_order_relaxed) != caller ||
-        it.name.load(std::memory_order_relaxed) != name) {
+    const Answer& answer = answers_[slot_of(name, caller)];
+    const uint64_t stamp = answer.stamp.load(std::memory_order_acquire);
+    if (stamp >> 32 != age || answer.caller.load(std::memory_order_relaxed) != caller ||
+        answer.name.load(std::memory_order_relaxed) != name) {
       return false;
     }
-    target = it.target.load(std::memory_order_relaxed);
+    target = answer.target.load(std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_acquire);
-    return it.stamp.load(std::memory_order_relaxed) == stamp;
+    return answer.stamp.load(std::memory_order_relaxed) == stamp;
   }
 
   /// Keeps the result of a search that began when the age was `age`.
   void keep(const char* name, const void* caller, void* target, uint32_t age);
 
  private:
-  [[gnu::always_inline]] static unsigned place_of(const char* name, const void* caller) {
+  [[gnu::always_inline]] static unsigned slot_of(const char* name, const void* caller) {
     // Callers that a compiler made alike lie at equal distances, so the upper bits distinguish
     // them.
     return static_cast<unsigned>(

@@ -29,10 +29,10 @@ bool needs_exports(const link_map& object, const Policy& policy) {
 
 }  // namespace
 
-void leave_later_lookups(const Process& here) {
+void leave_later_lookups(const Process& process) {
   if (inherited.hook.left_later_lookups.exchange(true, std::memory_order_relaxed)) return;
-  const Policy policy = here.loads();
-  if (rules_of(policy).later == LaterExports::kAll) return;
+  const Policy policy = process.loads();
+  if (row_of(policy).later == LaterExports::kAll) return;
   // Objects that were loaded after the start are bound already, perhaps to us.
   if (inherited.hook.may_have_loaded.load(std::memory_order_acquire)) return;
   if (!start_objects().visit(

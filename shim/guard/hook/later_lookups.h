@@ -12,6 +12,6 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// Hides the exports that the policy names from later look-ups. Call this before the first dlopen
 /// goes on; later calls do nothing. Hides nothing if a loaded object may refer to one of these
 /// exports or brings the real driver or NVML.
-void leave_later_lookups(const Process& here);
+void leave_later_lookups(const Process& process);
 
 }  // namespace cudaguard

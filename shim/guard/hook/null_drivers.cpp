@@ -46,22 +46,23 @@ using Claim = void* (*)(void* (*)(const char*, int), const char*);
 
 Claim claim_of(const link_map& null_driver) {
   const void* claim =
-      elf_symbol(null_driver.l_ld, null_driver.l_addr, "cudaguard_standin_claim_v1");
+      elf_symbol(null_driver.l_ld, null_driver.l_addr, "cudaguard_null_driver_claim_v1");
   return reinterpret_cast<Claim>(const_cast<void*>(claim));
 }
 
 /// Loads one null driver. Returns why it cannot be used.
-Unusable load(const Loader& the, const Files& files, OwnPath& directory, SharedOwnLibrary& result) {
+Unusable load(const Loader& loader, const Files& files, OwnPath& directory,
+              SharedOwnLibrary& result) {
   const char* path = directory.file(files.file);
   if (const Unusable why = check(path, files.size); why != Unusable::kNo) return why;
-  void* handle = the.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+  void* handle = loader.dlopen(path, RTLD_LAZY | RTLD_LOCAL);
   if (handle == nullptr) {
     const Unusable why = why_unusable(path);
     return why != Unusable::kNo ? why : why_not_loaded();
   }
   const auto* map = static_cast<const link_map*>(handle);
   if (claim_of(*map) == nullptr) {
-    the.dlclose(handle);
+    loader.dlclose(handle);
     return Unusable::kOtherVersion;
   }
   result.publish(*map);
@@ -70,11 +71,11 @@ Unusable load(const Loader& the, const Files& files, OwnPath& directory, SharedO
 
 /// Loads the null drivers that are not loaded yet. Returns false if one is missing in this
 /// directory.
-bool load_from(const Loader& the, OwnPath& directory) {
+bool load_from(const Loader& loader, OwnPath& directory) {
   bool all_there = true;
   for (int i = 0; i < 2; ++i) {
     if (inherited.hook.null_drivers[i].is_loaded()) continue;
-    const Unusable why = load(the, kFiles[i], directory, inherited.hook.null_drivers[i]);
+    const Unusable why = load(loader, kFiles[i], directory, inherited.hook.null_drivers[i]);
     inherited.hook.null_drivers[i].why.store(why, std::memory_order_release);
     all_there = all_there && why != Unusable::kMissing;
   }
@@ -83,32 +84,33 @@ bool load_from(const Loader& the, OwnPath& directory) {
 
 void load_both() {
   if (!sys::is_glibc()) return;
-  const Loader& the = loader();
-  if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return;
+  const Loader& loader = cudaguard::loader();
+  if (loader.dlopen == nullptr || loader.dlclose == nullptr || loader.dlerror == nullptr) return;
   const int saved_errno = errno;
   char usual[256];  // set_real_directory() handles a longer path, by system calls
   OwnPath beside(usual, sizeof usual);
   bool known = beside.set_directory(own_path(start_objects()));
-  if (!known || !load_from(the, beside)) {
+  if (!known || !load_from(loader, beside)) {
     const sys::Mapped<PathRoom> room;
     OwnPath real(*room, sizeof *room);
     if (room && real.set_real_directory()) {
       known = true;
-      load_from(the, real);
+      load_from(loader, real);
     }
   }
   bool failed = false;
   bool passing = false;
-  for (const SharedOwnLibrary& it : inherited.hook.null_drivers) {
-    if (it.is_loaded()) continue;
+  for (const SharedOwnLibrary& library : inherited.hook.null_drivers) {
+    if (library.is_loaded()) continue;
     failed = true;
-    passing = passing || !known || it.why.load(std::memory_order_relaxed) == Unusable::kPassing;
+    passing =
+        passing || !known || library.why.load(std::memory_order_relaxed) == Unusable::kPassing;
   }
-  if (failed) the.dlerror();  // discards our error, which the program must not see
+  if (failed) loader.dlerror();  // discards our error, which the program must not see
   if (failed && !passing && !is_own_file_there(start_objects())) {
     // A file is not missing that this process cannot see. It is named when the program asks for it.
-    for (SharedOwnLibrary& it : inherited.hook.null_drivers)
-      it.why.store(Unusable::kUnreachable, std::memory_order_release);
+    for (SharedOwnLibrary& library : inherited.hook.null_drivers)
+      library.why.store(Unusable::kUnreachable, std::memory_order_release);
     inherited.hook.null_drivers_tried.store(true, std::memory_order_release);
   } else if (!passing) {
     inherited.hook.null_drivers_tried.store(true, std::memory_order_release);
@@ -125,16 +127,16 @@ void load_both() {
 /// ld.so looks elsewhere and maps nothing. A privileged process is left out, because ld.so ignores
 /// $ORIGIN there.
 [[gnu::cold, gnu::noinline]] void claim_dev_names() {
-  const Loader& the = loader();
+  const Loader& loader = cudaguard::loader();
   const int saved_errno = errno;
   for (int i = 0; i < 2 && !privileged(); ++i) {
     const auto* map = static_cast<const link_map*>(inherited.hook.null_drivers[i].link_map.load());
     if (map == nullptr) continue;
     for (const char* name : kFiles[i].claims) {
       if (name == nullptr) continue;
-      void* same = claim_of(*map)(the.dlopen, name);
-      if (same == nullptr) the.dlerror();  // discards our error, which the program must not see
-      if (same != nullptr && same != map) the.dlclose(same);
+      void* same = claim_of(*map)(loader.dlopen, name);
+      if (same == nullptr) loader.dlerror();  // discards our error, which the program must not see
+      if (same != nullptr && same != map) loader.dlclose(same);
     }
   }
   inherited.hook.dev_names.store(HookInherited::kClaimed);

@@ -93,8 +93,8 @@ bool names_start_object(const char* name) {
 
 /// True if ld.so may look for a file in directories that only this caller names: those of its own
 /// object, or DT_RPATH of an object that has loaded it.
-bool has_run_path(const Loader& the, const void* caller) {
-  const link_map* own = object_of(the, caller);
+bool has_run_path(const Loader& loader, const void* caller) {
+  const link_map* own = object_of(loader, caller);
   return own == nullptr || elf_detail::dynamic_value(own->l_ld, DT_RUNPATH) != 0 ||
          elf_detail::dynamic_value(own->l_ld, DT_RPATH) != 0 ||
          start_objects().visit([](const link_map& object) {
@@ -103,51 +103,52 @@ bool has_run_path(const Loader& the, const void* caller) {
 }
 
 /// True if ld.so finds for this caller the same file as for us.
-bool finds_the_same_for_us(const Loader& the, const Call& call) {
+bool finds_the_same_for_us(const Loader& loader, const Call& call) {
   const FileSearch search = search_for(call.request.name);
   return search == FileSearch::kName ||
-         (search == FileSearch::kRunPath && !has_run_path(the, call.caller));
+         (search == FileSearch::kRunPath && !has_run_path(loader, call.caller));
 }
 
 /// True if ld.so certainly maps no file for this request: it has the library, or finds no file.
 bool loads_nothing(const Call& call) {
   if (call.name == nullptr || call.request.no_load || names_start_object(call.name)) return true;
-  const Loader& the = loader();
-  if (the.dlopen == nullptr || the.dlclose == nullptr || the.dlerror == nullptr) return false;
-  if (void* handle = the.dlopen(call.name, RTLD_LAZY | RTLD_NOLOAD)) {
-    the.dlclose(handle);
+  const Loader& loader = cudaguard::loader();
+  if (loader.dlopen == nullptr || loader.dlclose == nullptr || loader.dlerror == nullptr)
+    return false;
+  if (void* handle = loader.dlopen(call.name, RTLD_LAZY | RTLD_NOLOAD)) {
+    loader.dlclose(handle);
     return true;
   }
   // There is no error if ld.so has found a file that is not loaded.
-  return the.dlerror() != nullptr && finds_the_same_for_us(the, call);
+  return loader.dlerror() != nullptr && finds_the_same_for_us(loader, call);
 }
 
 /// True if the request loads no library and we must not load one either: ld.so would take a lock
 /// that this child may have inherited locked, and the program's own request does not take.
-[[gnu::noinline]] bool must_load_nothing(Process& here, const Call& call) {
-  return needs_nothing_of_ours(call.request) && may_inherit_locks(here) && loads_nothing(call);
+[[gnu::noinline]] bool must_load_nothing(Process& process, const Call& call) {
+  return needs_nothing_of_ours(call.request) && may_inherit_locks(process) && loads_nothing(call);
 }
 
 /// Loads the null drivers before the first request of any kind goes on, because the requested
 /// library may be linked to the driver.
-void load_null_drivers(Process& here) {
+void load_null_drivers(Process& process) {
   null_driver(Library::kDriver);
-  const Loader& the = loader();
+  const Loader& loader = cudaguard::loader();
   if (inherited.hook.null_drivers[0].is_loaded() && inherited.hook.null_drivers[1].is_loaded()) {
-    leave_later_lookups(here);
+    leave_later_lookups(process);
   }
   if (!null_drivers_tried()) return;
-  here.hook.advance(HookState::kFresh, HookState::kReady);
-  if (the.whole.load(std::memory_order_acquire) && here.only_pid == 0 &&
-      the.next_dlopen.get() == the.dlopen.get()) {
-    here.hook.advance(HookState::kReady, HookState::kSteady);
+  process.hook.advance(HookState::kFresh, HookState::kReady);
+  if (loader.whole.load(std::memory_order_acquire) && process.only_pid == 0 &&
+      loader.next_dlopen.get() == loader.dlopen.get()) {
+    process.hook.advance(HookState::kReady, HookState::kSteady);
   }
 }
 
 /// True if what the policy needs before any request goes on was tried. A forked child inherits the
 /// null drivers, but not the look for proxies.
-bool is_ready(const Process& here, Policy loads) {
-  return loads == Policy::kForceCpu ? null_drivers_tried() : !here.hook.is(HookState::kFresh);
+bool is_ready(const Process& process, Policy loads) {
+  return loads == Policy::kForceCpu ? null_drivers_tried() : !process.hook.is(HookState::kFresh);
 }
 
 /// What make_ready() has found out about a request.
@@ -159,23 +160,23 @@ struct Readiness {
 
 /// The first of four steps: loads what the request needs, or nothing if it needs nothing. Only this
 /// step changes the process: FORCE_CPU may apply after it.
-Readiness make_ready(Process& here, const Call& call, long space) {
-  const Policy loads = here.loads();
+Readiness make_ready(Process& process, const Call& call, long space) {
+  const Policy loads = process.loads();
   if (lets_bypass(call.request)) need_dev_names();
   if (loads != Policy::kForceCpu) libraries_may_change(call.name, call.mode);
   if (loads == Policy::kOff) {
-    leave_later_lookups(here);
+    leave_later_lookups(process);
     inherited.hook.may_have_loaded.store(true, std::memory_order_release);
     return {};
   }
   if (is_loaded_for_us_alone(call, space)) return {.loaded_for_us_alone = true};
-  if (!is_ready(here, loads) && must_load_nothing(here, call)) return {};
-  if (loads != Policy::kForceCpu) load_proxies_early(here);
-  if (here.loads() == Policy::kForceCpu) load_null_drivers(here);
+  if (!is_ready(process, loads) && must_load_nothing(process, call)) return {};
+  if (loads != Policy::kForceCpu) load_proxies_early(process);
+  if (process.loads() == Policy::kForceCpu) load_null_drivers(process);
   inherited.hook.may_have_loaded.store(true, std::memory_order_release);
   Readiness done = {.is_ready = true};
-  if (call.wants_driver() && allows_cuda(here.loads())) {
-    done.proxy = make_proxy_ready(here, call.library(), call.name, call.mode, call.caller);
+  if (call.wants_driver() && allows_cuda(process.loads())) {
+    done.proxy = make_proxy_ready(process, call.library(), call.name, call.mode, call.caller);
     if (done.proxy == Substitute::kNoLibrary && !finds_the_same_for_us(loader(), call)) {
       done.proxy = Substitute::kForCallerOnly;
     }
@@ -184,11 +185,11 @@ Readiness make_ready(Process& here, const Call& call, long space) {
 }
 
 /// The second step: reads the policy, once, after all that may change it.
-DlopenSituation situation(const Process& here, const Call& call, const Readiness& done) {
-  const bool fallen = here.has_fallen();
-  DlopenSituation now = {.loads = fallen ? Policy::kForceCpu : here.decision.loads,
-                         .calls = fallen ? Policy::kForceCpu : here.decision.calls,
-                         .list = !here.decision.allow_list.text.empty(),
+DlopenSituation situation(const Process& process, const Call& call, const Readiness& done) {
+  const bool fallen = process.has_fallen();
+  DlopenSituation now = {.loads = fallen ? Policy::kForceCpu : process.decision.loads,
+                         .calls = fallen ? Policy::kForceCpu : process.decision.calls,
+                         .list = !process.decision.allow_list.text.empty(),
                          .null_drivers_tried = null_drivers_tried(),
                          .loaded_for_us_alone = done.loaded_for_us_alone,
                          .substitute = done.proxy};
@@ -202,17 +203,17 @@ DlopenSituation situation(const Process& here, const Call& call, const Readiness
 }
 
 /// Prints and records what the decision says.
-void report(Process& here, const Call& call, const DlopenDecision& decision) {
+void report(Process& process, const Call& call, const DlopenDecision& decision) {
   switch (decision.report) {
     case Report::kNothing:
       return;
     case Report::kAttempt:
-      return record_attempt(here, call.request.wanted.refused->name().data(), call.name,
+      return record_attempt(process, call.request.wanted.refused->name().data(), call.name,
                             call.caller);
     case Report::kNoOpenCl:
-      return print_no_opencl(here, call.caller);
+      return print_no_opencl(process, call.caller);
     case Report::kNoDriver:
-      return record_no_driver(here, "dlopen", call.caller);
+      return record_no_driver(process, "dlopen", call.caller);
     case Report::kUnusableNullDriver:
       print_missing(call.library());
       break;
@@ -222,7 +223,7 @@ void report(Process& here, const Call& call, const DlopenDecision& decision) {
     case Report::kRefusedLoad:
       break;
   }
-  record_refused(here, decision.never, call.name, call.caller);
+  record_refused(process, decision.never, call.name, call.caller);
 }
 
 /// Returns the name that ld.so gets.
@@ -246,11 +247,11 @@ struct Answer {
 
 [[gnu::noinline, gnu::cold]] Answer answer(const char* name, int mode, const void* caller,
                                            long space = LM_ID_BASE) {
-  Process& here = process();
+  Process& process = cudaguard::process();
   const Call call(name, mode, caller);
-  const Readiness done = make_ready(here, call, space);
-  const DlopenDecision decision = decide(call.request, situation(here, call, done));
-  report(here, call, decision);
+  const Readiness done = make_ready(process, call, space);
+  const DlopenDecision decision = decide(call.request, situation(process, call, done));
+  report(process, call, decision);
   const bool ours = decision.action == Action::kNullDriver || decision.action == Action::kProxy;
   if (ours && space == LM_ID_BASE) count_handle(call.library(), mode);
   return {decision.action, name_for_ldso(call, decision)};
@@ -278,9 +279,9 @@ struct Answer {
 
 /// True for almost every request under FORCE_CPU; calls nothing but strlen.
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
-  const Process* here = inherited.process.load(std::memory_order_acquire);
-  return here != nullptr && here->hook.is(HookState::kSteady) && (mode & RTLD_DEEPBIND) == 0 &&
-         (name == nullptr || !may_be_ours(name));
+  const Process* process = inherited.process.load(std::memory_order_acquire);
+  return process != nullptr && process->hook.is(HookState::kSteady) &&
+         (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
 }
 
 }  // namespace
@@ -295,12 +296,13 @@ struct Route {
   const void* target;
 };
 
-static Route route(const cudaguard::Loader& the, const cudaguard::Answer& answer,
+static Route route(const cudaguard::Loader& loader, const cudaguard::Answer& answer,
                    const void* target) {
   if (answer.action != cudaguard::Action::kNotLoaded && target != nullptr) {
     return {answer.name, target};
   }
-  if (the.dlerror != nullptr) the.dlerror();  // clears an earlier error, as the real call would
+  if (loader.dlerror != nullptr)
+    loader.dlerror();  // clears an earlier error, as the real call would
   return {nullptr, nullptr};
 }
 
@@ -309,17 +311,17 @@ Route cudaguard_route_dlopen(const char* name, const void* caller, int mode) {
   if (is_nobodys_business(name, mode)) [[likely]] {
     return {name, inherited.loader.dlopen.address()};
   }
-  const Answer it = answer(name, mode, caller);
-  const Loader& the = loader();
-  return route(the, it, the.next_dlopen.address());
+  const Answer answer = cudaguard::answer(name, mode, caller);
+  const Loader& loader = cudaguard::loader();
+  return route(loader, answer, loader.next_dlopen.address());
 }
 
 [[gnu::cold]] Route cudaguard_route_dlmopen(const char* name, const void* caller, int mode,
                                             long space) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  const Answer it = answer(name, mode, caller, space);
-  const Loader& the = loader();
-  return route(the, it, the.next_dlmopen.address());
+  const Answer answer = cudaguard::answer(name, mode, caller, space);
+  const Loader& loader = cudaguard::loader();
+  return route(loader, answer, loader.next_dlmopen.address());
 }
 
 Route cudaguard_route_libcs_dlopen(const char* name, const void* caller, int mode) {
@@ -346,18 +348,18 @@ void cudaguard_libcs_dlmopen();
 [[gnu::cold]] Route cudaguard_route_dlvsym(const char* name, const void* caller,
                                            const char* version, void* handle) {
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
-  const Loader& the = loader();
-  auto* const next = the.next_dlvsym.get();
-  if (next == nullptr || name == nullptr) return {name, the.next_dlvsym.address()};
+  const Loader& loader = cudaguard::loader();
+  auto* const next = loader.next_dlvsym.get();
+  if (next == nullptr || name == nullptr) return {name, loader.next_dlvsym.address()};
   const struct {
     const char* name;
     const void* next;
     void (*ours)();
     void (*libcs)();
   } hooks[] = {
-      {"dlopen", the.next_dlopen.address(), cudaguard_dlopen, cudaguard_libcs_dlopen},
-      {"dlmopen", the.next_dlmopen.address(), cudaguard_dlmopen, cudaguard_libcs_dlmopen},
-      {"dlvsym", the.next_dlvsym.address(), cudaguard_dlvsym, nullptr},
+      {"dlopen", loader.next_dlopen.address(), cudaguard_dlopen, cudaguard_libcs_dlopen},
+      {"dlmopen", loader.next_dlmopen.address(), cudaguard_dlmopen, cudaguard_libcs_dlmopen},
+      {"dlvsym", loader.next_dlvsym.address(), cudaguard_dlvsym, nullptr},
   };
   for (const auto& hook : hooks) {
     if (!elf_detail::same(name, hook.name) || !comes_past_us(handle, caller, name, version)) {
@@ -369,6 +371,6 @@ void cudaguard_libcs_dlmopen();
     auto* const ours = found == hook.next ? hook.ours : hook.libcs;
     if (ours != nullptr) return {reinterpret_cast<const char*>(ours), nullptr};
   }
-  return {name, the.next_dlvsym.address()};
+  return {name, loader.next_dlvsym.address()};
 }
 }

@@ -59,34 +59,34 @@ constexpr Files kFiles[] = {{"libcudaguard-driver.so",
 /// Restores errno, and removes the dlerror that a failed open() leaves.
 class Quiet {
  public:
-  explicit Quiet(const Loader& the) : the_(the), saved_(errno) {}
+  explicit Quiet(const Loader& loader) : loader_(loader), saved_(errno) {}
   ~Quiet() {
-    if (failed_) the_.dlerror();
+    if (failed_) loader_.dlerror();
     errno = saved_;
   }
   Quiet(const Quiet&) = delete;
   Quiet& operator=(const Quiet&) = delete;
 
   void* open(const char* name, int mode) {
-    void* handle = the_.dlopen(name, mode);
+    void* handle = loader_.dlopen(name, mode);
     failed_ = failed_ || handle == nullptr;
     return handle;
   }
   void* find(void* handle, const char* name) {
-    void* found = the_.dlsym(handle, name);
+    void* found = loader_.dlsym(handle, name);
     failed_ = failed_ || found == nullptr;
     return found;
   }
 
  private:
-  const Loader& the_;
+  const Loader& loader_;
   int saved_;
   bool failed_ = false;
 };
 
-bool can_load(const Loader& the) {
-  return the.dlopen != nullptr && the.dlclose != nullptr && the.dlerror != nullptr &&
-         the.dlsym != nullptr;
+bool can_load(const Loader& loader) {
+  return loader.dlopen != nullptr && loader.dlclose != nullptr && loader.dlerror != nullptr &&
+         loader.dlsym != nullptr;
 }
 
 /// NVML can be refused alone. Without the driver's proxy, FORCE_CPU applies.
@@ -100,10 +100,10 @@ void give_up(Process& process, const Files& files, const char* file, Unusable wh
 }
 
 /// True if this process already has a library of that SONAME.
-bool is_mapped(const Loader& the, Quiet& quiet, const char* soname) {
+bool is_mapped(const Loader& loader, Quiet& quiet, const char* soname) {
   void* handle = quiet.open(soname, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) return false;
-  the.dlclose(handle);
+  loader.dlclose(handle);
   return true;
 }
 
@@ -173,10 +173,10 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet,
 }
 
 [[gnu::cold, gnu::noinline]] void load_proxy(Process& process, Library library) {
-  const Loader& the = loader();
-  if (!can_load(the)) return;
+  const Loader& loader = cudaguard::loader();
+  if (!can_load(loader)) return;
   const Files& files = kFiles[index_of(library)];
-  Quiet quiet(the);
+  Quiet quiet(loader);
   const sys::Mapped<PathRoom> room;
   if (!room) return;
   OwnPath directory(*room, sizeof *room);
@@ -194,8 +194,8 @@ void load(Process& process, const Files& files, const char* path, Quiet& quiet,
 }
 
 /// True for NVIDIA's own libraries, which must see each other as they are.
-bool is_nvidias(const Loader& the, const void* caller) {
-  const link_map* object = object_of(the, caller);
+bool is_nvidias(const Loader& loader, const void* caller) {
+  const link_map* object = object_of(loader, caller);
   if (object == nullptr) return false;
   const std::string_view base = base_name(object->l_name);
   return base.starts_with("libnvidia-") || base.starts_with("libcuda.so");
@@ -204,24 +204,24 @@ bool is_nvidias(const Loader& the, const void* caller) {
 }  // namespace
 
 OwnLibrary proxy(Process& process, Library library) {
-  const SharedOwnLibrary& the = inherited.proxy_loader.proxies[index_of(library)];
+  const SharedOwnLibrary& shared = inherited.proxy_loader.proxies[index_of(library)];
   if (library == Library::kNvml && process.proxy_loader.no_nvml.load(std::memory_order_relaxed))
     return {};
-  if (!the.is_loaded()) load_proxy(process, library);
+  if (!shared.is_loaded()) load_proxy(process, library);
   if (!allows_cuda(process.loads())) return {};
-  return the.get();
+  return shared.get();
 }
 
 void load_proxies_early(Process& process) {
-  const Loader& the = loader();
-  if (!can_load(the) || !process.hook.advance(HookState::kFresh, HookState::kReady)) return;
+  const Loader& loader = cudaguard::loader();
+  if (!can_load(loader) || !process.hook.advance(HookState::kFresh, HookState::kReady)) return;
   bool driver =
       !process.decision.allow_list.text.empty() || process.decision.children != Children::kAsRoot;
   bool nvml = false;
   {
-    Quiet quiet(the);
-    driver = driver || is_mapped(the, quiet, kFiles[0].real);
-    nvml = is_mapped(the, quiet, kFiles[1].real);
+    Quiet quiet(loader);
+    driver = driver || is_mapped(loader, quiet, kFiles[0].real);
+    nvml = is_mapped(loader, quiet, kFiles[1].real);
   }
   if (driver) proxy(process, Library::kDriver);
   if (nvml) proxy(process, Library::kNvml);
@@ -229,21 +229,21 @@ void load_proxies_early(Process& process) {
 
 Substitute make_proxy_ready(Process& process, Library library, const char* name, int mode,
                             const void* caller) {
-  const Loader& the = loader();
-  if (!can_load(the) || is_nvidias(the, caller)) return Substitute::kNone;
+  const Loader& loader = cudaguard::loader();
+  if (!can_load(loader) || is_nvidias(loader, caller)) return Substitute::kNone;
   // In such a name, ld.so would put our directory in place of the caller's.
   if (search_for(name) == FileSearch::kToken) return Substitute::kNoLibrary;
-  Quiet quiet(the);
+  Quiet quiet(loader);
   // This path may be the only way to a copy.
   void* asked = quiet.open(name, RTLD_LAZY | RTLD_LOCAL | (mode & RTLD_NOLOAD));
   if (asked == nullptr) return Substitute::kNoLibrary;
-  const OwnLibrary it = proxy(process, library);
+  const OwnLibrary ours = proxy(process, library);
   // The program gets a stub itself, so that ld.so's error is about that file.
-  const bool stub = it.path == nullptr && allows_cuda(process.loads()) &&
+  const bool stub = ours.path == nullptr && allows_cuda(process.loads()) &&
                     is_stub(quiet, asked, kFiles[index_of(library)]);
-  the.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
+  loader.dlclose(asked);  // the proxy keeps the real library; another copy is not needed
   if (stub) return Substitute::kNone;
-  return it.path != nullptr ? Substitute::kReady : Substitute::kUnusable;
+  return ours.path != nullptr ? Substitute::kReady : Substitute::kUnusable;
 }
 
 void print_not_ours(Library library, const char* name) {

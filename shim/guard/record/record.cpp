@@ -26,7 +26,7 @@ void add_modules(const Stack& stack, Hash& hash) {
 /// Returns the place of an attempt: the function, the calling library, the user's line and the
 /// modules that the line has called, because `--allow` may name one of these. Without a line, the
 /// return address is the place.
-uint64_t place_of(const Attempt& attempt, const void* caller) {
+uint64_t hash_of_place(const Attempt& attempt, const void* caller) {
   Hash hash;
   hash.add(attempt.api).add(attempt.object).add(attempt.caller.module);
   if (attempt.stack != nullptr) add_modules(*attempt.stack, hash);
@@ -65,7 +65,8 @@ void record_place(Process& process, const Event& event, Output& output) {
   const sys::Mapped<StackRoom> room;
   if (room) read_stack(*room, event.caller, process.python_frames, output.attempt);
   using Added = Reported::Added;
-  const Added added = process.record.reported.add_place(place_of(output.attempt, event.caller));
+  const Added added =
+      process.record.reported.add_place(hash_of_place(output.attempt, event.caller));
   if (added == Added::kKnown || added == Added::kTooMany) {
     withdraw(event.caller, output);
   } else {
@@ -165,12 +166,12 @@ extern "C" {
 }
 
 [[gnu::visibility("default")]] int cudaguard_watch(const char* report) {
-  cudaguard::Process& here = cudaguard::process();
-  if (here.policy() != cudaguard::Policy::kForceCpu) return -1;
-  if (report != nullptr && !cudaguard::report_to(here, report)) return -1;
-  here.record.reported.forget();
-  here.record.names.forget();
-  here.record.known_calls.forget();
-  return static_cast<int>(here.record.attempts.load(std::memory_order_relaxed));
+  cudaguard::Process& process = cudaguard::process();
+  if (process.policy() != cudaguard::Policy::kForceCpu) return -1;
+  if (report != nullptr && !cudaguard::report_to(process, report)) return -1;
+  process.record.reported.forget();
+  process.record.names.forget();
+  process.record.known_calls.forget();
+  return static_cast<int>(process.record.attempts.load(std::memory_order_relaxed));
 }
 }

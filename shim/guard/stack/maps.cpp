@@ -15,12 +15,12 @@ void Maps::fill() {
   char* path = paths;
   const char* end = paths + sizeof paths;
   while (count < kMost && in.next(at[count], path, static_cast<size_t>(end - path))) {
-    Mapping& here = at[count];
+    Mapping& mapping = at[count];
     // A library has several mappings in a row, so its path is kept once.
-    if (count != 0 && here.length != 0 && at[count - 1].file() == here.file()) {
-      here.path = at[count - 1].path;
+    if (count != 0 && mapping.length != 0 && at[count - 1].file() == mapping.file()) {
+      mapping.path = at[count - 1].path;
     } else {
-      path += here.length;
+      path += mapping.length;
     }
     ++count;
   }
@@ -39,20 +39,21 @@ const Mapping* Maps::find(uint64_t address) const {
 }
 
 bool Maps::readable(uint64_t address, uint64_t size) const {
-  const Mapping* here = find(address);
-  for (const Mapping* end = at + count; here != nullptr && here != end && here->readable; ++here) {
-    if (!here->holds(address)) return false;
-    const uint64_t room = here->to - address;
+  const Mapping* mapping = find(address);
+  for (const Mapping* end = at + count; mapping != nullptr && mapping != end && mapping->readable;
+       ++mapping) {
+    if (!mapping->holds(address)) return false;
+    const uint64_t room = mapping->to - address;
     if (size <= room) return true;
     size -= room;
-    address = here->to;
+    address = mapping->to;
   }
   return false;
 }
 
 const Mapping* Maps::next_object(const Mapping* last, const char* name) const {
-  for (const Mapping* it = last == nullptr ? at : last + 1; it != at + count; ++it) {
-    if (it->offset == 0 && base_name(it->file()).starts_with(name)) return it;
+  for (const Mapping* mapping = last == nullptr ? at : last + 1; mapping != at + count; ++mapping) {
+    if (mapping->offset == 0 && base_name(mapping->file()).starts_with(name)) return mapping;
   }
   return nullptr;
 }
@@ -67,15 +68,15 @@ LoadedObject::LoadedObject(const Maps& maps, const Mapping& first) : maps_(maps)
   for (; reinterpret_cast<uint64_t>(segment) != end; ++segment) {
     if (segment->p_type == PT_LOAD && segment->p_offset == 0) base_ = first.from - segment->p_vaddr;
     const uint64_t at = base_ + segment->p_vaddr;
-    const Mapping* here = maps.find(at);
+    const Mapping* mapping = maps.find(at);
     // Another thread may be loading the object: this part becomes read-only after its relocation.
-    if (segment->p_type == PT_GNU_RELRO && here != nullptr && here->writable) {
+    if (segment->p_type == PT_GNU_RELRO && mapping != nullptr && mapping->writable) {
       dynamic_ = nullptr;
       return;
     }
     if (segment->p_type != PT_DYNAMIC) continue;
-    if (here == nullptr || !here->readable || here->file() != first.file() ||
-        here->place(at).offset != segment->p_offset) {
+    if (mapping == nullptr || !mapping->readable || mapping->file() != first.file() ||
+        mapping->place(at).offset != segment->p_offset) {
       return;
     }
     dynamic_ = reinterpret_cast<const void*>(at);
@@ -99,8 +100,9 @@ bool LoadedObject::needs(std::string_view file) const {
 
 const void* LoadedObject::code(const char* name) const {
   const void* found = symbol(name);
-  const Mapping* here = maps_.find(reinterpret_cast<uint64_t>(found));
-  return here != nullptr && here->executable && here->file() == first_.file() ? found : nullptr;
+  const Mapping* mapping = maps_.find(reinterpret_cast<uint64_t>(found));
+  const bool own = mapping != nullptr && mapping->executable && mapping->file() == first_.file();
+  return own ? found : nullptr;
 }
 
 }  // namespace cudaguard

@@ -105,7 +105,7 @@ struct Names {
 };
 
 /// `program` may have copy relocations of the library's data, and then these copies are in use.
-bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
+bool find(const LoadedObject& library, const LoadedObject& program, Names& names) {
   const auto set = [](auto& to, const void* found) {
     static_assert(sizeof to == sizeof found);
     memcpy(&to, &found, sizeof to);
@@ -113,9 +113,9 @@ bool find(const LoadedObject& it, const LoadedObject& program, Names& names) {
   };
   const auto symbol = [&](const char* name) {
     const void* copied = program.symbol(name);
-    return copied != nullptr ? copied : it.symbol(name);
+    return copied != nullptr ? copied : library.symbol(name);
   };
-  if (!set(names.thread_state, it.code("PyGILState_GetThisThreadState")) ||
+  if (!set(names.thread_state, library.code("PyGILState_GetThisThreadState")) ||
       !set(names.version, symbol("Py_GetVersion")) ||
       !set(names.is_initialized, symbol("Py_IsInitialized")) ||
       !set(names.line, symbol("PyCode_Addr2Line")) ||
@@ -135,8 +135,10 @@ bool find_python(const Maps& maps, Names& names) {
   if (first == nullptr) return false;
   const LoadedObject program(maps, *first);
   if (find(program, program, names)) return true;
-  for (const Mapping* it = nullptr; (it = maps.next_object(it, "libpython")) != nullptr;) {
-    if (find(LoadedObject(maps, *it), program, names) && names.is_initialized() != 0) return true;
+  for (const Mapping* mapping = nullptr;
+       (mapping = maps.next_object(mapping, "libpython")) != nullptr;) {
+    if (find(LoadedObject(maps, *mapping), program, names) && names.is_initialized() != 0)
+      return true;
   }
   return false;
 }
@@ -452,7 +454,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
   uint64_t far_frame = 0;
   uint64_t far_code = 0;
   for (int depth = 0; frame != 0 && depth < kDeepest; ++depth) {
-    const uint64_t here = frame;
+    const uint64_t this_frame = frame;
     const uint64_t code = code_of(frame);
     frame = pointer(frame + layout_.back);
     if (code == 0) continue;
@@ -463,7 +465,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     }
     const size_t used = used_;
     PythonFrame row;
-    const bool shown = read(here, code, row);
+    const bool shown = read(this_frame, code, row);
     if (full) used_ = used;
     if (!shown) continue;
     Whose whose = Whose::kPythons;  // This does not matter once the choice is final.
@@ -474,7 +476,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
     if (full) {
       to.python_cut = true;
       if (!chosen) continue;
-      far_frame = here;
+      far_frame = this_frame;
       far_code = code;
     } else {
       if (chosen) to.shown = to.python_count;
@@ -518,13 +520,13 @@ const char* read_python(const Maps& maps, Stack& to, PythonRoom& room, PythonFra
 
 /// Adds the characters of a string. Returns false for one of a derived class, which has them
 /// elsewhere.
-static bool add_text(const PythonFrames& it, uint64_t object, Hash& hash) {
+static bool add_text(const PythonFrames& frames, uint64_t object, Hash& hash) {
   uint32_t state = 0;
   uint64_t length = 0;
   memcpy(&state, reinterpret_cast<const void*>(object + kState), sizeof state);
   memcpy(&length, reinterpret_cast<const void*>(object + kLength), sizeof length);
   if ((state & kIsCompact) == 0) return false;
-  uint64_t at = object + ((state & kIsAscii) != 0 ? it.ascii : it.compact);
+  uint64_t at = object + ((state & kIsAscii) != 0 ? frames.ascii : frames.compact);
   uint64_t left = length * width_of(state);
   uint64_t word = 0;
   for (hash.add(left); left >= sizeof word; left -= sizeof word, at += sizeof word) {
@@ -536,57 +538,59 @@ static bool add_text(const PythonFrames& it, uint64_t object, Hash& hash) {
   return true;
 }
 
-bool add_python(const PythonFrames& it, Hash& hash) {
-  const uint8_t state = it.state.load(std::memory_order_acquire);
+bool add_python(const PythonFrames& frames, Hash& hash) {
+  const uint8_t state = frames.state.load(std::memory_order_acquire);
   if (state == PythonFrames::kNoFrames) return true;
   if (state != PythonFrames::kKnown) return false;
-  if (it.is_initialized() == 0) return true;
-  for (auto* is_finalizing : it.is_finalizing) {
+  if (frames.is_initialized() == 0) return true;
+  for (auto* is_finalizing : frames.is_finalizing) {
     if (is_finalizing != nullptr && is_finalizing() != 0) return true;
   }
-  if (it.main != nullptr && it.newest() != it.main()) return true;  // read_python() gives up, too
+  if (frames.main != nullptr && frames.newest() != frames.main())
+    return true;  // read_python() gives up, too
   const auto pointer = [](uint64_t at) {
     uint64_t value = 0;
     memcpy(&value, reinterpret_cast<const void*>(at), sizeof value);
     return value;
   };
-  const uint64_t thread = it.thread_state();
+  const uint64_t thread = frames.thread_state();
   if (thread == 0) return true;
-  uint64_t frame = pointer(thread + it.thread_frame);
-  if (it.current >= 0 && frame != 0) frame = pointer(frame + static_cast<uint64_t>(it.current));
+  uint64_t frame = pointer(thread + frames.thread_frame);
+  if (frames.current >= 0 && frame != 0)
+    frame = pointer(frame + static_cast<uint64_t>(frames.current));
   bool is_exec = false;
-  for (int depth = 0; frame != 0; ++depth, frame = pointer(frame + it.back)) {
+  for (int depth = 0; frame != 0; ++depth, frame = pointer(frame + frames.back)) {
     if (depth == kDeepest) return false;
-    const uint64_t code = pointer(frame + it.code) & ~uint64_t{3};  // as in walk()
-    if (code == 0 || pointer(code + kType) != it.code_type) continue;
+    const uint64_t code = pointer(frame + frames.code) & ~uint64_t{3};  // as in walk()
+    if (code == 0 || pointer(code + kType) != frames.code_type) continue;
     int64_t at = 0;
-    if (it.bytecode != 0) {
-      at = static_cast<int64_t>(pointer(frame + it.instruction) - code - it.bytecode);
+    if (frames.bytecode != 0) {
+      at = static_cast<int64_t>(pointer(frame + frames.instruction) - code - frames.bytecode);
     } else {
       int32_t number = 0;
-      memcpy(&number, reinterpret_cast<const void*>(frame + it.instruction), sizeof number);
-      at = int64_t{number} * it.unit;
+      memcpy(&number, reinterpret_cast<const void*>(frame + frames.instruction), sizeof number);
+      at = int64_t{number} * frames.unit;
     }
-    const uint64_t file = pointer(code + it.file);
+    const uint64_t file = pointer(code + frames.file);
     // No first instruction is a call. Nuitka's frames have none, so read_python() finds their line.
     // The frame with which 3.12 enters its interpreter stays at the first one, too.
     constexpr std::string_view kShim = "<shim>";
     const bool shim =
         pointer(file + kLength) == kShim.size() &&
-        memcmp(reinterpret_cast<const void*>(file + it.ascii), kShim.data(), kShim.size()) == 0;
+        memcmp(reinterpret_cast<const void*>(file + frames.ascii), kShim.data(), kShim.size()) == 0;
     // The texts of two files that exec() runs may have the same address and line. Only a look at
     // their variables tells them apart, unless the text is the whole program (python -c).
     if (!shim && is_exec) return false;
     is_exec = is_exec || (pointer(file + kLength) == kString.size() &&
-                          memcmp(reinterpret_cast<const void*>(file + it.ascii), kString.data(),
+                          memcmp(reinterpret_cast<const void*>(file + frames.ascii), kString.data(),
                                  kString.size()) == 0);
-    if (!shim && (at == 0 || (it.bytecode == 0 && at < 0))) return false;
+    if (!shim && (at == 0 || (frames.bytecode == 0 && at < 0))) return false;
     // A later code object may have the same address, and its file's name, too. It is of another
     // line, though, or that name has other characters.
     hash.add(code)
         .add(static_cast<uint64_t>(at))
-        .add(static_cast<uint64_t>(it.line(code, static_cast<int>(at))));
-    if (!add_text(it, file, hash)) return false;
+        .add(static_cast<uint64_t>(frames.line(code, static_cast<int>(at))));
+    if (!add_text(frames, file, hash)) return false;
   }
   return true;
 }

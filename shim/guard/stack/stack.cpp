@@ -7,8 +7,8 @@ void read_stack(StackRoom& room, const void* caller, PythonFrames& frames, Attem
   room.maps.fill();
   const auto address = reinterpret_cast<uint64_t>(caller);
   // A return address follows its call, which may be the last instruction of a mapping.
-  if (const Mapping* here = room.maps.find(address - 1)) {
-    attempt.caller = here->place(address);
+  if (const Mapping* mapping = room.maps.find(address - 1)) {
+    attempt.caller = mapping->place(address);
     attempt.file = lasting_name(attempt.caller.module, room.file, sizeof room.file);
   }
   room.stack.python_missing = read_python(room.maps, room.stack, room.python, frames);

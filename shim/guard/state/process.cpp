@@ -114,8 +114,8 @@ void fall_back(Process& process, Fallen because_of) {
 
 /// True if this process has only ever had one thread, and the process that forked it, too. False
 /// if that is not known.
-static bool had_one_thread(const Loader& the) {
-  const char* single = the.single_threaded.get();
+static bool had_one_thread(const Loader& loader) {
+  const char* single = loader.single_threaded.get();
   return single != nullptr && *single != 0;
 }
 

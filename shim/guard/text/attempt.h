@@ -7,8 +7,8 @@
 #include <string_view>
 
 #include "policy/library.h"
+#include "policy/policies.h"
 #include "policy/program.h"
-#include "policy/rules.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 

@@ -6,8 +6,8 @@
 
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
+#include "policy/policies.h"
 #include "policy/process_rules.h"
-#include "policy/rules.h"
 #include "policy/user_code.h"
 #include "policy/variables.h"
 
@@ -155,9 +155,9 @@ Text& put_complaint(Text& out, const Complaint& complaint) {
 /// Writes the policies that allow CUDA: "VALIDATE or CLAMP".
 static Text& put_allowing(Text& out) {
   const char* before = "";
-  for (const Rules& rules : kRules) {
-    if (!allows_cuda(rules.policy)) continue;
-    out.put(before).put(name_of(rules.policy));
+  for (const PolicyRow& row : kPolicies) {
+    if (!allows_cuda(row.policy)) continue;
+    out.put(before).put(name_of(row.policy));
     before = " or ";
   }
   return out;

@@ -209,7 +209,7 @@ class Writer {
   void put(const char* name, size_t parts, const field::TextOrEmpty& field);
   void put(const char* name, size_t parts, const field::Time& field);
   void put(const char* name, size_t parts, const field::Words& field);
-  void put(const char* name, size_t parts, const field::Place& field);
+  void put(const char* name, size_t parts, const field::Address& field);
   void put(const char* name, size_t parts, const field::Line& field);
   void put(const char* name, size_t parts, const field::Frames& field);
   void put(const char* name, size_t parts, const field::Names& field);
@@ -261,7 +261,7 @@ void Writer::put(const char* name, size_t parts, const field::Words& field) {
 }
 
 /// Writes "/opt/lib/libfoo.so+0x12"; "?" for code outside any file.
-void Writer::put(const char* name, size_t parts, const field::Place& field) {
+void Writer::put(const char* name, size_t parts, const field::Address& field) {
   if (field.value == nullptr) return;
   const CodePlace& place = *field.value;
   const bool is_file = !place.module.empty();

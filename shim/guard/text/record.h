@@ -75,7 +75,7 @@ struct Words {
   static constexpr size_t kMost = 2;
   std::string_view value;  ///< as /proc/self/cmdline: each ends in a zero byte
 };
-struct Place {
+struct Address {
   static constexpr size_t kMost = 21;
   const CodePlace* value = nullptr;
 };

@@ -3,17 +3,17 @@
 
 #include <unistd.h>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/check_report.h"
+#include "shim/launcher/preload/given_rules.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/report.h"
-#include "shim/launcher/preload/rules.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/process.h"

@@ -13,8 +13,8 @@
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_symbols.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/report.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {

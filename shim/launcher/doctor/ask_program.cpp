@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "policy/library.h"
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/doctor/doctor.h"

@@ -68,7 +68,7 @@ bool is_line(const std::string& pattern, const CallSite& site) {
   if (matches(pattern, site.line)) return true;
   const PythonFrame* own = own_frame(site.stack);
   if (own == nullptr) return false;
-  const std::string place = place_of(*own);
+  const std::string place = file_and_line(*own);
   return matches(pattern, place) || matches("*/" + pattern, place);
 }
 

@@ -30,10 +30,10 @@ struct Words {
   std::string text;
   bool operator==(const Words&) const = default;
 };
-using Place = std::string;
+using Address = std::string;
 using Line = std::string;
 using Frames = std::vector<PythonFrame>;
-using Places = std::vector<NativeFrame>;
+using Addresses = std::vector<NativeFrame>;
 /// No reader needs them.
 struct Names {
   bool operator==(const Names&) const = default;

@@ -114,7 +114,7 @@ std::string without_detours(std::string line) {
 
 std::string name_of(const CallSite& site) {
   if (const PythonFrame* frame = own_frame(site.stack); frame != nullptr) {
-    return without_detours(place_of(*frame));
+    return without_detours(file_and_line(*frame));
   }
   if (site.bypassed_guard()) return "bypassing the guard";
   if (!site.line.empty()) return without_detours(site.line);

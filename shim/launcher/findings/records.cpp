@@ -263,30 +263,30 @@ bool Records::is_image_of(const ObservedProcess& process) const {
          sender_->image == process.image;
 }
 
-Records::Places::iterator Records::place_of(const WriterFields& writer, const std::string& host,
-                                            const std::string& job) {
-  const auto [from, to] = places_.equal_range(key_of(writer, host, job));
-  for (auto place = from; place != to; ++place) {
-    const ObservedProcess& one = findings_.processes[place->second];
+Records::Index::iterator Records::entry_of(const WriterFields& writer, const std::string& host,
+                                           const std::string& job) {
+  const auto [from, to] = index_.equal_range(key_of(writer, host, job));
+  for (auto entry = from; entry != to; ++entry) {
+    const ObservedProcess& one = findings_.processes[entry->second];
     if (one.pid == static_cast<uint32_t>(writer.pid) && one.since == since() && one.host == host &&
         one.exe == writer.exe && one.job == job && is_image_of(one)) {
-      return place;
+      return entry;
     }
   }
-  return places_.end();
+  return index_.end();
 }
 
 /// Finds a process by its start record. That record has no host and no job from the cgroup; the
 /// first other record supplies them.
 bool Records::adopt(const WriterFields& writer, const std::string& job, size_t& number) {
-  const auto begun = place_of(writer, {}, job_of(writer.slurm, {}));
-  if (begun == places_.end() || !findings_.processes[begun->second].only_start) return false;
+  const auto begun = entry_of(writer, {}, job_of(writer.slurm, {}));
+  if (begun == index_.end() || !findings_.processes[begun->second].only_start) return false;
   number = begun->second;
-  places_.erase(begun);
-  if (const auto older = place_of(writer, writer.host, job); older != places_.end()) {
-    places_.erase(older);
+  index_.erase(begun);
+  if (const auto older = entry_of(writer, writer.host, job); older != index_.end()) {
+    index_.erase(older);
   }
-  places_.emplace(key_of(writer, writer.host, job), static_cast<uint32_t>(number));
+  index_.emplace(key_of(writer, writer.host, job), static_cast<uint32_t>(number));
   findings_.processes[number].host = writer.host;
   findings_.processes[number].job = job;
   return true;
@@ -299,15 +299,15 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   size_t number = 0;
   if (!starts && starts_without_host_ && !writer.host.empty() && adopt(writer, job, number))
     return number;
-  const auto place = place_of(writer, writer.host, job);
-  if (place != places_.end()) {
+  const auto entry = entry_of(writer, writer.host, job);
+  if (entry != index_.end()) {
     // A start record may mean a reused process id, but files may be read in any order.
-    const ObservedProcess& one = findings_.processes[place->second];
-    if (!starts || (one.policy.empty() && writer.ts <= one.first)) return place->second;
-    place->second = static_cast<uint32_t>(findings_.processes.size());
+    const ObservedProcess& one = findings_.processes[entry->second];
+    if (!starts || (one.policy.empty() && writer.ts <= one.first)) return entry->second;
+    entry->second = static_cast<uint32_t>(findings_.processes.size());
   } else {
-    places_.emplace(key_of(writer, writer.host, job),
-                    static_cast<uint32_t>(findings_.processes.size()));
+    index_.emplace(key_of(writer, writer.host, job),
+                   static_cast<uint32_t>(findings_.processes.size()));
   }
   ObservedProcess& process = findings_.processes.emplace_back();
   process.host = writer.host;

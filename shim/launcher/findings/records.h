@@ -75,10 +75,10 @@ class Records {
   uint64_t since() const { return sender_ == nullptr ? 0 : sender_->since; }
   bool is_image_of(const ObservedProcess& process) const;
   Rest* rest_of(std::string_view bytes);
-  using Places = std::unordered_multimap<size_t, uint32_t>;
+  using Index = std::unordered_multimap<size_t, uint32_t>;
   static size_t key_of(const WriterFields& writer, const std::string& host, const std::string& job);
-  Places::iterator place_of(const WriterFields& writer, const std::string& host,
-                            const std::string& job);
+  Index::iterator entry_of(const WriterFields& writer, const std::string& host,
+                           const std::string& job);
   bool adopt(const WriterFields& writer, const std::string& job, size_t& number);
   size_t process_of(const WriterFields& writer, bool starts);
   void understand(Rest& rest);
@@ -88,7 +88,7 @@ class Records {
   Findings findings_;
   /// By a hash of host, pid, program and job. One process may run several programs in turn, and
   /// processes of different PID namespaces may have the same id.
-  Places places_;
+  Index index_;
   bool starts_without_host_ = false;  ///< some start record has no host
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;
   size_t rests_size_ = 0;

@@ -8,7 +8,7 @@
 
 namespace cudaguard::launcher {
 
-std::string place_of(const PythonFrame& frame) {
+std::string file_and_line(const PythonFrame& frame) {
   return frame.line == 0 ? frame.file : frame.file + ":" + std::to_string(frame.line);
 }
 

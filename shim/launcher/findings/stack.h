@@ -44,7 +44,7 @@ struct Stack {
 };
 
 /// "/home/u/ppo.py:159"; without the number if the line is not known
-std::string place_of(const PythonFrame& frame);
+std::string file_and_line(const PythonFrame& frame);
 /// The frame of the line that the guard's message names. Null if there is none, or if the line is
 /// in a notebook.
 const PythonFrame* own_frame(const Stack& stack);

@@ -281,7 +281,7 @@ void name_frames(Findings& findings, const char* search) {
         frame.source = line_of_command(findings, site, frame.line);
         continue;
       }
-      const auto [source, is_new] = sources.try_emplace(place_of(frame));
+      const auto [source, is_new] = sources.try_emplace(file_and_line(frame));
       if (is_new) source->second = source_line(frame.file, frame.line);
       frame.source = source->second;
     }

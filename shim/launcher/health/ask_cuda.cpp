@@ -17,7 +17,7 @@
 #include <thread>
 #include <utility>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/child/child.h"

@@ -22,14 +22,14 @@
 
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "policy/text.h"
 #include "shim/guard/text/message.h"
 #include "shim/launcher/fence/fence.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/report.h"
 #include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
@@ -277,9 +277,9 @@ std::string question_of(const std::string& list, const Variables& variables) {
     if (value != nullptr) question.append("; ").append(name).append("=").append(value);
   }
   const char* path = variables.get("LD_LIBRARY_PATH");
-  struct stat here = {};
-  if (path != nullptr && depends_on_working_directory(path) && stat(".", &here) == 0) {
-    question += "; in " + std::to_string(here.st_dev) + " " + std::to_string(here.st_ino);
+  struct stat directory = {};
+  if (path != nullptr && depends_on_working_directory(path) && stat(".", &directory) == 0) {
+    question += "; in " + std::to_string(directory.st_dev) + " " + std::to_string(directory.st_ino);
   }
   return question;
 }
@@ -290,7 +290,7 @@ std::string gpu_named(const std::string& entry) {
 }
 
 /// "cuInit", "the calls about GPU 2"; empty if the driver was still being loaded.
-std::string place_of(const DriverAnswer& answer, const std::vector<std::string>& entries) {
+std::string stage_of(const DriverAnswer& answer, const std::vector<std::string>& entries) {
   if (answer.device < 0) return answer.call;
   const auto device = static_cast<size_t>(answer.device);
   return "the calls about " +
@@ -299,15 +299,15 @@ std::string place_of(const DriverAnswer& answer, const std::vector<std::string>&
 
 std::string problem_of(const DriverAnswer& answer, milliseconds limit,
                        const std::vector<std::string>& entries) {
-  const std::string place = place_of(answer, entries);
+  const std::string stage = stage_of(answer, entries);
   switch (answer.kind) {
     case DriverAnswer::Kind::kNotAsked:
       return "the driver was not asked: " + answer.why;
     case DriverAnswer::Kind::kHangs:
       return "the driver did not answer in " + shown(limit) + " (" +
-             (place.empty() ? "while it was loaded" : place) + ")";
+             (stage.empty() ? "while it was loaded" : stage) + ")";
     case DriverAnswer::Kind::kCrashed:
-      return "the driver crashed (" + answer.why + (place.empty() ? ")" : " in " + place + ")");
+      return "the driver crashed (" + answer.why + (stage.empty() ? ")" : " in " + stage + ")");
     case DriverAnswer::Kind::kBroken:
       return "libcuda.so.1 does not work: " + answer.why;
     case DriverAnswer::Kind::kAnswered:

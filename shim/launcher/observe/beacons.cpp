@@ -6,7 +6,7 @@
 #include <iterator>
 
 #include "policy/driver_api.h"
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "shim/guard/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
@@ -81,7 +81,7 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
 std::string start_record_of(const Identity& who, uint64_t argument) {
   Attempt attempt;
   attempt.event = EventKind::kStart;
-  if (const uint64_t number = argument - 1; number < std::size(kRules)) {
+  if (const uint64_t number = argument - 1; number < std::size(kPolicies)) {
     attempt.policy = static_cast<Policy>(number);
   }
   return kernel_record(who, attempt, nullptr);
@@ -150,12 +150,12 @@ void Listener::report_ended(const Announced::value_type& one) {
 void Listener::report_ended_by(const Identity& who, Announced::iterator from,
                                Announced::iterator to) {
   // Their records belong to the earlier program only before the next one's start record.
-  for (auto it = from; it != to;) {
-    const Identity& one = it->second.who;
+  for (auto at = from; at != to;) {
+    const Identity& one = at->second.who;
     const bool ended =
         (one.pid == who.pid || one.thread == who.thread) && !is_same_program(one, who);
-    if (ended) report_ended(*it);
-    it = ended ? announced_.erase(it) : std::next(it);
+    if (ended) report_ended(*at);
+    at = ended ? announced_.erase(at) : std::next(at);
   }
 }
 

@@ -22,7 +22,7 @@
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload/report.h"
+#include "shim/launcher/preload/check_report.h"
 
 namespace cudaguard::launcher {
 

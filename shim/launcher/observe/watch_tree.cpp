@@ -19,9 +19,9 @@
 #include "shim/launcher/observe/private_report.h"
 #include "shim/launcher/observe/starts.h"
 #include "shim/launcher/observe/tree.h"
+#include "shim/launcher/preload/given_rules.h"
 #include "shim/launcher/preload/machine_rules.h"
 #include "shim/launcher/preload/preload.h"
-#include "shim/launcher/preload/rules.h"
 #include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/elf/program.h"

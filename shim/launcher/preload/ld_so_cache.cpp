@@ -59,7 +59,7 @@ struct Entry {
 static_assert(sizeof(Header) == 48 && sizeof(Entry) == 24);
 
 /// None: unsure. Empty: not there.
-using Place = std::optional<std::string>;
+using FoundPath = std::optional<std::string>;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -126,8 +126,8 @@ class Cache {
     entries_ = {reinterpret_cast<const Entry*>(header + 1), header->count};
   }
 
-  Place find(std::string_view name) const {
-    Place found = "";
+  FoundPath find(std::string_view name) const {
+    FoundPath found = "";
     auto entry = std::ranges::lower_bound(entries_, name, is_before,
                                           [&](const Entry& one) { return text_at(one.name); });
     for (; entry != entries_.end() && !is_before(name, text_at(entry->name)); ++entry) {
@@ -161,7 +161,8 @@ bool is_for_processors(const std::string& directory) {
 }
 
 /// `origin` is the directory of the object that has the run path.
-Place in_directory(std::string_view directory, const std::string& origin, const std::string& name) {
+FoundPath in_directory(std::string_view directory, const std::string& origin,
+                       const std::string& name) {
   constexpr std::string_view kOrigin = "$ORIGIN";
   std::string path;
   if (directory == kOrigin || directory.starts_with("$ORIGIN/")) {
@@ -177,12 +178,12 @@ Place in_directory(std::string_view directory, const std::string& origin, const 
   return is_missing(path) ? "" : path;
 }
 
-Place in_run_path(std::string_view directories, const std::string& origin,
-                  const std::string& name) {
+FoundPath in_run_path(std::string_view directories, const std::string& origin,
+                      const std::string& name) {
   if (directories.empty()) return "";
   for (;;) {
     const size_t colon = std::min(directories.find(':'), directories.size());
-    Place found = in_directory(head(directories, colon), origin, name);
+    FoundPath found = in_directory(head(directories, colon), origin, name);
     if (!found || !found->empty() || colon == directories.size()) return found;
     directories = tail(directories, colon + 1);
   }
@@ -196,7 +197,7 @@ bool same_file(const std::string& one, const std::string& other) {
 
 /// The directories that are built into ld.so differ between distributions, so all of them that have
 /// the name must mean one file, in the directory of libc.
-Place in_default_directory(const std::string& libc, const std::string& name) {
+FoundPath in_default_directory(const std::string& libc, const std::string& name) {
   const std::string own = libc.substr(0, libc.rfind('/'));
   std::string found = own + "/" + name;
   for (const std::string prefix : {"", "/usr"}) {
@@ -253,7 +254,7 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
   if (Mapping(guard, PROT_READ | PROT_EXEC).bytes().empty()) return {};
   const ElfFile guard_file(guard);
   const Cache cache(cache_path);
-  const Place libc = cache.find("libc.so.6");
+  const FoundPath libc = cache.find("libc.so.6");
   const std::string_view loader = base_name(kInterpreter);
   if (!is_plain(guard_file) || !libc || libc->empty()) return {};
   // Otherwise the interpreter may be another glibc's, with another cache.
@@ -273,7 +274,7 @@ std::optional<LoaderAnswer> answer_from_cache(const Executable& executable,
     const Wanted next = wanted[i];
     if (loaded.contains(next.name)) continue;
     if (next.name.find_first_of("/$") != std::string::npos) return {};
-    Place path = in_run_path(next.run_path, next.origin, next.name);
+    FoundPath path = in_run_path(next.run_path, next.origin, next.name);
     if (path && path->empty()) path = cache.find(next.name);
     if (path && path->empty()) path = in_default_directory(*libc, next.name);
     if (!path) return {};

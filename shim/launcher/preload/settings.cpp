@@ -17,7 +17,7 @@
 #include "shim/guard/text/message.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/preload/rules.h"
+#include "shim/launcher/preload/given_rules.h"
 
 namespace cudaguard::launcher {
 
@@ -33,7 +33,7 @@ constexpr const char* kPolicy = row_of(Variable::kPolicy).name;
 constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
 constexpr const char* kChildren = row_of(Variable::kChildren).name;
 constexpr const char* kRoot = row_of(Variable::kRoot).name;
-constexpr const char* kRules = row_of(Variable::kProcessRules).name;
+constexpr const char* kProcessRules = row_of(Variable::kProcessRules).name;
 constexpr const char* kLog = row_of(Variable::kLog).name;
 constexpr const char* kPreset = row_of(Variable::kPresets).name;
 constexpr const char* kCudaVisible = "CUDA_VISIBLE_DEVICES";
@@ -206,9 +206,9 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
     variables.unset(kChildren);
     if (settings.children) {
       std::vector<std::string> allowing;
-      for (const Rules& rules : cudaguard::kRules) {
-        if (allows_cuda(rules.policy)) {
-          allowing.push_back("--policy " + std::string(name_of(rules.policy)));
+      for (const PolicyRow& row : kPolicies) {
+        if (allows_cuda(row.policy)) {
+          allowing.push_back("--policy " + std::string(name_of(row.policy)));
         }
       }
       throw Refusal(kRefused, "--children needs --gpus, " + joined(allowing, " or "));
@@ -227,7 +227,7 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
 void set_rules(const GuardSettings& settings, const std::string& outer, Variables& variables) {
   const bool asked = settings.cpu || settings.gpus || settings.policy || settings.children == "gpu";
   if (settings.rules.empty()) {
-    if (asked) variables.unset(kRules);  // the option overrides it
+    if (asked) variables.unset(kProcessRules);  // the option overrides it
     return;
   }
   std::string text;
@@ -239,7 +239,7 @@ void set_rules(const GuardSettings& settings, const std::string& outer, Variable
   for (const std::string& rule : settings.rules) {
     text.append(&rule == &settings.rules.front() ? "" : "\n").append(rule);
   }
-  variables.set(kRules, text);
+  variables.set(kProcessRules, text);
 }
 
 /// $XDG_CACHE_HOME or $HOME/.cache, which must be absolute; otherwise empty.
@@ -435,7 +435,7 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   if (settings.print) environment.root = "1";  // the variable holds a shell's "$$"
   const RuleMistake mistake = decide(environment).mistakes.rule;
   if (mistake.why != RuleMistake::Why::kNone) {
-    throw Refusal(kRefused, std::string(kRules) + ": " +
+    throw Refusal(kRefused, std::string(kProcessRules) + ": " +
                                 text_of([&](Text& out) { put_rule_mistake(out, mistake); }));
   }
   const std::string_view rules = environment.rules == nullptr ? "" : environment.rules;

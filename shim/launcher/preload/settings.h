@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "policy/rules.h"
+#include "policy/policies.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/options.h"
 

@@ -48,8 +48,8 @@ std::string short_file(const std::string& file) {
     if (at != std::string::npos) return printable(tail(file, file.find('p', at)));
   }
   const std::unique_ptr<char, void (*)(void*)> directory(getcwd(nullptr, 0), free);
-  const std::string here = directory == nullptr ? "/" : std::string(directory.get()) + "/";
-  return printable(file.starts_with(here) ? tail(file, here.size()) : std::string_view(file));
+  const std::string prefix = directory == nullptr ? "/" : std::string(directory.get()) + "/";
+  return printable(file.starts_with(prefix) ? tail(file, prefix.size()) : std::string_view(file));
 }
 
 /// "torch/cuda/__init__.py:118 in is_available". If that is too long for a row, the path loses its

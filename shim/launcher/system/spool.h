@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The directory in which each user of the machine has a file of records for each day
-// (shim/guard/record/report.h).
+// (shim/guard/record/append_report.h).
 #pragma once
 
 #include <string>

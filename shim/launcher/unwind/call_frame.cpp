@@ -44,9 +44,9 @@ class Cursor {
   uint64_t sleb() { return leb(true); }
   /// DW_EH_PE_*, without DW_EH_PE_indirect.
   uint64_t pointer(uint8_t encoding) {
-    const uint64_t here = (encoding & 0x70U) == 0x10 ? address() : 0;  // DW_EH_PE_pcrel
+    const uint64_t base = (encoding & 0x70U) == 0x10 ? address() : 0;  // DW_EH_PE_pcrel
     ok_ = ok_ && ((encoding & 0xf0U) == 0x10 || (encoding & 0xf0U) == 0);
-    return here + plain(encoding & 0xfU);
+    return base + plain(encoding & 0xfU);
   }
 
  private:

@@ -164,13 +164,13 @@ ProcessImage::ProcessImage(std::string maps) : text_(std::move(maps)) {
 }
 
 MappedCode ProcessImage::find(WordReader& memory, uint64_t address) const {
-  auto here = std::partition_point(mappings_.begin(), mappings_.end(),
-                                   [&](const Mapping& mapping) { return mapping.to <= address; });
-  if (here == mappings_.end() || address < here->from || !here->executable) return {};
-  if (!here->file.starts_with('/') && here->file != "[vdso]") return {};
-  MappedCode code{here->file, address - here->from + here->offset, 0};
+  auto found = std::partition_point(mappings_.begin(), mappings_.end(),
+                                    [&](const Mapping& mapping) { return mapping.to <= address; });
+  if (found == mappings_.end() || address < found->from || !found->executable) return {};
+  if (!found->file.starts_with('/') && found->file != "[vdso]") return {};
+  MappedCode code{found->file, address - found->from + found->offset, 0};
   // ld.so maps a file's parts one after the other.
-  for (auto part = here; part->file == code.file; --part) {
+  for (auto part = found; part->file == code.file; --part) {
     if (part->offset == 0) {
       code.tables = find_tables(memory, part->from);
       break;

@@ -39,14 +39,14 @@ NativeStack unwind(ProcessView& process, const Registers& registers,
   // The instruction after a call may be the next function's.
   bool is_after_call = false;
   for (size_t steps = 0; steps < limits.frames; ++steps) {
-    uint64_t here = frame.get(processor.program_counter).value_or(0);
-    if (processor.is_aarch64) here &= image.address_bits();
-    if (here == 0) return stack;
-    if (processor.is_aarch64 && leave_signal_handler(memory, here, frame)) {
+    uint64_t address = frame.get(processor.program_counter).value_or(0);
+    if (processor.is_aarch64) address &= image.address_bits();
+    if (address == 0) return stack;
+    if (processor.is_aarch64 && leave_signal_handler(memory, address, frame)) {
       is_after_call = false;
       continue;
     }
-    const uint64_t code = is_after_call ? here - 1 : here;
+    const uint64_t code = is_after_call ? address - 1 : address;
     const MappedCode mapped = image.find(memory, code);
     if (mapped.file.empty()) return cut("code outside any file");
     if (!stack.frames.empty() || !is_left_out || !is_left_out(mapped.file)) {

@@ -67,7 +67,7 @@ def _identity_of(status: os.stat_result) -> Tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-# The guard sets this bit if it could not write a record (shim/guard/record/report.cpp).
+# The guard sets this bit if it could not write a record (shim/guard/record/append_report.cpp).
 _LOST = stat.S_ISVTX
 
 

@@ -28,7 +28,7 @@ __attribute__((constructor)) static void on_load(void) { load(); }
 int main(int argc, char** argv) {
   if (argc > 1 && strcmp(argv[1], "clear") == 0) clearenv();
   if (argc > 1 && strcmp(argv[1], "overwrite") == 0) {
-    for (char** it = environ; *it != NULL; ++it) memset(*it, 0, strlen(*it));
+    for (char** entry = environ; *entry != NULL; ++entry) memset(*entry, 0, strlen(*entry));
   }
 #ifdef IFUNC
   if (chosen() != 7) return 3;

@@ -4,7 +4,7 @@
 {NAME: SPEC} with the pods that it changes.
 
 The library evaluates the CEL. The selectors, the types (`Object.spec{...}`) and the merge are
-stand-ins for Kubernetes' own ones, which the lab's row kubernetes-policy runs.
+replacements for Kubernetes' own ones, which the lab's row kubernetes-policy runs.
 """
 
 import json

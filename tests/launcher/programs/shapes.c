@@ -75,14 +75,14 @@ static void clear_and_attempt(void) {
   clearenv();
   attempt();
 }
-static ucontext_t here, there;
+static ucontext_t caller_context, coroutine;
 static void on_stack(void* stack, size_t size) {
-  getcontext(&there);
-  there.uc_stack.ss_sp = stack;
-  there.uc_stack.ss_size = size;
-  there.uc_link = &here;
-  makecontext(&there, attempt, 0);
-  swapcontext(&here, &there);
+  getcontext(&coroutine);
+  coroutine.uc_stack.ss_sp = stack;
+  coroutine.uc_stack.ss_size = size;
+  coroutine.uc_link = &caller_context;
+  makecontext(&coroutine, attempt, 0);
+  swapcontext(&caller_context, &coroutine);
 }
 static char inner[1 << 18] __attribute__((aligned(16)));
 #define SHAPE(name) else if (strcmp(words[1], #name) == 0)

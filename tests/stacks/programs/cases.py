@@ -131,11 +131,11 @@ def generator_thrown_into(calls):
             except ValueError:
                 call(0)
 
-    here = values()
-    next(here)
+    generator = values()
+    next(generator)
     for _ in (1, 2):
         try:
-            here.throw(ValueError())
+            generator.throw(ValueError())
         except StopIteration:
             pass
 

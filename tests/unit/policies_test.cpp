@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests every policy with every kind of library and index, cell by cell.
-#include "policy/rules.h"
+#include "policy/policies.h"
 
 #include <gtest/gtest.h>
 
 namespace cudaguard {
 namespace {
 
-/// In the order of kRules.
-using Actions = Action[std::size(kRules)];
+/// In the order of kPolicies.
+using Actions = Action[std::size(kPolicies)];
 
 struct Row {
   const char* request;
@@ -38,40 +38,40 @@ constexpr Row kTable[] = {
      {kRefuse, kPass, kPass, kPass}},
 };
 
-TEST(Rules, EveryPolicyAndLibraryHasItsAction) {
+TEST(Policies, EveryPolicyAndLibraryHasItsAction) {
   for (const Row& row : kTable) {
     const LibraryRequest request = classify(row.request);
-    for (size_t i = 0; i < std::size(kRules); ++i) {
-      const Policy policy = kRules[i].policy;
+    for (size_t i = 0; i < std::size(kPolicies); ++i) {
+      const Policy policy = kPolicies[i].policy;
       SCOPED_TRACE(::testing::Message() << row.request << " " << name_of(policy));
       EXPECT_EQ(action_for(policy, false, request), row.without_list[i]);
       EXPECT_EQ(action_for(policy, true, request), row.under_list[i]);
     }
   }
-  // The table above has every row of the rules.
+  // The table above has every refused library.
   EXPECT_EQ(std::size(kTable), 3 + std::size(kRefusedLibraries));
 }
 
-TEST(Rules, OnlyForceCpuAndOffLeaveTheProxyOut) {
-  for (const Rules& rules : kRules) {
-    const bool allows = rules.policy != Policy::kForceCpu && rules.policy != Policy::kOff;
-    EXPECT_EQ(allows_cuda(rules.policy), allows) << name_of(rules.policy);
+TEST(Policies, OnlyForceCpuAndOffLeaveTheProxyOut) {
+  for (const PolicyRow& row : kPolicies) {
+    const bool allows = row.policy != Policy::kForceCpu && row.policy != Policy::kOff;
+    EXPECT_EQ(allows_cuda(row.policy), allows) << name_of(row.policy);
   }
 }
 
-TEST(Rules, IndexBeyondTheLastIsClamped) {
+TEST(Policies, IndexBeyondTheLastIsClamped) {
   struct Case {
     int asked;
     int count;
     int clamped;
   };
-  for (const Case& it :
+  for (const Case& tried :
        {Case{0, 8, 0}, Case{7, 8, 7}, Case{8, 8, 7}, Case{INT32_MAX, 8, 7}, Case{1, 1, 0},
         Case{-1, 8, -1}, Case{INT32_MIN, 8, INT32_MIN}, Case{3, 0, 3}, Case{3, -1, 3}}) {
-    SCOPED_TRACE(::testing::Message() << it.asked << " of " << it.count);
-    for (const Rules& rules : kRules) {
-      EXPECT_EQ(index_to_use(rules.policy, it.asked, it.count),
-                rules.policy == Policy::kClamp ? it.clamped : it.asked);
+    SCOPED_TRACE(::testing::Message() << tried.asked << " of " << tried.count);
+    for (const PolicyRow& row : kPolicies) {
+      EXPECT_EQ(index_to_use(row.policy, tried.asked, tried.count),
+                row.policy == Policy::kClamp ? tried.clamped : tried.asked);
     }
   }
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for libcudaguard.so as a file. Each takes a GuardFile and returns complaints.
+"""The checks for libcudaguard.so as a file. Each takes a GuardFile and returns complaints.
 
-They are separate from the tests so that the AArch64 build has to meet the same rules.
+They are separate from the tests so that the AArch64 build has to pass the same ones.
 """
 
 import functools
@@ -46,7 +46,7 @@ def version_note():
 class GuardFile(elf_facts.Library):
     @functools.cached_property
     def facts(self):
-        """Returns what several rules need: (dynamic table, symbols, segments)."""
+        """Returns what several checks need: (dynamic table, symbols, segments)."""
         return self.dynamic(), self.symbols(), self.segments()
 
     def tags(self, name):
@@ -233,6 +233,6 @@ def has_version_note(elf):
     return [] if any(version_note() in note for note in notes) else ["no note says its version"]
 
 
-RULES = [needed, imports, no_libdl_import, glibc_floor, exports, soname, no_run_path, no_tls,
-         no_text_relocation, no_unique, stack, no_writable_code, one_constructor, bind_now,
-         nodelete, relro, size, symbol_table_apart, stripped, branch_protection, has_version_note]  # fmt: skip
+CHECKS = [needed, imports, no_libdl_import, glibc_floor, exports, soname, no_run_path, no_tls,
+          no_text_relocation, no_unique, stack, no_writable_code, one_constructor, bind_now,
+          nodelete, relro, size, symbol_table_apart, stripped, branch_protection, has_version_note]  # fmt: skip

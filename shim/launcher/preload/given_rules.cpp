@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/preload/rules.h"
+#include "shim/launcher/preload/given_rules.h"
 
 #include "policy/decision.h"
 #include "policy/process_rules.h"

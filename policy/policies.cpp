@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/rules.h"
+#include "policy/policies.h"
 
 #include "policy/text.h"
 #include "policy/variables.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "policy/stderr_rule.h"
+#include "policy/standard_error.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/guard/record/report.h"
+#include "shim/guard/record/append_report.h"
 
 #include <cerrno>
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/preload/report.h"
+#include "shim/launcher/preload/check_report.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>

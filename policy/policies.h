@@ -34,7 +34,7 @@ enum class LaterExports : uint8_t {
   kOwn,      ///< dlopen, cudaguard_attempts, …
 };
 
-struct Rules {
+struct PolicyRow {
   Policy policy;
   Action driver;       ///< for a request for the driver or NVML
   Action refused;      ///< for one in kRefusedLibraries
@@ -43,50 +43,50 @@ struct Rules {
   bool clamps;         ///< an index that is too high becomes the last valid one
 };
 
-inline constexpr Rules kRules[] = {
+inline constexpr PolicyRow kPolicies[] = {
     {Policy::kForceCpu, Action::kNullDriver, Action::kRefuse, Action::kRefuse,
      LaterExports::kRuntime, false},
     {Policy::kValidate, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, false},
     {Policy::kClamp, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, true},
     {Policy::kOff, Action::kPass, Action::kPass, Action::kPass, LaterExports::kOwn, false},
 };
-constexpr const Rules& rules_of(Policy policy) { return kRules[static_cast<size_t>(policy)]; }
-static_assert(rules_of(Policy::kForceCpu).policy == Policy::kForceCpu);
-static_assert(rules_of(Policy::kValidate).policy == Policy::kValidate);
-static_assert(rules_of(Policy::kClamp).policy == Policy::kClamp);
-static_assert(rules_of(Policy::kOff).policy == Policy::kOff);
+constexpr const PolicyRow& row_of(Policy policy) { return kPolicies[static_cast<size_t>(policy)]; }
+static_assert(row_of(Policy::kForceCpu).policy == Policy::kForceCpu);
+static_assert(row_of(Policy::kValidate).policy == Policy::kValidate);
+static_assert(row_of(Policy::kClamp).policy == Policy::kClamp);
+static_assert(row_of(Policy::kOff).policy == Policy::kOff);
 
 /// The policy's word in CUDAGUARD_POLICY.
 std::string_view name_of(Policy policy);
 
 /// True if a program may enter the driver through our proxy.
-constexpr bool allows_cuda(Policy policy) { return rules_of(policy).driver == Action::kProxy; }
+constexpr bool allows_cuda(Policy policy) { return row_of(policy).driver == Action::kProxy; }
 
 /// True if later look-ups must not find this export of the guard. "cuInit" and "nvmlInit" are the
 /// driver's, "cudaSetDevice" is the runtime's, "cudaguard_attempts" and "dlopen" are the guard's
 /// own.
 constexpr bool leaves_later_lookups(Policy policy, std::string_view name) {
   if (name.starts_with("cudaguard_")) return false;
-  const LaterExports later = rules_of(policy).later;
+  const LaterExports later = row_of(policy).later;
   if (name.starts_with("cuda")) return later == LaterExports::kOwn;
   return (name.starts_with("cu") || name.starts_with("nvml")) && later != LaterExports::kAll;
 }
 
 /// `list`: whether there is an allow-list.
 constexpr Action action_for(Policy policy, bool list, const LibraryRequest& request) {
-  const Rules& rules = rules_of(policy);
-  if (const RefusedLibrary* row = request.refused; row != nullptr) {
-    return list && row->under_list ? rules.under_list : rules.refused;
+  const PolicyRow& row = row_of(policy);
+  if (const RefusedLibrary* library = request.refused; library != nullptr) {
+    return list && library->under_list ? row.under_list : row.refused;
   }
   const bool driver = request.library == Library::kDriver || request.library == Library::kNvml;
-  return driver ? rules.driver : Action::kPass;
+  return driver ? row.driver : Action::kPass;
 }
 
 /// Returns the device index to use if a program asks for `asked` and `count` devices are visible
 /// (0: not known). A negative index stays as it is, because -1 means "none" to programs that pass
 /// it.
 constexpr int index_to_use(Policy policy, int asked, int count) {
-  return rules_of(policy).clamps && count > 0 && asked >= count ? count - 1 : asked;
+  return row_of(policy).clamps && count > 0 && asked >= count ? count - 1 : asked;
 }
 
 }  // namespace cudaguard
