@@ -23,7 +23,8 @@ DlopenDecision decide_about_driver(const DlopenRequest& request, const DlopenSit
       if (search_for(request.name) == FileSearch::kToken) {
         return {Action::kRefuse, Report::kRefusedLoad, never};
       }
-      if (request.no_load) return {};  // loads no file
+      // ld.so would search the run path also for a library that is loaded already.
+      if (request.no_load) return {.action = Action::kNotLoaded};
       return {Action::kRefuse, by_soname ? Report::kNoDriver : Report::kNothing, never};
     case Substitute::kNoLibrary:
       if (by_soname && !request.no_load) return {.report = Report::kNoDriver};

@@ -57,6 +57,13 @@ def test_table_and_the_cuinit_that_follows_are_one_attempt(records, parse):
     assert without(table) == [0]
 
 
+@pytest.mark.parametrize("change", [{"library": "libother.so"}, {"code": "other.py:9"}])
+def test_table_of_another_asker_stays(records, parse, change):
+    """cudaguard_allow may accept the one and not the other."""
+    attempts = [parse({**GOOD, "api": "cuGetExportTable"}), parse({**GOOD, "api": "cuInit", **change})]
+    assert records.without_tables(attempts) == attempts
+
+
 @pytest.mark.parametrize(("change", "words"), [
     ({"code": "a.py:3", "line_frame": 0}, "/a.py:3 through x"),
     ({"code": "plot.py", "line_frame": 0,

@@ -46,6 +46,14 @@ TEST(Reported, FullTableForgetsAnOldKeyAndLosesNoNewOne) {
     EXPECT_FALSE(reported->add(i * 977));
   }
   EXPECT_FALSE(reported->lacks_places());
+}
+
+TEST(Reported, HalfOfTheRoomIsForPlacesAlone) {
+  const auto reported = std::make_unique<Reported>();
+  for (uint64_t i = 1; i <= Reported::kMost; ++i) EXPECT_TRUE(reported->add(2 * i));
+  for (uint64_t i = 1; i <= Reported::kMost / 2; ++i) {
+    ASSERT_EQ(reported->add_place(2 * i + 1), Added::kNew) << i;
+  }
   EXPECT_EQ(reported->add_place(1), Added::kOneTooMany);
 }
 

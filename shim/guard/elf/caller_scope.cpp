@@ -195,4 +195,10 @@ const void* definition_beside(const void* function, const char* name, const Star
   return object != nullptr ? elf_symbol(object->l_ld, object->l_addr, name) : nullptr;
 }
 
+bool has_rpath(const StartObjects& start, LaterObjects later) {
+  return visit_objects(start, later, [](const link_map& object) {
+    return elf_detail::dynamic_value(object.l_ld, DT_RPATH) != 0;
+  });
+}
+
 }  // namespace cudaguard

@@ -29,6 +29,9 @@ class GlobalNames {
 const void* find_definition(const char* name, const void* caller, const GlobalNames& global,
                             const StartObjects& start, LaterObjects later);
 
+/// True if an object has DT_RPATH, where ld.so also looks for what its own libraries ask for.
+bool has_rpath(const StartObjects& start, LaterObjects later);
+
 /// Returns the definition of `name` in the library that holds `function`, or null.
 const void* definition_beside(const void* function, const char* name, const StartObjects& start,
                               LaterObjects later);

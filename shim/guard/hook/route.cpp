@@ -92,14 +92,12 @@ bool names_start_object(const char* name) {
 }
 
 /// True if ld.so may look for a file in directories that only this caller names: those of its own
-/// object, or DT_RPATH of an object that has loaded it.
+/// object, or DT_RPATH of an object that has loaded it. ld.so does not tell which one that is.
 bool has_run_path(const Loader& loader, const void* caller) {
   const link_map* own = object_of(loader, caller);
   return own == nullptr || elf_detail::dynamic_value(own->l_ld, DT_RUNPATH) != 0 ||
-         elf_detail::dynamic_value(own->l_ld, DT_RPATH) != 0 ||
-         start_objects().visit([](const link_map& object) {
-           return elf_detail::dynamic_value(object.l_ld, DT_RPATH) != 0;
-         });
+         has_rpath(start_objects(),
+                   may_inherit_locks(process()) ? LaterObjects::kFree : LaterObjects::kLocked);
 }
 
 /// True if ld.so finds for this caller the same file as for us.

@@ -105,6 +105,9 @@ void record_place(Process& process, const Event& event, Output& output) {
   const uint64_t name = Hash().add(std::string_view(event.api)).result();
   if (process.record.reported.has(name)) {
     process.record.names.add(event.api, closes);
+    // Meanwhile cudaguard_watch() may have emptied both, the table first.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    if (!process.record.reported.has(name)) process.record.names.forget();
   } else {
     record_unseen(process, event, name);
   }

@@ -41,8 +41,12 @@ Reported::Added Reported::add_place(uint64_t key) {
 
 bool Reported::add(uint64_t key) {
   key = valid(key);
-  const Added added = try_to_add(key);
-  if (added != Added::kTooMany) return added == Added::kNew;
+  if (has(key)) return false;
+  // Half of the room is for places alone, because a place without room is not reported.
+  if (count_.load(std::memory_order_relaxed) < kMost / 2) {
+    const Added added = try_to_add(key);
+    if (added != Added::kTooMany) return added == Added::kNew;
+  }
   return keys_[key % kSlots].exchange(key, std::memory_order_relaxed) != key;
 }
 
@@ -57,7 +61,7 @@ bool Reported::has(uint64_t key) const {
 }
 
 void Reported::forget() {
-  for (auto& slot : keys_) slot.store(0, std::memory_order_relaxed);
+  for (auto& slot : keys_) slot.store(0);
   count_.store(0, std::memory_order_relaxed);
   lacks_places_.store(false, std::memory_order_relaxed);
 }
@@ -66,16 +70,17 @@ void Reported::forget() {
 void KnownNames::add(const char* name, uint32_t closes) {
   if (closes_.load(std::memory_order_relaxed) != closes) {
     forget();
-    closes_.store(closes, std::memory_order_relaxed);
+    closes_.store(closes, std::memory_order_release);
   }
   for (auto& slot : names_) {
-    const char* none = nullptr;
-    if (slot.compare_exchange_strong(none, name, std::memory_order_relaxed)) return;
+    const char* known = slot.load(std::memory_order_relaxed);
+    if (known == name) return;
+    if (known == nullptr && slot.compare_exchange_strong(known, name)) return;
   }
 }
 
 void KnownNames::forget() {
-  for (auto& slot : names_) slot.store(nullptr, std::memory_order_relaxed);
+  for (auto& slot : names_) slot.store(nullptr);
 }
 
 }  // namespace cudaguard

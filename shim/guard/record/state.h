@@ -71,7 +71,7 @@ class KnownNames {
  public:
   /// `closes` is HookInherited::closes.
   [[gnu::always_inline]] bool has(const char* name, uint32_t closes) const {
-    if (closes_.load(std::memory_order_relaxed) != closes) return false;
+    if (closes_.load(std::memory_order_acquire) != closes) return false;
     for (const auto& slot : names_) {
       if (slot.load(std::memory_order_relaxed) == name) return true;
     }

@@ -107,9 +107,10 @@ bool report_to(Process& process, const char* path) {
 
 void fall_back(Process& process, Fallen because_of) {
   inherited.fallen.store(because_of);
+  // Before the next two: who reads one of these asks for the policy afterwards.
+  process.hook.state.store(HookState::kFallen);
   process.proxy.open.store(0);  // the driver's proxy allows calls unchecked while this is set
   inherited.hook.answers_age.fetch_add(HookInherited::kOneAge, std::memory_order_release);
-  process.hook.state.store(HookState::kFallen, std::memory_order_release);
 }
 
 /// True if this process has only ever had one thread, and the process that forked it, too. False

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <exception>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -70,10 +74,25 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
   end_as(watched.status);
 }
 
+/// True if a driver has registered the node's major number. An open would ask the driver itself.
+bool has_driver(const struct stat& node) {
+  std::ifstream devices("/proc/devices");  // "Character devices:\n  1 mem\n195 nvidia\n"
+  std::string rest;
+  std::getline(devices, rest);
+  for (unsigned number = 0; devices >> number; std::getline(devices, rest)) {
+    if (number == major(node.st_rdev)) return true;
+  }
+  return false;  // "Block devices:" ends the list
+}
+
 /// True if a program could send an ioctl to NVIDIA's driver, which the fence refuses and reports.
 bool ioctls_tell(const Fence& fence) {
   if (fence.listener < 0 || !fence.unseen.empty() || fence.devices) return false;
-  return access("/dev/nvidiactl", R_OK | W_OK) == 0;  // opening it would reach the driver
+  constexpr const char* kNode = "/dev/nvidiactl";
+  struct stat node = {};
+  struct statvfs mount = {};
+  return stat(kNode, &node) == 0 && S_ISCHR(node.st_mode) && access(kNode, R_OK | W_OK) == 0 &&
+         statvfs(kNode, &mount) == 0 && (mount.f_flag & ST_NODEV) == 0 && has_driver(node);
 }
 
 int verify(const Plan& plan, Prepared& prepared, Variables& variables) {

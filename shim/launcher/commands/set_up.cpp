@@ -89,7 +89,8 @@ Fence fence_around_list(const GuardSettings& settings, Variables& variables) {
     return fence;
   }
   Fence fence = put_up_fence_around(listed.nodes);
-  if (fence.devices) replace_list(listed.list, variables);
+  // What --print shows is used outside of this fence, where the user's own list is right.
+  if ((fence.devices || fence.narrowed) && !settings.print) replace_list(listed.list, variables);
   return fence;
 }
 

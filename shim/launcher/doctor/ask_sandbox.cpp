@@ -140,10 +140,11 @@ void report_missing_nodes(int code, FindingList& findings) {
   std::string bwrap;
   std::string engine;
   std::string landlock;
-  for (const std::string& node : nodes_of_cuda()) {
+  for (const NeededNode& one : nodes_of_cuda()) {
+    const std::string& node = one.path;
     findings.push_back({"missing nodes", Question::kDriver, State::kFact, node, ""});
-    bwrap += " --dev-bind " + node + " " + node;
-    engine += " --device " + node;
+    bwrap += (one.optional ? " --dev-bind-try " : " --dev-bind ") + node + " " + node;
+    if (!one.optional) engine += " --device " + node;
     landlock += (landlock.empty() ? "" : ", ") + node;
   }
   findings.push_back(

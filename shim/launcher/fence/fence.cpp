@@ -211,6 +211,7 @@ Fence put_up_fence_around(const std::vector<std::string>& nodes) {
     error = errno;
   }
   fence.devices = false;
+  fence.narrowed = true;
   fence.why_no_devices = reason(error);
   return fence;
 }

@@ -23,6 +23,8 @@ struct Fence {
   /// ioctls. May be empty.
   std::string unseen;
   bool devices = false;  ///< no GPU device node can be opened (fence/devices.h)
+  /// Landlock leaves the listed GPUs' nodes, but the filter that belongs to it is missing.
+  bool narrowed = false;
   /// If that was wanted: a clause that says why it does not hold; empty if it does.
   std::string why_no_devices;
   /// Directories in which a GPU node is mounted, so that new files there cannot be opened.

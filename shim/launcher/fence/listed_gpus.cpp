@@ -51,8 +51,10 @@ std::string value_in(const std::string& file, std::string_view key) {
 }
 
 std::optional<unsigned> number_in(const std::string& file, std::string_view key) {
-  const uint32_t number = number_of(value_in(file, key));
-  return value_in(file, key).empty() || number > kMostIndex ? std::nullopt : std::optional(number);
+  const std::string text = value_in(file, key);
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return {};
+  const uint32_t number = number_of(text);
+  return number > kMostIndex ? std::nullopt : std::optional(number);
 }
 
 std::vector<std::string> names_in(const std::string& directory) {
@@ -156,20 +158,35 @@ std::vector<NvidiaGpu> nvidia_gpus() {
 
 std::string node_of(const NvidiaGpu& gpu) { return "/dev/nvidia" + std::to_string(gpu.minor); }
 
-std::vector<std::string> nodes_of_cuda() {
-  std::vector<std::string> nodes;
-  for (const SharedNode& node : kSharedNodes) nodes.emplace_back(node.path);
+std::vector<NeededNode> nodes_of_cuda() {
+  std::vector<NeededNode> nodes;
+  for (const SharedNode& node : kSharedNodes) nodes.push_back({node.path, node.optional});
   for (const NvidiaGpu& gpu : nvidia_gpus()) {
-    nodes.push_back(node_of(gpu));
+    nodes.push_back({node_of(gpu), false});
     for (const Capability& one : capabilities_of(gpu)) {
-      if (one.number) nodes.push_back(one.node());
+      if (one.number) nodes.push_back({one.node(), false});
     }
   }
   return nodes;
 }
 
+/// The first file that does not say which GPU it is about, so that no index is known; empty if
+/// there is none.
+static std::string not_understood() {
+  for (const std::string& name : names_in(kGpus)) {
+    const std::string file = std::string(kGpus) + "/" + name + "/information";
+    if (value_in(file, "GPU Excluded") == "Yes") continue;
+    if (!address_of(name) || !number_in(file, "Device Minor")) return file;
+  }
+  return {};
+}
+
 ListedGpus find_listed_gpus(const std::string& list) {
   ListedGpus found;
+  if (const std::string file = not_understood(); !file.empty()) {
+    found.why_not = file + " does not give the GPU's \"Device Minor\", so no node is known";
+    return found;
+  }
   const std::vector<NvidiaGpu> gpus = nvidia_gpus();
   if (gpus.empty()) {
     found.why_not = std::string(kGpus) +

@@ -35,8 +35,12 @@ inline constexpr SharedNode kSharedNodes[] = {
 /// "/dev/nvidia2"
 std::string node_of(const NvidiaGpu& gpu);
 
+struct NeededNode {
+  std::string path;
+  bool optional = false;
+};
 /// The nodes that CUDA needs for all GPUs of this machine, whether they are there or not.
-std::vector<std::string> nodes_of_cuda();
+std::vector<NeededNode> nodes_of_cuda();
 
 struct ListedGpus {
   std::vector<std::string> nodes;  ///< those of the list, and those that all GPUs share

@@ -350,9 +350,11 @@ size_t Records::site_of(const CallFields& call, const NativeStack& native,
   return *place;
 }
 
-/// A refused export table is an attempt of its own only if no cuInit of the same process follows.
+/// A refused export table is an attempt of its own only if no cuInit of the same process follows,
+/// by the same library and at the same line: --allow may accept the one and not the other.
 void Records::leave_out_tables() {
-  std::map<size_t, double> inits;  // the last cuInit of each process
+  using Asker = std::tuple<size_t, std::string, std::string>;
+  std::map<Asker, double> inits;  // the last cuInit of each process, library and line
   const auto is_refused = [](const CallSite& site, std::string_view api) {
     return site.denied && site.api == api;
   };
@@ -360,7 +362,7 @@ void Records::leave_out_tables() {
   for (const CallSite& site : sites) {
     if (!is_refused(site, "cuInit")) continue;
     for (size_t i = 0; i < site.processes.size(); ++i) {
-      double& last = inits[site.processes[i]];
+      double& last = inits[{site.processes[i], site.library, site.line}];
       last = std::max(last, site.at[i]);
     }
   }
@@ -371,7 +373,7 @@ void Records::leave_out_tables() {
     size_t left = 0;
     for (size_t i = 0; i < site.processes.size(); ++i) {
       const size_t process = site.processes[i];
-      const auto init = inits.find(process);
+      const auto init = inits.find({process, site.library, site.line});
       const bool stays = init == inits.end() || init->second < site.at[i];
       asks[process] |= stays;
       if (!stays) continue;

@@ -25,6 +25,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -157,6 +158,7 @@ class Server {
   /// Answers the start that the stopped launcher has received.
   void take_from_launcher(uint64_t progress) {
     const seccomp_notif call = shared_.last;
+    std::atomic_thread_fence(std::memory_order_acquire);
     // The launcher notes its progress before it receives the next call over this one.
     if (shared_.progress.load() != progress) return;
     if (is_of_start(call) && still_waits(listener_, call)) answer_start(call);
@@ -283,7 +285,8 @@ int Keeper::receive(Shared& shared, int listener, seccomp_notif& to) {
   if (error == EOWNERDEAD) pthread_mutex_consistent(&shared.receiving);
   int result = EAGAIN;
   if (is_readable(listener)) {
-    to = {};  // the kernel wants zeros there
+    std::atomic_thread_fence(std::memory_order_release);  // after the progress that was noted
+    to = {};                                              // the kernel wants zeros there
     result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &to) == 0 ? 0 : errno;
   }
   pthread_mutex_unlock(&shared.receiving);

@@ -118,7 +118,7 @@ std::string Starts::started_by(pid_t pid) const {
 Start Starts::read(const Identity& who, const seccomp_data& call) {
   Start start = reader_.read(who.thread, call);
   // A forked process still has its parent's arguments, even if the parent has ended.
-  const std::string arguments = arguments_of(who.pid);
+  const std::string arguments = has_own_numbers() ? arguments_of(who.pid) : "";
   const Starter starter = starter_of(arguments);
   if (starter == Starter::kNamed) {
     start.started_by = text_of([&](Text& out) { put_program(out, arguments, {}); });

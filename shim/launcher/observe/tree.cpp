@@ -126,13 +126,15 @@ void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
 }
 
 void Tree::wait(const std::function<milliseconds()>& now_and_then) {
-  for (;;) {
-    take_signals();
-    reap();
-    stop_or_go_on();
+  for (bool signalled = true;;) {  // at first there may be nothing left to wait for
+    if (signalled) {
+      take_signals();
+      reap();
+      stop_or_go_on();
+    }
     const milliseconds patience = now_and_then();
     if (is_over()) return;
-    pause(patience);
+    signalled = pause(patience);
   }
 }
 
@@ -262,7 +264,7 @@ bool Tree::is_over() {
 
 /// Returns when a signal has come, which take_signals() takes, after `serve_` was called, or after
 /// `patience`. A `patience` of zero means no limit.
-void Tree::pause(milliseconds patience) {
+bool Tree::pause(milliseconds patience) {
   const bool ended = program_ == Program::kHasEnded;
   if (ended && (patience == milliseconds::zero() || patience > kPeriod)) patience = kPeriod;
   if (ended && grace_) patience = std::clamp(*grace_ - since_end(), milliseconds{1}, patience);
@@ -270,12 +272,14 @@ void Tree::pause(milliseconds patience) {
   const auto [one, other] = served_ ? served_() : std::pair(-1, -1);
   pollfd all[] = {{signals_, POLLIN, 0}, {one, POLLIN, 0}, {other, POLLIN, 0}};
   poll(all, std::size(all), no_limit ? -1 : static_cast<int>(patience.count()));
+  const bool signalled = all[0].revents != 0;
   if ((all[1].revents | all[2].revents) != 0) serve_();
-  if (!ended || reported_ || all[0].revents != 0 || since_end() < kPatience) return;
+  if (!ended || reported_ || signalled || since_end() < kPatience) return signalled;
   reported_ = true;
   const std::string names = names_of(left_over().value_or(std::set<pid_t>()));
   warn("the program has ended; waiting for the processes that it left running" +
        (names.empty() ? names : ": " + names) + " (Ctrl-C, SIGTERM or --grace ends the wait)");
+  return signalled;
 }
 
 void end_as(int status) {

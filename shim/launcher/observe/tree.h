@@ -59,7 +59,8 @@ class Tree {
   bool has_it_already(const siginfo_t& signal) const;
   void stop_or_go_on();
   bool is_over();
-  void pause(std::chrono::milliseconds patience);
+  /// Returns true if a signal waits.
+  bool pause(std::chrono::milliseconds patience);
   std::optional<std::set<pid_t>> left_over() const;
   std::chrono::milliseconds since_end() const;
 

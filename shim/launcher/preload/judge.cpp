@@ -320,6 +320,14 @@ Judged judge(const Program& program, const Installation& installation, const Var
                               "(--strict refuses)");
   }
   if (!program.env_words.empty()) {
+    // An unguarded program reports nothing, which would count as a PASS.
+    if (context.observed && !context.records_ioctls) {
+      throw Refusal(kRefused, in_quotes(program.path) +
+                                  " may not be guarded, because its #! line "
+                                  "gives env options (" +
+                                  printable(program.env_words) +
+                                  "); start its interpreter instead");
+    }
     note_unchecked(
         program.path,
         "it is not known what env starts by its #! line (" + printable(program.env_words) + ")",

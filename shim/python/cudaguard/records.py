@@ -6,7 +6,7 @@ from __future__ import annotations
 import builtins
 import ctypes
 import re
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, List, NamedTuple, Optional, Tuple
 
 from cudaguard.originals import Real, decoded, source_line
 
@@ -173,10 +173,13 @@ def remedy(attempts: List[Attempt]) -> str:
 
 def without_tables(attempts: List[Attempt]) -> List[Attempt]:
     """The attempts, each once: a refused export table is no attempt of its own if cuInit of the same
-    process follows. The same as in shim/launcher/findings/records.cpp."""
-    last = {attempt.pid: i for i, attempt in enumerate(attempts) if attempt.api == "cuInit"}
+    process follows, by the same library and at the same line. The same as in
+    shim/launcher/findings/records.cpp."""
+    def asker(attempt: Attempt) -> Tuple[int, str, str]:
+        return attempt.pid, attempt.library, attempt.code
+    last = {asker(one): i for i, one in enumerate(attempts) if one.api == "cuInit"}
     return [attempt for i, attempt in enumerate(attempts)
-            if attempt.api != "cuGetExportTable" or last.get(attempt.pid, -1) < i]
+            if attempt.api != "cuGetExportTable" or last.get(asker(attempt), -1) < i]
 
 
 def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
