@@ -237,13 +237,13 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool& hidden, i
   if (name.empty()) return Descriptor(-1);
   if (!name.starts_with('/')) return open_below(proc("cwd"), "/" + name, how, hidden);
   // A symbolic link below another root directory begins there.
-  const Descriptor directory(open(proc("root").c_str(), O_PATH | O_CLOEXEC));
+  const Descriptor top(open(proc("root").c_str(), O_PATH | O_CLOEXEC));
   const struct {
     uint64_t flags, mode, resolve;
   } within = {static_cast<uint64_t>(how), 0, kResolveInRoot};
-  if (directory.number() >= 0) {
-    Descriptor file(static_cast<int>(
-        syscall(kOpenat2, directory.number(), name.c_str(), &within, sizeof within)));
+  if (top.number() >= 0) {
+    Descriptor file(
+        static_cast<int>(syscall(kOpenat2, top.number(), name.c_str(), &within, sizeof within)));
     if (file.error() == 0 || file.error() == ENOENT || file.error() == ENOTDIR) return file;
   }
   return open_below(proc("root"), name, how, hidden);
