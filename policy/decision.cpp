@@ -11,7 +11,7 @@ constexpr uint8_t number(Policy policy) { return static_cast<uint8_t>(policy); }
 constexpr uint8_t number(Children children) { return static_cast<uint8_t>(children); }
 constexpr uint8_t number(Log log) { return static_cast<uint8_t>(log); }
 constexpr uint32_t kNoProcess = UINT32_MAX;  // an id that no process has
-constexpr char kNoRoot[] =
+constexpr char kNoFirstProcess[] =
     "needs CUDAGUARD_ROOT: sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
 
 constexpr char kNotAccepted[] = "CUDAGUARD_RULES is not accepted";
@@ -166,39 +166,39 @@ void by_rules(const Environment& environment, const RuleInputs& rules, Choice& c
 
 /// CUDAGUARD_CHILDREN and CUDAGUARD_ROOT.
 struct ChildrenRule {
-  Children children = Children::kAsRoot;
-  uint32_t root = 0;
+  Children children = Children::kUnset;
+  uint32_t first_process = 0;
   std::string_view because;  ///< why FORCE_CPU applies to all processes, if it does
 };
 
 /// Reads CUDAGUARD_ROOT: "41" or, as the launcher writes it, "41:pid:[4026531836]".
-uint32_t root_of(const Environment& environment, Mistakes& mistakes) {
-  if (!is_given(environment.root)) return 0;
-  const std::string_view text = environment.root;
+uint32_t first_process_of(const Environment& environment, Mistakes& mistakes) {
+  if (!is_given(environment.first_process)) return 0;
+  const std::string_view text = environment.first_process;
   const size_t colon = text.find(':');
-  const uint32_t root = process_id(head(text, colon));
-  const bool whole =
-      colon == std::string_view::npos || namespace_of_root(environment).starts_with("pid:[");
-  if (root != 0 && whole) return root;
-  complain(mistakes, Variable::kRoot, text);
+  const uint32_t first_process = process_id(head(text, colon));
+  const bool whole = colon == std::string_view::npos ||
+                     namespace_of_first_process(environment).starts_with("pid:[");
+  if (first_process != 0 && whole) return first_process;
+  complain(mistakes, Variable::kFirstProcess, text);
   return kNoProcess;
 }
 
 ChildrenRule children_rule(const Environment& environment, Policy policy, Mistakes& mistakes) {
-  constexpr uint8_t kBad = number(Children::kAsRoot) + 1;
+  constexpr uint8_t kBad = number(Children::kUnset) + 1;
   const uint8_t word =
-      word_of(environment, Variable::kChildren, number(Children::kAsRoot), kBad, mistakes);
+      word_of(environment, Variable::kChildren, number(Children::kUnset), kBad, mistakes);
   ChildrenRule rule;
   rule.children = word == kBad ? Children::kForceCpu : static_cast<Children>(word);
   // It is not known which processes the user wants to keep off CUDA.
   if (word == kBad && policy != Policy::kOff) rule.because = "CUDAGUARD_CHILDREN is not accepted";
-  rule.root = root_of(environment, mistakes);
-  // Without a root, nothing shows which process may keep the GPU.
-  if (rule.root == 0 && rule.because.empty() && rule.children != Children::kAsRoot &&
+  rule.first_process = first_process_of(environment, mistakes);
+  // Without a first process, nothing shows which process may keep the GPU.
+  if (rule.first_process == 0 && rule.because.empty() && rule.children != Children::kUnset &&
       allows_cuda(policy)) {
     Complaint& complaint = complain(mistakes, Variable::kChildren, {});
     complaint.accepted = {};
-    complaint.instead = kNoRoot;
+    complaint.instead = kNoFirstProcess;
     rule.because = "no CUDAGUARD_ROOT";
   }
   return rule;
@@ -207,14 +207,14 @@ ChildrenRule children_rule(const Environment& environment, Policy policy, Mistak
 /// True if CUDAGUARD_CHILDREN narrows this process to FORCE_CPU.
 bool narrows(const ChildrenRule& rule, const Environment& environment,
              const ProcessIdentity& process) {
-  if (rule.children == Children::kAsRoot || process.pid == 0) return false;
-  const std::string_view wanted = namespace_of_root(environment);
-  const bool same = !process.forked && process.pid == rule.root;
+  if (rule.children == Children::kUnset || process.pid == 0) return false;
+  const std::string_view wanted = namespace_of_first_process(environment);
+  const bool same = !process.forked && process.pid == rule.first_process;
   const bool near = wanted.empty() || wanted == process.pid_namespace;
   if (rule.children == Children::kForceCpu) return !same || !near;
-  // Without a root, each process may be the one.
-  const bool has_root = rule.root != 0 && rule.root != kNoProcess;
-  return !has_root || (same && (near || process.pid_namespace.empty()));
+  // Without a first process, each one may be that.
+  const bool has_first_process = rule.first_process != 0 && rule.first_process != kNoProcess;
+  return !has_first_process || (same && (near || process.pid_namespace.empty()));
 }
 
 std::string_view report_of(const Environment& environment, Mistakes& mistakes) {
@@ -299,9 +299,9 @@ Ruling rule_for(const Environment& environment, const RuleFacts& facts) {
 
 bool names_children(const Environment& environment) { return is_given(environment.children); }
 
-std::string_view namespace_of_root(const Environment& environment) {
-  if (environment.root == nullptr) return {};
-  const std::string_view text = environment.root;
+std::string_view namespace_of_first_process(const Environment& environment) {
+  if (environment.first_process == nullptr) return {};
+  const std::string_view text = environment.first_process;
   const size_t colon = text.find(':');
   return colon == std::string_view::npos ? std::string_view{} : tail(text, colon + 1);
 }
@@ -332,7 +332,7 @@ Decision decide(const Environment& environment, const RuleInputs& rules,
              : choice.log >= 0 ? static_cast<Log>(choice.log)
                                : Log::kDeny;
   made.children = family.children;
-  made.root = family.root;
+  made.first_process = family.first_process;
   made.allow_list = choice.list;
   made.report = choice.report;
   made.because = choice.because;

@@ -27,9 +27,9 @@ enum class Log : uint8_t {
 
 /// The words of CUDAGUARD_CHILDREN, in their order.
 enum class Children : uint8_t {
-  kForceCpu,  ///< only the root may use CUDA
-  kOnly,      ///< only the root's descendants may
-  kAsRoot,    ///< unset
+  kForceCpu,  ///< only the first process may use CUDA
+  kOnly,      ///< only its descendants may
+  kUnset,     ///< the variable is not set
 };
 
 /// What is wrong with the variables and the rules. FORCE_CPU applies because of all but some
@@ -51,7 +51,7 @@ struct Mistakes {
 /// (shim/guard/state/process.h).
 struct Decision {
   Policy calls = Policy::kForceCpu;  ///< the policy by which calls are answered
-  /// The policy by which libraries are loaded. It is another one only in the root of
+  /// The policy by which libraries are loaded. It is another one only in the first process of
   /// Children::kOnly, which refuses CUDA, but loads what its forked children need: ld.so cannot
   /// replace a null driver later.
   Policy loads = Policy::kForceCpu;
@@ -72,7 +72,7 @@ struct Decision {
   bool fenced = false;              ///< and under its --fence, which is permanent
   bool children_by_option = false;  ///< CUDAGUARD_CHILDREN is of `run --children`
   bool unhealthy = false;           ///< `run --if-healthy` has found that the driver does not work
-  uint32_t root = 0;                ///< CUDAGUARD_ROOT, a process id; 0: not given
+  uint32_t first_process = 0;       ///< CUDAGUARD_ROOT, a process id; 0: not given
   Mistakes mistakes;
 };
 
@@ -80,14 +80,15 @@ struct Decision {
 struct ProcessIdentity {
   /// 0: not known. The decision is then that of a process that CUDAGUARD_CHILDREN does not narrow.
   uint32_t pid = 0;
-  /// The number alone does not distinguish the root from a process with the same number in another
-  /// PID namespace. Needed only if namespace_of_root() has a text.
+  /// The number alone does not distinguish the first process from one with the same number in
+  /// another PID namespace. Needed only if namespace_of_first_process() has a text.
   std::string_view pid_namespace = {};
   bool forked = false;      ///< the parent, which forked this process, had the same variables
   bool privileged = false;  ///< AT_SECURE: ignore the environment, which another user controls
 };
 
-/// Decision::because of a process that is one of the children, and of the root of Children::kOnly.
+/// Decision::because of a process that is one of the children, and of the first process of
+/// Children::kOnly.
 inline constexpr char kIsChild[] = "CUDAGUARD_CHILDREN=FORCE_CPU";
 inline constexpr char kIsParent[] = "CUDAGUARD_CHILDREN=ONLY";
 /// Decision::because if the rule for this process, in CUDAGUARD_RULES, says FORCE_CPU.
@@ -123,7 +124,7 @@ Ruling rule_for(const Environment& environment, const RuleFacts& facts);
 bool names_children(const Environment& environment);
 /// Returns the PID namespace of CUDAGUARD_ROOT, as readlink shows it: "pid:[4026531836]". Empty if
 /// none is given.
-std::string_view namespace_of_root(const Environment& environment);
+std::string_view namespace_of_first_process(const Environment& environment);
 
 /// True if an attempt of a new kind gets a message. `first`: it is the first of the process.
 bool wants_line(Log log, bool first);

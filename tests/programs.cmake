@@ -76,14 +76,14 @@ endfunction()
 # scripts/fetch-cuda has put into <CG_DEPS>/cuda-<id>. Each is empty if that runtime is missing. The
 # tests then skip, or fail if they must run.
 macro(cg_runtime id)
-  set(root "${CG_DEPS}/cuda-${id}")
-  file(GLOB shared "${root}/lib/libcudart.so.[0-9]*")
-  file(GLOB static "${root}/lib/libcudart_static.a")
+  set(toolkit "${CG_DEPS}/cuda-${id}")
+  file(GLOB shared "${toolkit}/lib/libcudart.so.[0-9]*")
+  file(GLOB static "${toolkit}/lib/libcudart_static.a")
   foreach(kind shared static)
-    if(${kind} AND EXISTS "${root}/include/cuda_runtime_api.h")
+    if(${kind} AND EXISTS "${toolkit}/include/cuda_runtime_api.h")
       # The wheels of the older major versions lack crt/host_defines.h, so the newest one's is used.
       list(GET ${kind} 0 ${kind})
-      set(${kind} LINK "${${kind}}" HEADERS "${root}/include"
+      set(${kind} LINK "${${kind}}" HEADERS "${toolkit}/include"
                   "${CG_DEPS}/cuda-13/include")
     else()
       set(${kind} "")

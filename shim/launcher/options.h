@@ -73,9 +73,9 @@ struct Options : GuardSettings {
   // For system.
   enum class Action { kEnable, kDisable, kStatus, kCheck };
   Action action = Action::kEnable;
-  std::optional<std::string> root;   ///< the directory of the system to change
-  bool dry_run = false;              ///< write nothing
-  std::optional<std::string> spool;  ///< a directory for records; "": the usual one
+  std::optional<std::string> system_directory;  ///< the directory of the system to change
+  bool dry_run = false;                         ///< write nothing
+  std::optional<std::string> spool;             ///< a directory for records; "": the usual one
   // For system check: the process for which to ask.
   std::optional<std::string> asked_program;
   std::optional<std::string> asked_args;
@@ -253,7 +253,7 @@ inline constexpr OptionRow kOptions[] = {
      .value = "DIR",
      .help = "change the system in this directory: an image, a mounted disk",
      .by_default = "/",
-     .to = &Options::root},
+     .to = &Options::system_directory},
     {.name = "spool",
      .commands = "system",
      .value = "[=DIR]",

@@ -20,9 +20,9 @@ class Table(harness.Case):
             if not os.path.exists(os.path.join(harness.DEPS, name, "include", "cuda.h")):
                 harness.skip(self, "no headers: run scripts/fetch-cuda %s all" % harness.DEPS)
 
-    def command(self, root=harness.SOURCE):
-        return [sys.executable, os.path.join(root, "scripts", "generate-api"), "--verify", "--deps",
-                harness.DEPS]
+    def command(self, checkout=harness.SOURCE):
+        return [sys.executable, os.path.join(checkout, "scripts", "generate-api"), "--verify",
+                "--deps", harness.DEPS]
 
     def test_committed_table_is_up_to_date(self):
         worlds = ["none"] + (["real"] if harness.have_real_driver() else [])
@@ -32,12 +32,12 @@ class Table(harness.Case):
 
     def test_control_each_change_is_reported(self):
         # Control: the check reports a change in each kind of file.
-        with tempfile.TemporaryDirectory(prefix="cg-") as root:
-            api = os.path.join(root, "shim", "api")
+        with tempfile.TemporaryDirectory(prefix="cg-") as checkout:
+            api = os.path.join(checkout, "shim", "api")
             shutil.copytree(os.path.join(harness.SOURCE, "shim", "api"), api)
-            os.mkdir(os.path.join(root, "scripts"))
+            os.mkdir(os.path.join(checkout, "scripts"))
             shutil.copy(os.path.join(harness.SOURCE, "scripts", "generate-api"),
-                        os.path.join(root, "scripts"))
+                        os.path.join(checkout, "scripts"))
             # The errors' texts come from the driver, so their rows cannot be made without it.
             errors = ["errors.csv"] if harness.have_reference_driver() else []
             missing = []
@@ -51,7 +51,7 @@ class Table(harness.Case):
                     stream.writelines(lines)
             with open(os.path.join(api, "generated", "left_over.inc"), "w", encoding="utf-8"):
                 pass
-            done = subprocess.run(self.command(root), capture_output=True, text=True)
+            done = subprocess.run(self.command(checkout), capture_output=True, text=True)
             self.assertEqual(done.returncode, 1, done.stderr)
             for name, line in missing:
                 diff = done.stdout.partition("--- committed/%s\n" % name)[2].partition("\n--- ")[0]

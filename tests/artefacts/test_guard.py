@@ -91,7 +91,7 @@ def make_guard():
     return guard_checks.GuardFile(harness.GUARD)
 
 
-def test_guard_obeys_every_rule(guard):
+def test_guard_passes_every_check(guard):
     for check in guard_checks.CHECKS:
         assert check(guard) == [], check.__name__
 

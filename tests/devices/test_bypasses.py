@@ -194,7 +194,7 @@ def test_other_gpus_work_if_one_has_no_nvml_handle(case):
 # Forked children that change the variables.
 
 
-ROOT = ["setpid=CUDAGUARD_ROOT", "exec"]
+FIRST = ["setpid=CUDAGUARD_ROOT", "exec"]
 
 
 @pytest.mark.parametrize("call", ["cu.see", "linked.cu.see", "deep.cu.see"])
@@ -206,7 +206,7 @@ def test_forked_child_cannot_lift_children_force_cpu(case, change, before, call)
     steps = before + ["fork=c"] + change + [call, "end"]
     unguarded = box.run(steps, guard=False)
     assert box.seen(unguarded.answers["c." + call]) == FASTEST, str(unguarded)
-    result = box.run(ROOT + steps + ["cu.see"], policy="VALIDATE", CUDAGUARD_CHILDREN="FORCE_CPU")
+    result = box.run(FIRST + steps + ["cu.see"], policy="VALIDATE", CUDAGUARD_CHILDREN="FORCE_CPU")
     assert result.answers["c." + call].split(":")[0] == "100", str(result)
     case.sees(result, cu=FASTEST)
 

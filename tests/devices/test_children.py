@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With CUDAGUARD_CHILDREN=FORCE_CPU, the root keeps the GPUs and its children get none."""
+"""With CUDAGUARD_CHILDREN=FORCE_CPU, the first process keeps the GPUs and its children get none."""
 
 import os
 import shlex
@@ -16,17 +16,17 @@ WORKERS = (["fork=f"] + SEE + ["end", "spawn=s"] + SEE + ["end"] +
            ["spawn=ss", "spawn=deep"] + SEE + ["end", "end"] +
            ["fork=ff", "fork=deeper"] + SEE + ["end", "end"])
 # The process sets CUDAGUARD_ROOT to its own id and executes a program, as a launcher does.
-ROOT = ["setpid=CUDAGUARD_ROOT", "exec"]
+FIRST = ["setpid=CUDAGUARD_ROOT", "exec"]
 LABELS = ("f", "s", "x", "deep", "deeper")
 
 
-def check(case, result, root, workers):
+def check(case, result, first, workers):
     for label in LABELS:
         for key, wanted in workers.items():
             assert box.seen(
                 result.answers["%s.%s.see" %
                                (label, key)]) == wanted, "%s of %s\n%s" % (key, label, result)
-    case.sees(result, **root)
+    case.sees(result, **first)
 
 
 def test_control_without_the_variable_every_worker_has_the_gpus(case):
@@ -41,8 +41,8 @@ NOTHING = {"cu": "!100", "rt12": "!100", "nv": "!9"}
 
 @pytest.mark.parametrize(("policy", "allow", "gpus"), [("VALIDATE", "1,2", [1, 2]),
                                                        ("CLAMP", "2", [2]), (None, "1", [1])])
-def test_root_keeps_the_gpus_and_its_children_have_none(case, policy, allow, gpus):
-    result = box.run(ROOT + WORKERS + SEE, policy=policy,
+def test_first_process_keeps_the_gpus_and_its_children_have_none(case, policy, allow, gpus):
+    result = box.run(FIRST + WORKERS + SEE, policy=policy,
                      allow=allow, **CPU)
     assert result.rc == 0, str(result)
     check(case, result, dict.fromkeys(("cu", "nv", "rt12"), gpus), NOTHING)
@@ -54,28 +54,28 @@ def test_root_keeps_the_gpus_and_its_children_have_none(case, policy, allow, gpu
                           ["spawn=s", "lib.open=libm.so.6", "fork=f", "cu.init", "end", "end"]])
 def test_message_names_the_process_that_has_the_gpu(case, steps):
     """The refused child may also be the child of a fork server."""
-    result = box.run(ROOT + ["pid"] + steps + ["cu.init"], allow="1,2", **CPU)
+    result = box.run(FIRST + ["pid"] + steps + ["cu.init"], allow="1,2", **CPU)
     assert result.answers["cu.init"] == "0", str(result)
     case.message(result, "no_cuda", cause="CUDAGUARD_CHILDREN=FORCE_CPU",
-                 root=result.answers["pid"], asked_by="open",
+                 first=result.answers["pid"], asked_by="open",
                  remedy="CUDAGUARD_CHILDREN=")
 
 
 def test_children_get_no_gpu_without_an_allow_list(case):
-    result = box.run(ROOT + WORKERS + SEE, policy="VALIDATE", **CPU)
+    result = box.run(FIRST + WORKERS + SEE, policy="VALIDATE", **CPU)
     check(case, result, {"cu": box.FASTEST, "nv": box.ALL}, NOTHING)
 
 
-def test_root_may_initialise_before_its_workers(case):
+def test_first_process_may_initialise_before_its_workers(case):
     """There is no error 3 and no message about forks."""
-    result = box.run(ROOT + SEE + WORKERS, allow="1,2", **CPU)
+    result = box.run(FIRST + SEE + WORKERS, allow="1,2", **CPU)
     check(case, result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), {"cu": "!100", "nv": "!9"})
     assert messages.find(result.err, "fork") == [], str(result)
 
 
-def test_root_keeps_the_gpus_in_threads_and_after_exec(case):
+def test_first_process_keeps_the_gpus_in_threads_and_after_exec(case):
     """The process executes another program, and it starts threads."""
-    result = box.run(ROOT + ["exec", "label", "e", "thread=t"] + SEE +
+    result = box.run(FIRST + ["exec", "label", "e", "thread=t"] + SEE +
                      ["end"] + SEE, allow="1,2", **CPU)
     assert box.seen(result.answers["e.cu.see"]) == [1, 2], str(result)
     assert box.seen(result.answers["t.cu.see"]) == [1, 2], str(result)
@@ -87,7 +87,7 @@ def test_root_keeps_the_gpus_in_threads_and_after_exec(case):
                                              ("mixed", ["rt.see", "nv.see", "cu.see"])])
 def test_children_of_linked_programs_get_no_gpu(name, steps):
     blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"] + steps
-    result = box.run(ROOT + blocks, name, allow="1,2",
+    result = box.run(FIRST + blocks, name, allow="1,2",
                      **CPU)
     for step in steps:
         assert box.seen(result.answers[step]) == [1, 2], str(result)
@@ -95,7 +95,7 @@ def test_children_of_linked_programs_get_no_gpu(name, steps):
             assert box.seen(result.answers[label + step]) in ("!100", "!9"), str(result)
 
 
-def test_only_the_root_of_24_workers_initialises_the_driver():
+def test_only_the_first_process_of_24_workers_initialises_the_driver():
     """Only one process has contexts."""
     worker = ["rt12.sync", "cu.context=v4,0", "end"]
     steps = ["rt12.sync"]
@@ -103,7 +103,7 @@ def test_only_the_root_of_24_workers_initialises_the_driver():
         steps += ["fork=f%d" % number] + worker + ["spawn=s%d" % number] + worker
     unguarded = box.run(steps, allow="1,2")
     assert unguarded.fake_calls.count("cuInit:initialised") == 13, str(unguarded)
-    result = box.run(ROOT + steps, allow="1,2", **CPU)
+    result = box.run(FIRST + steps, allow="1,2", **CPU)
     assert result.fake_calls.count("cuInit:initialised") == 1, str(result)
     assert result.fake_calls.count("cuDevicePrimaryCtxRetain") == 1, str(result)
     assert result.out.count("rt12.sync=100") == 24, str(result)
@@ -111,28 +111,28 @@ RECIPE = "sh -c 'CUDAGUARD_ROOT=$$ exec APP'"
 
 
 @pytest.mark.parametrize(("policy", "allow"), [("VALIDATE", "1,2"), ("CLAMP", None), (None, "1")])
-def test_missing_root_gives_no_process_a_gpu_and_prints_the_remedy(case, policy, allow):
+def test_missing_first_process_gives_no_process_a_gpu_and_prints_the_remedy(case, policy, allow):
     result = box.run(WORKERS + SEE, policy=policy, allow=allow, **CPU)
     check(case, result, NOTHING, NOTHING)
     assert result.fake_calls == [], str(result)
     lines = [line for line in box.lines(result) if RECIPE in line]
     assert len({line.split(":")[0] for line in lines}) == len(lines), str(result)
-    assert messages.find(lines[0], "root_missing", remedy=RECIPE), str(result)
+    assert messages.find(lines[0], "first_missing", remedy=RECIPE), str(result)
     assert len(lines[0]) <= 120
 
 
-def test_changed_title_makes_no_root(case):
-    """Like setproctitle, the root changes its title and so wipes what /proc shows of its
-    environment. Its spawned workers do not become roots."""
+def test_changed_title_makes_no_first_process(case):
+    """Like setproctitle, the first process changes its title and so wipes what /proc shows of its
+    environment. Its spawned workers do not become first processes."""
     result = box.run(["title"] + WORKERS + SEE, allow="1,2", **CPU)
     check(case, result, NOTHING, NOTHING)
-    result = box.run(ROOT + ["title"] + WORKERS + SEE, allow="1,2", **CPU)
+    result = box.run(FIRST + ["title"] + WORKERS + SEE, allow="1,2", **CPU)
     check(case, result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), NOTHING)
 
 
-def test_programs_of_a_script_are_root_only_if_the_script_says_so(case):
+def test_programs_of_a_script_are_first_only_if_the_script_says_so(case):
     """The variable is set for a whole script. CUDAGUARD_ROOT=$$ makes one program of the script
-    the root."""
+    the first process."""
     see = shlex.join([box.program("open"), "cu.see"])
     env = box.environment(allow="1,2", **CPU)
     result = harness.run(["sh", "-c", see + "; exit $?"], world="none", env=env, trace=False)
@@ -142,22 +142,22 @@ def test_programs_of_a_script_are_root_only_if_the_script_says_so(case):
     case.sees(result, cu=[1, 2])
 
 
-def in_a_namespace(case, root, start=()):
-    """Returns the GPUs that a child sees if it has the root's process id in its own PID
+def in_a_namespace(case, first, start=()):
+    """Returns the GPUs that a child sees if it has the first process's id in its own PID
     namespace. Both are process 1 of a namespace, as in a container."""
     see = lambda label: shlex.join([box.program("open"), "label", label, "cu.see"])  # noqa: E731
     nest = "unshare --pid --fork "
-    inner = "%s %s%s; exec %s" % (root, nest, see("child"), see("root"))
+    inner = "%s %s%s; exec %s" % (first, nest, see("child"), see("first"))
     words = ["unshare", "--map-root-user", "--pid", "--fork", *start, "sh", "-c", inner]
     result = harness.run(words, world="none", trace=False, env=box.environment(
         allow=None if start else "1,2", **({} if start else CPU)))
     assert result.rc == 0, str(result)
-    case.sees(result, root_cu=[1, 2])
+    case.sees(result, first_cu=[1, 2])
     return box.seen(result.answers["child.cu.see"])
 
 
 @pytest.mark.needs("process_namespaces")
-def test_same_pid_in_another_namespace_is_not_the_root(case):
+def test_same_pid_in_another_namespace_is_not_the_first_process(case):
     exact = "export CUDAGUARD_ROOT=$$:$(readlink /proc/self/ns/pid);"
     assert in_a_namespace(case, exact) == "!100"
     launcher = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
@@ -167,25 +167,25 @@ def test_same_pid_in_another_namespace_is_not_the_root(case):
     assert in_a_namespace(case, "export CUDAGUARD_ROOT=$$;") == [1, 2]
 
 
-def test_root_outside_the_tree_gives_no_process_a_gpu(case):
-    for root in ("1", "4194304", "%d" % os.getpid()):
-        result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
+def test_first_process_outside_the_tree_gives_no_process_a_gpu(case):
+    for first in ("1", "4194304", "%d" % os.getpid()):
+        result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=first, **CPU)
         check(case, result, NOTHING, NOTHING)
 
 
 @pytest.mark.parametrize(
-    "root", ["abc", "-1", "0", "1x", "1:", "1:x", " 1", "99999999999999999999", "0x10", "1,2"])
-def test_bad_root_is_reported_and_gives_no_process_a_gpu(case, root):
-    result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **CPU)
+    "first", ["abc", "-1", "0", "1x", "1:", "1:x", " 1", "99999999999999999999", "0x10", "1,2"])
+def test_bad_first_process_is_reported_and_gives_no_process_a_gpu(case, first):
+    result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=first, **CPU)
     check(case, result, NOTHING, NOTHING)
     assert messages.find(result.err, "bad_value", variable="CUDAGUARD_ROOT",
-                         value=root), str(result)
+                         value=first), str(result)
 
 
 @pytest.mark.parametrize("value", ["maybe", "OFF", "VALIDATE", "0", "FORCE_CPU ", "ONLYY"])
 def test_bad_value_is_reported_and_gives_no_process_a_gpu(case, value):
-    """The user may have meant ONLY, so the root gets none either."""
-    result = box.run(ROOT + WORKERS + SEE, allow="1,2",
+    """The user may have meant ONLY, so the first process gets none either."""
+    result = box.run(FIRST + WORKERS + SEE, allow="1,2",
                      CUDAGUARD_CHILDREN=value)
     check(case, result, NOTHING, NOTHING)
     assert messages.find(result.err, "bad_value", variable="CUDAGUARD_CHILDREN",
@@ -194,15 +194,15 @@ def test_bad_value_is_reported_and_gives_no_process_a_gpu(case, value):
 
 def test_known_value_of_any_case_is_not_reported(case):
     for value in ("force-cpu", "Force_Cpu"):
-        result = box.run(ROOT + WORKERS + SEE, allow="1,2",
+        result = box.run(FIRST + WORKERS + SEE, allow="1,2",
                          CUDAGUARD_CHILDREN=value)
         check(case, result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), NOTHING)
         assert messages.find(result.err, "bad_value") == [], str(result)
 
 
 def test_variable_does_not_change_off_and_force_cpu(case):
-    result = box.run(ROOT + WORKERS + SEE, policy="OFF", **CPU)
+    result = box.run(FIRST + WORKERS + SEE, policy="OFF", **CPU)
     check(case, result, {"cu": box.FASTEST}, {"cu": box.FASTEST, "nv": box.ALL})
-    result = box.run(ROOT + WORKERS + SEE, policy="FORCE_CPU", **CPU)
+    result = box.run(FIRST + WORKERS + SEE, policy="FORCE_CPU", **CPU)
     check(case, result, NOTHING, NOTHING)
     assert result.fake_calls == [], str(result)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""With `run --children=gpu` and CUDAGUARD_CHILDREN=ONLY, the root gets no GPU and its descendants
-do: forked, spawned, forked and replaced."""
+"""With `run --children=gpu` and CUDAGUARD_CHILDREN=ONLY, the first process gets no GPU and its
+descendants do: forked, spawned, forked and replaced."""
 
 import sys
 
 import pytest
 
-from devices.test_children import LABELS, ROOT, SEE, WORKERS, check
+from devices.test_children import FIRST, LABELS, SEE, WORKERS, check
 from support import box, harness, launcher, messages, policies
 
 ONLY = {"CUDAGUARD_CHILDREN": "ONLY"}
@@ -44,8 +44,8 @@ def test_control_without_the_option_all_or_none_have_the_gpus(case):
 
 @pytest.mark.parametrize("before", [[], ["lib.open=libm.so.6"], ["cu.init"], SEE],
                          ids=["first", "after dlopen", "after cuInit", "after all"])
-def test_descendants_have_the_gpus_and_the_root_has_none(case, before):
-    """It does not matter what the root has done before: loaded a library or asked for CUDA."""
+def test_descendants_have_the_gpus_and_the_first_process_has_none(case, before):
+    """It does not matter whether that has loaded a library or asked for CUDA before."""
     result = run(*before, *WORKERS, *SEE)
     assert result.rc == 0, str(result)
     check(case, result, NOTHING, GPUS)
@@ -54,7 +54,7 @@ def test_descendants_have_the_gpus_and_the_root_has_none(case, before):
 
 def test_variables_alone_do_the_same(case):
     for policy, allow in ((name, "1,2") for name in (*policies.ALLOWING, None)):
-        result = box.run(ROOT + WORKERS + SEE, policy=policy, allow=allow, **ONLY)
+        result = box.run(FIRST + WORKERS + SEE, policy=policy, allow=allow, **ONLY)
         check(case, result, NOTHING, GPUS)
 
 
@@ -62,7 +62,7 @@ def test_message_names_the_option_and_what_lifts_it(case):
     result = run("fork=f", "cu.init", "end", "cu.init")
     case.message(result, "no_cuda", cause="--children=gpu", asked_by="open",
                  remedy="cudaguard run --policy VALIDATE")
-    result = box.run([*ROOT, "cu.init"], policy="VALIDATE", **ONLY)
+    result = box.run([*FIRST, "cu.init"], policy="VALIDATE", **ONLY)
     case.message(result, "no_cuda", cause="CUDAGUARD_CHILDREN=ONLY", asked_by="open",
                  remedy="CUDAGUARD_CHILDREN=")
 
@@ -74,8 +74,8 @@ def test_option_alone_allows_all_gpus(case):
 
 
 @pytest.mark.parametrize("name", ["cuda", "nvml", "runtime13", "mixed"])
-def test_linked_root(name):
-    """ld.so maps the driver into the root, which must not initialise it."""
+def test_linked_first_process(name):
+    """ld.so maps the driver into the first process, which must not initialise it."""
     step = {"nvml": "nv.see", "runtime13": "rt.see"}.get(name, "cu.see")
     steps = [step, "fork=f", step, "end", "spawn=s", step, "end", step]
     words = [box.program(name), *steps]
@@ -86,38 +86,38 @@ def test_linked_root(name):
         assert seen in wanted or seen == wanted, "%s\n%s" % (key, result)
 
 
-@pytest.mark.parametrize("root", ["1", "4194304", "abc", "0"])
-def test_wrong_root_gives_no_process_more(case, root):
-    """If no process is the root, no process is known to be a descendant."""
-    result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=root, **ONLY)
-    if root in ("abc", "0"):
+@pytest.mark.parametrize("first", ["1", "4194304", "abc", "0"])
+def test_wrong_first_process_gives_no_process_more(case, first):
+    """If no process is the first one, no process is known to be a descendant."""
+    result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=first, **ONLY)
+    if first in ("abc", "0"):
         check(case, result, NOTHING, NOTHING)
     else:  # another process is
         check(case, result, GPUS, GPUS)
 
 
-def test_missing_root_gives_no_process_a_gpu(case):
+def test_missing_first_process_gives_no_process_a_gpu(case):
     result = box.run(WORKERS + SEE, allow="1,2", **ONLY)
     check(case, result, NOTHING, NOTHING)
-    assert len(messages.find(result.err, "root_missing")) >= 1, str(result)
+    assert len(messages.find(result.err, "first_missing")) >= 1, str(result)
 
 
-def test_opencl_is_refused_in_the_root(case):
+def test_opencl_is_refused_in_the_first_process(case):
     opened = ["lib.open=libnvidia-opencl.so.1"]
     result = run(*opened)
     assert len(messages.find(result.err, "no_opencl")) == 1, str(result)
 
 
-def test_limit_deep_bound_plugin_of_the_root_calls_the_driver(case):
-    """The driver then finds no GPU. The root's children still do."""
+def test_limit_deep_bound_plugin_of_the_first_process_calls_the_driver(case):
+    """The driver then finds no GPU. The first process's children still do."""
     steps = ["deep.cu.see", "fork=f", "deep.cu.see", "end", "spawn=s", "deep.cu.see", "end"]
-    result = box.run(ROOT + steps, allow="1,2", **ONLY)
+    result = box.run(FIRST + steps, allow="1,2", **ONLY)
     assert box.seen(result.answers["deep.cu.see"]) == "!100", str(result)
     assert box.seen(result.answers["s.deep.cu.see"]) == [1, 2], str(result)
     assert "cuInit" in result.fake_calls, str(result)
 
 
-def test_root_that_becomes_another_program_stays_the_root(case):
+def test_first_process_that_becomes_another_program_stays_the_first_process(case):
     result = run("exec", "cu.see", "spawn=s", "cu.see", "end")
     assert box.seen(result.answers["cu.see"]) == "!100", str(result)
     assert box.seen(result.answers["s.cu.see"]) == [1, 2], str(result)
@@ -152,7 +152,7 @@ def test_contradictions_are_refused(options, why):
 
 
 def test_inner_run_of_a_worker_keeps_the_gpus():
-    """An inner run without options stays a descendant of the outer root."""
+    """An inner run without options stays a descendant of the outer first process."""
     inner = [launcher.LAUNCHER, "run", "--", box.program("open"), "cu.see"]
     see = "%s; %s" % (" ".join(inner), "exit $?")
     result = harness.run([*RUN, "--gpus", "1,2", "--", "sh", "-c", see], world="none", guard=False,

@@ -72,7 +72,7 @@ class Golden(box.Case):
                                 env=box.environment(CG_SICK="999")), "no_cuda",
                     **dict(by, remedy=self.part("remedy_driver")))
         result = run("--policy=VALIDATE", "--children=cpu", ["pid", "spawn=s", "cu.init", "end"])
-        self.prints(result, "no_cuda", cause="--children=cpu", root=result.answers["pid"],
+        self.prints(result, "no_cuda", cause="--children=cpu", first=result.answers["pid"],
                     asked_by="open", remedy="cudaguard run --policy VALIDATE")
         remedy = self.part("remedy_kernel", remedy="CUDAGUARD_POLICY=OFF", key="env")
         self.prints(harness.run([sys.executable, "-c", CELL]), "no_cuda", cause="FORCE_CPU",
@@ -174,7 +174,7 @@ class Golden(box.Case):
                     path="/sys/report", error=os.strerror(failed.exception.errno),
                     remedy=self.part("report_forbidden"))
         self.prints(box.run(["cu.init"], policy="VALIDATE", CUDAGUARD_CHILDREN="FORCE_CPU"),
-                    "root_missing", remedy="sh -c 'CUDAGUARD_ROOT=$$ exec APP'")
+                    "first_missing", remedy="sh -c 'CUDAGUARD_ROOT=$$ exec APP'")
         result = harness.run([harness.program("linked_forbids"), "handle",
                               harness.program("middle.so")], env={"CG_FORBID": "write"})
         library = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
@@ -207,7 +207,7 @@ class Golden(box.Case):
 
 
 OUTPUT = "before\ncudaguard[7]: %s\nafter\ncudaguard[8]: %s\n" % (
-    messages.text("no_cuda", cause="x", root=3, call="cuInit", asked_by="a (b) in c"),
+    messages.text("no_cuda", cause="x", first=3, call="cuInit", asked_by="a (b) in c"),
     messages.text("no_cuda", cause="x", asked_by="a (b) in c", remedy="y"))
 
 
@@ -216,8 +216,8 @@ def pids_of(**values):
 
 
 @pytest.mark.parametrize(("values", "pids"), [({}, ["7", "8"]), ({"asked_by": "a"}, []),
-                                              ({"root": 3}, ["7"]), ({"root": 33}, []),
-                                              ({"root": None}, ["8"]), ({"remedy": "y"}, ["8"]),
+                                              ({"first": 3}, ["7"]), ({"first": 33}, []),
+                                              ({"first": None}, ["8"]), ({"remedy": "y"}, ["8"]),
                                               ({"asked_by": "a (b) in c", "remedy": None}, ["7"])])
 def test_values_select_the_messages(values, pids):
     assert pids_of(**values) == pids

@@ -244,18 +244,18 @@ def test_fork_message_advises_spawn_or_a_later_init(case):
         assert (result.answers["cu.init"], result.answers["c.cu.init"]) == ("0", "0")
 
 
-def test_advised_root_works():
+def test_advised_first_process_works():
     more = {"policy": "VALIDATE", "CUDAGUARD_CHILDREN": "FORCE_CPU"}
     steps = ["cu.init", "spawn=c", "cu.init", "end"]
     result = box.run(steps, **more)
     assert result.answers["cu.init"] == "100", str(result)
-    remedy = messages.find(result.err, "root_missing")[0]["remedy"]
+    remedy = messages.find(result.err, "first_missing")[0]["remedy"]
     words = shlex.split(remedy)
     program = shlex.join([box.program("open"), *steps])
     words[2] = words[2].replace("APP", program)
     fixed = harness.run(words, world="none", trace=False, env=box.environment(**more))
     assert (fixed.answers["cu.init"], fixed.answers["c.cu.init"]) == ("0", "100"), str(fixed)
-    assert messages.find(fixed.err, "root_missing") == [], str(fixed)
+    assert messages.find(fixed.err, "first_missing") == [], str(fixed)
 
 
 def test_suggested_device_works(case):

@@ -186,7 +186,7 @@ class Sandboxes(Case):
                 self.assertRegex(lines.read(), r"SECCOMP_MODE_FILTER.* = 0\n")
 
 
-def filters_of_renderers(root):
+def filters_of_renderers(browser):
     """How many filters each renderer below this process has."""
     parents, filters = {}, {}
     for path in glob.glob("/proc/[0-9]*"):
@@ -203,9 +203,9 @@ def filters_of_renderers(root):
             filters[pid] = int(status["Seccomp_filters"])
 
     def is_below(pid):
-        while pid and pid != root:
+        while pid and pid != browser:
             pid = parents.get(pid, 0)
-        return pid == root
+        return pid == browser
 
     return [count for pid, count in filters.items() if is_below(pid)]
 

@@ -239,9 +239,9 @@ class Box:
         return self.prefix + watcher + (["env"] + words if words else []) + [str(a) for a in argv]
 
     def run(self, argv, guard=False, env=None, preload=(), timeout=60, watch=False, cwd=None,
-            first=(), root=False):
+            first=(), is_first=False):
         """Runs argv to its end. watch: record what it opens. first: libraries preloaded before the
-        guard. root: the program's own process id is its CUDAGUARD_ROOT."""
+        guard. is_first: the program's own process id is its CUDAGUARD_ROOT."""
         libraries = list(first) + ([self.guard] if guard else []) + list(preload)
         env = dict(env or {})
         log = self.scratch_file("recorder") if watch else None
@@ -249,8 +249,8 @@ class Box:
         if watch and not traced:
             libraries.append(self.library("recorder"))
             env["CG_RECORDED"] = log
-        if root:
-            argv = rooted(argv)
+        if is_first:
+            argv = as_first_process(argv)
         command = self.command(argv, env, libraries, traced)
         result = Run(command=shlex.join(command[len(self.prefix):]))
         start = time.monotonic()
@@ -280,10 +280,10 @@ class Box:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(function, items))
 
-    def hold(self, argv, guard=False, env=None, preload=(), root=False):
+    def hold(self, argv, guard=False, env=None, preload=(), is_first=False):
         """Starts argv, which waits for its stdin."""
         libraries = ([self.guard] if guard else []) + list(preload)
-        command = self.command(rooted(argv) if root else argv, env, libraries)
+        command = self.command(as_first_process(argv) if is_first else argv, env, libraries)
         return Held(subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                      start_new_session=True), self.deadline)
@@ -362,5 +362,5 @@ def read_recorder(log, result, cwd):
                 result.mapped.append(parts[2])
 
 
-def rooted(argv):
+def as_first_process(argv):
     return ["sh", "-c", 'CUDAGUARD_ROOT=$$ exec "$@"', "sh"] + [str(word) for word in argv]

@@ -70,10 +70,10 @@ def kernels(box, report):
         report.check("kernel." + name, what, value, good, run.short())
 
 
-def workers(box, guarded, env, how, root):
+def workers(box, guarded, env, how, is_first):
     """Returns the memory that the workers alone use, and their answers."""
     held = box.hold([box.program("gpu_workers"), "workers=%d" % WORKERS, "how=" + how],
-                    guard=guarded, env=env, root=root)
+                    guard=guarded, env=env, is_first=is_first)
     text = ""
     held.send("1")
     text += held.line(60) or ""
@@ -100,7 +100,7 @@ def all_workers(box, report, one):
              narrowed, how, True),
         ]
     sizes = {}
-    for key, about, guarded, env, how, root in setups:
+    for key, about, guarded, env, how, is_first in setups:
         name, what = "workers." + key, TRAINER + ", " + about
         if box.left() < 40:
             report.not_filled(name, what, "out of time")
@@ -108,7 +108,7 @@ def all_workers(box, report, one):
         if guarded and box.why_no_proxy():
             report.not_filled(name, what, box.why_no_proxy())
             continue
-        words, size, messages = workers(box, guarded, env, how, root)
+        words, size, messages = workers(box, guarded, env, how, is_first)
         value = "%s; %s of %s workers with a context, %s refused; trainer's context %s" % (
             "memory not reported" if size is None else "%.0f MiB" % size, words.get("contexts"),
             words.get("started"), words.get("refused"), words.get("trainer.context"))

@@ -38,9 +38,9 @@ def driver_file(box):
 
 def prepare(box, driver):
     """Returns the values of the matrix' placeholders on this machine."""
-    root = os.path.join(box.scratch, "entry_points")
-    programs = os.path.join(root, "tests", "programs")
-    copy = os.path.join(root, "tests", "entry_points", "copy")
+    copied = os.path.join(box.scratch, "entry_points")
+    programs = os.path.join(copied, "tests", "programs")
+    copy = os.path.join(copied, "tests", "entry_points", "copy")
     shutil.copytree(os.path.join(box.build, "tests", "programs"), programs, symlinks=True,
                     ignore=shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile"))
     os.makedirs(copy)

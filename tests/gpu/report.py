@@ -24,18 +24,19 @@ class Row:
     detail: object = None  # for the JSON only
 
 
-def relative(value, roots):
+def relative(value, directories):
     """Returns the value with other names for these directories, so that the file says nothing about
     the machine on which it was made. With the name ".", what is below is written relative to it."""
     if isinstance(value, dict):
-        return {key: relative(one, roots) for key, one in value.items()}
+        return {key: relative(one, directories) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [relative(one, roots) for one in value]
+        return [relative(one, directories) for one in value]
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    names = "|".join(re.escape(root) for root in sorted(roots, key=len, reverse=True)) or "(?!)"
+    names = "|".join(map(re.escape, sorted(directories, key=len, reverse=True))) or "(?!)"
     return re.sub(r"(?<![\w./-])(%s)(/|(?![\w.-]))" % names, lambda found: "" if (
-        roots[found[1]], found[2]) == (".", "/") else roots[found[1]] + found[2], str(value))
+        directories[found[1]], found[2]) == (".", "/") else directories[found[1]] + found[2],
+        str(value))
 
 
 class Report:
@@ -99,7 +100,7 @@ class Report:
             self.count(PASS), self.count(FAIL), self.count(INFO), self.count(NOT_FILLED),
             time.time() - self.started)
 
-    def write(self, directory, facts, roots):
+    def write(self, directory, facts, directories):
         """Writes <directory>/<date>-<gpu>.json, with relative() paths, and returns its path."""
         os.makedirs(directory, exist_ok=True)
         names = facts.get("gpus") or []
@@ -110,7 +111,7 @@ class Report:
         path = os.path.join(directory, "%s-%s.json" % (day, gpu))
         data = {"v": 1, "date": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.started)),
                 "seconds": round(time.time() - self.started, 1), **facts,
-                "rows": relative([dataclasses.asdict(row) for row in self.rows], roots)}
+                "rows": relative([dataclasses.asdict(row) for row in self.rows], directories)}
         with open(path + ".new", "w", encoding="utf-8") as stream:
             json.dump(data, stream, indent=1, default=str)
             stream.write("\n")

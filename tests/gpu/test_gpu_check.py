@@ -231,9 +231,9 @@ class GpuCheck(unittest.TestCase):
 def test_rows_have_no_path_of_the_machine(monkeypatch):
     monkeypatch.syspath_prepend(os.path.join(harness.SOURCE, "tests", "gpu"))
     import report
-    roots = {"/w/c": ".", "/w/c/build/ci": ".", "/other/lib": "lib"}
+    directories = {"/w/c": ".", "/w/c/build/ci": ".", "/other/lib": "lib"}
     row = {"out": "A=/w/c/build/ci/lib/x.so:/other/lib/y in /w/c/build/ci", "seconds": 1.5,
            "lines": ["/w/c/tests/z\n/w/c", "/w/c2/x /x/w/c/y /other/library", None, True]}
-    assert report.relative(row, roots) == {
+    assert report.relative(row, directories) == {
         "out": "A=lib/x.so:lib/y in .", "seconds": 1.5,
         "lines": ["tests/z\n.", "/w/c2/x /x/w/c/y /other/library", None, True]}

@@ -31,8 +31,8 @@ SPAWNS = """import multiprocessing, pkg.asks, sys
 def own():
     pkg.asks.ask()
 if __name__ == "__main__":
-    here = multiprocessing.get_context(sys.argv[1])
-    child = here.Process(target=own if sys.argv[2:] else pkg.asks.ask)
+    context = multiprocessing.get_context(sys.argv[1])
+    child = context.Process(target=own if sys.argv[2:] else pkg.asks.ask)
     child.start()
     child.join()
 """

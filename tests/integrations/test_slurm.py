@@ -248,7 +248,7 @@ def test_submitting_shells_variables_reach_every_job(slurm):
     {}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"}, {"JAX_PLATFORMS": "cuda"},
     {"LD_PRELOAD": "DIRECTORY/it's_a$b.so"}])
 def test_variables_are_those_that_run_sets(slurm, env):
-    """The variables are exactly those that `run` sets, except the root's process id, which the
+    """The variables are exactly those that `run` sets, except the first process's id, which the
     script cannot know."""
     shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), slurm.path("it's_a$b.so"))
     env = {key: value.replace("DIRECTORY", slurm.directory) for key, value in env.items()}

@@ -17,8 +17,8 @@ class Case(doctor.Case):
     def setUp(self):
         super().setUp()
         machine.need("mounts", "device_nodes")
-        root = manager.cgroup_root()
-        self.cgroup = root and os.path.join(root, "cudaguard-test-%d" % os.getpid())
+        top = manager.top_cgroup()
+        self.cgroup = top and os.path.join(top, "cudaguard-test-%d" % os.getpid())
 
     def asked(self, answer, *sandbox, fakes=GPU, more="", command=launcher.LAUNCHER):
         """doctor's answer in this sandbox, with a driver whose cuInit gives `answer`."""

@@ -27,9 +27,9 @@ class Environment(launcher.Case):
 
     def ours(self, *options, **given):
         env = self.seen(*options, **given)
-        # The root is this process, of this PID namespace.
-        root = env["pid"] + ":" + os.readlink("/proc/self/ns/pid")
-        return {key[len("CUDAGUARD_"):]: value.replace(root, "PID")
+        # The first process is this one, of this PID namespace.
+        first = env["pid"] + ":" + os.readlink("/proc/self/ns/pid")
+        return {key[len("CUDAGUARD_"):]: value.replace(first, "PID")
                 for key, value in env.items() if key.startswith("CUDAGUARD_")}
 
     def test_relative_report_becomes_absolute(self):

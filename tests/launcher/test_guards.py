@@ -286,7 +286,7 @@ class Moved(launcher.Case):
         self.refused(self.start("run", "true", launcher=command), 125, "libcudaguard.so is missing")
 
     @pytest.mark.needs("sandbox")
-    def test_copied_tree_works_in_a_root_of_its_own(self):
+    def test_copied_tree_works_in_a_directory_of_its_own(self):
         """The root directory has only the program, its libraries and the copied tree."""
         program = self.copied("ask_driver", "ask")
         os.makedirs(self.path("root", "opt"))

@@ -58,8 +58,8 @@ class Generated(launcher.Case):
              "shim/launcher/man/cudaguard.1", "shim/launcher/completion/cudaguard.bash",
              "shim/python/cudaguard/records.py", "shim/guard/record/record.schema.json")
 
-    def generate(self, root, *options):
-        return self.unguarded(sys.executable, os.path.join(root, self.FILES[0]), "--build",
+    def generate(self, checkout, *options):
+        return self.unguarded(sys.executable, os.path.join(checkout, self.FILES[0]), "--build",
                               harness.BUILD, *options)
 
     def test_files_have_what_the_rows_give(self):

@@ -83,8 +83,8 @@ def work():
 if __name__ == "__main__":
     if sys.argv[2:]:
         work()
-    here = multiprocessing.get_context(sys.argv[1])
-    workers = [here.Process(target=work) for _ in range(8)]
+    context = multiprocessing.get_context(sys.argv[1])
+    workers = [context.Process(target=work) for _ in range(8)]
     for worker in workers:
         worker.start()
     for worker in workers:

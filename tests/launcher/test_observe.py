@@ -140,7 +140,7 @@ def test_summary_has_what_one_process_did(who, steps, wanted):
     ([], ["cu.init"], "cuda_initialised", {"policy": "VALIDATE"}),
     (["--cpu"], ["cu.init"], "no_cuda", {"cause": "FORCE_CPU"}),
     (["--children=cpu"], ["fork=f", "cu.init", "end"], "no_cuda",
-     {"cause": "--children=cpu", "root": re.compile(r"\d+")})])
+     {"cause": "--children=cpu", "first": re.compile(r"\d+")})])
 def test_messages_are_printed_only_with_log(who, options, steps, name, values):
     """The summary has the same facts."""
     assert who.lines(options, steps) == ""
@@ -344,7 +344,7 @@ def make_trees():
     (["--gpus", "1,2"], False), (["--gpus", "1,2", "--children=cpu"], True),
     (["--children=cpu"], True)])
 def test_summary_names_the_refused_children(trees, options, children):
-    """The root keeps its GPU."""
+    """The first process keeps its GPU."""
     steps = ["pid", "rt12.sync", "fork=f", "pid", "cu.init", "nv.init", "end", "spawn=s", "pid",
              "cu.init", CONTEXT % 1, "end", CONTEXT % 1]
     result = trees.steps(steps, options)

@@ -216,7 +216,7 @@ class Options(observed.Case):
             "export LD_PRELOAD=" + harness.GUARD])
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_root_is_the_program_and_not_the_launcher(self):
+    def test_first_process_is_the_program_and_not_the_launcher(self):
         """CUDAGUARD_ROOT may have named the launcher's process before."""
         show = "echo $$ ${CUDAGUARD_ROOT%%:*} $PPID"
         for env in ({}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):

@@ -33,11 +33,11 @@ def test_run_before_the_starter_gives_the_trainer_no_gpu(case, starter):
     """The starter keeps the GPU. The trainer's message names the starter's process."""
     # The control: without us both have it.
     assert case.answers(starter + TRAINER)[1:] == ("0", "0")
-    root = ["sh", "-c", 'echo "root=$$" >&2; exec "$@"', "sh"]
-    result, *codes = case.answers(RUN + root + starter + TRAINER)
+    first = ["sh", "-c", 'echo "first=$$" >&2; exec "$@"', "sh"]
+    result, *codes = case.answers(RUN + first + starter + TRAINER)
     assert codes == ["100", "100"], str(result)
-    root = result.err.partition("root=")[2].split("\n")[0]
-    found = messages.find(result.err, "no_cuda", cause="--children=cpu", root=root)
+    first = result.err.partition("first=")[2].split("\n")[0]
+    found = messages.find(result.err, "no_cuda", cause="--children=cpu", first=first)
     assert set(map(str,
                    observed.pids(result).values())) <= {message["pid"]
                                                         for message in found}, str(result)
@@ -56,16 +56,16 @@ def test_run_after_the_starter_gives_the_trainer_the_gpu(case, words):
 
 
 @pytest.mark.parametrize("starter", STARTERS)
-def test_summary_names_a_root_that_did_not_ask(case, starter):
+def test_summary_names_a_first_process_that_did_not_ask(case, starter):
     """The summary does so without messages."""
     line = "  the GPU was reserved for process %d (%s), which did not ask for it"
-    shown = "echo root=$$ >&2; exec " + '"$@"'
+    shown = "echo first=$$ >&2; exec " + '"$@"'
     result = case.observe(["sh", "-c", shown, "sh"] + starter + TRAINER,
                           ["--children=cpu"])
     summary = case.summary(result)
-    root = int(summary.before.partition("root=")[2])
+    first = int(summary.before.partition("first=")[2])
     assert summary.totals == {"processes": 2, "refused": 2}, str(result)
-    assert summary.rest[0].startswith(line % (root, "sh")), summary.text
+    assert summary.rest[0].startswith(line % (first, "sh")), summary.text
     # There is no such line if run follows the starter and no process is refused.
     result = case.observe(starter + RUN + TRAINER)
     assert case.summary(result).rest == [], str(result)
@@ -73,7 +73,7 @@ def test_summary_names_a_root_that_did_not_ask(case, starter):
     assert case.summary(result).rest == [], str(result)
 
 
-def test_summary_does_not_name_a_root_that_asked(case):
+def test_summary_does_not_name_a_first_process_that_asked(case):
     for steps in (["cu.init", "spawn=w", "cu.init", "end"],
                   ["nv.init", "spawn=w", "cu.init", "end"]):
         result = case.steps(steps, ["--children=cpu"])

@@ -92,15 +92,15 @@ def test_forked_processes_start_nothing(case):
     assert counts == [1, [], []], str(result)
 
 
-def test_start_in_another_root_is_judged_there(case):
-    """A symbolic link in it begins at that root."""
+def test_start_in_another_root_directory_is_judged_there(case):
+    """A symbolic link in it begins there."""
     machine.need("change_of_root" if os.geteuid() == 0 else "user_namespaces")
-    root = case.path("root")
-    os.makedirs(os.path.join(root, "bin"))
-    shutil.copy(STATIC, os.path.join(root, "bin", "static"))
-    os.symlink("/bin/static", os.path.join(root, "link"))
+    inside = case.path("root")
+    os.makedirs(os.path.join(inside, "bin"))
+    shutil.copy(STATIC, os.path.join(inside, "bin", "static"))
+    os.symlink("/bin/static", os.path.join(inside, "link"))
     # Outside, a dynamic program has this name.
-    words = [*(["unshare", "-r"] if os.geteuid() else []), "chroot", root, "/link"]
+    words = [*(["unshare", "-r"] if os.geteuid() else []), "chroot", inside, "/link"]
     result, *counts = account(case, words, code=7)
     assert counts == [1 if os.geteuid() == 0 else 2, ["static"], []], str(result)
 

@@ -81,7 +81,7 @@ class FirstRequests(harness.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done)
         return done.stdout.strip()
 
-    def test_root_with_two_first_requests_is_no_child(self):
+    def test_first_process_with_two_first_requests_is_no_child(self):
         self.assertEqual(self.ask(""), "libcuda.so.1")  # control with the fake driver
         self.assertEqual(self.ask("LD_PRELOAD=" + harness.GUARD), "libcudaguard-driver.so")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a real systemd that manages its own services: a user manager in a sandbox, as root.
 
-Its own cgroup is the root of its view. If no cgroup can be made, the tests skip.
+Its own cgroup is the top of its view. If no cgroup can be made, the tests skip.
 """
 
 import os
@@ -20,7 +20,7 @@ exec sh "$1"
 PLACES = ("/usr/lib/systemd/systemd", "/lib/systemd/systemd")
 
 
-def cgroup_root():
+def top_cgroup():
     """Returns the mount point of the unified cgroup hierarchy, or None."""
     with open("/proc/self/mountinfo", encoding="utf-8") as stream:
         for line in stream:
@@ -37,8 +37,8 @@ class Manager:
         self.mounts = mounts
         self.user = user
         self.binary = next((path for path in PLACES if os.path.exists(path)), None)
-        root = cgroup_root()
-        self.cgroup = root and os.path.join(root, "cudaguard-test-%d" % os.getpid())
+        top = top_cgroup()
+        self.cgroup = top and os.path.join(top, "cudaguard-test-%d" % os.getpid())
 
     def missing(self):
         """Returns why the manager cannot run here, or an empty text."""

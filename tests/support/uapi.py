@@ -26,8 +26,8 @@ VALUE = re.compile(r"^v_(\w+):\n\t\.(?:quad|xword|dword)\t(-?\d+)$", re.MULTILIN
 
 def headers():
     for directory in DIRECTORIES:
-        for root in ("/usr/include", "/usr/include/%s-linux-gnu" % os.uname().machine):
-            yield from sorted(glob.glob(os.path.join(root, directory, "**", "*.h"), recursive=True))
+        for top in ("/usr/include", "/usr/include/%s-linux-gnu" % os.uname().machine):
+            yield from sorted(glob.glob(os.path.join(top, directory, "**", "*.h"), recursive=True))
 
 
 def values(header):

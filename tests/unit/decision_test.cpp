@@ -131,8 +131,9 @@ TEST(ProcessDecision, Privileged_IgnoresTheEnvironment) {
 
 TEST(ProcessDecision, ForkedChild_IsAChildUnderTheChildrenRule) {
   const ProcessIdentity forked = {.pid = 42, .forked = true};
-  EXPECT_TRUE(is_narrowed({.policy = "VALIDATE", .children = "FORCE_CPU", .root = "42"}, forked));
-  EXPECT_FALSE(is_narrowed({.policy = "VALIDATE", .root = "42"}, forked));
+  EXPECT_TRUE(
+      is_narrowed({.policy = "VALIDATE", .children = "FORCE_CPU", .first_process = "42"}, forked));
+  EXPECT_FALSE(is_narrowed({.policy = "VALIDATE", .first_process = "42"}, forked));
 }
 
 TEST(ProcessDecision, AllowList_MeansValidateUnlessAPolicyIsNamed) {
@@ -176,55 +177,59 @@ TEST(ProcessDecision, AllowList_MistakeMeansForceCpu) {
   EXPECT_EQ(config.mistakes.list.why, ListError::Why::kTooLong);
 }
 
-TEST(ProcessDecision, Children_RestrictAllButTheRoot) {
-  const Environment environment = {.policy = "VALIDATE", .children = "force-cpu", .root = "41"};
-  const Decision root = decide(environment, {}, {.pid = 41});
-  EXPECT_EQ(root.children, Children::kForceCpu);
-  EXPECT_EQ(root.root, 41U);
-  EXPECT_EQ(root.calls, Policy::kValidate);
+TEST(ProcessDecision, Children_RestrictAllButTheFirstProcess) {
+  const Environment environment = {
+      .policy = "VALIDATE", .children = "force-cpu", .first_process = "41"};
+  const Decision decision = decide(environment, {}, {.pid = 41});
+  EXPECT_EQ(decision.children, Children::kForceCpu);
+  EXPECT_EQ(decision.first_process, 41U);
+  EXPECT_EQ(decision.calls, Policy::kValidate);
   EXPECT_FALSE(is_narrowed(environment, {.pid = 41, .pid_namespace = "pid:[7]"}));
   EXPECT_TRUE(is_narrowed(environment, {.pid = 42}));
-  EXPECT_FALSE(is_narrowed(environment, {})) << "the launcher asks what the root gets";
+  EXPECT_FALSE(is_narrowed(environment, {})) << "the launcher asks what the first process gets";
   EXPECT_FALSE(is_narrowed({.policy = "VALIDATE"}, {.pid = 42}));
   EXPECT_FALSE(is_narrowed({.policy = "OFF", .children = "FORCE_CPU"}, {.pid = 42}));
 }
 
-TEST(ProcessDecision, Children_RootsNamespaceMustMatch) {
-  const Environment root = {
-      .policy = "VALIDATE", .children = "FORCE_CPU", .root = "1:pid:[4026531836]"};
-  EXPECT_EQ(decide(root).mistakes.complaint_count, 0U);
-  EXPECT_EQ(namespace_of_root(root), "pid:[4026531836]");
-  EXPECT_FALSE(is_narrowed(root, {.pid = 1, .pid_namespace = "pid:[4026531836]"}));
-  EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = "pid:[4026531837]"}));
-  EXPECT_TRUE(is_narrowed(root, {.pid = 2, .pid_namespace = "pid:[4026531836]"}));
-  EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
+TEST(ProcessDecision, Children_NamespaceMustMatch) {
+  const Environment environment = {
+      .policy = "VALIDATE", .children = "FORCE_CPU", .first_process = "1:pid:[4026531836]"};
+  EXPECT_EQ(decide(environment).mistakes.complaint_count, 0U);
+  EXPECT_EQ(namespace_of_first_process(environment), "pid:[4026531836]");
+  EXPECT_FALSE(is_narrowed(environment, {.pid = 1, .pid_namespace = "pid:[4026531836]"}));
+  EXPECT_TRUE(is_narrowed(environment, {.pid = 1, .pid_namespace = "pid:[4026531837]"}));
+  EXPECT_TRUE(is_narrowed(environment, {.pid = 2, .pid_namespace = "pid:[4026531836]"}));
+  EXPECT_TRUE(is_narrowed(environment, {.pid = 1, .pid_namespace = {}}))
+      << "the namespace is unknown";
 }
 
 TEST(ProcessDecision, Children_OnlyTheyMayUseCuda) {
-  const Environment root = {.policy = "CLAMP", .children = "only", .root = "1:pid:[7]"};
-  EXPECT_EQ(decide(root).children, Children::kOnly);
-  EXPECT_TRUE(is_narrowed(root, {.pid = 1, .pid_namespace = {}})) << "the namespace is unknown";
-  EXPECT_FALSE(is_narrowed(root, {.pid = 1, .pid_namespace = "pid:[8]"}));
-  EXPECT_FALSE(is_narrowed(root, {.pid = 2, .pid_namespace = "pid:[7]"}));
-  EXPECT_FALSE(is_narrowed({.policy = "CLAMP", .children = "ONLY", .root = "1"},
+  const Environment environment = {
+      .policy = "CLAMP", .children = "only", .first_process = "1:pid:[7]"};
+  EXPECT_EQ(decide(environment).children, Children::kOnly);
+  EXPECT_TRUE(is_narrowed(environment, {.pid = 1, .pid_namespace = {}}))
+      << "the namespace is unknown";
+  EXPECT_FALSE(is_narrowed(environment, {.pid = 1, .pid_namespace = "pid:[8]"}));
+  EXPECT_FALSE(is_narrowed(environment, {.pid = 2, .pid_namespace = "pid:[7]"}));
+  EXPECT_FALSE(is_narrowed({.policy = "CLAMP", .children = "ONLY", .first_process = "1"},
                            {.pid = 1, .forked = true}));
   // It loads what its forked children need.
-  const Decision parent = decide(root, {}, {.pid = 1, .pid_namespace = "pid:[7]"});
+  const Decision parent = decide(environment, {}, {.pid = 1, .pid_namespace = "pid:[7]"});
   EXPECT_EQ(parent.calls, Policy::kForceCpu);
   EXPECT_EQ(parent.loads, Policy::kClamp);
   EXPECT_EQ(parent.because, kIsParent);
   const Decision child =
-      decide({.policy = "CLAMP", .children = "FORCE_CPU", .root = "1"}, {}, {.pid = 2});
+      decide({.policy = "CLAMP", .children = "FORCE_CPU", .first_process = "1"}, {}, {.pid = 2});
   EXPECT_EQ(child.calls, Policy::kForceCpu);
   EXPECT_EQ(child.loads, Policy::kForceCpu);
 }
 
-TEST(ProcessDecision, LoadsAndCalls_DifferInTheRootOfChildrenOnlyAlone) {
+TEST(ProcessDecision, LoadsAndCalls_DifferInTheFirstProcessOfChildrenOnlyAlone) {
   for (const char* policy : {"FORCE_CPU", "VALIDATE", "OFF"}) {
     for (const char* children : {"", "FORCE_CPU", "ONLY"}) {
       for (const uint32_t pid : {0U, 1U, 2U}) {
-        const Decision made =
-            decide({.policy = policy, .children = children, .root = "1"}, {}, {.pid = pid});
+        const Decision made = decide({.policy = policy, .children = children, .first_process = "1"},
+                                     {}, {.pid = pid});
         EXPECT_EQ(made.loads != made.calls, made.because == kIsParent)
             << policy << ' ' << children << ' ' << pid;
       }
@@ -232,17 +237,18 @@ TEST(ProcessDecision, LoadsAndCalls_DifferInTheRootOfChildrenOnlyAlone) {
   }
 }
 
-TEST(ProcessDecision, Children_OnlyWithoutARootMeansForceCpu) {
+TEST(ProcessDecision, Children_OnlyWithoutAFirstProcessMeansForceCpu) {
   EXPECT_EQ(decide({.policy = "VALIDATE", .children = "ONLY"}).calls, Policy::kForceCpu);
   for (const char* bad : {"0", "x", "4:5"}) {
-    const Environment environment = {.policy = "VALIDATE", .children = "ONLY", .root = bad};
+    const Environment environment = {
+        .policy = "VALIDATE", .children = "ONLY", .first_process = bad};
     for (const uint32_t pid : {1U, 4U, 7U}) {
       EXPECT_TRUE(is_narrowed(environment, {.pid = pid})) << bad;
     }
   }
 }
 
-TEST(ProcessDecision, Children_WithoutARootAllAreRestricted) {
+TEST(ProcessDecision, Children_WithoutAFirstProcessAllAreRestricted) {
   const Decision alone = decide({.policy = "VALIDATE", .children = "FORCE_CPU"});
   EXPECT_EQ(alone.calls, Policy::kForceCpu);
   EXPECT_FALSE(alone.because.empty());
@@ -253,13 +259,14 @@ TEST(ProcessDecision, Children_WithoutARootAllAreRestricted) {
 
 TEST(ProcessDecision, Children_BadValueMeansMoreRestriction) {
   for (const char* bad : {"yes", "ONLYY", "VALIDATE"}) {
-    const Decision children = decide({.policy = "VALIDATE", .children = bad, .root = "4"});
+    const Decision children = decide({.policy = "VALIDATE", .children = bad, .first_process = "4"});
     EXPECT_EQ(children.calls, Policy::kForceCpu) << bad;
     EXPECT_EQ(children.mistakes.complaint_count, 1U) << bad;
   }
   EXPECT_EQ(decide({.policy = "OFF", .children = "yes"}).calls, Policy::kOff);
   for (const char* bad : {"0", "-4", "4x", "x", "99999999999", " 4", "4:", "4:5", ":pid:[4]"}) {
-    const Environment environment = {.policy = "VALIDATE", .children = "FORCE_CPU", .root = bad};
+    const Environment environment = {
+        .policy = "VALIDATE", .children = "FORCE_CPU", .first_process = bad};
     EXPECT_EQ(decide(environment).mistakes.complaint_count, 1U) << bad;
     EXPECT_TRUE(is_narrowed(environment, {.pid = 4})) << bad;
   }
@@ -270,7 +277,7 @@ TEST(ProcessDecision, EverythingBad_MakesNoMoreComplaintsThanFit) {
   const Decision config = decide({.policy = "a",
                                   .visible_devices = "c",
                                   .children = "d",
-                                  .root = "e",
+                                  .first_process = "e",
                                   .log = "b",
                                   .report = more.c_str(),
                                   .rules = more.c_str()});
@@ -410,7 +417,7 @@ TEST(ProcessDecision, Machine_EnvironmentNarrows) {
   EXPECT_EQ(decide({.rules = "FORCE_CPU"}, {.machine = &all}).calls, Policy::kForceCpu);
   const MachineRuling list = machine(Policy::kValidate, "0,1");
   EXPECT_EQ(decide({.visible_devices = "1"}, {.machine = &list}).allow_list.text, "1");
-  const Environment children = {.children = "FORCE_CPU", .root = "41"};
+  const Environment children = {.children = "FORCE_CPU", .first_process = "41"};
   EXPECT_FALSE(is_narrowed(children, {.pid = 41}, {.machine = &all}));
   EXPECT_TRUE(is_narrowed(children, {.pid = 42}, {.machine = &all}));
 }
@@ -442,12 +449,12 @@ TEST(ProcessDecision, Machine_EnvironmentMayWidenIfTheFileSaysSo) {
   const MachineRuling fixed = machine(Policy::kForceCpu);
   EXPECT_FALSE(decide({}, {.machine = &fixed}).may_lift);
   EXPECT_EQ(decide({.policy = "OFF"}, {.machine = &none}, kPrivileged).calls, Policy::kForceCpu);
-  // CUDAGUARD_CHILDREN names no policy, so the rule's applies, to the root alone.
+  // CUDAGUARD_CHILDREN names no policy, so the rule's applies, to the first process alone.
   const MachineRuling list = machine(Policy::kValidate, "0,1", true);
-  const Environment children = {.children = "FORCE_CPU", .root = "41"};
-  const Decision root = decide(children, {.machine = &list}, {.pid = 41});
-  EXPECT_EQ(root.calls, Policy::kValidate);
-  EXPECT_EQ(root.allow_list.text, "0,1");
+  const Environment children = {.children = "FORCE_CPU", .first_process = "41"};
+  const Decision decision = decide(children, {.machine = &list}, {.pid = 41});
+  EXPECT_EQ(decision.calls, Policy::kValidate);
+  EXPECT_EQ(decision.allow_list.text, "0,1");
   EXPECT_TRUE(is_narrowed(children, {.pid = 42}, {.machine = &list}));
 }
 
@@ -491,7 +498,7 @@ TEST(ProcessDecision, DecidedBy_IsTheRuleThatGivesThePolicy) {
   }
   EXPECT_EQ(decide({.rules = "VALIDATES"}).decided_by, "");
   const MachineRuling file = machine(Policy::kValidate);
-  const Environment children = {.children = "FORCE_CPU", .root = "41"};
+  const Environment children = {.children = "FORCE_CPU", .first_process = "41"};
   EXPECT_EQ(decide(children, {.machine = &file}).decided_by, line);
   EXPECT_EQ(decide(children, {.machine = &file}, {.pid = 42}).decided_by, "");
 }

@@ -214,7 +214,7 @@ TEST(VersionedSearch, BeginsAfterTheCaller) {
   EXPECT_FALSE(comes_past_us("Gd"));  // the guard itself searches
 }
 
-TEST(Dlopen, RootThatOnlyLoadsForItsChildrenRefusesWhatNeedsNoDriver) {
+TEST(Dlopen, ParentThatOnlyLoadsForItsChildrenRefusesWhatNeedsNoDriver) {
   const DlopenSituation now = {
       .loads = Policy::kValidate, .calls = Policy::kForceCpu, .substitute = Substitute::kReady};
   EXPECT_EQ(decide(request_for("libcuda.so.1"), now).action, Action::kProxy);

@@ -47,11 +47,11 @@ TEST_F(Settings, ForceCpuIsTheDefault) {
   mark_fenced(variables_);
   EXPECT_EQ(value("CUDAGUARD_PRESETS"),
             "fence,CUDA_VISIBLE_DEVICES,JAX_PLATFORMS,MPIR_CVAR_ENABLE_GPU");
-  EXPECT_TRUE(is_root(variables_));
+  EXPECT_TRUE(is_first_process(variables_));
   variables_.set("CUDAGUARD_ROOT", "1:" + value("CUDAGUARD_ROOT"));
-  EXPECT_FALSE(is_root(variables_));
+  EXPECT_FALSE(is_first_process(variables_));
   variables_.unset("CUDAGUARD_ROOT");
-  EXPECT_FALSE(is_root(variables_));
+  EXPECT_FALSE(is_first_process(variables_));
 }
 
 TEST_F(Settings, TheEnvironmentChoosesIfNoOptionDoes) {
@@ -401,24 +401,24 @@ TEST_F(Settings, OptionOverridesContradictoryVariables) {
   const auto all = [&](const GuardSettings& settings) {
     settings_ = settings;
     settled(left);
-    const bool own = value("CUDAGUARD_ROOT") == root_name();
+    const bool own = value("CUDAGUARD_ROOT") == name_of_this_process();
     return value("CUDAGUARD_POLICY") + " " + value("CUDAGUARD_VISIBLE_DEVICES") + " " +
-           value("CUDAGUARD_CHILDREN") + " " + (own ? "root" : value("CUDAGUARD_ROOT"));
+           value("CUDAGUARD_CHILDREN") + " " + (own ? "own" : value("CUDAGUARD_ROOT"));
   };
   EXPECT_EQ(all({}), "CLAMP 1 FORCE_CPU 77");
-  EXPECT_EQ(all({.cpu = true}), "FORCE_CPU (unset) (unset) root");
-  EXPECT_EQ(all({.policy = "OFF"}), "OFF (unset) (unset) root");
+  EXPECT_EQ(all({.cpu = true}), "FORCE_CPU (unset) (unset) own");
+  EXPECT_EQ(all({.policy = "OFF"}), "OFF (unset) (unset) own");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "(unset)");
-  EXPECT_EQ(all({.gpus = "3"}), "CLAMP 3 FORCE_CPU root");
-  EXPECT_EQ(all({.policy = "validate"}), "validate 1 FORCE_CPU root");
+  EXPECT_EQ(all({.gpus = "3"}), "CLAMP 3 FORCE_CPU own");
+  EXPECT_EQ(all({.policy = "validate"}), "validate 1 FORCE_CPU own");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");
-  EXPECT_EQ(all({.children = "cpu"}), "CLAMP 1 FORCE_CPU root");
+  EXPECT_EQ(all({.children = "cpu"}), "CLAMP 1 FORCE_CPU own");
   EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 FORCE_CPU $$");
   settings_ = {};
   settled({"CUDAGUARD_CHILDREN=", "CUDAGUARD_ROOT=77"});
-  EXPECT_EQ(value("CUDAGUARD_ROOT"), root_name());
+  EXPECT_EQ(value("CUDAGUARD_ROOT"), name_of_this_process());
   settled({"CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT="});
-  EXPECT_EQ(value("CUDAGUARD_ROOT"), root_name());
+  EXPECT_EQ(value("CUDAGUARD_ROOT"), name_of_this_process());
 }
 
 TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {

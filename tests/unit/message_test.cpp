@@ -86,7 +86,7 @@ TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
                        .attempt = attempt,
                        .is_child = true,
                        .in_run = true,
-                       .root = 7};
+                       .first_process = 7};
   write_denied(line(9), facts);
   EXPECT_EQ(
       take(),
@@ -113,14 +113,14 @@ TEST_F(Message, Denied_AdvisesTheRemedyForTheCause) {
   facts.is_parent = false;
   facts.because = "CUDAGUARD_CHILDREN=FORCE_CPU";
   for (const uint32_t none : {0U, 9U, UINT32_MAX}) {
-    facts.root = none;
+    facts.first_process = none;
     write_denied(line(9), facts);
     EXPECT_EQ(take(),
               "cudaguard[9]: no CUDA here (CUDAGUARD_CHILDREN=FORCE_CPU; asked by libfoo.so); to "
               "allow CUDA: CUDAGUARD_CHILDREN=\n")
         << none;
   }
-  facts.root = 1;
+  facts.first_process = 1;
   write_denied(line(9), facts);
   EXPECT_NE(take().find("only process 1 may use CUDA"), std::string::npos);
 }

@@ -2,10 +2,10 @@
 # cmake -DOUT=interface_id.h -P interface_id.cmake
 # Makes a number that is the same for a guard and a proxy built from the same headers, and differs
 # otherwise. It depends on neither the directory nor the time of the build.
-get_filename_component(root "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
-set(guard "${root}/shim/guard")
-file(GLOB headers "${root}/policy/*.h" "${guard}/text/*.h" "${guard}/sys/*.h" "${guard}/elf/*.h"
-     "${guard}/state/*.h" "${guard}/*/state.h" "${root}/shim/proxy/state.h" "${guard}/record/*.h"
+get_filename_component(checkout "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
+set(guard "${checkout}/shim/guard")
+file(GLOB headers "${checkout}/policy/*.h" "${guard}/text/*.h" "${guard}/sys/*.h" "${guard}/elf/*.h"
+     "${guard}/state/*.h" "${guard}/*/state.h" "${checkout}/shim/proxy/state.h" "${guard}/record/*.h"
      "${guard}/explain/*.h" "${guard}/proxy_loader/*.h")
 foreach(header IN LISTS headers)
   file(SHA256 "${header}" hash)

@@ -126,7 +126,7 @@ bool leaves_stub(Process& process, const Files& files, Quiet& quiet) {
   if (found) {
     const bool list = !process.decision.allow_list.text.empty();
     const bool denies = files.missing == Message::kNoDriverProxy &&
-                        (list || process.decision.children != Children::kAsRoot);
+                        (list || process.decision.children != Children::kUnset);
     const StubFacts facts = {static_cast<const link_map*>(real)->l_name, files.init[0], denies};
     print_message(process, files.stub, write_line_of<write_stub, StubFacts>, &facts);
     if (denies) fall_back(process, list ? Fallen::kNotEnforced : Fallen::kNoProxy);
@@ -216,7 +216,7 @@ void load_proxies_early(Process& process) {
   const Loader& loader = cudaguard::loader();
   if (!can_load(loader) || !process.hook.advance(HookState::kFresh, HookState::kReady)) return;
   bool driver =
-      !process.decision.allow_list.text.empty() || process.decision.children != Children::kAsRoot;
+      !process.decision.allow_list.text.empty() || process.decision.children != Children::kUnset;
   bool nvml = false;
   {
     Quiet quiet(loader);

@@ -335,7 +335,7 @@ void write_out(Process& process, const void* caller, Output& output) {
                           .fenced = decision.fenced,
                           .children_by_option = decision.children_by_option,
                           .unhealthy = decision.unhealthy,
-                          .root = decision.root});
+                          .first_process = decision.first_process});
     } else {
       write_allowed(line, process.policy(), attempt);
     }

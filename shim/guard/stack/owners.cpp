@@ -78,10 +78,11 @@ Whose Owners::whose(std::string_view file, Whose named) {
   // A bundled program has the names of its modules and not their files. Python's function of a
   // worker on another machine also has no file, so the file's place counts.
   const bool is_relative = !file.starts_with('/');
-  const std::string_view root = directory_of(script_);
-  const bool is_beside_script = script_is_missing_ && !root.empty() && file.starts_with(root);
+  const std::string_view directory_of_script = directory_of(script_);
+  const bool is_beside_script =
+      script_is_missing_ && !directory_of_script.empty() && file.starts_with(directory_of_script);
   if ((is_relative || is_beside_script) && is_no_file(file)) {
-    const std::string_view module = is_relative ? file : tail(file, root.size() + 1);
+    const std::string_view module = is_relative ? file : tail(file, directory_of_script.size() + 1);
     return is_runner(module) ? Whose::kPythons : Whose::kPackages;
   }
   // What exec() runs may have the name of a file that nobody can open.

@@ -47,7 +47,7 @@ ProcessIdentity identify(const Environment& environment, bool forked, std::span<
   ProcessIdentity own = {.forked = forked, .privileged = privileged()};
   if (own.privileged || !names_children(environment)) return own;
   own.pid = sys::getpid();
-  if (namespace_of_root(environment).empty()) return own;
+  if (namespace_of_first_process(environment).empty()) return own;
   const long size = sys::readlink("/proc/self/ns/pid", room.data(), room.size());
   if (size > 0) own.pid_namespace = {room.data(), static_cast<size_t>(size)};
   return own;

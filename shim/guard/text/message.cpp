@@ -275,8 +275,9 @@ void write_denied(Text& out, const DeniedFacts& facts) {
     out.print("%l", facts.because);  // may have the name of a file
   }
   if (!facts.rule.empty()) out.print(" \"%s\"", facts.rule);
-  if (child && facts.root != 0 && facts.root != UINT32_MAX && facts.root != facts.pid) {
-    out.print(", only process %u may use CUDA", facts.root);
+  if (child && facts.first_process != 0 && facts.first_process != UINT32_MAX &&
+      facts.first_process != facts.pid) {
+    out.print(", only process %u may use CUDA", facts.first_process);
   }
   out.put("; ");
   if (facts.names_call) out.print("%s ", attempt.api);

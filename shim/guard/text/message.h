@@ -61,7 +61,7 @@ struct DeniedFacts {
   bool fenced = false;
   bool children_by_option = false;
   bool unhealthy = false;
-  uint32_t root = 0;
+  uint32_t first_process = 0;
 };
 void write_denied(Text& out, const DeniedFacts& facts);
 

@@ -107,7 +107,7 @@ int become(void* given) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   const rlimit none = {0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  dup2(start.err, STDIN_FILENO);  // reads fail there; a minimal root may have no /dev/null
+  dup2(start.err, STDIN_FILENO);  // reads fail there; a container may have no /dev/null
   dup2(start.out, STDOUT_FILENO);
   dup2(start.err, STDERR_FILENO);
   int why = kHeldBack;

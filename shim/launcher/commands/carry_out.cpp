@@ -40,7 +40,7 @@ void print_variables(const Variables& variables, const Fence& fence) {
 
 /// Returns a clause if the program never asked for the GPU that it had for itself, while its
 /// children were refused. Otherwise returns an empty string.
-std::string idle_root(const Findings& findings, uint32_t pid, const char* name) {
+std::string idle_first_process(const Findings& findings, uint32_t pid, const char* name) {
   bool refused = false;
   for (const ObservedProcess& process : findings.processes) {
     if (!process.asked()) continue;
@@ -62,11 +62,11 @@ std::string idle_root(const Findings& findings, uint32_t pid, const char* name) 
       print_message("--observe: " + printable(doubt));
     }
     const char* children = variables.get(row_of(Variable::kChildren).name);
-    const bool alone =
-        is_root(variables) && children != nullptr && children == name_of(Policy::kForceCpu);
+    const bool alone = is_first_process(variables) && children != nullptr &&
+                       children == name_of(Policy::kForceCpu);
     write_stderr(text_of_findings(
         watched.findings, watched.tree.left,
-        alone ? idle_root(watched.findings, watched.pid, prepared.arguments[0]) : ""));
+        alone ? idle_first_process(watched.findings, watched.pid, prepared.arguments[0]) : ""));
   } catch (const std::exception& error) {
     if (watched.pid == 0) throw;
     print_message(std::string("--observe: no summary: ") + error.what());

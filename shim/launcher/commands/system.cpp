@@ -28,7 +28,7 @@ namespace cudaguard::launcher {
 namespace {
 
 /// Makes this directory the root directory. Returns the path without links.
-std::string enter_root(const std::string& directory) {
+std::string enter(const std::string& directory) {
   char resolved[PATH_MAX];
   if (realpath(directory.c_str(), resolved) == nullptr || chroot(resolved) != 0 ||
       chdir("/") != 0) {
@@ -82,7 +82,7 @@ int check(const Options& options) {
   // The path of a file that the user names is not one in DIR.
   std::optional<MachineRules> named;
   if (*options.program != nullptr) named.emplace(*options.program);
-  if (options.root) enter_root(*options.root);
+  if (options.system_directory) enter(*options.system_directory);
   const MachineRules rules = named ? *std::move(named) : MachineRules();
   if (!rules.exist()) {
     print("/etc/cudaguard.conf is not there: no rules are read, and variables alone decide.\n");
@@ -106,12 +106,12 @@ int check(const Options& options) {
 }
 
 /// Enters the root directory and returns the path of the guard in it.
-std::string guard_in_root(const Options& options) {
+std::string guard_inside(const Options& options) {
   std::string guard =
       *options.program == nullptr ? expected_installation().guard : *options.program;
-  if (!options.root) return guard;
-  const std::string root = enter_root(*options.root);
-  if (guard.starts_with(root + "/")) guard.erase(0, root.size());
+  if (!options.system_directory) return guard;
+  const std::string system_directory = enter(*options.system_directory);
+  if (guard.starts_with(system_directory + "/")) guard.erase(0, system_directory.size());
   return guard;
 }
 
@@ -252,7 +252,7 @@ int status() {
 
 int whole_system(const Options& options) {
   if (options.action == Options::Action::kCheck) return check(options);
-  const std::string guard = guard_in_root(options);
+  const std::string guard = guard_inside(options);
   switch (options.action) {
     case Options::Action::kEnable:
       return enable(guard, options);

@@ -160,7 +160,7 @@ void judge_variables(Variables variables, FindingList& findings) {
   };
   if (decision.calls == Policy::kOff) no_effect("CUDAGUARD_VISIBLE_DEVICES");
   if (!allows_cuda(decision.calls) && decision.because.empty() &&
-      decision.children != Children::kAsRoot) {
+      decision.children != Children::kUnset) {
     no_effect("CUDAGUARD_CHILDREN");
   }
   for (const std::string& line : unknown_variables(variables)) problem(line);

@@ -212,18 +212,18 @@ GpuNodes find_gpu_nodes(const std::string& mounts) {
     // "24 30 0:6 /dri /mnt/dri rw,nosuid shared:2 - devtmpfs udev rw"
     std::istringstream fields(line);
     std::string skipped;
-    std::string root;
+    std::string source;
     std::string point;
     std::string options;
     std::string type;
-    fields >> skipped >> skipped >> skipped >> root >> point >> options;
+    fields >> skipped >> skipped >> skipped >> source >> point >> options;
     while (fields >> type && type != "-") {
     }
     fields >> type;
     if (is_remote(type) || ("," + options + ",").find(",nodev,") != std::string::npos) continue;
     point = unescaped(point);
     // The node itself is mounted elsewhere, or its directory.
-    std::istringstream names(unescaped(root));
+    std::istringstream names(unescaped(source));
     bool named = false;
     for (std::string name; std::getline(names, name, '/');) named |= device_node(name) != nullptr;
     if (named && has_device(point)) {

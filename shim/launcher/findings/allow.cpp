@@ -37,7 +37,7 @@ bool is_for_process(std::string_view pattern) {
 }
 
 /// True if the file is the module or a module in it: "tensordict.nn" for
-/// ".../site-packages/tensordict/nn/__init__.py". Outside of packages the root is unknown, so the
+/// ".../site-packages/tensordict/nn/__init__.py". Outside of packages the top is unknown, so the
 /// directory may come first: "project.train" or "train".
 bool is_module(const std::string& pattern, const std::string& file) {
   const std::string_view packaged = in_packages(file);

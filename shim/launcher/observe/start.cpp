@@ -236,14 +236,14 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool& hidden, i
   }
   if (name.empty()) return Descriptor(-1);
   if (!name.starts_with('/')) return open_below(proc("cwd"), "/" + name, how, hidden);
-  // A symbolic link in another root begins at that root.
-  const Descriptor root(open(proc("root").c_str(), O_PATH | O_CLOEXEC));
+  // A symbolic link below another root directory begins there.
+  const Descriptor top(open(proc("root").c_str(), O_PATH | O_CLOEXEC));
   const struct {
     uint64_t flags, mode, resolve;
-  } in_root = {static_cast<uint64_t>(how), 0, kResolveInRoot};
-  if (root.number() >= 0) {
+  } within = {static_cast<uint64_t>(how), 0, kResolveInRoot};
+  if (top.number() >= 0) {
     Descriptor file(
-        static_cast<int>(syscall(kOpenat2, root.number(), name.c_str(), &in_root, sizeof in_root)));
+        static_cast<int>(syscall(kOpenat2, top.number(), name.c_str(), &within, sizeof within)));
     if (file.error() == 0 || file.error() == ENOENT || file.error() == ENOTDIR) return file;
   }
   return open_below(proc("root"), name, how, hidden);

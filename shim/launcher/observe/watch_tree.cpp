@@ -31,10 +31,10 @@ namespace {
 void start(Tree& tree, const Prepared& program, Variables& variables, std::vector<int> kept) {
   // CUDAGUARD_ROOT has this process's id, because without a watch this process becomes the program.
   // Here the program is a child, so the child sets its own id.
-  const bool root = is_root(variables);
+  const bool is_first = is_first_process(variables);
   tree.start(
       [&] {
-        if (root) variables.set(row_of(Variable::kRoot).name, root_name());
+        if (is_first) variables.set(row_of(Variable::kFirstProcess).name, name_of_this_process());
         return become(program, variables);
       },
       std::move(kept));

@@ -32,7 +32,7 @@ namespace {
 constexpr const char* kPolicy = row_of(Variable::kPolicy).name;
 constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
 constexpr const char* kChildren = row_of(Variable::kChildren).name;
-constexpr const char* kRoot = row_of(Variable::kRoot).name;
+constexpr const char* kFirstProcess = row_of(Variable::kFirstProcess).name;
 constexpr const char* kProcessRules = row_of(Variable::kProcessRules).name;
 constexpr const char* kLog = row_of(Variable::kLog).name;
 constexpr const char* kPreset = row_of(Variable::kPresets).name;
@@ -214,11 +214,11 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
       throw Refusal(kRefused, "--children needs --gpus, " + joined(allowing, " or "));
     }
   }
-  // A worker whose parent denies devices to its children must not become a root by accident; only
-  // an option makes it one. exec keeps the process id.
+  // A worker whose parent denies devices to its children must not become a first process by
+  // accident; only an option makes it one. exec keeps the process id.
   const bool asked = settings.gpus || settings.policy || settings.children || settings.cpu;
-  if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kRoot))) {
-    variables.set(kRoot, settings.print ? "$$" : root_name());
+  if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kFirstProcess))) {
+    variables.set(kFirstProcess, settings.print ? "$$" : name_of_this_process());
   }
 }
 
@@ -405,16 +405,16 @@ void mark_fenced(Variables& variables) {
   variables.set(kPreset, std::string(kFenceMark) + (some ? "," : "") + (some ? names : ""));
 }
 
-std::string root_name() {
+std::string name_of_this_process() {
   const std::string number = std::to_string(getpid());
   char space[64];
   const ssize_t size = readlink("/proc/self/ns/pid", space, sizeof space);
   return size <= 0 ? number : number + ":" + std::string(space, static_cast<size_t>(size));
 }
 
-bool is_root(const Variables& variables) {
-  const char* root = variables.get(kRoot);
-  const std::string text = root == nullptr ? "" : root;
+bool is_first_process(const Variables& variables) {
+  const char* first = variables.get(kFirstProcess);
+  const std::string text = first == nullptr ? "" : first;
   return text.substr(0, text.find(':')) == std::to_string(getpid());
 }
 
@@ -432,7 +432,7 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   take_back_presets(variables);
 
   Environment environment = read_environment([&](const char* name) { return variables.get(name); });
-  if (settings.print) environment.root = "1";  // the variable holds a shell's "$$"
+  if (settings.print) environment.first_process = "1";  // the variable holds a shell's "$$"
   const RuleMistake mistake = decide(environment).mistakes.rule;
   if (mistake.why != RuleMistake::Why::kNone) {
     throw Refusal(kRefused, std::string(kProcessRules) + ": " +

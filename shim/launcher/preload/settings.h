@@ -33,8 +33,8 @@ std::vector<std::string> unknown_variables(Variables& variables);
 void mark_fenced(Variables& variables);
 
 /// CUDAGUARD_ROOT for this process: its id and, if /proc has it, the PID namespace of that id.
-std::string root_name();
+std::string name_of_this_process();
 /// True if CUDAGUARD_ROOT names this process.
-bool is_root(const Variables& variables);
+bool is_first_process(const Variables& variables);
 
 }  // namespace cudaguard::launcher

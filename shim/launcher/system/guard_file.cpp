@@ -103,11 +103,11 @@ std::string why_unfit(const std::string& path) {
   struct statfs system = {};
   if (statfs(resolved, &system) != 0) return cannot_be_checked(errno);
   struct stat file = {};
-  struct stat root = {};
-  // If the root directory's server is away, no program works anyway.
-  const bool on_root =
-      stat(resolved, &file) == 0 && stat("/", &root) == 0 && file.st_dev == root.st_dev;
-  if (is_network_file_system(system.f_type) && !on_root) {
+  struct stat top = {};
+  // If the server of / is away, no program works anyway.
+  const bool same_file_system =
+      stat(resolved, &file) == 0 && stat("/", &top) == 0 && file.st_dev == top.st_dev;
+  if (is_network_file_system(system.f_type) && !same_file_system) {
     return "is on a network file system, without which no program would start; install cudaguard "
            "on a local disk";
   }

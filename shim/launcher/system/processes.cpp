@@ -83,8 +83,8 @@ class Look {
  private:
   /// A clause. `starts`: its ld.so is still at work.
   std::string why_not(pid_t pid, const Stat& stat, bool starts, bool& due) {
-    const std::string root = "/proc/" + std::to_string(pid) + "/root";
-    const std::vector<std::string> entries = preloads_of(text_of(root + kPreloadFile));
+    const std::string its_directory = "/proc/" + std::to_string(pid) + "/root";
+    const std::vector<std::string> entries = preloads_of(text_of(its_directory + kPreloadFile));
     if (std::ranges::none_of(entries, is_guard)) {
       return std::string("its ") + kPreloadFile + " names no guard";
     }
@@ -93,7 +93,7 @@ class Look {
     if (facts.kind == FileFacts::Kind::kLauncher) return "it is a cudaguard command";
     struct stat status = {};
     // A forked process that has called no execve has its parent's program, which is older.
-    due = stat.forked || (::stat((root + kPreloadFile).c_str(), &status) == 0 &&
+    due = stat.forked || (::stat((its_directory + kPreloadFile).c_str(), &status) == 0 &&
                           start_of(stat) <= seconds_of(status.st_ctim));
     if (due) return "it was started before the file named the guard";
     return starts ? "its ld.so is still loading libraries" : "its ld.so has not loaded it";

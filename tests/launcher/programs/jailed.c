@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls a function of a library in a new root. argv: the root, the library, the function.
+// Calls a function of a library in a new root directory. argv: that, the library, the function.
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>

@@ -377,24 +377,24 @@
     node.last = Math.max(node.last, from, to);
   }
 
-  // Attaches each process to its parent and returns the roots. Anyone can forge a parent's process
-  // id, so there may be a cycle. The first process of a cycle becomes a root.
+  // Attaches each process to its parent and returns those without one. Anyone can forge a parent's
+  // process id, so there may be a cycle. The first process of a cycle then has no parent.
   function linked(nodes) {
     const order = [...nodes.values()].sort((a, b) => a.first - b.first || a.pid - b.pid);
     const children = new Map(order.map((one) => [one, []]));
-    const roots = [];
+    const firsts = [];
     for (const one of order) {
       const parent = nodes.get(one.ppid);
       if (parent !== undefined && parent !== one) children.get(parent).push(one);
-      else roots.push(one);
+      else firsts.push(one);
     }
-    const taken = new Set(roots);
-    const topDown = [...roots];
+    const taken = new Set(firsts);
+    const topDown = [...firsts];
     for (let done = 0, next = 0; done < order.length; ++done) {
       if (done === topDown.length) { // only cycles are left
         while (taken.has(order[next])) ++next;
         taken.add(order[next]);
-        roots.push(order[next]);
+        firsts.push(order[next]);
         topDown.push(order[next]);
       }
       for (const child of children.get(topDown[done])) {
@@ -406,7 +406,7 @@
     }
     const kinds = new Map();
     for (const one of topDown.reverse()) summarise(one, kinds);
-    return roots;
+    return firsts;
   }
 
   // Counts the descendants of a process and gives it a `kind`. Processes that look alike, as do
