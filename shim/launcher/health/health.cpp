@@ -321,7 +321,7 @@ std::string problem_of(const DriverAnswer& answer, milliseconds limit,
   }
   if (answer.code != 0) {
     const DriverError* error = driver_error(answer.code);
-    return place + " failed with " + std::to_string(answer.code) +
+    return stage + " failed with " + std::to_string(answer.code) +
            (error == nullptr ? "" : std::string(" (") + error->name + ")") + " after " +
            shown(std::chrono::round<milliseconds>(answer.took));
   }
