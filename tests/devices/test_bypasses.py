@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import subprocess
 import tempfile
 
 import pytest
@@ -117,6 +118,36 @@ def test_limit_driver_that_only_the_caller_finds_is_refused(case, name, steps, s
     result = box.run(see, name, box="only_nvml", **settings)
     case.sees(result, cu="!-999")
     assert (result.rc, result.fake_calls) == (0, []), str(result)
+
+
+ASKS = {
+    "helper": """#include <dlfcn.h>
+                 const char* ask(void) { return dlopen("libcuda.so.1", RTLD_NOW) ? "opened" : "none"; }""",
+    "plugin": """extern const char* ask(void); const char* pass(void) { return ask(); }""",
+    "main": """#include <dlfcn.h>
+               #include <stdio.h>
+               int main(int argc, char** argv) {
+                 const char* (*pass)(void) = dlsym(dlopen(argv[argc - 1], RTLD_NOW), "pass");
+                 return puts(pass()) < 0;
+               }""",
+}
+
+
+def test_driver_that_only_a_plug_ins_rpath_finds_is_refused(tmp_path):
+    """ld.so looks in DT_RPATH of a library also for what the libraries that it needs ask for."""
+    os.symlink(os.path.join(harness.FAKES, "lazy", "libcuda.so.1"), tmp_path / "libcuda.so.1")
+    rpath = ["-Wl,--disable-new-dtags", "-Wl,-rpath," + str(tmp_path), "-L", tmp_path, "-lhelper"]
+    for name, target, options in (("helper", "libhelper.so", ["-shared"]),
+                                  ("plugin", "plugin.so", ["-shared", *rpath]),
+                                  ("main", "main", ["-ldl"])):
+        subprocess.run(["cc", "-x", "c", "-", "-o", tmp_path / target, "-fPIC", "-x", "none", *options],
+                       input=ASKS[name], text=True, check=True)
+
+    def answer(guard):
+        return harness.run([tmp_path / "main", tmp_path / "plugin.so"], world="none", guard=guard,
+                           trace=False, env={"CUDAGUARD_POLICY": "VALIDATE"}).out
+
+    assert (answer(False), answer(True)) == ("opened\n", "none\n")
 
 
 def test_driver_in_ld_library_path_gets_the_proxy_despite_a_run_path(case):
