@@ -142,6 +142,17 @@ def test_index_of_a_gpu_without_uuid_becomes_its_number_inside(case):
     assert case.list_inside("5,2", gpus=unknown[:5] + GPUS[5:]) == "1,0"
 
 
+def test_gpu_whose_minor_is_not_known_is_refused(case):
+    """All later indices would be wrong. An excluded GPU has no index."""
+    file = "/proc/driver/nvidia/gpus/%s/information" % ADDRESSES[1]
+    for change, answers in (("/Device Minor/d", False), ("s/Minor:.*/Minor: x/", False),
+                            ("/Device Minor/d; s/No$/Yes/", True)):
+        done = case.on_machine(*fenced("2", "printenv", "CUDAGUARD_VISIBLE_DEVICES"),
+                               more="sed -i '%s' %s\n" % (change, file))
+        assert (done.returncode, done.stdout) == ((0, UUIDS[3] + "\n") if answers else (125, ""))
+        assert (file in done.stderr) is not answers, done.stderr
+
+
 def test_variable_of_cuda_set_before_the_launcher_has_the_machines_numbers(case):
     words = ["env", "CUDA_VISIBLE_DEVICES=5", *fenced("2,5", "printenv", "CUDA_VISIBLE_DEVICES")]
     assert case.on_machine(*words).stdout == "1\n"
