@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher, machine
+from support import harness, launcher, machine, nodes
 from launcher import test_verify_tree
 
 EXECUTES = launcher.program("executes")
@@ -127,6 +127,15 @@ def test_names_of_nvidia_are_found_in_an_unguarded_file(case):
     # Our own launcher has all these names.
     _, tree = case.tree([EXECUTES, "child", launcher.LAUNCHER, "--version"])
     assert (tree["unguarded"], tree["unknown"]) == ([], []), str(tree)
+
+
+@pytest.mark.parametrize(("number", "code"), [("1 3", 0), ("4000 255", 3)])
+def test_node_without_a_driver_tells_of_no_ioctl(case, number, code):
+    """Only an ioctl would show that an unguarded program that names NVIDIA asked for CUDA."""
+    words = [launcher.LAUNCHER, "verify", "--", EXECUTES, "child", launcher.program("hello_driver")]
+    done = case.unguarded(*nodes.in_private_dev(
+        *words, fakes="mknod -m 666 /dev/nvidiactl c %s\n" % number))
+    assert done.returncode == code, done.stderr
 
 
 @pytest.mark.parametrize(("text", "names"), [("/dev/nvidiactl", True), ("nothing", False)])
