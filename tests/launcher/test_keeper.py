@@ -78,11 +78,17 @@ class Case(test_observe_signals.Case):
         asked, initialised, _ = self.log()[-3:]
         self.assertEqual((asked.split()[1:], initialised), (["ENODEV"], "100"))
 
-    def counts_each_once(self, verify):
-        """sh, sleep, setsid, sh, mv, true, echo and python3; asks_static"""
+    def counts_guarded_once(self, verify):
+        """sh, sleep, setsid, sh, mv, true, echo and python3. Returns what verify printed."""
         os.kill(self.program, signal.SIGTERM)
         _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
         assert verify.returncode == 1, err
+        assert " programs started: 8 guarded, " in err, err
+        return err
+
+    def counts_each_once(self, verify):
+        """The same, and asks_static."""
+        err = self.counts_guarded_once(verify)
         assert "8 guarded, 1 unguarded: " in err, err
 
 
@@ -179,7 +185,9 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
     verify.send_signal(end)
     case.asks()
     if end == signal.SIGCONT:
-        case.counts_each_once(verify)
+        # The launcher may go on after asks_static has started, so that this start and the execve
+        # that failed are of unknown kind (limits.md).
+        case.counts_guarded_once(verify)
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
 
 
