@@ -258,6 +258,14 @@ def test_static_program_starts_and_is_told_of_once(case):
         in done.stderr
 
 
+def test_list_counts_inside_if_the_kernel_has_no_seccomp(case):
+    """Landlock alone then leaves the listed nodes, which the driver numbers from 0."""
+    rules = ["seccomp=38", "prctl=22"]  # ENOSYS, EINVAL
+    words = [fence.program("without"), *rules, "--", *fenced(
+        "2,5", "printenv", "CUDAGUARD_VISIBLE_DEVICES", how="--fence=devices,auto")]
+    assert case.on_machine(*words).stdout == UUIDS[2] + "," + UUIDS[5] + "\n"
+
+
 def test_print_says_that_the_fence_is_not_among_the_variables(case):
     """They are for a program outside of it, where the user's own list is right."""
     done = case.on_machine(launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--print")

@@ -108,6 +108,15 @@ def test_script_with_a_good_interpreter_is_started(case, text):
     assert (done.returncode, done.stderr) == (7, "")
 
 
+def test_script_that_gives_env_options_is_not_observed(case):
+    """It may start without the guard, and the summary would say that nothing asked."""
+    script = case.make("script", "#!/usr/bin/env -S -i /bin/sh\nexit 7\n")
+    case.refused(case.start("run", "--observe", script), 125, "may not be guarded", "env options")
+    done = case.start("run", script)  # control
+    assert (done.returncode, done.stderr.count("cannot be checked")) == (7, 1), done.stderr
+    case.refused(case.start("run", "--strict", script), 125, "cannot be checked")
+
+
 @pytest.mark.parametrize("size", [4, 63, 64, 120, 1000, 8999])
 def test_truncated_program_is_not_started(case, size):
     """launcher.elf_fuzz cuts a program anywhere."""

@@ -13,7 +13,7 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// How far the hook has come in this process. It goes on in this order, and falls from any state.
 enum class HookState : uint8_t {
   kFresh,  ///< what the policy needs before a dlopen goes on was not tried; OFF needs nothing
-  kReady,  ///< somebody has begun to load it; another library's dlopen still asks make_ready()
+  kReady,  ///< a thread has begun to load it; another library's dlopen still asks make_ready()
   /// Nothing is left to do: FORCE_CPU applies, the loader is known, and no other hook comes next.
   /// Never with Process::only_pid.
   kSteady,

@@ -85,7 +85,7 @@ Whose Owners::whose(std::string_view file, Whose named) {
     const std::string_view module = is_relative ? file : tail(file, directory_of_script.size() + 1);
     return is_runner(module) ? Whose::kPythons : Whose::kPackages;
   }
-  // What exec() runs may have the name of a file that nobody can open.
+  // What exec() runs may have the name of a file that does not exist.
   if (!is_relative && is_no_file(file)) return Whose::kNoFile;
   if (known_ != 0 && directory == std::string_view(room_.known, known_)) return answer_;
   const Found package = look(directory, "__init__.py");

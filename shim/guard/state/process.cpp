@@ -107,7 +107,7 @@ bool report_to(Process& process, const char* path) {
 
 void fall_back(Process& process, Fallen because_of) {
   inherited.fallen.store(because_of);
-  // Before the next two: who reads one of these asks for the policy afterwards.
+  // First, because a thread that has read one of the next two then asks for the policy.
   process.hook.state.store(HookState::kFallen);
   process.proxy.open.store(0);  // the driver's proxy allows calls unchecked while this is set
   inherited.hook.answers_age.fetch_add(HookInherited::kOneAge, std::memory_order_release);

@@ -26,6 +26,23 @@ constexpr const char* kGpus = "/proc/driver/nvidia/gpus";
 constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities";
 constexpr const char* kOnlyBeforehand = "; nothing inside can make it, so run ";
 
+/// A GPU of NVIDIA's kernel module, as /proc/driver/nvidia/gpus/ADDRESS/information has it.
+struct NvidiaGpu {
+  std::string uuid;    ///< "GPU-..."; empty: the module does not know it yet
+  unsigned minor = 0;  ///< of its node: /dev/nvidia<minor>
+};
+
+/// The nodes that CUDA needs for each GPU; without the optional ones, something else fails.
+struct SharedNode {
+  const char* path;
+  bool optional;
+  const char* made_by;  ///< the command that makes it
+};
+constexpr SharedNode kSharedNodes[] = {{"/dev/nvidiactl", false, "nvidia-modprobe -c 255"},
+                                       {"/dev/nvidia-uvm", false, "nvidia-modprobe -u -c 0"},
+                                       {"/dev/nvidia-uvm-tools", true, "nvidia-modprobe -u -c 0"},
+                                       {"/dev/nvidia-modeset", true, "nvidia-modprobe -m"}};
+
 /// The numbers of a PCI address in the order in which addresses are compared.
 using Address = std::array<unsigned, 4>;
 
@@ -79,6 +96,8 @@ std::string fault_of(const std::string& path, long number, const std::string& ma
          (number < 0 ? "the driver" : "minor " + std::to_string(number)) + "; remove it, and run " +
          made_by;
 }
+
+std::string node_of(const NvidiaGpu& gpu) { return "/dev/nvidia" + std::to_string(gpu.minor); }
 
 std::string fault_of(const NvidiaGpu& gpu) {
   return fault_of(node_of(gpu), gpu.minor, "nvidia-modprobe -c " + std::to_string(gpu.minor));
@@ -136,19 +155,22 @@ std::unique_ptr<Machine> machine_of(const std::vector<NvidiaGpu>& gpus) {
   return machine;
 }
 
-}  // namespace
-
-std::vector<NvidiaGpu> nvidia_gpus() {
+/// Returns all GPUs that the driver uses, in PCI order, as NVML counts them. Sets `unknown` to the
+/// file of one of which this is not known, so that no index is.
+std::vector<NvidiaGpu> nvidia_gpus(std::string& unknown) {
   std::vector<std::pair<Address, NvidiaGpu>> found;
   for (const std::string& name : names_in(kGpus)) {
     const std::string file = std::string(kGpus) + "/" + name + "/information";
+    if (value_in(file, "GPU Excluded") == "Yes") continue;  // no program can use it
     const std::optional<Address> address = address_of(name);
     const std::optional<unsigned> number = number_in(file, "Device Minor");
-    // An excluded GPU is one that no program can use.
-    if (!address || !number || value_in(file, "GPU Excluded") == "Yes") continue;
+    if (!address || !number) {
+      unknown = file;
+      continue;
+    }
     std::string uuid = value_in(file, "GPU UUID");
     if (uuid.find('?') != std::string::npos || !uuid.starts_with("GPU-")) uuid.clear();
-    found.push_back({*address, {name, uuid, *number}});
+    found.push_back({*address, {uuid, *number}});
   }
   std::ranges::sort(found, {}, [](const auto& one) { return one.first; });
   std::vector<NvidiaGpu> gpus;
@@ -156,12 +178,13 @@ std::vector<NvidiaGpu> nvidia_gpus() {
   return gpus;
 }
 
-std::string node_of(const NvidiaGpu& gpu) { return "/dev/nvidia" + std::to_string(gpu.minor); }
+}  // namespace
 
 std::vector<NeededNode> nodes_of_cuda() {
   std::vector<NeededNode> nodes;
   for (const SharedNode& node : kSharedNodes) nodes.push_back({node.path, node.optional});
-  for (const NvidiaGpu& gpu : nvidia_gpus()) {
+  std::string unknown;
+  for (const NvidiaGpu& gpu : nvidia_gpus(unknown)) {
     nodes.push_back({node_of(gpu), false});
     for (const Capability& one : capabilities_of(gpu)) {
       if (one.number) nodes.push_back({one.node(), false});
@@ -170,24 +193,15 @@ std::vector<NeededNode> nodes_of_cuda() {
   return nodes;
 }
 
-/// The first file that does not say which GPU it is about, so that no index is known; empty if
-/// there is none.
-static std::string not_understood() {
-  for (const std::string& name : names_in(kGpus)) {
-    const std::string file = std::string(kGpus) + "/" + name + "/information";
-    if (value_in(file, "GPU Excluded") == "Yes") continue;
-    if (!address_of(name) || !number_in(file, "Device Minor")) return file;
-  }
-  return {};
-}
-
 ListedGpus find_listed_gpus(const std::string& list) {
   ListedGpus found;
-  if (const std::string file = not_understood(); !file.empty()) {
-    found.why_not = file + " does not give the GPU's \"Device Minor\", so no node is known";
+  std::string unknown;
+  const std::vector<NvidiaGpu> gpus = nvidia_gpus(unknown);
+  if (!unknown.empty()) {
+    found.why_not =
+        printable(unknown) + " does not give the GPU's \"Device Minor\", so no node is known";
     return found;
   }
-  const std::vector<NvidiaGpu> gpus = nvidia_gpus();
   if (gpus.empty()) {
     found.why_not = std::string(kGpus) +
                     " names no GPU, so no node is known; load NVIDIA's kernel module, or do not "

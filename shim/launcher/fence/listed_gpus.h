@@ -10,31 +10,6 @@
 
 namespace cudaguard::launcher {
 
-/// A GPU of NVIDIA's kernel module, as /proc/driver/nvidia/gpus/ADDRESS/information has it.
-struct NvidiaGpu {
-  std::string address;  ///< on the PCI bus: "0000:01:00.0"
-  std::string uuid;     ///< "GPU-..."; empty: the module does not know it yet
-  unsigned minor = 0;   ///< of its node: /dev/nvidia<minor>
-};
-
-/// All GPUs that the driver uses, in PCI order, as NVML counts them.
-std::vector<NvidiaGpu> nvidia_gpus();
-
-/// The nodes that CUDA needs for each GPU; without the optional ones, something else fails.
-struct SharedNode {
-  const char* path;
-  bool optional;
-  const char* made_by;  ///< the command that makes it
-};
-inline constexpr SharedNode kSharedNodes[] = {
-    {"/dev/nvidiactl", false, "nvidia-modprobe -c 255"},
-    {"/dev/nvidia-uvm", false, "nvidia-modprobe -u -c 0"},
-    {"/dev/nvidia-uvm-tools", true, "nvidia-modprobe -u -c 0"},
-    {"/dev/nvidia-modeset", true, "nvidia-modprobe -m"}};
-
-/// "/dev/nvidia2"
-std::string node_of(const NvidiaGpu& gpu);
-
 struct NeededNode {
   std::string path;
   bool optional = false;

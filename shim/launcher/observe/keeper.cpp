@@ -285,8 +285,9 @@ int Keeper::receive(Shared& shared, int listener, seccomp_notif& to) {
   if (error == EOWNERDEAD) pthread_mutex_consistent(&shared.receiving);
   int result = EAGAIN;
   if (is_readable(listener)) {
-    std::atomic_thread_fence(std::memory_order_release);  // after the progress that was noted
-    to = {};                                              // the kernel wants zeros there
+    // The other process must see the progress that was noted before it sees this call.
+    std::atomic_thread_fence(std::memory_order_release);
+    to = {};  // the kernel wants zeros there
     result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &to) == 0 ? 0 : errno;
   }
   pthread_mutex_unlock(&shared.receiving);

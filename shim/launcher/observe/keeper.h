@@ -79,8 +79,8 @@ class Keeper {
     std::atomic<bool> over{false};      ///< no process with the filter is left
     pthread_mutex_t receiving = {};     ///< held by the one that receives a call
     seccomp_notif last = {};  ///< the launcher's, which it may have died without answering
-    seccomp_notif held =
-        {};  ///< the process's, likewise; its id is 0 if it is answered or passed on
+    /// The process's, likewise. Its id is 0 if it is answered or passed on.
+    seccomp_notif held = {};
   };
   /// Receives a call that waits, and blocks for none. Returns 0 or errno; EAGAIN if no call waits,
   /// or if the other process receives it.
