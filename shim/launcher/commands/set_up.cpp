@@ -3,6 +3,12 @@
 
 #include <unistd.h>
 
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "policy/policies.h"
 #include "policy/text.h"
 #include "policy/variables.h"
@@ -21,17 +27,6 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr const char* kPreload = "LD_PRELOAD";
-
-/// Adds the files that a program linked to the driver needs after the guard.
-void add_for_linked(const std::vector<std::string>& files, std::vector<std::string>& own) {
-  for (const std::string& file : files) {
-    if (access(file.c_str(), R_OK) != 0) {
-      throw Refusal(kRefused,
-                    printable(file) + " is missing or cannot be read; install cudaguard again");
-    }
-    own.push_back(file);
-  }
-}
 
 /// True if the kernel is to enforce the list of GPUs.
 bool fences_list(const GuardSettings& settings) {
@@ -100,31 +95,65 @@ void warn_of_outer_fence(Policy policy) {
        std::string(name_of(policy)) + " gets no CUDA; run it outside of the fence");
 }
 
-/// Installs the fence for --fence. Without --fence, warns if a fence already holds. `keeper` gets
-/// the listener, if there is one.
-Fence fence_for(const Plan& plan, Policy policy, bool errors_only, Variables& variables,
-                std::shared_ptr<Keeper>& keeper) {
+/// What --if-healthy leads to.
+struct AskedDriver {
+  std::optional<HealthWish> wish;  ///< none: the driver was not asked
+  Health health;
+  GuardSettings settings;  ///< the user's, or those that follow from the driver's answer
+};
+
+/// Asks the driver if the user wants it. Throws Refusal if an unhealthy one forbids the start.
+AskedDriver ask_driver(const Plan& plan, const Variables& variables) {
+  AskedDriver driver = {health_wish(plan.settings, variables), {}, plan.settings};
+  if (!driver.wish) return driver;
+  // Refuses a program that does not exist before the driver is asked, which may take long.
+  find_program(*plan.program, variables.get("PATH"));
+  const char* list = plan.settings.gpus ? plan.settings.gpus->c_str()
+                                        : variables.get(row_of(Variable::kVisibleDevices).name);
+  driver.health = check_health(*driver.wish, list, variables);
+  driver.settings = settings_for(driver.health, *driver.wish, plan.settings);
+  return driver;
+}
+
+/// Sets the guard's variables. What the user silences says nothing from then on.
+GuardConfig configure(const GuardSettings& settings, Variables& variables) {
+  GuardConfig config = settle(settings, variables);
+  if (config.silent) silence_warnings();
+  if (!config.left_out.empty()) warn(config.left_out);
+  return config;
+}
+
+struct InstalledFence {
   Fence fence;
-  if (fences_list(plan.settings) && allows_cuda(policy)) {
-    fence = fence_around_list(plan.settings, variables);
-    report_device_fence(plan.settings, fence, errors_only);
+  std::shared_ptr<Keeper> keeper;  ///< of its listener, if there is one
+};
+
+/// Installs the fence for --fence. Without --fence, warns if a fence already holds.
+InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variables& variables) {
+  const GuardSettings& settings = plan.settings;
+  const Policy policy = config.policy;
+  InstalledFence installed;
+  Fence& fence = installed.fence;
+  if (fences_list(settings) && allows_cuda(policy)) {
+    fence = fence_around_list(settings, variables);
+    report_device_fence(settings, fence, config.errors_only);
     if (fence.holds) warn_of_outer_fence(policy);
-  } else if (plan.settings.wants_fence()) {
-    const bool devices = plan.settings.wants_device_fence();
+  } else if (settings.wants_fence()) {
+    const bool devices = settings.wants_device_fence();
     const bool listens = plan.watch == Plan::Watch::kProcesses;
-    if (listens) keeper = std::make_shared<Keeper>();
+    if (listens) installed.keeper = std::make_shared<Keeper>();
     fence = put_up_fence(listens, devices);
     if (fence.listener >= 0) {
-      keeper->keep(fence.listener);
+      installed.keeper->keep(fence.listener);
     } else {
-      keeper.reset();
+      installed.keeper.reset();
     }
-    if (!fence.holds && plan.settings.fence == FenceWish::kRequire) {
+    if (!fence.holds && settings.fence == FenceWish::kRequire) {
       throw Refusal(kRefused, "--fence=require: the fence cannot be set up: " + fence.why_not);
     }
-    if (devices) report_device_fence(plan.settings, fence, errors_only);
+    if (devices) report_device_fence(settings, fence, config.errors_only);
     // A verdict has this reason.
-    if (!fence.holds && plan.watch != Plan::Watch::kProcesses) {
+    if (!fence.holds && !listens) {
       warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");
     }
   } else {
@@ -133,40 +162,18 @@ Fence fence_for(const Plan& plan, Policy policy, bool errors_only, Variables& va
     if (fence.holds && policy != Policy::kForceCpu) warn_of_outer_fence(policy);
   }
   // The commands that --print shows run outside of this process's new fence.
-  const bool is_under_fence = fence.was_there || !plan.settings.print;
+  const bool is_under_fence = fence.was_there || !settings.print;
   if (fence.holds && is_under_fence && policy == Policy::kForceCpu) mark_fenced(variables);
-  return fence;
+  return installed;
 }
 
-}  // namespace
-
-Prepared set_up(const Plan& plan, Variables& variables) {
-  GuardSettings settings = plan.settings;
-  const std::optional<HealthWish> wish = health_wish(settings, variables);
-  Health health;
-  if (wish) {
-    // Refuses a program that does not exist before the driver is asked, which may take long.
-    find_program(*plan.program, variables.get("PATH"));
-    const char* list = settings.gpus ? settings.gpus->c_str()
-                                     : variables.get(row_of(Variable::kVisibleDevices).name);
-    health = check_health(*wish, list, variables);
-    settings = settings_for(health, *wish, settings);
-  }
-  auto [policy, report, silent, errors_only, left_out] = settle(settings, variables);
-  if (silent) silence_warnings();
-  if (!left_out.empty()) warn(left_out);
-  std::shared_ptr<Keeper> keeper;
-  const Fence fence = fence_for(plan, policy, errors_only, variables, keeper);
-  const Installation installation = find_installation();
-  const char* old_preload = variables.get(kPreload);
-  const std::string before = old_preload == nullptr ? "" : old_preload;
-  std::vector<std::string> own = {installation.guard};
-
-  Program program;
-  Judged judged;
-  if (*plan.program != nullptr) program = find_program(*plan.program, variables.get("PATH"));
+/// Returns the report that the program's processes will write, or "" if this user may not write
+/// `wanted`. Throws Refusal if it cannot be one.
+std::string choose_report(const Plan& plan, const std::string& wanted, const Program& program,
+                          Variables& variables) {
+  std::string report = wanted;
   ReportCheck check = {.strict = plan.strict, .copied = plan.watch != Plan::Watch::kNot};
-  if (settings.report) check.name = kReportOption;
+  if (plan.settings.report) check.name = kReportOption;
   if (!check_report(report, check, program.files)) {
     variables.unset(row_of(Variable::kReport).name);
     report.clear();
@@ -175,31 +182,33 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   if (plan.strict) {
     for (const std::string& one : reports_of(variables)) check_report(one, check, program.files);
   }
-  if (wish && !health.healthy) warn(health_warning(health, *wish));
-  if (wish && !report.empty()) record_health(health, report, plan.program);
+  return report;
+}
+
+/// Sets LD_PRELOAD. Throws Refusal if the program cannot be guarded and may not run unguarded.
+Judged preload_guard(const Program& program, const Installation& installation, Policy policy,
+                     const RunContext& context, Variables& variables) {
+  const char* old_preload = variables.get(kPreload);
+  const std::string before = old_preload == nullptr ? "" : old_preload;
+  std::vector<std::string> own = {installation.guard};
   variables.set(kPreload, preload_list(before.c_str(), {}, own));
-  if (*plan.program != nullptr) {
-    const RunContext context = {plan.strict,
-                                fence.holds,
-                                fence.listener >= 0,
-                                plan.watch != Plan::Watch::kNot,
-                                settings.wants_fence(),
-                                fences_list(settings) && fence.devices};
-    judged = judge(program, installation, variables, context);
-    add_for_linked(preloaded_for(judged.linked, policy, installation), own);
-    if (!can_preload(own, context, judged)) own.clear();
-    variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
+  if (program.path.empty()) return {};  // --print without a program
+  Judged judged = judge(program, installation, variables, context);
+  for (const std::string& file : preloaded_for(judged.linked, policy, installation)) {
+    if (access(file.c_str(), R_OK) != 0) {
+      throw Refusal(kRefused,
+                    printable(file) + " is missing or cannot be read; install cudaguard again");
+    }
+    own.push_back(file);
   }
-  if (policy == Policy::kOff && !settings.policy) {
-    warn("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
-  }
-  for (const std::string& warning : judged.warnings) warn(warning);
-  for (const std::string& line : unknown_variables(variables)) warn(line);
-  Prepared prepared = {program.path, report, fence,           keeper, std::move(program.files),
-                       {},           {},     judged.unguarded};
-  prepared.grace = plan.grace;
-  char** words = plan.program;
-  if (program.by_shell) {
+  if (!can_preload(own, context, judged)) own.clear();
+  variables.set(kPreload, preload_list(before.c_str(), judged.sanitizers, own));
+  return judged;
+}
+
+/// The program's words for execve.
+Prepared with_arguments(Prepared prepared, char** words, bool by_shell) {
+  if (by_shell) {
     // execve does not write to its arguments.
     prepared.by_shell = {const_cast<char*>(kShell), prepared.files.front().data()};
     for (char** word = words + 1; *word != nullptr; ++word) prepared.by_shell.push_back(*word);
@@ -208,6 +217,45 @@ Prepared set_up(const Plan& plan, Variables& variables) {
   while (*words != nullptr) prepared.arguments.push_back(*words++);
   prepared.arguments.push_back(nullptr);
   return prepared;
+}
+
+}  // namespace
+
+Prepared set_up(const Plan& plan, Variables& variables) {
+  const AskedDriver driver = ask_driver(plan, variables);
+  const GuardConfig config = configure(driver.settings, variables);
+  const auto [fence, keeper] = install_fence(plan, config, variables);
+
+  const Installation installation = find_installation();
+  Program program;
+  if (*plan.program != nullptr) program = find_program(*plan.program, variables.get("PATH"));
+  const std::string report = choose_report(plan, config.report, program, variables);
+  if (driver.wish) {
+    if (!driver.health.healthy) warn(health_warning(driver.health, *driver.wish));
+    if (!report.empty()) record_health(driver.health, report, plan.program);
+  }
+
+  const Judged judged = preload_guard(program, installation, config.policy,
+                                      {.strict = plan.strict,
+                                       .fenced = fence.holds,
+                                       .records_ioctls = fence.listener >= 0,
+                                       .observed = plan.watch != Plan::Watch::kNot,
+                                       .fence_tried = plan.settings.wants_fence(),
+                                       .listed = fences_list(driver.settings) && fence.devices},
+                                      variables);
+  if (config.policy == Policy::kOff && !driver.settings.policy) {
+    warn("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
+  }
+  for (const std::string& warning : judged.warnings) warn(warning);
+  for (const std::string& line : unknown_variables(variables)) warn(line);
+  return with_arguments({.path = program.path,
+                         .report = report,
+                         .fence = fence,
+                         .keeper = keeper,
+                         .files = std::move(program.files),
+                         .unguarded = judged.unguarded,
+                         .grace = plan.grace},
+                        plan.program, program.by_shell);
 }
 
 }  // namespace cudaguard::launcher

@@ -23,17 +23,16 @@ struct Prepared {
   Fence fence;                     ///< installed on this process if the user asked for one
   std::shared_ptr<Keeper> keeper;  ///< of the fence; null if it has no listener
   std::vector<std::string> files;  ///< the program's files: a script, its interpreter
-  std::vector<char*> arguments;
+  std::vector<char*> arguments = {};
   /// The arguments of /bin/sh, which runs a script without "#!" line; may point into `files`. Empty
   /// if the program is no such script.
-  std::vector<char*> by_shell;
+  std::vector<char*> by_shell = {};
   std::string unguarded;                                ///< why it is not guarded; empty if it is
   std::optional<std::chrono::milliseconds> grace = {};  ///< the value of --grace
 };
 
 /// Becomes the program. Returns an errno value if that fails. The kernel may know a file that has
-/// no
-/// "#!" line (binfmt_misc), so the shell comes second.
+/// no "#!" line (binfmt_misc), so the shell comes second.
 int become(const Prepared& program, Variables& variables);
 
 // These functions return when all processes have ended, or when the user ends the wait. They throw
