@@ -21,6 +21,7 @@ enum class Library : uint8_t {
 
 /// What a CUDA attempt asks for. A library load counts as what that library would do.
 enum class DriverApi : uint8_t { kCuda, kNvml, kOpenCl };
+inline constexpr DriverApi kDriverApis[] = {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl};
 
 constexpr const char* name_of(DriverApi api) {
   return api == DriverApi::kCuda ? "CUDA" : api == DriverApi::kNvml ? "NVML" : "OpenCL";

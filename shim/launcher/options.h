@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "policy/library.h"
+#include "policy/text.h"
 #include "policy/variables.h"
 
 namespace cudaguard::launcher {
@@ -26,6 +28,12 @@ struct HealthWish {
   bool fresh = false;                      ///< do not use an earlier answer
   bool by_variable = false;                ///< CUDAGUARD_POLICY=IF_HEALTHY asked for it
 };
+
+/// The words of --deny, in the order of DriverApi.
+inline constexpr char kDeniedWords[] = "init, nvml, opencl";
+inline std::string_view denied_word_of(DriverApi api) {
+  return word_at(kDeniedWords, static_cast<size_t>(api));
+}
 
 /// What the guard does in the program. `run` takes it from its options, `verify` chooses it.
 struct GuardSettings {
@@ -209,7 +217,7 @@ inline constexpr OptionRow kOptions[] = {
      .commands = "verify",
      .value = "WHAT",
      .help = "choose what fails the run: init (CUDA), nvml, opencl",
-     .words = "init, nvml, opencl",
+     .words = kDeniedWords,
      .by_default = "init",
      .to = &Options::deny},
     {.name = "report",

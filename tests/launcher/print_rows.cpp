@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the rows of the commands, options, variables, policies and fields of a record as JSON, for
-// scripts/generate-options and for tests (tests/support/policies.py).
+// Prints the rows of the commands, options, variables, policies, kinds of attempts and fields of a
+// record as JSON, for scripts/generate-options and for tests (tests/support/built_rows.py).
 #include <cstdio>
 
+#include "policy/library.h"
 #include "policy/policies.h"
 #include "policy/variables.h"
 #include "shim/launcher/options.h"
@@ -58,6 +59,11 @@ int main() {
     json.field("name", name_of(row.policy))
         .field("allows", allows_cuda(row.policy))
         .field("clamps", row.clamps);
+  });
+  json.objects("attempts", kDriverApis, [&](DriverApi api) {
+    json.field("asked", word_of(api))
+        .field("denied", denied_word_of(api))
+        .field("name", name_of(api));
   });
   json.objects("fields", kFields, [&](const FieldRow& row) {
     json.field("part", row.part)

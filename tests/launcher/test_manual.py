@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from support import harness, launcher, policies
+from support import built_rows, harness, launcher, policies
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
@@ -213,12 +213,13 @@ def make_completion_case():
                           ("cudaguard d", ["doctor"]),
                           ("cudaguard run --policy ", policies.EVERY),
                           ("cudaguard run --policy=V", ["VALIDATE"]),
-                          ("cudaguard run --cpu --log=", ["off", "error", "deny", "all"]),
-                          ("cudaguard run --children ", ["cpu", "gpu"]), ("cudaguard run --gpus ", []),
+                          ("cudaguard run --cpu --log=", built_rows.words_of("run", "log")),
+                          ("cudaguard run --children ", built_rows.words_of("run", "children")),
+                          ("cudaguard run --gpus ", []),
                           ("cudaguard run --report f", ["file.txt"]),
                           ("cudaguard run --log all --obs", ["--observe"]),
                           ("cudaguard run --fen", ["--fence"]),
-                          ("cudaguard run --fence=", ["auto", "require", "devices", "off"]),
+                          ("cudaguard run --fence=", built_rows.words_of("run", "fence")),
                           ("cudaguard run --cpu --fence=r", ["require"]),
                           ("cudaguard verify --fence=o", ["off"]),
                           ("cudaguard run --fence cg-own", ["cg-own-program"]),
@@ -233,7 +234,7 @@ def make_completion_case():
                           ("cudaguard doctor cg-own-program f", []),
                           ("cudaguard run cg-own-program f", ["file.txt"]),
                           ("cudaguard run --log=all cg-own-program --", []),
-                          ("cudaguard verify --deny ", ["init", "nvml", "opencl"]),
+                          ("cudaguard verify --deny ", built_rows.DENIED),
                           ("cudaguard verify --allow m", ["module:"]),
                           ("cudaguard verify --json f", ["file.txt"]),
                           ("cudaguard verify --allow x --junit=a.xml cg-own", ["cg-own-program"]),

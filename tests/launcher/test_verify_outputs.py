@@ -12,7 +12,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from support import harness, launcher, verified
+from support import built_rows, harness, launcher, verified
 from support.observed import box
 from support.verified import record
 
@@ -214,6 +214,14 @@ class Symbols(Case):
         for path in (damaged, self.path("none.so"), self.path("fifo.so"), self.directory, "/dev/zero",
                      "", "relative.so", self.path("ppo.py")):
             self.assertIsNone(self.symbol(path, 64))
+
+
+@pytest.mark.parametrize("name", ["verify", "report"])
+def test_schema_has_the_kinds_of_attempts(name):
+    path = os.path.join(os.path.dirname(SCHEMA), name + ".schema.json")
+    with open(path, encoding="utf-8") as stream:
+        kinds = json.load(stream)["$defs"]["asked"]["enum"]
+    assert kinds == [row["asked"] for row in built_rows.ATTEMPTS]
 
 
 @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")

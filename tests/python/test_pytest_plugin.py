@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support import harness, pytest_runs, recorded
+from support import built_rows, harness, pytest_runs, recorded
 from support.pytest_runs import ATTEMPT, PACKAGES, PLUGIN
 
 HOW = ((), ("-n", "1")) if harness.FULL else ((),)
@@ -419,7 +419,8 @@ def test_unknown_word_of_the_deny_option_is_an_error(plugin_case):
             """ % (ATTEMPT, NVML))
     result = plugin_case.pytest("--cudaguard-deny=init,gpu")
     assert result.rc == 4, str(result)
-    assert '--cudaguard-deny "gpu" is not accepted (accepted: init, nvml, opencl)' in result.err
+    assert ('--cudaguard-deny "gpu" is not accepted (accepted: %s)' % ", ".join(built_rows.DENIED)
+            in result.err)
 
 
 @pytest.mark.parametrize(("pattern", "failed"), [("line:test_two.py:3", {"import"}),
@@ -524,7 +525,7 @@ class Records(harness.DirectoryCase):
             self.assertEqual(self.records.not_allowed([unknown], [pattern]), [unknown])
 
     def test_record_says_the_kind_and_whether_the_library_passes_calls_on(self):
-        for asked, kind in (("cuda", "init"), ("nvml", "nvml"), ("opencl", "opencl"),
+        for asked, kind in (*((row["asked"], row["denied"]) for row in built_rows.ATTEMPTS),
                             ("other", "init"), (7, "init")):
             self.assertEqual(self.attempt(asked=asked).kind, kind)
         for value in (True, False, 1, "true", None):

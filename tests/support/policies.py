@@ -1,20 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policies, as the rows of policy/policies.h have them: the build prints them."""
+"""The policies, as the rows of policy/policies.h have them."""
 
-import json
-import os
-import subprocess
+from support import built_rows
 
-from support import settings
-
-
-def _rows():
-    program = os.path.join(settings.BUILD, "tests", "launcher", "print_rows")
-    words = [settings.RUNNER, program] if settings.RUNNER else [program]
-    return json.loads(subprocess.run(words, stdout=subprocess.PIPE, check=True).stdout)["policies"]
-
-
-ROWS = _rows()
+ROWS = built_rows.ROWS["policies"]
 EVERY = [row["name"] for row in ROWS]
 # Those under which a program can use CUDA, and those that correct an index that is too high.
 ALLOWING = [row["name"] for row in ROWS if row["allows"]]

@@ -10,6 +10,7 @@
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/options.h"
 
 namespace cudaguard::launcher {
 
@@ -27,11 +28,11 @@ constexpr int kProgramFailed = 2;
 constexpr int kIncomplete = 3;
 
 DriverApi asked_of(std::string_view word) {
-  if (word == "init") return DriverApi::kCuda;
-  if (word == "nvml") return DriverApi::kNvml;
-  if (word == "opencl") return DriverApi::kOpenCl;
+  for (const DriverApi one : kDriverApis) {
+    if (word == denied_word_of(one)) return one;
+  }
   throw Refusal(kRefused, "--deny " + in_quotes(word) +
-                              " is not accepted (accepted: init, nvml, opencl)" +
+                              " is not accepted (accepted: " + kDeniedWords + ")" +
                               (word == "cuda" || word == "CUDA" ? "; did you mean init?" : ""));
 }
 

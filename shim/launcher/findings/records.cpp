@@ -48,7 +48,7 @@ std::string text_of(const CallFields& call) {
 }
 
 DriverApi asked_by(const CallFields& call) {
-  for (const DriverApi one : {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}) {
+  for (const DriverApi one : kDriverApis) {
     if (call.asked == word_of(one)) return one;
   }
   return DriverApi::kCuda;

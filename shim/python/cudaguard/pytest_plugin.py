@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--cudaguard", action="store_true", default=False,
                     help="a test fails during which CUDA was initialised; needs the guard: " + _COMMAND)
     group.addoption("--cudaguard-deny", action="append", default=[], metavar="KINDS",
-                    help="what makes a test fail, instead of init: a list of init, nvml, opencl")
+                    help="what makes a test fail, instead of init: a list of " + ", ".join(records.KINDS))
     group.addoption("--cudaguard-allow", action="append", default=[], metavar="PATTERN",
                     help="code that may: lib:NAME, module:NAME, line:FILE:LINE")
     group.addoption("--cudaguard-allow-mark", action="append", default=[], metavar="MARK",

@@ -13,8 +13,10 @@ from cudaguard.originals import Real, decoded, source_line
 __builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # see originals.py
 
 MARK = b'{"v":1,'
+# generated: kinds of attempts
 KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
 _ASKED = {"cuda": "init", "nvml": "nvml", "opencl": "opencl"}
+# end
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.*)", re.DOTALL)
 
 _ALL_CATEGORIES = 0x1fbf  # LC_ALL_MASK
