@@ -14,11 +14,11 @@ extern "C" {
 #endif
 
 /* Returns how many times this process has asked for a GPU under FORCE_CPU, 0 under other policies.
- * The number counts calls of cuInit(0), nvmlInit*, the runtime's cudaGetDeviceCount, cudaSetDevice
- * and cudaDeviceSynchronize, and loads of a refused library such as NVIDIA's OpenCL. It is one
- * number for CUDA, NVML and OpenCL; a report's records distinguish them. Loading the driver library
- * alone does not count. A forked child starts at 0. Cannot fail. Thread-safe and
- * async-signal-safe; does not change errno.
+ * The number counts calls of cuInit(0), nvmlInit* and the guarded functions of CUDA's runtime, such
+ * as cudaSetDevice, and loads of a refused library such as NVIDIA's OpenCL. It is one number for
+ * CUDA, NVML and OpenCL; a report's records distinguish them. Loading the driver library alone does
+ * not count. A forked child starts at 0. Cannot fail. Thread-safe and async-signal-safe; does not
+ * change errno.
  */
 int cudaguard_attempts(void) __attribute__((weak));
 
