@@ -30,6 +30,7 @@ constexpr Services kServices = {
     .fall_back = &fall_back,
     .record_event = &record_event,
     .record_attempt = &record_attempt,
+    .record_no_context = &record_no_context,
     .print_message = &print_message,
     .print_bad_index = &print_bad_index,
     .check_fork = &check_fork,

@@ -141,10 +141,10 @@ struct ForkFacts {
 };
 void write_fork_poison(Text& out, const ForkFacts& facts);
 
-/// NVIDIA's OpenCL was refused under an allow-list.
+/// NVIDIA's OpenCL was refused under an allow-list or NO_CONTEXT.
 struct NoOpenClFacts {
   const Attempt& site;
-  ListBy by = ListBy::kVariable;
+  const char* limit;  ///< the list as the user has given it, or NO_CONTEXT
 };
 void write_no_opencl(Text& out, const NoOpenClFacts& facts);
 

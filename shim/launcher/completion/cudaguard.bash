@@ -58,7 +58,7 @@ _cudaguard_place() {
 
 _cudaguard_value() {
   case $1 in
-    --policy) _cudaguard_words -W "FORCE_CPU VALIDATE CLAMP OFF" ;;
+    --policy) _cudaguard_words -W "FORCE_CPU VALIDATE CLAMP NO_CONTEXT OFF" ;;
     --children) _cudaguard_words -W "cpu gpu" ;;
     --log) _cudaguard_words -W "off error deny all" ;;
     --report) _cudaguard_files ;;
