@@ -60,6 +60,18 @@ Result check_context(const char* api, const void* caller) {
   return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, index);
 }
 
+/// CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+constexpr int kComputeMode = 20;
+
+/// Programs that look at the mode pass a GPU by on which they can make no context.
+[[gnu::cold, gnu::noinline]] Result get_compute_mode(Result (*real)(int*, int, int), int* value,
+                                                     int device) {
+  const Result result = real(value, kComputeMode, device);
+  const Services& guard = the_guard();
+  if (result == kSuccess && refuses_contexts(guard.policy(guard.process()))) *value = kProhibited;
+  return result;
+}
+
 /// Replaces a guarded function that the real cuGetProcAddress found with our wrapper.
 void put_in_front(void** function) {
   for (size_t i = 0; i < kGuardedCount; ++i) {
@@ -136,10 +148,17 @@ CG_QUERY(cuDeviceGetName, (char* name, int size, int device), name, size, device
 CG_QUERY(cuDeviceGetUuid, (void* uuid, int device), uuid, device)
 CG_QUERY(cuDeviceGetUuid_v2, (void* uuid, int device), uuid, device)
 CG_QUERY(cuDeviceGetPCIBusId, (char* id, int size, int device), id, size, device)
-CG_QUERY(cuDeviceGetAttribute, (int* value, int attribute, int device), value, attribute, device)
 CG_QUERY(cuDeviceTotalMem, (unsigned* bytes, int device), bytes, device)
 CG_QUERY(cuDeviceTotalMem_v2, (size_t * bytes, int device), bytes, device)
 #undef CG_QUERY
+
+Result cuDeviceGetAttribute(int* value, int attribute, int device) {
+  CG_PASS(cuDeviceGetAttribute);
+  if (attribute == kComputeMode) [[unlikely]] {
+    return get_compute_mode(real, value, device);
+  }
+  return real(value, attribute, device);
+}
 
 #define CG_CONTEXT(name, parameters, ...)                                             \
   Result name parameters {                                                            \

@@ -120,6 +120,8 @@ class Golden(box.Case):
         self.prints(box.run(["cu.init"], allow="1", policy="FORCE_CPU"), "list_no_effect", value="1")
         self.prints(box.run(["lib.open=libnvidia-opencl.so.1"], allow="1"), "opencl_refused",
                     list=VARIABLE, asked_by="open", left_out=VARIABLE)
+        self.prints(box.run(["lib.open=libnvidia-opencl.so.1"], policy="NO_CONTEXT"),
+                    "opencl_refused", list="NO_CONTEXT", asked_by="open", left_out="NO_CONTEXT")
 
     def mistakes(self):
         visible = self.part("visible", last=1)

@@ -224,6 +224,42 @@ TEST(ProcessDecision, Children_OnlyTheyMayUseCuda) {
   EXPECT_EQ(child.loads, Policy::kForceCpu);
 }
 
+TEST(ProcessDecision, Children_OthersMayQuery) {
+  struct Role {
+    const char* children;
+    Policy first;
+    Policy other;
+  };
+  for (const Role& role : {Role{"NO_CONTEXT", Policy::kClamp, Policy::kNoContext},
+                           Role{"ONLY_CONTEXTS", Policy::kNoContext, Policy::kClamp}}) {
+    const Environment environment = {
+        .policy = "CLAMP", .children = role.children, .first_process = "1"};
+    for (const uint32_t pid : {1U, 2U}) {
+      const Decision made = decide(environment, {}, {.pid = pid});
+      EXPECT_EQ(made.calls, pid == 1 ? role.first : role.other) << role.children << pid;
+      EXPECT_EQ(made.loads, made.calls) << role.children << pid;
+      EXPECT_EQ(made.because.empty(), !refuses_contexts(made.calls)) << role.children << pid;
+    }
+    Environment without = environment;
+    without.first_process = nullptr;
+    EXPECT_EQ(decide(without, {}, {.pid = 1}).calls, Policy::kForceCpu) << role.children;
+    without.policy = "NO_CONTEXT";
+    without.first_process = "1";
+    for (const uint32_t pid : {1U, 2U}) {
+      EXPECT_EQ(decide(without, {}, {.pid = pid}).because, "") << "it applies to all";
+    }
+  }
+}
+
+TEST(ProcessDecision, Rule_SaysWhyThereIsNoContext) {
+  const Decision made = decide({.rules = "NO_CONTEXT"});
+  EXPECT_EQ(made.calls, Policy::kNoContext);
+  EXPECT_EQ(made.because, kIsRuled);
+  EXPECT_EQ(made.rule, "NO_CONTEXT");
+  EXPECT_EQ(decide({.policy = "NO_CONTEXT"}).because, "");
+  EXPECT_EQ(decide({.rules = "VALIDATE"}).because, "");
+}
+
 TEST(ProcessDecision, LoadsAndCalls_DifferInTheFirstProcessOfChildrenOnlyAlone) {
   for (const char* policy : {"FORCE_CPU", "VALIDATE", "OFF"}) {
     for (const char* children : {"", "FORCE_CPU", "ONLY"}) {

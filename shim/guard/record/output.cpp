@@ -330,8 +330,8 @@ void write_out(Process& process, const void* caller, Output& output) {
                           .rule = because == kIsRuled ? decision.rule : std::string_view{},
                           .attempt = attempt,
                           .names_call = decision.log == Log::kAll,
-                          .is_child = because == kIsChild,
-                          .is_parent = because == kIsParent,
+                          .is_child = because == kIsChild || because == kIsQueryChild,
+                          .is_parent = because == kIsParent || because == kIsQueryParent,
                           .may_lift = decision.may_lift,
                           .privileged = decision.privileged,
                           .in_run = decision.in_run,
@@ -375,8 +375,8 @@ void print_no_opencl(Process& process, const void* caller) {
   if ((inherited.record.printed.load(std::memory_order_relaxed) & bit) != 0) return;
   const CallSite site(process, caller);
   const GivenList& list = process.decision.allow_list;
-  const NoOpenClFacts facts = {
-      site.attempt(), list.text.empty() ? name_of(Policy::kNoContext).data() : name_of(list.by)};
+  const std::string_view policy = name_of(Policy::kNoContext);
+  const NoOpenClFacts facts = {site.attempt(), list.text.empty() ? policy : name_of(list.by)};
   print_message(process, Message::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 

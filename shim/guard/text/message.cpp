@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <iterator>
 
+#include "policy/decision.h"
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
 #include "policy/policies.h"
@@ -272,14 +273,18 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   if (facts.because.empty()) {
     out.put(name_of(context ? Policy::kNoContext : Policy::kForceCpu));
   } else if ((child || facts.is_parent) && facts.children_by_option) {
-    out.put(child ? "--children=cpu" : "--children=gpu");
+    using Words = Children;
+    const Words word = child ? (context ? Words::kNoContext : Words::kForceCpu)
+                             : (context ? Words::kOnlyContexts : Words::kOnly);
+    out.print("--children=%c", kChildrenWords[static_cast<size_t>(word)]);
   } else {
     out.print("%l", facts.because);  // may have the name of a file
   }
   if (!facts.rule.empty()) out.print(" \"%s\"", facts.rule);
   if (child && facts.first_process != 0 && facts.first_process != UINT32_MAX &&
       facts.first_process != facts.pid) {
-    out.print(", only process %u may use CUDA", facts.first_process);
+    out.print(", only process %u may ", facts.first_process);
+    out.put(context ? "make contexts" : "use CUDA");
   }
   out.put("; ");
   if (facts.names_call) out.print("%s ", attempt.api);
@@ -467,8 +472,8 @@ void write_fork_poison(Text& out, const ForkFacts& facts) {
 }
 
 void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
-  out.print("NVIDIA's OpenCL is refused: the guard cannot enforce %c for it (", facts.limit);
-  put_caller(out, facts.site).print("); to allow OpenCL: leave %c out", facts.limit);
+  out.print("NVIDIA's OpenCL is refused: the guard cannot enforce %s for it (", facts.limit);
+  put_caller(out, facts.site).print("); to allow OpenCL: leave %s out", facts.limit);
 }
 
 void write_unused_file(Text& out, const UnusedFileFacts& facts) {
