@@ -109,6 +109,21 @@ def test_context_is_refused_by_every_route(kind, route):
         assert len(os.listdir(holders)) == 1, str(control)
 
 
+@pytest.mark.parametrize(("name", "prefix", "preload"), [
+    ("cuda", "cu.", ()), ("cuda_now", "cu.", ()), ("cuda", "cu.", box.PROXIES),
+    ("open", "linked.cu.", ()), ("open", "linked.cu.", box.PROXIES)])
+@pytest.mark.parametrize("kind", ["v2", "v4", "primary"])
+def test_context_of_linked_code_is_refused(name, prefix, preload, kind):
+    """A program that is linked to the driver, and a plug-in: ld.so binds them without a look-up."""
+    steps = [prefix + "init", prefix + "context=" + kind + ",1", prefix + "count"]
+    control = box.run(steps, name, policy="VALIDATE", preload=preload)
+    assert control.answers[prefix + "context"].split(":")[:2] == ["0", "set"], str(control)
+    result = box.run(steps, name, policy="NO_CONTEXT", preload=preload)
+    assert result.answers[prefix + "context"].split(":")[:2] == [REFUSED, "null"], str(result)
+    assert result.answers[prefix + "count"] == control.answers[prefix + "count"], str(result)
+    assert len(messages.find(result.err, "no_context")) == 1, str(result)
+
+
 @pytest.mark.parametrize(("name", "prefix"), [("open", "rt12."), ("open", "rt13."),
                                               ("runtime12", "rt."), ("runtime13", "rt.")])
 def test_runtime_counts_and_makes_no_context(name, prefix):

@@ -214,7 +214,7 @@ def make_completion_case():
                           ("cudaguard run --policy ", policies.EVERY),
                           ("cudaguard run --policy=V", ["VALIDATE"]),
                           ("cudaguard run --cpu --log=", ["off", "error", "deny", "all"]),
-                          ("cudaguard run --children ", ["cpu", "gpu"]), ("cudaguard run --gpus ", []),
+                          ("cudaguard run --children ", ["cpu", "gpu", "query", "contexts"]), ("cudaguard run --gpus ", []),
                           ("cudaguard run --report f", ["file.txt"]),
                           ("cudaguard run --log all --obs", ["--observe"]),
                           ("cudaguard run --fen", ["--fence"]),

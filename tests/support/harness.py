@@ -134,7 +134,7 @@ def guarded(library, place=r"\w+"):
     """The guarded names of DRIVER, CONTEXT (a part of DRIVER), NVML or RUNTIME
     (shim/api/guarded.inc)."""
     with open(os.path.join(SOURCE, "shim", "api", "guarded.inc"), encoding="utf-8") as stream:
-        macro = "DRIVER|CONTEXT" if library == "DRIVER" else library
+        macro = library.replace("DRIVER", "DRIVER|CONTEXT")
         row = r"^GUARDED_(?:%s)\((\w+)(?:, (?:%s))?\)" % (macro, place)
         names = re.findall(row, stream.read(), re.MULTILINE)
     if len(names) < 5:
