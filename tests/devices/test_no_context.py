@@ -256,3 +256,18 @@ def test_opencl_is_refused(case):
     assert len(messages.find(control.err, "opencl_refused")) == 0, str(control)
     case.message(result, "opencl_refused", list="NO_CONTEXT", left_out="NO_CONTEXT",
                  asked_by="open")
+
+
+def test_limit_deep_bound_plugin_makes_a_context():
+    """docs/limits.md: with RTLD_DEEPBIND, ld.so binds it to the driver before the guard."""
+    result = box.run(["deep.cu.init", "deep.cu.context=v2,0"], policy="NO_CONTEXT")
+    assert result.answers["deep.cu.context"].split(":")[:2] == ["0", "set"], str(result)
+
+
+def test_limit_export_tables_are_the_drivers():
+    """docs/limits.md: NVIDIA's private tables stay the driver's own."""
+    steps = ["cu.init", "cu.where=cuGetExportTable", "cu.ask=cuGetExportTable"]
+    control = box.run(steps, policy="VALIDATE", guard=False)
+    result = box.run(steps, policy="NO_CONTEXT")
+    assert result.answers == control.answers, str(result)
+    assert result.answers["cu.where"].startswith("libcuda.so.1+"), str(result)
