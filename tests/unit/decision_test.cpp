@@ -458,6 +458,24 @@ TEST(ProcessDecision, Machine_EnvironmentNarrows) {
   EXPECT_TRUE(is_narrowed(children, {.pid = 42}, {.machine = &all}));
 }
 
+TEST(ProcessDecision, Machine_SaysWhyThereIsNoContext) {
+  for (const bool may_widen : {false, true}) {
+    MachineRuling file = machine(Policy::kNoContext, {}, may_widen);
+    file.ruling.rule = "NO_CONTEXT";
+    const Decision made = decide({}, {.machine = &file});
+    EXPECT_EQ(made.calls, Policy::kNoContext);
+    EXPECT_EQ(made.because, "/etc/cudaguard.conf:7");
+    EXPECT_EQ(made.may_lift, may_widen);
+    EXPECT_FALSE(decide({}, {.machine = &file}, kPrivileged).may_lift);
+    EXPECT_EQ(decide({.policy = "VALIDATE"}, {.machine = &file}).calls,
+              may_widen ? Policy::kValidate : Policy::kNoContext);
+    EXPECT_EQ(decide({.policy = "FORCE_CPU"}, {.machine = &file}).calls, Policy::kForceCpu);
+  }
+  const MachineRuling all = machine(Policy::kValidate);
+  EXPECT_EQ(decide({.policy = "NO_CONTEXT"}, {.machine = &all}).calls, Policy::kNoContext);
+  EXPECT_EQ(decide({.policy = "NO_CONTEXT"}, {.machine = &all}).because, "");
+}
+
 TEST(ProcessDecision, Machine_EnvironmentDoesNotWiden) {
   const MachineRuling none = machine(Policy::kForceCpu);
   for (const Environment& wider :
