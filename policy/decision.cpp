@@ -34,11 +34,15 @@ struct Choice {
   std::string_view report = {};
 };
 
-/// FORCE_CPU for a reason that is no rule.
-[[gnu::noinline]] void narrow_to_cpu(Choice& choice, std::string_view because) {
-  choice.policy = Policy::kForceCpu;
+/// A narrower policy for a reason that is no rule.
+[[gnu::noinline]] void narrow(Choice& choice, Policy policy, std::string_view because) {
+  choice.policy = policy;
   choice.because = because;
   choice.decided_by = {};
+}
+
+void narrow_to_cpu(Choice& choice, std::string_view because) {
+  narrow(choice, Policy::kForceCpu, because);
 }
 
 /// Sets a rule's allow-list, which has no mistake. It may be the one that was given.
@@ -157,8 +161,9 @@ void by_rules(const Environment& environment, const RuleInputs& rules, Choice& c
     mistakes.unknown_name = ruling.unknown;
     if (ruling.split) return narrow_to_cpu(choice, kSplit);
     if (ruling.decided) choice.because = kIsRuled;
-  } else if (ruling.policy == Policy::kOff || !ruling.gpus.empty()) {
-    set_list(choice, ruling.gpus);
+  } else {
+    if (ruling.policy == Policy::kOff || !ruling.gpus.empty()) set_list(choice, ruling.gpus);
+    if (refuses_contexts(ruling.policy) && ruling.decided) choice.because = kIsRuled;
   }
   choice.log = ruling.log;
   choice.report = ruling.report;
@@ -211,10 +216,19 @@ bool narrows(const ChildrenRule& rule, const Environment& environment,
   const std::string_view wanted = namespace_of_first_process(environment);
   const bool same = !process.forked && process.pid == rule.first_process;
   const bool near = wanted.empty() || wanted == process.pid_namespace;
-  if (rule.children == Children::kForceCpu) return !same || !near;
+  if (!favours_descendants(rule.children)) return !same || !near;
   // Without a first process, each one may be that.
   const bool has_first_process = rule.first_process != 0 && rule.first_process != kNoProcess;
   return !has_first_process || (same && (near || process.pid_namespace.empty()));
+}
+
+/// Narrows a process for which narrows() is true, and which may use CUDA.
+void narrow_one(Children children, Choice& choice) {
+  constexpr const char* kBecause[] = {kIsChild, kIsParent, kIsQueryChild, kIsQueryParent};
+  const bool queries = children == Children::kNoContext || children == Children::kOnlyContexts;
+  if (queries && refuses_contexts(choice.policy)) return;
+  narrow(choice, queries ? Policy::kNoContext : Policy::kForceCpu,
+         kBecause[static_cast<size_t>(children)]);
 }
 
 std::string_view report_of(const Environment& environment, Mistakes& mistakes) {
@@ -270,6 +284,10 @@ void by_machine(const MachineRuling& machine, const Environment& environment, bo
   // The environment's ruling has no rule.
   if (!result.rule.empty()) choice.decided_by = line;
   choice.policy = result.policy;
+  if (refuses_contexts(result.policy) && !result.rule.empty()) {
+    choice.because = machine.place;
+    choice.may_lift = said.may_widen && !privileged;
+  }
   if (result.policy != Policy::kForceCpu) set_list(choice, result.gpus, machine.place);
 }
 
@@ -323,9 +341,8 @@ Decision decide(const Environment& environment, const RuleInputs& rules,
   }
   made.loads = choice.policy;
   if (allows_cuda(choice.policy) && narrows(family, given, process)) {
-    const bool parent = family.children == Children::kOnly;
-    narrow_to_cpu(choice, parent ? kIsParent : kIsChild);
-    if (!parent) made.loads = choice.policy;
+    narrow_one(family.children, choice);
+    if (family.children != Children::kOnly) made.loads = choice.policy;
   }
   made.calls = choice.policy;
   made.log = log != kNoWord    ? static_cast<Log>(log)

@@ -27,10 +27,18 @@ enum class Log : uint8_t {
 
 /// The words of CUDAGUARD_CHILDREN, in their order.
 enum class Children : uint8_t {
-  kForceCpu,  ///< only the first process may use CUDA
-  kOnly,      ///< only its descendants may
-  kUnset,     ///< the variable is not set
+  kForceCpu,      ///< only the first process may use CUDA
+  kOnly,          ///< only its descendants may
+  kNoContext,     ///< only the first process may make contexts; its descendants may query
+  kOnlyContexts,  ///< only its descendants may make contexts; the first process may query
+  kUnset,         ///< the variable is not set
 };
+/// The words of `run --children`, in the same order.
+inline constexpr const char* kChildrenWords[] = {"cpu", "gpu", "query", "contexts"};
+/// True if the first process gets less than its descendants.
+constexpr bool favours_descendants(Children children) {
+  return children == Children::kOnly || children == Children::kOnlyContexts;
+}
 
 /// What is wrong with the variables and the rules. FORCE_CPU applies because of all but some
 /// complaints.
@@ -59,7 +67,8 @@ struct Decision {
   Children children = Children::kForceCpu;  ///< not used under FORCE_CPU
   GivenList allow_list;
   std::string_view report;  ///< points into the Environment; empty: no report
-  /// Why FORCE_CPU applies, as a clause, if the user has not named it; otherwise empty.
+  /// Why FORCE_CPU or NO_CONTEXT applies, as a clause, if the user has not named it; otherwise
+  /// empty.
   std::string_view because;
   bool may_lift = false;  ///< that is a rule of the machine that a variable may lift
   /// The rule of CUDAGUARD_RULES for this process, if `because` is kIsRuled.
@@ -87,11 +96,14 @@ struct ProcessIdentity {
   bool privileged = false;  ///< AT_SECURE: ignore the environment, which another user controls
 };
 
-/// Decision::because of a process that is one of the children, and of the first process of
-/// Children::kOnly.
+/// Decision::because of a process that Children narrows, in the same order: the children, the first
+/// process, and both of them again.
 inline constexpr char kIsChild[] = "CUDAGUARD_CHILDREN=FORCE_CPU";
 inline constexpr char kIsParent[] = "CUDAGUARD_CHILDREN=ONLY";
-/// Decision::because if the rule for this process, in CUDAGUARD_RULES, says FORCE_CPU.
+inline constexpr char kIsQueryChild[] = "CUDAGUARD_CHILDREN=NO_CONTEXT";
+inline constexpr char kIsQueryParent[] = "CUDAGUARD_CHILDREN=ONLY_CONTEXTS";
+/// Decision::because if the rule for this process, in CUDAGUARD_RULES, says FORCE_CPU or
+/// NO_CONTEXT.
 inline constexpr char kIsRuled[] = "rule";
 
 /// What the machine's file says about this process. Its texts outlive the Decision.

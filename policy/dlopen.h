@@ -43,7 +43,7 @@ struct DlopenSituation {
 enum class Report : uint8_t {
   kNothing,
   kAttempt,             ///< a denied attempt
-  kNoOpenCl,            ///< NVIDIA's OpenCL is refused under an allow-list
+  kNoOpenCl,            ///< NVIDIA's OpenCL is refused under an allow-list or NO_CONTEXT
   kNoDriver,            ///< the program may use CUDA, and there is no driver
   kRefusedLoad,         ///< a load is refused that might have led to a GPU
   kUnusableNullDriver,  ///< the same, and that our file is the reason

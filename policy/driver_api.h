@@ -17,6 +17,13 @@ inline constexpr std::string_view kLookUpApi = "dlsym";
 /// CUDA_ERROR_NO_DEVICE, by which FORCE_CPU refuses CUDA.
 inline constexpr int kNoDevice = 100;
 
+/// CUDA_ERROR_DEVICE_UNAVAILABLE, by which NO_CONTEXT refuses a context: what cuda.h says about
+/// the compute mode PROHIBITED.
+inline constexpr int kDeviceUnavailable = 46;
+
+/// CU_COMPUTEMODE_PROHIBITED, which a program sees under NO_CONTEXT.
+inline constexpr int kProhibited = 2;
+
 /// The nvmlReturn_t by which FORCE_CPU refuses NVML: "driver not loaded", which programs meet on
 /// each machine without NVIDIA's driver. Some programs fail if NVML works and has no GPU. But
 /// nvmlInit without a version succeeds: PyTorch's device_count() calls it, and asks CUDA if it

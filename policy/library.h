@@ -37,7 +37,8 @@ struct RefusedLibrary {
   /// The name for ld.so instead, a C string. It cannot exist, so the error is ld.so's own.
   std::string_view never;
   DriverApi asked = DriverApi::kCuda;  ///< what the library would do
-  bool under_list = false;             ///< also under an allow-list, which the library ignores
+  /// Also under an allow-list and NO_CONTEXT: the library needs no libcuda, which has the proxy.
+  bool no_proxy = false;
 
   /// The basename, which is also a C string; a version (".1", ".535.2") may follow in a request.
   constexpr std::string_view name() const;

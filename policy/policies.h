@@ -11,10 +11,11 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 enum class Policy : uint8_t {
-  kForceCpu,  ///< there is no CUDA device; the driver is never entered
-  kValidate,  ///< CUDA within the allow-list; a bad device index is explained
-  kClamp,     ///< as kValidate; an index that is too high becomes the last valid one
-  kOff,       ///< the guard does nothing
+  kForceCpu,   ///< there is no CUDA device; the driver is never entered
+  kValidate,   ///< CUDA within the allow-list; a bad device index is explained
+  kClamp,      ///< as kValidate; an index that is too high becomes the last valid one
+  kNoContext,  ///< as kValidate, but only for queries: a context is refused
+  kOff,        ///< the guard does nothing
 };
 
 /// What the guard does with a request for a library.
@@ -38,22 +39,28 @@ struct PolicyRow {
   Policy policy;
   Action driver;       ///< for a request for the driver or NVML
   Action refused;      ///< for one in kRefusedLibraries
-  Action under_list;   ///< for such a one under an allow-list, if its row says so
+  Action no_proxy;     ///< for such a one that has no proxy, if a proxy enforces something
   LaterExports later;  ///< once the null drivers are loaded
   bool clamps;         ///< an index that is too high becomes the last valid one
+  bool contexts;       ///< a program may make a context
 };
 
 inline constexpr PolicyRow kPolicies[] = {
     {Policy::kForceCpu, Action::kNullDriver, Action::kRefuse, Action::kRefuse,
-     LaterExports::kRuntime, false},
-    {Policy::kValidate, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, false},
-    {Policy::kClamp, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, true},
-    {Policy::kOff, Action::kPass, Action::kPass, Action::kPass, LaterExports::kOwn, false},
+     LaterExports::kRuntime, false, false},
+    {Policy::kValidate, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, false,
+     true},
+    {Policy::kClamp, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, true,
+     true},
+    {Policy::kNoContext, Action::kProxy, Action::kPass, Action::kRefuse, LaterExports::kAll, false,
+     false},
+    {Policy::kOff, Action::kPass, Action::kPass, Action::kPass, LaterExports::kOwn, false, true},
 };
 constexpr const PolicyRow& row_of(Policy policy) { return kPolicies[static_cast<size_t>(policy)]; }
 static_assert(row_of(Policy::kForceCpu).policy == Policy::kForceCpu);
 static_assert(row_of(Policy::kValidate).policy == Policy::kValidate);
 static_assert(row_of(Policy::kClamp).policy == Policy::kClamp);
+static_assert(row_of(Policy::kNoContext).policy == Policy::kNoContext);
 static_assert(row_of(Policy::kOff).policy == Policy::kOff);
 
 /// The policy's word in CUDAGUARD_POLICY.
@@ -61,6 +68,11 @@ std::string_view name_of(Policy policy);
 
 /// True if a program may enter the driver through our proxy.
 constexpr bool allows_cuda(Policy policy) { return row_of(policy).driver == Action::kProxy; }
+
+/// True if a program may enter the driver, but make no context.
+constexpr bool refuses_contexts(Policy policy) {
+  return allows_cuda(policy) && !row_of(policy).contexts;
+}
 
 /// True if later look-ups must not find this export of the guard. "cuInit" and "nvmlInit" are the
 /// driver's, "cudaSetDevice" is the runtime's, "cudaguard_attempts" and "dlopen" are the guard's
@@ -76,7 +88,8 @@ constexpr bool leaves_later_lookups(Policy policy, std::string_view name) {
 constexpr Action action_for(Policy policy, bool list, const LibraryRequest& request) {
   const PolicyRow& row = row_of(policy);
   if (const RefusedLibrary* library = request.refused; library != nullptr) {
-    return list && library->under_list ? row.under_list : row.refused;
+    const bool enforces = list || !row.contexts;
+    return enforces && library->no_proxy ? row.no_proxy : row.refused;
   }
   const bool driver = request.library == Library::kDriver || request.library == Library::kNvml;
   return driver ? row.driver : Action::kPass;

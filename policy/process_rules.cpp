@@ -361,7 +361,10 @@ Ruling ruling_of(const ProcessRule& rule) {
 }
 
 constexpr int width(Policy policy) {
-  return policy == Policy::kForceCpu ? 0 : allows_cuda(policy) ? 1 : 2;
+  return policy == Policy::kForceCpu ? 0
+         : refuses_contexts(policy)  ? 1
+         : allows_cuda(policy)       ? 2
+                                     : 3;
 }
 
 /// True if each entry of the list is, as written, an entry of the other one.

@@ -44,6 +44,7 @@ enum nvmlReturn_enum {
 #undef CG_ERROR
 using nvmlReturn_t = nvmlReturn_enum;
 enum nvmlGpuTopologyLevel_t {};
+enum nvmlComputeMode_t { NVML_COMPUTEMODE_PROHIBITED = 2 };
 using nvmlDevice_t = struct nvmlDevice_st*;
 using nvmlUnit_t = struct nvmlUnit_st*;
 using nvmlEventSet_t = struct nvmlEventSet_st*;

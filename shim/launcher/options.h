@@ -149,8 +149,10 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "children",
      .commands = "run",
      .value = "WHO",
-     .help = "give CUDA only to PROGRAM (cpu) or only to its descendants (gpu)",
-     .words = "cpu, gpu",
+     .help =
+         "give CUDA only to PROGRAM (cpu) or its descendants (gpu); with query or contexts, the "
+         "others may query",
+     .words = "cpu, gpu, query, contexts",
      .by_default = "both",
      .sets = Variable::kChildren,
      .to = &Options::children},

@@ -30,6 +30,21 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
   return result;
 }
 
+/// Under NO_CONTEXT: reports the call, which the driver does not get. Without cuInit, and in a
+/// forked child of a process that has called it, the answer is the driver's own.
+[[gnu::cold, gnu::noinline]] Result refuse(const Services& guard, const char* api,
+                                           const void* caller) {
+  if (!is_open() && real_count() == 0) return kNotInitialized;
+  guard.record_no_context(guard.process(), api, caller);
+  return kDeviceUnavailable;
+}
+
+/// Returns the error of a call that makes a context or takes memory, or kSuccess if it may pass.
+Result check_context(const char* api, const void* caller) {
+  const Services& guard = the_guard();
+  return refuses_contexts(guard.policy(guard.process())) ? refuse(guard, api, caller) : kSuccess;
+}
+
 /// Explains why cuDeviceGet answered 101. Under CLAMP it calls cuDeviceGet with a valid index.
 [[gnu::cold, gnu::noinline]] Result explain(int* device, int ordinal, const void* caller) {
   const Services& guard = the_guard();
@@ -43,6 +58,18 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
   guard.print_bad_index(process, facts);
   if (index == ordinal) return kInvalidDevice;
   return real_function<Result (*)(int*, int)>(k_cuDeviceGet)(device, index);
+}
+
+/// CU_DEVICE_ATTRIBUTE_COMPUTE_MODE
+constexpr int kComputeMode = 20;
+
+/// Programs that look at the mode pass a GPU by on which they can make no context.
+[[gnu::cold, gnu::noinline]] Result get_compute_mode(Result (*real)(int*, int, int), int* value,
+                                                     int device) {
+  const Result result = real(value, kComputeMode, device);
+  const Services& guard = the_guard();
+  if (result == kSuccess && refuses_contexts(guard.policy(guard.process()))) *value = kProhibited;
+  return result;
 }
 
 /// Replaces a guarded function that the real cuGetProcAddress found with our wrapper.
@@ -121,14 +148,23 @@ CG_QUERY(cuDeviceGetName, (char* name, int size, int device), name, size, device
 CG_QUERY(cuDeviceGetUuid, (void* uuid, int device), uuid, device)
 CG_QUERY(cuDeviceGetUuid_v2, (void* uuid, int device), uuid, device)
 CG_QUERY(cuDeviceGetPCIBusId, (char* id, int size, int device), id, size, device)
-CG_QUERY(cuDeviceGetAttribute, (int* value, int attribute, int device), value, attribute, device)
 CG_QUERY(cuDeviceTotalMem, (unsigned* bytes, int device), bytes, device)
 CG_QUERY(cuDeviceTotalMem_v2, (size_t * bytes, int device), bytes, device)
 #undef CG_QUERY
 
+Result cuDeviceGetAttribute(int* value, int attribute, int device) {
+  CG_PASS(cuDeviceGetAttribute);
+  if (attribute == kComputeMode) [[unlikely]] {
+    return get_compute_mode(real, value, device);
+  }
+  return real(value, attribute, device);
+}
+
 #define CG_CONTEXT(name, parameters, ...)                                             \
   Result name parameters {                                                            \
     CG_PASS(name);                                                                    \
+    const Result refused = check_context(#name, CG_CALLER);                           \
+    if (refused != kSuccess) return refused;                                          \
     return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER, device); \
   }
 CG_CONTEXT(cuCtxCreate, (void** context, unsigned flags, int device), context, flags, device)
@@ -138,7 +174,38 @@ CG_CONTEXT(cuCtxCreate_v3, (void** context, void* affinity, int count, unsigned 
 CG_CONTEXT(cuCtxCreate_v4, (void** context, void* parameters, unsigned flags, int device), context,
            parameters, flags, device)
 CG_CONTEXT(cuDevicePrimaryCtxRetain, (void** context, int device), context, device)
+CG_CONTEXT(cuGreenCtxCreate, (void** context, void* resources, int device, unsigned flags), context,
+           resources, device, flags)
+CG_CONTEXT(cuGLCtxCreate, (void** context, unsigned flags, int device), context, flags, device)
+CG_CONTEXT(cuGLCtxCreate_v2, (void** context, unsigned flags, int device), context, flags, device)
+CG_CONTEXT(cuVDPAUCtxCreate,
+           (void** context, unsigned flags, int device, unsigned vdp_device, void* vdp), context,
+           flags, device, vdp_device, vdp)
+CG_CONTEXT(cuVDPAUCtxCreate_v2,
+           (void** context, unsigned flags, int device, unsigned vdp_device, void* vdp), context,
+           flags, device, vdp_device, vdp)
 #undef CG_CONTEXT
+
+/// Forwards what takes a GPU's memory without a context, and a context for what has one already.
+#define CG_MEMORY(name, parameters, ...)                    \
+  Result name parameters {                                  \
+    CG_PASS(name);                                          \
+    const Result refused = check_context(#name, CG_CALLER); \
+    if (refused != kSuccess) return refused;                \
+    return real(__VA_ARGS__);                               \
+  }
+CG_MEMORY(cuCtxFromGreenCtx, (void** context, void* green), context, green)
+CG_MEMORY(cuMemCreate, (void* handle, size_t size, const void* properties, uint64_t flags), handle,
+          size, properties, flags)
+CG_MEMORY(cuMemImportFromShareableHandle, (void* handle, void* shared, int type), handle, shared,
+          type)
+CG_MEMORY(cuMemPoolCreate, (void** pool, const void* properties), pool, properties)
+CG_MEMORY(cuMemPoolImportFromShareableHandle, (void** pool, void* shared, int type, uint64_t flags),
+          pool, shared, type, flags)
+CG_MEMORY(cuMulticastCreate, (void* handle, const void* properties), handle, properties)
+CG_MEMORY(cuLogicalEndpointCreate, (unsigned id, const void* properties), id, properties)
+CG_MEMORY(cuLogicalEndpointImport, (unsigned id, const void* shared, int type), id, shared, type)
+#undef CG_MEMORY
 
 #define CG_WORK(name, parameters, ...)                                     \
   Result name parameters {                                                 \

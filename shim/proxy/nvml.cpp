@@ -226,6 +226,18 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int* index) {
   return result;
 }
 
+// CUDA must not show another mode (cuDeviceGetAttribute).
+nvmlReturn_t nvmlDeviceGetComputeMode(nvmlDevice_t device, nvmlComputeMode_t* mode) {
+  CG_NEED(nvmlDeviceGetComputeMode);
+  const Access now = access(CG_CALLER);
+  if (now.way == Way::kDeny) return NVML_ERROR_INVALID_ARGUMENT;
+  const nvmlReturn_t result = CG_REAL(nvmlDeviceGetComputeMode)(device, mode);
+  const bool prohibited =
+      now.guard != nullptr && refuses_contexts(now.guard->policy(now.guard->process()));
+  if (result == NVML_SUCCESS && prohibited) *mode = NVML_COMPUTEMODE_PROHIBITED;
+  return result;
+}
+
 nvmlReturn_t nvmlDeviceGetTopologyNearestGpus(nvmlDevice_t device, nvmlGpuTopologyLevel_t level,
                                               unsigned int* count, nvmlDevice_t* devices) {
   CG_NEED(nvmlDeviceGetTopologyNearestGpus);

@@ -144,7 +144,7 @@ def test_pool_of_multiprocessing(tmp_path, method, first):
     (["--children=gpu", "--cpu"], "--cpu and --children contradict each other; leave one out"),
     (["--children=gpu", "--fence"], "--fence and --children=gpu contradict each other; leave one "
      "out"),
-    (["--children=both"], '--children "both" is not accepted (accepted: cpu, gpu)')])
+    (["--children=both"], '--children "both" is not accepted (accepted: cpu, gpu, query, contexts)')])
 def test_contradictions_are_refused(options, why):
     result = harness.run([launcher.LAUNCHER, "run", *options, "--", "true"], guard=False,
                          trace=False)

@@ -25,7 +25,7 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("policy", policies.ALLOWING)
+@pytest.mark.parametrize("policy", policies.COMPUTING)
 @pytest.mark.parametrize(("name", "before", "call", "by"), WAYS)
 def test_message_explains_the_use_of_cuda_after_a_fork(case, name, before, call, by, policy):
     steps = ["pid", before, "fork=c", call, "end"]

@@ -71,7 +71,7 @@ def test_runtime_control_bad_index_is_an_error_without_the_guard(name, prefix, c
         str(result))
 
 
-@pytest.mark.parametrize("policy", policies.ALLOWING)
+@pytest.mark.parametrize("policy", policies.COMPUTING)
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
 def test_runtime_good_index_stays_and_makes_no_message(case, name, prefix, call, policy):

@@ -59,6 +59,8 @@ class Golden(box.Case):
         self.prints(box.run(["cu.init"], **ALL), "no_cuda", call="cuInit", **by)
         self.prints(box.run(["nv.init"]), "no_nvml", **by)
         self.prints(box.run(["lib.open=libnvidia-opencl.so.1"]), "no_opencl", **by)
+        self.prints(box.run(["cu.init", "cu.context=v2,0"], policy="NO_CONTEXT"), "no_context",
+                    cause="NO_CONTEXT", asked_by="open", remedy="CUDAGUARD_POLICY=VALIDATE")
         for allow, cause in (("", "no_gpu_allowed"), ("x", "list_not_accepted")):
             self.prints(box.run(["cu.init"], allow=allow), "no_cuda", asked_by="open",
                         cause=self.part(cause, list=VARIABLE))
@@ -118,6 +120,8 @@ class Golden(box.Case):
         self.prints(box.run(["cu.init"], allow="1", policy="FORCE_CPU"), "list_no_effect", value="1")
         self.prints(box.run(["lib.open=libnvidia-opencl.so.1"], allow="1"), "opencl_refused",
                     list=VARIABLE, asked_by="open", left_out=VARIABLE)
+        self.prints(box.run(["lib.open=libnvidia-opencl.so.1"], policy="NO_CONTEXT"),
+                    "opencl_refused", list="NO_CONTEXT", asked_by="open", left_out="NO_CONTEXT")
 
     def mistakes(self):
         visible = self.part("visible", last=1)

@@ -12,7 +12,7 @@ from support import box, harness, policies
 GUARDED = harness.guarded("DRIVER")
 PROXY = "libcudaguard-driver.so"
 DRIVER = re.compile(r"^libcuda\.so\.1\+[0-9a-f]+$")
-VERSIONS = (2000, 3020, 11030, 12000, 12080, 13020)
+VERSIONS = (2000, 3020, 11030, 12000, 12080, 13020, 13030)
 FLAGS = (0, 1, 2)
 
 
@@ -140,7 +140,7 @@ STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync"
 
 
 @pytest.mark.parametrize("order", [("12", "13"), ("13", "12")])
-@pytest.mark.parametrize("policy", policies.ALLOWING)
+@pytest.mark.parametrize("policy", policies.COMPUTING)
 @pytest.mark.parametrize(("program", "prefixes"), [("open", {"12": "rt12.", "13": "rt13."}),
                                                    ("runtime12", {"12": "rt.", "13": "rt13."}),
                                                    ("runtime13", {"12": "rt12.", "13": "rt."})])

@@ -51,21 +51,23 @@ def test_every_unguarded_name_has_the_same_status_and_place():
     questions = ["%s,%d,%d" % (name, version, flags) for name in names
                  for version in (11030, 12000, 12020) for flags in (0, 2)]
     for bind in (None, "1"):
-        ours = set()
+        ours, known = set(), set()
         for start in range(0, len(questions), 1000):
             asked = questions[start:start + 1000]
             unguarded, guarded = both(["cu.ask=" + question for question in asked],
                                       CUDAGUARD_POLICY="VALIDATE", LD_BIND_NOW=bind)
             pairs = zip(asked, test_names.answers(unguarded), test_names.answers(guarded))
             for question, without, within in pairs:
+                if "libcuda.so" in without:
+                    known.add(question.split(",")[0])
                 if within == without:
                     continue
                 assert re.sub(r"libcudaguard-driver\.so\+[0-9a-f]+", "X",
                               within) == re.sub(r"libcuda\.so[.\d]*\+[0-9a-f]+", "X",
                                                 without), str(question)
                 ours.add(question.split(",")[0])
-        # The list has the guarded names that this driver has.
-        assert ours == GUARDED
+        assert len(GUARDED - known) < 10  # which are newer than this driver
+        assert ours == GUARDED & known
 
 
 def test_dlsym_leads_only_guarded_names_to_the_proxy():

@@ -44,10 +44,10 @@ def test_message_and_error_name_the_file_that_is_there(directory, called, policy
     file, control = ask(directory, *called, guard=False, by_path=by_path)
     assert control.stdout == "%s: undefined symbol: %s\n" % (file, called[1]) * 2, str(control)
     _, done = ask(directory, *called, by_path=by_path, **ALLOWED[policy])
-    refused = policy == "list" and called is DRIVER
+    refused = policy not in policies.COMPUTING and called is DRIVER
     name = "stub_refused" if refused else "stub"
     assert messages.find(done.stderr, name, file=file, function=called[1]), str(done)
-    # A list can only be enforced in NVIDIA's driver, so there is no CUDA.
+    # A list and NO_CONTEXT can only be enforced in NVIDIA's driver, so there is no CUDA.
     assert done.stdout == ("100\n" * 2 if refused else control.stdout), str(done)
     rest = messages.without(done.stderr, "no_cuda") if refused else done.stderr
     assert len(guest.lines_of(rest)) == 1, str(done)

@@ -60,6 +60,113 @@ int cuCtxCreate_v4(struct context** out, void* parameters, unsigned flags, int d
   return create(out, device);
 }
 
+int cuGLCtxCreate(struct context** out, unsigned flags, int device) {
+  (void)flags;
+  fake_log("", "cuGLCtxCreate");
+  return create(out, device);
+}
+
+int cuGLCtxCreate_v2(struct context** out, unsigned flags, int device) {
+  (void)flags;
+  fake_log("", "cuGLCtxCreate_v2");
+  return create(out, device);
+}
+
+int cuVDPAUCtxCreate(struct context** out, unsigned flags, int device, unsigned vdp_device,
+                     void* vdp) {
+  (void)flags;
+  (void)vdp_device;
+  (void)vdp;
+  fake_log("", "cuVDPAUCtxCreate");
+  return create(out, device);
+}
+
+int cuVDPAUCtxCreate_v2(struct context** out, unsigned flags, int device, unsigned vdp_device,
+                        void* vdp) {
+  (void)flags;
+  (void)vdp_device;
+  (void)vdp;
+  fake_log("", "cuVDPAUCtxCreate_v2");
+  return create(out, device);
+}
+
+int cuGreenCtxCreate(struct context** out, void* resources, int device, unsigned flags) {
+  (void)resources;
+  (void)flags;
+  fake_log("", "cuGreenCtxCreate");
+  return create(out, device);
+}
+
+// What these make holds a GPU as a context does.
+static int make(void* out) {
+  const int state = driver_state();
+  if (state != kSuccess) return state;
+  if (out == NULL) return kInvalidValue;
+  note_context();
+  return kSuccess;
+}
+
+// The device's index is after two words, as in CUmemAllocationProp and CUmemPoolProps.
+static int make_on_device(void* out, const int* properties) {
+  const int state = driver_state();
+  if (state != kSuccess) return state;
+  if (properties == NULL) return kInvalidValue;
+  return device_state(properties[3]) == kSuccess ? make(out) : kInvalidDevice;
+}
+
+int cuCtxFromGreenCtx(struct context** out, struct context* green) {
+  fake_log("", "cuCtxFromGreenCtx");
+  const int answer = make(out);
+  if (answer == kSuccess) *out = green;
+  return answer;
+}
+
+int cuMemCreate(uint64_t* handle, size_t size, const int* properties, uint64_t flags) {
+  (void)size;
+  (void)flags;
+  fake_log("", "cuMemCreate");
+  return make_on_device(handle, properties);
+}
+
+int cuMemImportFromShareableHandle(uint64_t* handle, void* shared, int type) {
+  (void)shared;
+  (void)type;
+  fake_log("", "cuMemImportFromShareableHandle");
+  return make(handle);
+}
+
+int cuMemPoolCreate(void** pool, const int* properties) {
+  fake_log("", "cuMemPoolCreate");
+  return make_on_device(pool, properties);
+}
+
+int cuMemPoolImportFromShareableHandle(void** pool, void* shared, int type, uint64_t flags) {
+  (void)shared;
+  (void)type;
+  (void)flags;
+  fake_log("", "cuMemPoolImportFromShareableHandle");
+  return make(pool);
+}
+
+int cuMulticastCreate(uint64_t* handle, const void* properties) {
+  (void)properties;
+  fake_log("", "cuMulticastCreate");
+  return make(handle);
+}
+
+int cuLogicalEndpointCreate(unsigned id, void* properties) {
+  (void)id;
+  fake_log("", "cuLogicalEndpointCreate");
+  return make(properties);
+}
+
+int cuLogicalEndpointImport(unsigned id, void* shared, int type) {
+  (void)id;
+  (void)type;
+  fake_log("", "cuLogicalEndpointImport");
+  return make(shared);
+}
+
 static int destroy(struct context* context) {
   const int state = driver_state();
   if (state != kSuccess) return state;

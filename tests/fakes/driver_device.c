@@ -136,7 +136,14 @@ int cuDeviceGetByPCIBusId(int* device, const char* text) {
   return kInvalidDevice;
 }
 
-enum { kPciBusId = 33, kPciDeviceId = 34, kPciDomainId = 50, kMajor = 75, kMinor = 76 };
+enum {
+  kComputeMode = 20,
+  kPciBusId = 33,
+  kPciDeviceId = 34,
+  kPciDomainId = 50,
+  kMajor = 75,
+  kMinor = 76
+};
 
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   fake_log("", "cuDeviceGetAttribute");
@@ -147,6 +154,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     case kPciBusId:
       *value = (int)kBox[visible_device(device)->gpu].bus;
       break;
+    case kComputeMode:  // default
     case kPciDeviceId:
     case kPciDomainId:
     case kMinor:

@@ -361,6 +361,13 @@ int nvmlDeviceGetMemoryInfo(struct device* device, struct memory* memory) {
   return kSuccess;
 }
 
+int nvmlDeviceGetComputeMode(struct device* device, int* mode) {
+  ENTER(nvmlDeviceGetComputeMode);
+  if (gpu_of(device) < 0 || mode == NULL) return kInvalidArgument;
+  *mode = 0;  // default
+  return kSuccess;
+}
+
 int nvmlDeviceGetComputeRunningProcesses_v3(struct device* device, unsigned* count,
                                             struct process* list) {
   ENTER(nvmlDeviceGetComputeRunningProcesses_v3);

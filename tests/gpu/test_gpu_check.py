@@ -194,6 +194,19 @@ class GpuCheck(unittest.TestCase):
         for directory in (harness.BUILD, harness.SOURCE + "/"):
             self.assertNotIn(directory, json.dumps(rows))
 
+    def test_no_context_rows_pass_with_a_fake_gpu(self):
+        code, out, rows = self.one_gpu("--only", "no_context")
+        self.assertEqual(code, 0, out)
+        for name, text in (("queries", "worst answer 0, 1 GPUs"), ("memory", "0 MiB"),
+                           ("driver", "answers 46 46"), ("mode", "2 2")):
+            self.assertTrue(rows["no_context." + name]["value"].startswith(text), out)
+
+    def test_no_context_rows_fail_with_a_launcher_that_only_starts_the_program(self):
+        code, out, rows = self.one_gpu("--build", self.idle_launcher(), "--only", "no_context")
+        self.assertEqual(code, 1, out)
+        for name in ("driver", "mode"):
+            self.assertEqual(rows["no_context." + name]["verdict"], "FAIL", out)
+
     def test_health_rows_pass_with_fake_gpus(self):
         code, out, rows = self.check(*self.build("--only", "health"))
         self.assertEqual((code, len(rows)), (0, 7), out)

@@ -58,7 +58,8 @@ int main() {
   json.objects("policies", kPolicies, [&](const PolicyRow& row) {
     json.field("name", name_of(row.policy))
         .field("allows", allows_cuda(row.policy))
-        .field("clamps", row.clamps);
+        .field("clamps", row.clamps)
+        .field("contexts", row.contexts);
   });
   json.objects("attempts", kDriverApis, [&](DriverApi api) {
     json.field("asked", word_of(api))

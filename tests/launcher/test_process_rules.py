@@ -17,7 +17,7 @@ import pytest
 
 pytestmark = pytest.mark.all
 
-WIDTH = {"FORCE_CPU": 0, "VALIDATE": 1, "CLAMP": 1, "OFF": 2}
+WIDTH = {"FORCE_CPU": 0, "NO_CONTEXT": 1, "VALIDATE": 2, "CLAMP": 2, "OFF": 3}
 KEYS = ("program", "args", "user", "group", "cgroup", "gpus", "log", "report", "environment")
 PAIR = re.compile(r"""([^=\s;]*)=(?:"([^"\n]*)"(?=[\s;]|\Z)|(?!')([^\s;"#]*)(?=[\s;]|\Z))""")
 # A line with one of these is wrong, in a comment, too.
@@ -50,7 +50,7 @@ def value_is_wrong(policy, key, value, source):
         entries = [entry.strip() for entry in value.split(",")]
         repeated = any(one.lstrip("0") == other.lstrip("0") if one.isdigit() else one.startswith(other)
                        for one, other in itertools.permutations(entries, 2))
-        return (WIDTH[policy] != 1 or value == "-1" or repeated or
+        return (WIDTH[policy] not in (1, 2) or value == "-1" or repeated or
                 not all(re.fullmatch(r"\d{1,3}|(GPU|MIG)-[0-9a-f-]+", entry) for entry in entries))
     if key == "log":
         return value.lower() not in ("off", "error", "deny", "all")
@@ -264,7 +264,7 @@ def some_case(rnd):
     source = rnd.choice(("file", "file", "variable"))
     text = ""
     for _ in range(rnd.randrange(7)):
-        parts = [rnd.choice(("FORCE_CPU", "force-cpu", "VALIDATE", "Clamp", "OFF"))]
+        parts = [rnd.choice(("FORCE_CPU", "force-cpu", "VALIDATE", "Clamp", "no-context", "OFF"))]
         parts += rnd.sample(CONDITIONS, rnd.choice((0, 1, 1, 1, 2)))
         if rnd.random() < 0.3:
             parts.append(rnd.choice(ACTIONS))
@@ -298,7 +298,7 @@ def test_each_rule_and_pair_of_rules():
     is known, and for one of which nothing is known."""
     from support import harness
     rules = [" ".join(filter(None, rule)) for rule in itertools.product(
-        ("FORCE_CPU", "VALIDATE", "VALIDATE gpus=0,1", "CLAMP gpus=1", "OFF"), ("", *CONDITIONS))]
+        ("FORCE_CPU", "VALIDATE", "VALIDATE gpus=0,1", "CLAMP gpus=1", "NO_CONTEXT", "OFF"), ("", *CONDITIONS))]
     if not harness.FULL:
         rules = rules[::5]
     processes = [

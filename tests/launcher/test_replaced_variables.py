@@ -64,7 +64,7 @@ class Refused(Case):
         library = self.compile("libtable.so", self.make("names.c", text, 0o644), "-DLOADS",
                                "-DNAME=own", "-shared", "-fPIC")
         program = self.compile("user", "calls_use.c", library)
-        self.assert_refused(program, "libtable.so has %d variables such as cuDeviceGet, which "
+        self.assert_refused(program, "libtable.so has %d variables such as cuCtxCreate, which "
                             "cudaguard's functions would replace" % len(names))
 
     def test_copy_of_a_variable_is_refused(self):

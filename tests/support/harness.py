@@ -131,9 +131,11 @@ def fetch_daemon(name):
 
 
 def guarded(library, place=r"\w+"):
-    """The guarded names of DRIVER, NVML or RUNTIME (shim/api/guarded.inc)."""
+    """The guarded names of DRIVER, CONTEXT (a part of DRIVER), NVML or RUNTIME
+    (shim/api/guarded.inc)."""
     with open(os.path.join(SOURCE, "shim", "api", "guarded.inc"), encoding="utf-8") as stream:
-        row = r"^GUARDED_(?:%s)\((\w+)(?:, (?:%s))?\)" % (library, place)
+        macro = library.replace("DRIVER", "DRIVER|CONTEXT")
+        row = r"^GUARDED_(?:%s)\((\w+)(?:, (?:%s))?\)" % (macro, place)
         names = re.findall(row, stream.read(), re.MULTILINE)
     if len(names) < 5:
         raise RuntimeError("guarded.inc has hardly a row of " + library)

@@ -224,6 +224,42 @@ TEST(ProcessDecision, Children_OnlyTheyMayUseCuda) {
   EXPECT_EQ(child.loads, Policy::kForceCpu);
 }
 
+TEST(ProcessDecision, Children_OthersMayQuery) {
+  struct Role {
+    const char* children;
+    Policy first;
+    Policy other;
+  };
+  for (const Role& role : {Role{"NO_CONTEXT", Policy::kClamp, Policy::kNoContext},
+                           Role{"ONLY_CONTEXTS", Policy::kNoContext, Policy::kClamp}}) {
+    const Environment environment = {
+        .policy = "CLAMP", .children = role.children, .first_process = "1"};
+    for (const uint32_t pid : {1U, 2U}) {
+      const Decision made = decide(environment, {}, {.pid = pid});
+      EXPECT_EQ(made.calls, pid == 1 ? role.first : role.other) << role.children << pid;
+      EXPECT_EQ(made.loads, made.calls) << role.children << pid;
+      EXPECT_EQ(made.because.empty(), !refuses_contexts(made.calls)) << role.children << pid;
+    }
+    Environment without = environment;
+    without.first_process = nullptr;
+    EXPECT_EQ(decide(without, {}, {.pid = 1}).calls, Policy::kForceCpu) << role.children;
+    without.policy = "NO_CONTEXT";
+    without.first_process = "1";
+    for (const uint32_t pid : {1U, 2U}) {
+      EXPECT_EQ(decide(without, {}, {.pid = pid}).because, "") << "it applies to all";
+    }
+  }
+}
+
+TEST(ProcessDecision, Rule_SaysWhyThereIsNoContext) {
+  const Decision made = decide({.rules = "NO_CONTEXT"});
+  EXPECT_EQ(made.calls, Policy::kNoContext);
+  EXPECT_EQ(made.because, kIsRuled);
+  EXPECT_EQ(made.rule, "NO_CONTEXT");
+  EXPECT_EQ(decide({.policy = "NO_CONTEXT"}).because, "");
+  EXPECT_EQ(decide({.rules = "VALIDATE"}).because, "");
+}
+
 TEST(ProcessDecision, LoadsAndCalls_DifferInTheFirstProcessOfChildrenOnlyAlone) {
   for (const char* policy : {"FORCE_CPU", "VALIDATE", "OFF"}) {
     for (const char* children : {"", "FORCE_CPU", "ONLY"}) {
@@ -420,6 +456,24 @@ TEST(ProcessDecision, Machine_EnvironmentNarrows) {
   const Environment children = {.children = "FORCE_CPU", .first_process = "41"};
   EXPECT_FALSE(is_narrowed(children, {.pid = 41}, {.machine = &all}));
   EXPECT_TRUE(is_narrowed(children, {.pid = 42}, {.machine = &all}));
+}
+
+TEST(ProcessDecision, Machine_SaysWhyThereIsNoContext) {
+  for (const bool may_widen : {false, true}) {
+    MachineRuling file = machine(Policy::kNoContext, {}, may_widen);
+    file.ruling.rule = "NO_CONTEXT";
+    const Decision made = decide({}, {.machine = &file});
+    EXPECT_EQ(made.calls, Policy::kNoContext);
+    EXPECT_EQ(made.because, "/etc/cudaguard.conf:7");
+    EXPECT_EQ(made.may_lift, may_widen);
+    EXPECT_FALSE(decide({}, {.machine = &file}, kPrivileged).may_lift);
+    EXPECT_EQ(decide({.policy = "VALIDATE"}, {.machine = &file}).calls,
+              may_widen ? Policy::kValidate : Policy::kNoContext);
+    EXPECT_EQ(decide({.policy = "FORCE_CPU"}, {.machine = &file}).calls, Policy::kForceCpu);
+  }
+  const MachineRuling all = machine(Policy::kValidate);
+  EXPECT_EQ(decide({.policy = "NO_CONTEXT"}, {.machine = &all}).calls, Policy::kNoContext);
+  EXPECT_EQ(decide({.policy = "NO_CONTEXT"}, {.machine = &all}).because, "");
 }
 
 TEST(ProcessDecision, Machine_EnvironmentDoesNotWiden) {

@@ -143,7 +143,7 @@ TEST(Dlopen, RefusedLibrary_UnderAListIsOpenClOnly) {
     const Outcome refused = {Action::kRefuse, Report::kNoOpenCl, row.never};
     EXPECT_EQ(outcome(request_for(row.name()),
                       {.loads = Policy::kValidate, .calls = Policy::kValidate, .list = true}),
-              row.under_list ? refused : kPass)
+              row.no_proxy ? refused : kPass)
         << row.never;
   }
 }

@@ -58,6 +58,19 @@ TEST_F(Message, Denied_NamesPolicyCallerAndRemedy) {
             "allow NVML: CUDAGUARD_POLICY=OFF\n");
 }
 
+TEST_F(Message, Denied_NamesAContextAndTheRemedyForIt) {
+  const Attempt attempt{
+      .api = "cuCtxCreate_v2", .event = EventKind::kNoContext, .caller = {"/lib/libfoo.so", 16}};
+  write_denied(line(1), {.pid = 1, .attempt = attempt});
+  EXPECT_EQ(take(),
+            "cudaguard[1]: no CUDA context here (NO_CONTEXT; asked by libfoo.so); to allow "
+            "contexts: CUDAGUARD_POLICY=VALIDATE\n");
+  write_denied(line(1), {.pid = 1, .attempt = attempt, .names_call = true, .in_run = true});
+  EXPECT_EQ(take(),
+            "cudaguard[1]: no CUDA context here (NO_CONTEXT; cuCtxCreate_v2 asked by libfoo.so); "
+            "to allow contexts: cudaguard run --policy VALIDATE\n");
+}
+
 TEST_F(Message, Denied_NamesTheCallUnderAllAndAdvisesNothingWhenPrivileged) {
   const Attempt attempt{.api = "cuInit", .object = {}, .caller = {"/lib/libfoo.so", 16}};
   write_denied(line(1), {.pid = 1, .attempt = attempt, .names_call = true, .privileged = true});
@@ -566,16 +579,16 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
 
 TEST_F(Message, NoOpenCl_NamesTheVariableOrOption) {
   const Attempt site{.caller = {"/lib/libOpenCL.so.1", 1}};
-  write_no_opencl(line(7), {site, ListBy::kVariable});
+  write_no_opencl(line(7), {site, name_of(ListBy::kVariable)});
   EXPECT_EQ(take(),
             "cudaguard[7]: NVIDIA's OpenCL is refused: the guard cannot enforce "
             "CUDAGUARD_VISIBLE_DEVICES for it (asked by libOpenCL.so.1); to allow OpenCL: leave "
             "CUDAGUARD_VISIBLE_DEVICES out\n");
-  write_no_opencl(line(7), {site, ListBy::kOption});
+  write_no_opencl(line(7), {site, name_of(ListBy::kOption)});
   EXPECT_EQ(take(),
             "cudaguard[7]: NVIDIA's OpenCL is refused: the guard cannot enforce --gpus for it "
             "(asked by libOpenCL.so.1); to allow OpenCL: leave --gpus out\n");
-  write_no_opencl(line(7), {site, ListBy::kRule});
+  write_no_opencl(line(7), {site, name_of(ListBy::kRule)});
   EXPECT_TRUE(take().ends_with("to allow OpenCL: leave gpus= out\n"));
 }
 

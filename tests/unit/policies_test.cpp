@@ -22,20 +22,26 @@ constexpr Action kProxy = Action::kProxy;
 constexpr Action kRefuse = Action::kRefuse;
 
 constexpr Row kTable[] = {
-    {"libm.so.6", {kPass, kPass, kPass, kPass}, {kPass, kPass, kPass, kPass}},
-    {"libcuda.so.1", {kNullDriver, kProxy, kProxy, kPass}, {kNullDriver, kProxy, kProxy, kPass}},
+    {"libm.so.6", {kPass, kPass, kPass, kPass, kPass}, {kPass, kPass, kPass, kPass, kPass}},
+    {"libcuda.so.1",
+     {kNullDriver, kProxy, kProxy, kProxy, kPass},
+     {kNullDriver, kProxy, kProxy, kProxy, kPass}},
     {"libnvidia-ml.so.1",
-     {kNullDriver, kProxy, kProxy, kPass},
-     {kNullDriver, kProxy, kProxy, kPass}},
-    // This library does not follow an allow-list.
-    {"libnvidia-opencl.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kRefuse, kRefuse, kPass}},
-    {"libnvidia-cfg.so.1", {kRefuse, kPass, kPass, kPass}, {kRefuse, kPass, kPass, kPass}},
+     {kNullDriver, kProxy, kProxy, kProxy, kPass},
+     {kNullDriver, kProxy, kProxy, kProxy, kPass}},
+    // This library needs no libcuda, so a proxy changes nothing for it.
+    {"libnvidia-opencl.so.1",
+     {kRefuse, kPass, kPass, kRefuse, kPass},
+     {kRefuse, kRefuse, kRefuse, kRefuse, kPass}},
+    {"libnvidia-cfg.so.1",
+     {kRefuse, kPass, kPass, kPass, kPass},
+     {kRefuse, kPass, kPass, kPass, kPass}},
     {"libonnxruntime_providers_cuda.so",
-     {kRefuse, kPass, kPass, kPass},
-     {kRefuse, kPass, kPass, kPass}},
+     {kRefuse, kPass, kPass, kPass, kPass},
+     {kRefuse, kPass, kPass, kPass, kPass}},
     {"libonnxruntime_providers_tensorrt.so",
-     {kRefuse, kPass, kPass, kPass},
-     {kRefuse, kPass, kPass, kPass}},
+     {kRefuse, kPass, kPass, kPass, kPass},
+     {kRefuse, kPass, kPass, kPass, kPass}},
 };
 
 TEST(Policies, EveryPolicyAndLibraryHasItsAction) {
@@ -56,6 +62,13 @@ TEST(Policies, OnlyForceCpuAndOffLeaveTheProxyOut) {
   for (const PolicyRow& row : kPolicies) {
     const bool allows = row.policy != Policy::kForceCpu && row.policy != Policy::kOff;
     EXPECT_EQ(allows_cuda(row.policy), allows) << name_of(row.policy);
+  }
+}
+
+TEST(Policies, OnlyNoContextAllowsCudaWithoutContexts) {
+  for (const PolicyRow& row : kPolicies) {
+    EXPECT_EQ(refuses_contexts(row.policy), row.policy == Policy::kNoContext)
+        << name_of(row.policy);
   }
 }
 

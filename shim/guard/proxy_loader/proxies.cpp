@@ -30,6 +30,7 @@ constexpr Services kServices = {
     .fall_back = &fall_back,
     .record_event = &record_event,
     .record_attempt = &record_attempt,
+    .record_no_context = &record_no_context,
     .print_message = &print_message,
     .print_bad_index = &print_bad_index,
     .check_fork = &check_fork,
@@ -118,7 +119,7 @@ bool is_stub(Quiet& quiet, void* library, const Files& files) {
 
 /// Returns false if the real library is no stub. Otherwise names its file, and leaves it to the
 /// program, so that ld.so's error is about that file. A driver without cuInit may still have
-/// functions that the proxy cannot guard, so FORCE_CPU applies if not all GPUs are allowed.
+/// functions that the proxy cannot guard, so FORCE_CPU applies if it must not have them all.
 bool leaves_stub(Process& process, const Files& files, Quiet& quiet) {
   void* real = quiet.open(files.real, RTLD_LAZY | RTLD_NOLOAD);
   if (real == nullptr) return false;
@@ -126,7 +127,8 @@ bool leaves_stub(Process& process, const Files& files, Quiet& quiet) {
   if (found) {
     const bool list = !process.decision.allow_list.text.empty();
     const bool denies = files.missing == Message::kNoDriverProxy &&
-                        (list || process.decision.children != Children::kUnset);
+                        (list || process.decision.children != Children::kUnset ||
+                         refuses_contexts(process.decision.calls));
     const StubFacts facts = {static_cast<const link_map*>(real)->l_name, files.init[0], denies};
     print_message(process, files.stub, write_line_of<write_stub, StubFacts>, &facts);
     if (denies) fall_back(process, list ? Fallen::kNotEnforced : Fallen::kNoProxy);

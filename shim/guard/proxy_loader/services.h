@@ -26,6 +26,7 @@ struct Services {
   decltype(&cudaguard::fall_back) fall_back = nullptr;
   decltype(&cudaguard::record_event) record_event = nullptr;
   decltype(&cudaguard::record_attempt) record_attempt = nullptr;
+  decltype(&cudaguard::record_no_context) record_no_context = nullptr;
   decltype(&cudaguard::print_message) print_message = nullptr;
 
   decltype(&cudaguard::print_bad_index) print_bad_index = nullptr;

@@ -229,7 +229,7 @@ void write_start(char** words, char** variables) {
 Beacon beacon_of(EventKind event, DriverApi asked) {
   if (event == EventKind::kRefused) return Beacon::kRefused;
   if (event == EventKind::kExposed) return Beacon::kExposed;
-  if (event != EventKind::kNone && event != EventKind::kInit && event != EventKind::kNvml) {
+  if (!is_denied(event) && event != EventKind::kInit && event != EventKind::kNvml) {
     return Beacon::kAllowed;
   }
   return asked == DriverApi::kCuda   ? Beacon::kCuda
@@ -262,7 +262,7 @@ void announce(const Event& event, Output& output) {
     attempt.result = event.result;
   }
   if (event.object != nullptr) attempt.object = event.object;
-  const bool denied = event.kind == EventKind::kNone || event.kind == EventKind::kRefused;
+  const bool denied = is_denied(event.kind) || event.kind == EventKind::kRefused;
   if (denied && event.object != nullptr) attempt.api = "dlopen";
   attempt.asked = driver_api_of(attempt.api, attempt.object);
   output.beacon = beacon_of(event.kind, attempt.asked);
@@ -301,6 +301,9 @@ bool prepare(Process& process, Output& output) {
                           Message::kDenied));
     output.line = wants_line(log, first);
   }
+  if (event == EventKind::kNoContext) {
+    output.line = wants_line(log, wants_line(log, true) && print_once(Message::kNoContext));
+  }
   return output.line || output.heard || !process.decision.report.empty();
 }
 
@@ -320,15 +323,15 @@ void write_out(Process& process, const void* caller, Output& output) {
   read_program(scratch->program, attempt);
   if (output.line) {
     Line line(scratch);
-    if (attempt.event == EventKind::kNone) {
+    if (is_denied(attempt.event)) {
       const std::string_view because = process.because();
       write_denied(line, {.pid = pid,
                           .because = because,
                           .rule = because == kIsRuled ? decision.rule : std::string_view{},
                           .attempt = attempt,
                           .names_call = decision.log == Log::kAll,
-                          .is_child = because == kIsChild,
-                          .is_parent = because == kIsParent,
+                          .is_child = because == kIsChild || because == kIsQueryChild,
+                          .is_parent = because == kIsParent || because == kIsQueryParent,
                           .may_lift = decision.may_lift,
                           .privileged = decision.privileged,
                           .in_run = decision.in_run,
@@ -371,7 +374,9 @@ void print_no_opencl(Process& process, const void* caller) {
   const auto bit = static_cast<uint32_t>(Message::kOpenCl);
   if ((inherited.record.printed.load(std::memory_order_relaxed) & bit) != 0) return;
   const CallSite site(process, caller);
-  const NoOpenClFacts facts = {site.attempt(), process.decision.allow_list.by};
+  const GivenList& list = process.decision.allow_list;
+  const std::string_view policy = name_of(Policy::kNoContext);
+  const NoOpenClFacts facts = {site.attempt(), list.text.empty() ? policy : name_of(list.by)};
   print_message(process, Message::kOpenCl, write_line_of<write_no_opencl, NoOpenClFacts>, &facts);
 }
 

@@ -122,6 +122,12 @@ void record_attempt(Process& process, const char* key, const char* object, const
   record(process, {.kind = EventKind::kNone, .api = key, .caller = caller, .object = object});
 }
 
+void record_no_context(Process& process, const char* api, const void* caller) {
+  process.record.attempts.fetch_add(1, std::memory_order_relaxed);
+  if (is_known(process, api)) return;
+  record(process, {.kind = EventKind::kNoContext, .api = api, .caller = caller});
+}
+
 void record_refused(Process& process, const char* key, const char* object, const void* caller) {
   record(process, {.kind = EventKind::kRefused, .api = key, .caller = caller, .object = object});
 }

@@ -17,6 +17,9 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 /// dlopen request, or null; `caller` is the return address. Does nothing unless FORCE_CPU applies.
 void record_attempt(Process& process, const char* key, const char* object, const void* caller);
 
+/// Counts and records a context that NO_CONTEXT has refused. `api` is a constant of a library.
+void record_no_context(Process& process, const char* api, const void* caller);
+
 /// Records that a file of cudaguard cannot be used, so that a request for `object` was refused. The
 /// program might have got a GPU. `key` is as above. Counts no attempt.
 void record_refused(Process& process, const char* key, const char* object, const void* caller);

@@ -111,6 +111,7 @@ enum class Message : uint32_t {
   kDeniedOpenCl = 8192,
   kStubDriver = 16384,
   kStubNvml = 32768,
+  kNoContext = 65536,
 };
 
 struct RecordInherited {

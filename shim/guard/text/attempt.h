@@ -18,13 +18,14 @@ struct CodePlace {
   uint64_t offset = 0;      ///< bytes from the start of the file
 };
 
-/// What was allowed. kNone: the attempt was denied. kStart: there was no attempt, the process has
-/// started. kRefused: a library was not loaded, because a file of cudaguard cannot be used, so it
-/// is not known whether the program would have asked for a GPU. kExposed: the program was started
-/// with NVIDIA's library, whose symbols the guard could not change, so it is not known whether the
-/// program has asked.
+/// What was allowed. kNone: the attempt was denied. kNoContext: NO_CONTEXT has denied it. kStart:
+/// there was no attempt, the process has started. kRefused: a library was not loaded, because a
+/// file of cudaguard cannot be used, so it is not known whether the program would have asked for a
+/// GPU. kExposed: the program was started with NVIDIA's library, whose symbols the guard could not
+/// change, so it is not known whether the program has asked.
 enum class EventKind : uint8_t {
   kNone,
+  kNoContext,
   kInit,
   kContext,
   kSelect,
@@ -77,6 +78,11 @@ struct Attempt {
   std::string_view file;         ///< lasting_name() of the caller's file; empty: its name
   const Stack* stack = nullptr;  ///< null: not known
 };
+
+/// True if the guard refused the attempt by its policy.
+constexpr bool is_denied(EventKind event) {
+  return event == EventKind::kNone || event == EventKind::kNoContext;
+}
 
 /// Returns the name of the caller's file; empty if it is none.
 std::string_view file_of(const Attempt& attempt);

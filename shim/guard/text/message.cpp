@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <iterator>
 
+#include "policy/decision.h"
 #include "policy/device_list.h"
 #include "policy/driver_api.h"
 #include "policy/policies.h"
@@ -91,8 +92,9 @@ std::string_view text_of(ListError::Why why) {
   return "is wrong";
 }
 
-std::string_view what_is_missing(DriverApi asked) {
-  switch (asked) {
+std::string_view what_is_missing(const Attempt& attempt) {
+  if (attempt.event == EventKind::kNoContext) return "no CUDA context here";
+  switch (attempt.asked) {
     case DriverApi::kNvml:
       return "no GPU to see";
     case DriverApi::kOpenCl:
@@ -266,25 +268,30 @@ Text& put_call_site(Text& out, const Attempt& attempt) {
 void write_denied(Text& out, const DeniedFacts& facts) {
   const Attempt& attempt = facts.attempt;
   const bool child = facts.is_child;
-  out.put(what_is_missing(attempt.asked)).put(" (");
+  const bool context = attempt.event == EventKind::kNoContext;
+  out.put(what_is_missing(attempt)).put(" (");
   if (facts.because.empty()) {
-    out.put("FORCE_CPU");
+    out.put(name_of(context ? Policy::kNoContext : Policy::kForceCpu));
   } else if ((child || facts.is_parent) && facts.children_by_option) {
-    out.put(child ? "--children=cpu" : "--children=gpu");
+    using Words = Children;
+    const Words word = child ? (context ? Words::kNoContext : Words::kForceCpu)
+                             : (context ? Words::kOnlyContexts : Words::kOnly);
+    out.print("--children=%c", kChildrenWords[static_cast<size_t>(word)]);
   } else {
     out.print("%l", facts.because);  // may have the name of a file
   }
   if (!facts.rule.empty()) out.print(" \"%s\"", facts.rule);
   if (child && facts.first_process != 0 && facts.first_process != UINT32_MAX &&
       facts.first_process != facts.pid) {
-    out.print(", only process %u may use CUDA", facts.first_process);
+    out.print(", only process %u may ", facts.first_process);
+    out.put(context ? "make contexts" : "use CUDA");
   }
   out.put("; ");
   if (facts.names_call) out.print("%s ", attempt.api);
   put_caller(out, attempt).put(")");
   const bool helps = child || facts.is_parent || facts.because.empty() || facts.may_lift;
   if (facts.privileged || !helps) return;
-  out.print("; to allow %c: ", name_of(attempt.asked));
+  out.print("; to allow %c: ", context ? "contexts" : name_of(attempt.asked));
   if (child || facts.is_parent) {
     out.put(facts.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
   } else if (facts.fenced) {
@@ -293,7 +300,8 @@ void write_denied(Text& out, const DeniedFacts& facts) {
     // With the policy OFF the program would hang or fail as the driver does.
     out.put("repair the driver (to check it: cudaguard doctor --gpu)");
   } else {
-    out.put(facts.in_run ? "cudaguard run --policy OFF" : "CUDAGUARD_POLICY=OFF");
+    out.put(facts.in_run ? "cudaguard run --policy " : "CUDAGUARD_POLICY=");
+    out.put(name_of(context ? Policy::kValidate : Policy::kOff));
     // The user does not start a notebook's kernel by a command.
     if (is_kernel(attempt)) {
       out.print(" in the %c of kernel.json, then restart the kernel",
@@ -464,9 +472,8 @@ void write_fork_poison(Text& out, const ForkFacts& facts) {
 }
 
 void write_no_opencl(Text& out, const NoOpenClFacts& facts) {
-  const char* list = name_of(facts.by);
-  out.print("NVIDIA's OpenCL is refused: the guard cannot enforce %c for it (", list);
-  put_caller(out, facts.site).print("); to allow OpenCL: leave %c out", list);
+  out.print("NVIDIA's OpenCL is refused: the guard cannot enforce %s for it (", facts.limit);
+  put_caller(out, facts.site).print("); to allow OpenCL: leave %s out", facts.limit);
 }
 
 void write_unused_file(Text& out, const UnusedFileFacts& facts) {

@@ -49,12 +49,12 @@ Text& put_call_site(Text& out, const Attempt& attempt);
 /// message has given the cause.
 struct DeniedFacts {
   uint32_t pid = 0;
-  std::string_view because;  ///< why FORCE_CPU applies, if the user has not named it
+  std::string_view because;  ///< Decision's: why this policy applies
   std::string_view rule;     ///< if the cause is a rule of CUDAGUARD_RULES
   const Attempt& attempt;
   bool names_call = false;  ///< CUDAGUARD_LOG=all
-  bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN=FORCE_CPU
-  bool is_parent = false;   ///< the cause is CUDAGUARD_CHILDREN=ONLY
+  bool is_child = false;    ///< the cause is CUDAGUARD_CHILDREN, which favours the first process
+  bool is_parent = false;   ///< the cause is CUDAGUARD_CHILDREN, which favours the descendants
   bool may_lift = false;    ///< Decision's, as all that follow
   bool privileged = false;
   bool in_run = false;
@@ -141,10 +141,10 @@ struct ForkFacts {
 };
 void write_fork_poison(Text& out, const ForkFacts& facts);
 
-/// NVIDIA's OpenCL was refused under an allow-list.
+/// NVIDIA's OpenCL was refused under an allow-list or NO_CONTEXT.
 struct NoOpenClFacts {
   const Attempt& site;
-  ListBy by = ListBy::kVariable;
+  std::string_view limit;  ///< the list as the user has given it, or NO_CONTEXT
 };
 void write_no_opencl(Text& out, const NoOpenClFacts& facts);
 

@@ -130,7 +130,7 @@ CallFacts call_facts(const Attempt& attempt) {
   call.object.value = attempt.object;
   call.asked.value = word_of(attempt.asked);
   const bool refused = attempt.event == EventKind::kRefused;
-  const bool allowed = attempt.event != EventKind::kNone && !refused;
+  const bool allowed = !is_denied(attempt.event) && !refused;
   if (allowed) call.event.value = name_of(attempt.event);
   call.decision.value = allowed ? "allow" : refused ? "refuse" : "deny";
   call.rule.value = attempt.rule;

@@ -58,8 +58,8 @@ _cudaguard_place() {
 
 _cudaguard_value() {
   case $1 in
-    --policy) _cudaguard_words -W "FORCE_CPU VALIDATE CLAMP OFF" ;;
-    --children) _cudaguard_words -W "cpu gpu" ;;
+    --policy) _cudaguard_words -W "FORCE_CPU VALIDATE CLAMP NO_CONTEXT OFF" ;;
+    --children) _cudaguard_words -W "cpu gpu query contexts" ;;
     --log) _cudaguard_words -W "off error deny all" ;;
     --report) _cudaguard_files ;;
     --fence) _cudaguard_words -W "auto require devices off" ;;

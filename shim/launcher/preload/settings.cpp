@@ -113,11 +113,23 @@ std::string hint_for(Variable variable, std::string_view word) {
                               hint_for(Variable::kVisibleDevices, list));
 }
 
+/// The word of --children; kUnset if it is none, or not given.
+Children children_of(const GuardSettings& settings) {
+  const auto* const word =
+      std::find(std::begin(kChildrenWords), std::end(kChildrenWords), settings.children);
+  return static_cast<Children>(word - std::begin(kChildrenWords));
+}
+
+/// True if --children allows CUDA, under a policy for the descendants.
+bool favours_descendants(const GuardSettings& settings) {
+  return favours_descendants(children_of(settings));
+}
+
 [[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
-  const std::string other = settings.policy              ? "--policy " + policy
-                            : settings.children == "gpu" ? "--children=gpu"
-                            : !settings.rules.empty()    ? "--rule"
-                                                         : "";
+  const std::string other = settings.policy                 ? "--policy " + policy
+                            : favours_descendants(settings) ? "--children=" + *settings.children
+                            : !settings.rules.empty()       ? "--rule"
+                                                            : "";
   if (settings.gpus) {
     throw Refusal(
         kRefused,
@@ -155,9 +167,10 @@ void check_contradictions(const GuardSettings& settings, Policy policy) {
   const auto contradict = [](const std::string& one, const std::string& other) {
     throw Refusal(kRefused, one + " and " + other + " contradict each other; leave one out");
   };
-  if (settings.children && *settings.children != "cpu" && *settings.children != "gpu") {
+  if (settings.children && children_of(settings) == Children::kUnset) {
+    const std::vector<std::string> words(std::begin(kChildrenWords), std::end(kChildrenWords));
     throw Refusal(kRefused, "--children " + in_quotes(*settings.children) +
-                                " is not accepted (accepted: cpu, gpu)");
+                                " is not accepted (accepted: " + joined(words, ", ") + ")");
   }
   if (settings.cpu && settings.gpus) contradict("--cpu", "--gpus");
   if (settings.cpu && settings.children) contradict("--cpu", "--children");
@@ -166,6 +179,10 @@ void check_contradictions(const GuardSettings& settings, Policy policy) {
   if (settings.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
   if (settings.gpus && !allows_cuda(policy)) contradict("--gpus", shown);
   if (settings.children && !allows_cuda(policy)) contradict("--children", shown);
+  if (settings.children && children_of(settings) >= Children::kNoContext &&
+      refuses_contexts(policy)) {
+    contradict("--children=" + *settings.children, shown);
+  }
   if (settings.observe && policy == Policy::kOff) contradict("--observe", shown);
 }
 
@@ -183,8 +200,8 @@ std::optional<Policy> set_policy(const GuardSettings& settings, Policy wanted,
   }
   const char* word = variables.get(kPolicy);
   const bool named = is_given(word);
-  const bool through =
-      settings.gpus || settings.children == "gpu" || (settings.observe && !settings.wants_fence());
+  const bool through = settings.gpus || favours_descendants(settings) ||
+                       (settings.observe && !settings.wants_fence());
   if (settings.cpu) return set(Policy::kForceCpu);
   if (!through && !named) {
     if (variables.has(kVisible)) return {};
@@ -225,7 +242,8 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
 /// Sets CUDAGUARD_RULES. `outer`: what an outer run allows; empty if there is none. A rule narrows
 /// that, unless another option allows CUDA; it then narrows this option.
 void set_rules(const GuardSettings& settings, const std::string& outer, Variables& variables) {
-  const bool asked = settings.cpu || settings.gpus || settings.policy || settings.children == "gpu";
+  const bool asked =
+      settings.cpu || settings.gpus || settings.policy || favours_descendants(settings);
   if (settings.rules.empty()) {
     if (asked) variables.unset(kProcessRules);  // the option overrides it
     return;
@@ -375,7 +393,10 @@ void set_given(const GuardSettings& settings, Variables& variables) {
   for (const OptionRow& option : kOptions) {
     if (!option.sets || option.sets == Variable::kPolicy || !value_of(option, settings)) continue;
     std::string value = *value_of(option, settings);
-    if (option.sets == Variable::kChildren) value = value == "gpu" ? "ONLY" : "FORCE_CPU";
+    if (option.sets == Variable::kChildren) {
+      value =
+          word_at(row_of(Variable::kChildren).accepted, static_cast<size_t>(children_of(settings)));
+    }
     // The guard would resolve a relative path in the directory that is current at that time.
     if (option.sets == Variable::kReport) value = absolute(value);
     variables.set(row_of(*option.sets).name, value);

@@ -295,6 +295,9 @@ int driver_step(const char* name, const char* value, struct answer* out) {
     facts(out, atoi(value));
   } else if (strcmp(name, "insist") == 0) {
     insist(out, atoi(value));
+  } else if (strcmp(name, "mode") == 0) {
+    const int answer = CALL(cuDeviceGetAttribute, (int*, int, int), &number, 20, atoi(value));
+    put(out, "%d:%d", answer, number);
   } else if (strcmp(name, "zeros") == 0) {
     call_with_zeros(out, value);
   } else if (strcmp(name, "context") == 0) {

@@ -29,6 +29,7 @@ struct uuid_value {
   X(nvmlDeviceGetSerial, (void*, char*, unsigned))                     \
   X(nvmlDeviceGetName, (void*, char*, unsigned))                       \
   X(nvmlDeviceGetPciInfo_v3, (void*, void*))                           \
+  X(nvmlDeviceGetComputeMode, (void*, int*))                           \
   X(nvmlDeviceGetTopologyNearestGpus, (void*, int, unsigned*, void**)) \
   X(nvmlSystemGetTopologyGpuSet, (unsigned, unsigned*, void**))
 
@@ -217,6 +218,12 @@ int nvml_step(const char* name, const char* value, struct answer* out) {
     by_text(out, "nvmlDeviceGetHandleByPciBusId_v2", value);
   } else if (strcmp(name, "busold") == 0) {
     by_text(out, "nvmlDeviceGetHandleByPciBusId", value);
+  } else if (strcmp(name, "mode") == 0) {
+    void* device = NULL;
+    int mode = -7;
+    CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned, void**), (unsigned)atoi(value), &device);
+    const int answer = CALL(nvmlDeviceGetComputeMode, (void*, int*), device, &mode);
+    put(out, "%d:%d", answer, mode);
   } else if (strcmp(name, "facts") == 0) {
     facts(out, (unsigned)atoi(value));
   } else if (strcmp(name, "nearest") == 0) {

@@ -61,6 +61,11 @@ static int attribute(int device, int* value) {
   return cudaDeviceGetAttribute(value, kPciBusId, device);
 }
 
+static int compute_mode(int device, int* value) {
+  enum { kComputeMode = 20 };
+  return cudaDeviceGetAttribute(value, kComputeMode, device);
+}
+
 EXPORT int runtime_step(const char* name, const char* value, struct answer* out) {
   if (strncmp(name, "rt.", 3) != 0) return 0;
   name += 3;
@@ -84,6 +89,9 @@ EXPORT int runtime_step(const char* name, const char* value, struct answer* out)
     properties(out, device, 1);
   } else if (strcmp(name, "attribute") == 0) {
     const int answer = attribute(device, &number);
+    put(out, "%d:%d", answer, number);
+  } else if (strcmp(name, "mode") == 0) {
+    const int answer = compute_mode(device, &number);
     put(out, "%d:%d", answer, number);
   } else if (strcmp(name, "sync") == 0) {
     put(out, "%d", cudaDeviceSynchronize());
