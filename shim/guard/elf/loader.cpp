@@ -19,8 +19,9 @@ namespace cudaguard {
 namespace {
 
 void take_from(Loader& into, const link_map& object) {
+  const elf_detail::Tables tables = elf_detail::read_tables(object.l_ld, object.l_addr);
   const auto take = [&](AnyFound& to, const char* name) {
-    to.take(elf_symbol(object.l_ld, object.l_addr, name));
+    to.take(elf_detail::lookup(tables, name));
   };
   take(into.dlopen, "dlopen");
   take(into.dlmopen, "dlmopen");

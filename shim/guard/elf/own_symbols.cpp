@@ -47,7 +47,7 @@ struct OwnNames {
   NameFilter filter;
   const void* context;
   bool operator()(const char* name) const {
-    return filter(name, context) && elf_detail::find(tables, name) != nullptr;
+    return elf_detail::find(tables, name) != nullptr && filter(name, context);
   }
 };
 
@@ -62,8 +62,17 @@ bool may_refer(const elf_detail::Tables& object, const OwnNames& own) {
   // An executable at a fixed address exports its imports, too: their PLT entries.
   elf_detail::Tables exports = object;
   exports.as_dlvsym = true;
-  const uint32_t end = end_of_symbols(own.tables.gnu_hash);
-  for (uint32_t i = own.tables.gnu_hash[1]; i < end; ++i) {
+  const uint32_t* gnu_hash = own.tables.gnu_hash;
+  const uint32_t first = gnu_hash[1];
+  const uint32_t* hashes = elf_detail::buckets_of(gnu_hash) + gnu_hash[0];
+  const uint32_t end = end_of_symbols(gnu_hash);
+  for (uint32_t i = first; i < end; ++i) {
+    // The lowest bit of each of our own hashes marks the end of a chain.
+    const uint32_t hash = hashes[i - first];
+    if (!elf_detail::may_have(object.gnu_hash, hash) &&
+        !elf_detail::may_have(object.gnu_hash, hash ^ 1U)) {
+      continue;
+    }
     const char* name = own.tables.strings + own.tables.symbols[i].st_name;
     if (own.filter(name, own.context) && elf_detail::find(exports, name) != nullptr) return true;
   }

@@ -134,19 +134,22 @@ inline const uint32_t* buckets_of(const uint32_t* gnu_hash) {
   return gnu_hash + 4 + gnu_hash[2] * (sizeof(ElfW(Addr)) / sizeof(uint32_t));
 }
 
+// False if the Bloom filter shows that the table has no name of this hash.
+inline bool may_have(const uint32_t* gnu_hash, uint32_t hash) {
+  constexpr unsigned kBits = 8 * sizeof(ElfW(Addr));
+  const uint32_t bloom_words = gnu_hash[2];
+  if (bloom_words == 0) return false;
+  const auto* bloom = reinterpret_cast<const ElfW(Addr)*>(gnu_hash + 4);
+  const ElfW(Addr) word = bloom[hash / kBits % bloom_words];
+  return ((word >> (hash % kBits)) & (word >> ((hash >> gnu_hash[3]) % kBits)) & 1U) != 0;
+}
+
 inline const ElfW(Sym) * by_gnu_hash(const Tables& t, const char* name, const ElfW(Sym) * *second) {
   const uint32_t bucket_count = t.gnu_hash[0];
   const uint32_t first_index = t.gnu_hash[1];
-  const uint32_t bloom_words = t.gnu_hash[2];
-  if (bucket_count == 0 || bloom_words == 0) return nullptr;
   uint32_t hash = 5381;
   for (const char* c = name; *c != '\0'; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
-
-  constexpr unsigned kBits = 8 * sizeof(ElfW(Addr));
-  const auto* bloom = reinterpret_cast<const ElfW(Addr)*>(t.gnu_hash + 4);
-  const ElfW(Addr) word = bloom[hash / kBits % bloom_words];
-  const uint32_t shift = t.gnu_hash[3];
-  if (((word >> (hash % kBits)) & (word >> ((hash >> shift) % kBits)) & 1U) == 0) return nullptr;
+  if (bucket_count == 0 || !may_have(t.gnu_hash, hash)) return nullptr;
 
   const uint32_t* buckets = buckets_of(t.gnu_hash);
   const uint32_t* chain = buckets + bucket_count;
@@ -182,10 +185,9 @@ inline const ElfW(Sym) *
   return found != nullptr ? found : second;
 }
 
-[[gnu::noinline]] inline const void* lookup(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
-                                            const char* name, const char* wanted) {
-  const ElfW(Sym)* found = find(read_tables(dynamic, base, wanted), name);
-  return found != nullptr ? reinterpret_cast<const void*>(base + found->st_value) : nullptr;
+[[gnu::noinline]] inline const void* lookup(const Tables& t, const char* name) {
+  const ElfW(Sym)* found = find(t, name);
+  return found != nullptr ? reinterpret_cast<const void*>(t.base + found->st_value) : nullptr;
 }
 
 }  // namespace elf_detail
@@ -193,13 +195,13 @@ inline const ElfW(Sym) *
 // Returns the address of the symbol `name` that the object with this dynamic section *defines*
 // (functions and data; no TLS, no ifunc), or null. `base` is its load base (dlpi_addr, l_addr).
 inline const void* elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
-  return elf_detail::lookup(dynamic, base, name, nullptr);
+  return elf_detail::lookup(elf_detail::read_tables(dynamic, base), name);
 }
 
 // Returns the definition to which ld.so would bind an import of `version` ("" for none), or null.
 inline const void* elf_definition(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name,
                                   const char* version) {
-  return elf_detail::lookup(dynamic, base, name, version);
+  return elf_detail::lookup(elf_detail::read_tables(dynamic, base, version), name);
 }
 
 // Returns the definition that ld.so's dlvsym would take, or null.

@@ -48,15 +48,8 @@ const void* look_up(Process& process, const char* name, const void* caller) {
 }  // namespace
 
 NextDefinition next_definition(const char* name, const void* caller) {
-  Process* process = inherited.process.load(std::memory_order_acquire);
-  void* known;
-  if (process != nullptr &&
-      process->exports.answers.know(
-          name, caller, inherited.hook.answers_age.load(std::memory_order_relaxed), known))
-      [[likely]] {
-    return {known, process};
-  }
-  return search(name, caller);
+  const NextDefinition known = known_definition(name, caller);
+  return known.function != nullptr ? known : search(name, caller);
 }
 
 }  // namespace cudaguard

@@ -107,6 +107,17 @@ template <typename Function, typename Forward>
   return finish(call, forward(next.as(like), call.used));
 }
 
+constexpr const char* kSetDevice = "cudaSetDevice";
+using SetDevice = cudaError_t(int device);
+
+/// A call that is not the repeated selection of a device.
+[[gnu::cold, gnu::noinline]] cudaError_t set_device(int device, const void* caller) {
+  constexpr bool kSelects = true;
+  return indexed<SetDevice>(
+      nullptr, kSetDevice, caller, device, [](auto* real, int index) { return real(index); },
+      kSelects);
+}
+
 }  // namespace
 }  // namespace cudaguard
 
@@ -135,10 +146,13 @@ cudaError_t cudaGetDeviceCount(int* count) {
   return result;
 }
 
+// Programs call this in loops, so the usual case pays for no register that only the others need.
 cudaError_t cudaSetDevice(int device) {
-  constexpr bool kSelects = true;
-  CG_INDEXED(
-      cudaSetDevice, device, [](auto* real, int index) { return real(index); }, kSelects);
+  const NextDefinition known = known_definition(kSetDevice, CG_CALLER);
+  if (known.function != nullptr && was_selected(*known.process, device)) [[likely]] {
+    return known.as<SetDevice>(nullptr)(device);
+  }
+  return set_device(device, CG_CALLER);
 }
 
 cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags) {

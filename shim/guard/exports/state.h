@@ -16,7 +16,8 @@ class Answers {
                                    void*& target) const {
     const Answer& answer = answers_[slot_of(name, caller)];
     const uint64_t stamp = answer.stamp.load(std::memory_order_acquire);
-    if (stamp >> 32 != age || answer.caller.load(std::memory_order_relaxed) != caller ||
+    if ((stamp ^ uint64_t{age} << 32) >> 32 != 0 ||
+        answer.caller.load(std::memory_order_relaxed) != caller ||
         answer.name.load(std::memory_order_relaxed) != name) {
       return false;
     }
@@ -32,10 +33,10 @@ class Answers {
   [[gnu::always_inline]] static unsigned slot_of(const char* name, const void* caller) {
     // Callers that a compiler made alike lie at equal distances, so the upper bits distinguish
     // them.
-    return static_cast<unsigned>(
-        (reinterpret_cast<uintptr_t>(caller) ^ reinterpret_cast<uintptr_t>(name)) *
-            0x9e3779b97f4a7c15 >>
-        (64 - kBits));
+    return static_cast<uint32_t>(reinterpret_cast<uintptr_t>(caller) ^
+                                 reinterpret_cast<uintptr_t>(name)) *
+               0x9e3779b9 >>
+           (32 - kBits);
   }
 
   /// A sequence lock that never waits: a reader that finds a stamp of another age, or sees the

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "shim/guard/elf/loader.h"
@@ -26,24 +27,30 @@ struct Ruling;
 /// Why FORCE_CPU has replaced the configured policy.
 enum class Fallen : uint8_t { kNot, kNoProxy, kNotEnforced, kNotAccepted };
 
-struct InheritedState {
+/// What a first dlopen needs is in the first page, so that it costs one page fault. A long text is
+/// at the end of its struct.
+struct alignas(4096) InheritedState {
   std::atomic<Process*> process{nullptr};  ///< of this process, or of the one that forked it
   /// Pages for the Process of a forked child; zero there, as those of `process` are.
   std::atomic<void*> spare{nullptr};
-  Loader loader;               ///< read by loader()
-  StartObjects start_objects;  ///< read by start_objects()
-  StartEnvironment start;
+  Loader loader;                                       ///< read by loader()
+  StartObjects start_objects;                          ///< read by start_objects()
   std::atomic<const MachineRuling*> machine{nullptr};  ///< read by machine_ruling()
   /// What CUDAGUARD_RULES says; null if there are none. Read by decide_with_rules().
   std::atomic<const Ruling*> ruling{nullptr};
-  char report[kMaxReportPath + 1] = {};      ///< set by report_to; empty: that of the start
   std::atomic<Fallen> fallen{Fallen::kNot};  ///< in this process, or in one that forked it
+  std::atomic<bool> has_report{false};       ///< `report` is not that of the start
 
   HookInherited hook;
   RecordInherited record;
   ExplainInherited explain;
   ProxyLoaderInherited proxy_loader;
+
+  StartEnvironment start;
+  char report[kMaxReportPath + 1] = {};  ///< set by report_to
 };
+
+static_assert(offsetof(InheritedState, start) + offsetof(StartEnvironment, text) <= 4096);
 
 extern constinit InheritedState
     inherited;  // NOLINT(bugprone-dynamic-static-initializers): constinit

@@ -94,7 +94,8 @@ Decision read_decision(bool forked) {
   const Environment& environment = inherited.start.variables;
   char room[32];  // pid:[4026531836]
   Decision decision = decide_with_rules(environment, identify(environment, forked, room));
-  if (inherited.report[0] != '\0') decision.report = inherited.report;
+  if (inherited.has_report.load(std::memory_order_acquire) && inherited.report[0] != '\0')
+    decision.report = inherited.report;
   return decision;
 }
 
@@ -102,6 +103,7 @@ bool report_to(Process& process, const char* path) {
   const MachineRuling* machine = machine_ruling();
   if (machine != nullptr && !machine->ruling.report.empty()) return false;
   process.decision.report = keep(path, inherited.report, sizeof inherited.report);
+  inherited.has_report.store(true, std::memory_order_release);
   return true;
 }
 

@@ -38,7 +38,9 @@ char* copy(const char* value, size_t left, char* to) {
 }  // namespace
 
 void read_start_environment(StartEnvironment& to, char** variables) {
-  if (to.read.load(std::memory_order_acquire)) return;
+  // This writes nothing new, but a page that is read before it is written costs two page faults.
+  bool unread = false;
+  if (!to.read.compare_exchange_strong(unread, false, std::memory_order_acquire)) return;
   // If a constructor before the guard's starts threads, several of them may do this at once. They
   // write the same bytes to the same places, because none of them looks at what another has done.
   Environment found;
