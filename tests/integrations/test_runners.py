@@ -4,11 +4,14 @@ published schemas, and their commands work as a runner runs them."""
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
+import xml.etree.ElementTree
 
 import pytest
 
-from support import harness, places
+from support import harness, launcher, places
 
 try:
     import yaml
@@ -16,6 +19,7 @@ except ImportError:
     yaml = None
 
 ASK = " ".join(places.OPEN)
+ATTEMPT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
 
 
 class Case(places.Case):
@@ -86,6 +90,41 @@ class GitLab(Case):
             result = self.job(shell, before, ASK, tree=None)
             self.assertNotEqual(result.rc, 0, result)
             self.assertEqual((result.out, result.fake_calls), ("", []), result)
+
+
+    def test_gitlab_job_proves_that_an_import_asks_for_nothing(self):
+        """The job's line of verify, with a package that does not ask and with one that does."""
+        (text,) = places.blocks("yaml", "ci", "GitLab")
+        (line,) = [line for line in yaml.safe_load(text)["test"]["script"] if "--junit" in line]
+        words = shlex.split(line)
+        self.assertEqual(words[0], "cudaguard")
+        words[0] = launcher.LAUNCHER
+        for source, code, failures in (("", 0, "0"), (ATTEMPT, 1, "1")):
+            self.make("mypackage.py", source, 0o644)
+            result = harness.run(words, guard=False, trace=False, cwd=self.directory)
+            self.assertEqual(result.rc, code, result)
+            root = xml.etree.ElementTree.parse(self.path("cuda.xml")).getroot()
+            self.assertEqual(root.find(".//testsuite").get("failures"), failures)
+            os.remove(self.path("cuda.xml"))
+
+
+@pytest.mark.parametrize("tool", ["make", "ctest"])
+@pytest.mark.parametrize("asks", [False, True])
+def test_line_of_a_build_tool_fails_if_a_test_asks(tmp_path, tool, asks):
+    """The lines of "make, CTest, nox, Bazel", for the tools that are here."""
+    if not shutil.which(tool):
+        pytest.skip(tool + " is not installed")
+    (text,) = [text for text in places.blocks("text", "ci") if "make check" in text]
+    (line,) = [line for line in text.splitlines() if " %s " % tool in line]
+    words = [launcher.LAUNCHER, *shlex.split(line)[1:]]
+    (tmp_path / "test.py").write_text(ATTEMPT if asks else "")
+    (tmp_path / "build").mkdir()
+    (tmp_path / "Makefile").write_text("check:\n\tpython3 test.py\n")
+    (tmp_path / "build" / "CTestTestfile.cmake").write_text(
+        'add_test(one python3 "%s")\n' % (tmp_path / "test.py"))
+    result = harness.run(words, guard=False, trace=False, cwd=str(tmp_path))
+    assert result.rc == (1 if asks else 0), result
+    assert ("FAIL: 1 line asked" in result.err) == asks, result
 
 
 class GitHub(Case):
