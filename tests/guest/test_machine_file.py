@@ -10,6 +10,7 @@ import threading
 
 import pytest
 
+from lab import pages
 from support import guest, harness, launcher, machine, messages, policies
 
 CONF = "/etc/cudaguard.conf"
@@ -142,6 +143,18 @@ def test_unknown_name_narrows_a_process_whose_own_name_is_unknown(case, key, fil
     case.refused(*BOB, cause=CONF + ":2")
     case.allowed(*ALICE)
     case.allowed(*stranger)
+
+
+def test_rules_of_the_page_refuse_one_user_and_change_nothing_for_others(case):
+    """docs/rules.md. The control is the second rule alone, against which the page warns."""
+    with open(os.path.join(harness.SOURCE, "docs", "rules.md"), encoding="utf-8") as stream:
+        rules = pages.block(stream.read(), having="user=ci").replace("user=ci", "user=bob")
+    case.etc("cudaguard.conf", rules)
+    case.refused(*BOB, cause=CONF + ":3")
+    for words in ((), ALICE):
+        assert case.allowed(*words).err == ""
+    case.etc("cudaguard.conf", "FORCE_CPU user=bob\n")
+    case.refused(*ALICE, cause="no rule of " + CONF)
 
 
 @pytest.mark.parametrize(("file", "key"), [("passwd", "user"), ("group", "group")])

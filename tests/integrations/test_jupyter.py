@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 
@@ -39,10 +40,10 @@ class Jupyter(places.Case):
         with open(self.path(directory, "kernels", name, "kernel.json"), encoding="utf-8") as stream:
             return json.load(stream)
 
-    def notebook(self, kernel, **more):
+    def notebook(self, kernel, *launch, **more):
         # The kernel does not run under strace, because an interrupt goes to another thread while
         # strace holds the main thread.
-        result = harness.run([PYTHON, NOTEBOOK, kernel], guard=False, trace=False,
+        result = harness.run([*launch, PYTHON, NOTEBOOK, kernel], guard=False, trace=False,
                              env={**self.env, **more})
         self.assertEqual((result.rc, result.answers.get("failed")), (0, None), result)
         return result
@@ -171,6 +172,22 @@ def test_message_names_the_cell_and_its_advice_works(case, changes, key, remedy,
     change(spec)
     case.write(path, spec)
     assert case.notebook("cudaguard-cpu", **changes).answers["cuda"] == "0"
+
+
+@pytest.mark.full
+def test_guarded_server_has_one_kernel_with_the_gpu(case):
+    """The two lines of the page. The program that starts the kernels is in place of jupyter lab."""
+    (block,) = [text for text in places.blocks("text", "python", "Notebooks") if "jupyter lab" in text]
+    server, kernel = (shlex.split(line) for line in block.splitlines())
+    assert kernel[:4] == ["python", "-m", "cudaguard.install_kernel", "--sys-prefix"]
+    done = case.install("--user", "--cudaguard", launcher.LAUNCHER, *kernel[4:])
+    assert (done.returncode, done.stderr) == (0, ""), str(done)
+    start = [launcher.LAUNCHER if word == "cudaguard" else word for word in server[:-2]]
+    result = case.notebook("python3", *start)
+    assert (result.answers["cuda"], result.answers["child"]) == ("100", "100"), str(result)
+    result = case.notebook("gpu", *start)
+    assert (result.answers["cuda"], result.answers["child"]) == ("0", "0"), str(result)
+    assert messages.find(result.err, "no_cuda") == [], str(result)
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ class Schema(Case):
             self.assertNotIn("env", container)
 
     def test_docs_quote_the_pod(self):
-        (block,) = places.blocks("yaml", "containers", "Kubernetes")
+        (block,) = places.blocks("yaml", "kubernetes")
         self.assertIn(block, TEXT)
 
 

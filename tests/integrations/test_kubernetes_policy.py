@@ -117,7 +117,7 @@ def test_pod_gets_what_the_cdi_device_gives():
 
 
 def test_docs_name_the_files_and_the_label():
-    page = places.page("containers")
+    page = places.page("kubernetes")
     for name in FILES:
         assert "kubernetes/" + name in page
     (excluded,) = POLICIES["policy.yaml"]["spec"]["matchConstraints"]["objectSelector"][

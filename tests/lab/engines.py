@@ -28,6 +28,7 @@ PIP_CACHE = "/var/tmp/lab-pip-cache"
 KEPT = 4000  # characters of a step's output in the results
 
 CONTAINERS = "docs/integrations/containers.md"
+KUBERNETES = "docs/integrations/kubernetes.md"
 SLURM = "docs/integrations/slurm-and-systemd.md"
 PYTHON_PAGE = "docs/integrations/python.md"
 FENCE = "docs/fence.md"
@@ -202,12 +203,12 @@ def engines():
         Step("the image's entrypoint", f"ch-run $images/guarded -- {ENTRYPOINT} python3 /ask.py",
              **GUARDED)), {"user": "alice"})
     yield ("kubernetes-pod", (*PODMAN, "runc", "catatonit", "busybox-static"), {
-        "dockerfile": Block(CONTAINERS, "The image of the init container", language="dockerfile"),
-        "build": Block(CONTAINERS, "The image of the init container", "docker build",
+        "dockerfile": Block(KUBERNETES, "The image of the init container", language="dockerfile"),
+        "build": Block(KUBERNETES, "The image of the init container", "docker build",
                        words=(("docker push registry.example.com/cudaguard-init:0.2.0", ":"),)),
-        "check": Block(CONTAINERS, "Check a pod", words=(
+        "check": Block(KUBERNETES, "Check a pod", words=(
             ("POD", "cpu-only"), ("PROGRAM", "python3"))),
-        "exec": Block(CONTAINERS, having="kubectl exec POD -c program --", code=True,
+        "exec": Block(KUBERNETES, having="kubectl exec POD -c program --", code=True,
                       words=(("POD", "cpu-only"), PROGRAM)),
     }, (
         Step("unguarded", "podman run --rm registry.example.com/program:1.0 python3 /ask.py",

@@ -320,9 +320,9 @@ def rules_hold(machine):
 def roles(lab, machine):
     """A parent without a GPU, and its workers with one, by the commands of the pages. The machine's
     file decides who may."""
-    devices, rules = ((lab.checkout / f"docs/{name}.md").read_text()
-                      for name in ("devices", "rules"))
-    (by_role,) = [line for line in pages.block(devices, "A parent without a GPU").splitlines()
+    workers, rules = ((lab.checkout / f"docs/{name}.md").read_text()
+                      for name in ("workers", "rules"))
+    (by_role,) = [line for line in pages.block(workers, "A parent without a GPU").splitlines()
                   if line.startswith("cudaguard run --children=gpu")]
     by_rule = pages.block(rules, having="-- ./router").splitlines()[0]
     found = {}
