@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debian's rsyslog, logrotate and node_exporter take the records of a machine, as docs/reports.md
+"""Debian's rsyslog, logrotate and node_exporter take the records of a machine, as docs/records.md
 says."""
 
 import glob
@@ -58,7 +58,7 @@ def make_case():
 
 
 def block_with(mark):
-    (block,) = [one for one in places.blocks("text", "../reports", SECTION) if mark in one]
+    (block,) = [one for one in places.blocks("text", "../records", SECTION) if mark in one]
     return block
 
 

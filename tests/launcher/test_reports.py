@@ -108,7 +108,7 @@ class AnothersReport(launcher.Case):
         self.assertEqual(done.stderr.count("nothing is recorded"), 1)
 
     def test_shared_directory_works_for_every_user(self):
-        """What docs/reports.md advises: one directory, and a name for each host and user."""
+        """What docs/records.md advises: one directory, and a name for each host and user."""
         os.mkdir(self.path("records"))
         os.chmod(self.path("records"), 0o1777)
         env = launcher.environment(CUDAGUARD_REPORT=self.path("records", "%h-%u.jsonl"))
