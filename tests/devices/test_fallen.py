@@ -71,7 +71,7 @@ def test_count_of_a_linked_program_is_refused(case, message, more, name, prefix,
 
 
 def test_limit_linked_program_that_ignores_errors_reads_names():
-    """docs/limits.md: with the guard alone, the other calls reach the driver itself."""
+    """tests/lab/limits.md: with the guard alone, the other calls reach the driver itself."""
     for name in ("cuda", "cuda_now"):
         result = box.run(["cu.init", "cu.insist=0"], name, box="liar", allow="2,5")
         assert result.answers["cu.insist"] == "3:3:" + ":".join("0" * 7), str(result)

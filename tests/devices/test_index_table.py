@@ -124,7 +124,7 @@ def test_each_call_has_its_documented_outcome(major, policy):
 
 
 def test_limit_runtime_by_dlsym_is_not_checked(case):
-    """docs/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
+    """tests/lab/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
     for major in (12, 13):
         for policy in policies.COMPUTING:
             result, found = answers(BAD, major, allow=ALLOW, policy=policy, CG_DLSYM="1")

@@ -68,7 +68,7 @@ class Libraries(harness.Case):
 
     def test_limit_libcs_own_dlopen_loads_libnvidia_cfg(self):
         """The guard does not see libnvidia-cfg if the program calls libc's own dlopen by pointer
-        (docs/limits.md)."""
+        (tests/lab/limits.md)."""
         self.need_real_driver("libnvidia-cfg.so.1")
         result = harness.run([PROGRAM, "libnvidia-cfg.so.1", "nvCfgOpenDevice"], world="real",
                              env={"CG_LIBC": "1"})

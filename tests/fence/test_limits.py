@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""These tests pin what the fence does not stop. docs/limits.md documents it."""
+"""These tests pin what the fence does not stop. tests/lab/limits.md documents it."""
 
 import socket
 import subprocess

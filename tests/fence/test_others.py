@@ -65,7 +65,7 @@ class OwnFilters(Case):
 
     @pytest.mark.needs("no_filter")
     def test_limit_strict_mode_is_refused(self):
-        """docs/limits.md: the kernel refuses it under any filter."""
+        """tests/lab/limits.md: the kernel refuses it under any filter."""
         self.differ("strict", unguarded="strict=yes request=ENOTTY",
                     fenced="strict=EINVAL request=ENODEV")
 

@@ -20,7 +20,7 @@ MODES = {"w": "write", "we": "write, close-on-exec", "+": "both ways", "wa": "ap
 
 
 def is_exception(closed, mode):
-    """In docs/limits.md: 2 was closed, perhaps with 1, and the program has a regular file
+    """In tests/lab/limits.md: 2 was closed, perhaps with 1, and the program has a regular file
     there, opened for writing only and without close-on-exec. With /dev/null, a terminal or a
     pipe at 0 this is the same as `>out 2>err`."""
     return closed in ((2,), (1, 2)) and mode in ("w", "wa")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""These tests pin what the guard does not stop. docs/limits.md documents it. (For the fence:
+"""These tests pin what the guard does not stop. tests/lab/limits.md documents it. (For the fence:
 tests/fence. For setuid without /etc/ld.so.preload: test_privileged.py. For a file name that is not
 found: test_install.py.)"""
 

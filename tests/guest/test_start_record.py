@@ -147,7 +147,7 @@ def test_start_record_goes_to_stderr(case):
 
 def test_start_record_adds_only_documented_system_calls(case):
     """Without the variable the guard makes no system call. With the variable it makes those
-    that docs/limits.md lists for a report."""
+    that tests/lab/limits.md lists for a report."""
     def calls(**env):
         machine.need("tracing")
         log = case.path("strace")

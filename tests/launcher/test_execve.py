@@ -87,7 +87,7 @@ except OSError as error:
 """ % {"x86_64": 322, "aarch64": 281}[os.uname().machine]
 
 # Signals reach the children at any time around their execve. A handler without SA_RESTART can make
-# execve fail with EINTR (docs/limits.md).
+# execve fail with EINTR (tests/lab/limits.md).
 STORM = r"""
 import os, random, signal
 signal.signal(signal.SIGUSR1, lambda *_: None)

@@ -186,7 +186,7 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
     case.asks()
     if end == signal.SIGCONT:
         # The launcher may go on after asks_static has started, so that this start and the execve
-        # that failed are of unknown kind (limits.md).
+        # that failed are of unknown kind (tests/lab/limits.md).
         case.counts_guarded_once(verify)
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
 
@@ -225,7 +225,7 @@ def test_launcher_goes_on_without_the_keeper(case):
 
 
 def test_limit_nothing_starts_without_both(case):
-    """docs/limits.md"""
+    """tests/lab/limits.md"""
     verify, keeper = case.begin()
     os.kill(keeper, signal.SIGKILL)
     verify.kill()

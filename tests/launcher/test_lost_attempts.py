@@ -48,7 +48,7 @@ def test_attempt_is_reported(case, name):
     result, tree = case.tree(case.shape(name, "$PPID"))
     case.ends(result, 1, " asked for CUDA, in ")
     # The thread that sees the other one's call as known may end the process before
-    # verify has read the details (docs/limits.md).
+    # verify has read the details (tests/lab/limits.md).
     details = " by waits_for_launcher| or the like" if name == "threads" else " by waits_for_launcher"
     assert re.search("cuInit(%s)" % details, result.err), result.err
     assert tree["doubts"] == [], str(result)

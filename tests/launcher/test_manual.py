@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manual, docs, the completion, the schema of records and the Python reader have what the rows of
-the options, variables and fields give (scripts/generate-options); the manual has no mistakes of form; the completion completes, in a real
-bash on a terminal as well."""
+"""Docs, the completion, the schema of records and the Python reader have what the rows of the
+options, variables and fields give, and the manual is docs/cli.md (scripts/generate-options). The
+manual has no mistakes of form. The completion completes, in a real bash on a terminal as well."""
 
 import glob
 import os
@@ -18,6 +18,7 @@ from support import built_rows, harness, launcher, policies
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
+PAGE = os.path.join(harness.SOURCE, "docs", "cli.md")
 CONF = os.path.join(HERE, "man", "cudaguard.conf.5")
 COMPLETION = os.path.join(HERE, "completion", "cudaguard.bash")
 TABLES = [os.path.join(harness.SOURCE, "policy", "variables." + end) for end in ("inc", "h")]
@@ -78,7 +79,7 @@ class Generated(launcher.Case):
         for path in self.copies():
             whole = read(path)
             part = whole
-            if not path.endswith(".json"):  # a whole file is generated
+            if not path.endswith((".json", ".1")):  # these are generated as a whole
                 whole = "By hand.\n" + whole
                 part = re.search(r"generated: .*\n((?s:.+?))^\S+ end\b", whole, re.M)[1]
             write(path, whole.replace(part, "Another part.\n"))
@@ -88,15 +89,19 @@ class Generated(launcher.Case):
             self.assertEqual(self.generate(self.directory).returncode, 0, path)
             self.assertEqual(read(path), whole, path)
 
-    def test_items_of_the_manual_keep_what_is_written_by_hand(self):
-        manual = self.copies()[1]
-        whole = read(manual)
-        first = "Hide all CUDA devices [default: on, unless another option allows CUDA].\n"
-        by_hand = '.\\" by hand\nIt hides them well.\n'
-        self.assertIn(first, whole)
-        write(manual, whole.replace(first, "Something else.\n" + by_hand))
+    def test_manual_follows_the_page(self):
+        """Each sort of text, and what roff would take for its own."""
+        page, manual = self.copies()[:2]
+        whole = read(page)
+        write(page, whole + "\n## New\n\nOne *two* `--three %h`. [Four](run.md#five)\nsix.\n\n"
+              "- `.seven`\n- 'eight' \\ \u2026\n\n| nine | ten | eleven |\n|---|---|---|\n"
+              "| `--twelve` | thirteen | fourteen |\n\n```text\n.fifteen ~/-\n```\n")
         self.assertEqual(self.generate(self.directory).returncode, 0)
-        self.assertEqual(read(manual), whole.replace(first, first + by_hand))
+        self.assertIn(
+            ".Sh NEW\nOne \\fItwo\\fR \\fB\\-\\-three %h\\fR.\nFour six.\n"
+            ".Bl -bullet\n.It\n\\fB.seven\\fR\n.It\n\\&'eight' \\e \\[u2026]\n.El\n"
+            ".Bl -tag -width Ds\n.It \\fB\\-\\-twelve\\fR\nthirteen (eleven: fourteen)\n.El\n"
+            ".Bd -literal -offset indent\n\\&.fifteen \\(ti/\\-\n.Ed\n.Sh SEE ALSO\n", read(manual))
 
 
 class Manual(launcher.Case):
@@ -110,7 +115,7 @@ class Manual(launcher.Case):
         return re.sub(".\b", "", done.stdout)  # overstruck: bold, underlined
 
     def test_manual_passes_mandocs_checks(self):
-        bad = self.make("bad.1", read(MANUAL).replace(".It Fl -cpu", ".Xx Fl -cpu"), 0o644)
+        bad = self.make("bad.1", read(MANUAL).replace(".Ss Presets", ".Xx Presets"), 0o644)
         self.assertNotEqual(self.unguarded("mandoc", "-T", "lint", "-W", "warning", bad).returncode,
                             0)
         done = self.unguarded("mandoc", "-T", "lint", "-W", "style", MANUAL, CONF)
@@ -119,11 +124,18 @@ class Manual(launcher.Case):
                       "WARNING" in line or "ERROR" in line]
         self.assertEqual([line for line in complaints if "Xr" not in line], [])
 
+    def test_manual_has_what_is_code_in_the_page(self):
+        """Whole, and in the same words: no quote or capital letter has crept in."""
+        page = re.sub(r"(?ms)^```.*?^```$", "", read(PAGE))
+        codes = {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", page)}
+        self.assertGreater(len(codes), 100)
+        text = " ".join(self.rendered().split())
+        self.assertEqual([code for code in sorted(codes) if code not in text], [])
+
     def test_manual_has_the_options_and_no_others(self):
         wanted = helped(self) | {"--version"}
         self.assertLessEqual({"--observe", "--allow", "--by"}, wanted)
-        others = re.compile(r"--no[-_]python")  # of torchrun and accelerate launch
-        self.assertEqual(set(FLAG.findall(others.sub("", self.rendered()))), wanted)
+        self.assertEqual(set(FLAG.findall(self.rendered())), wanted)
 
     def test_manual_and_docs_have_the_keys_of_a_rule(self):
         source = read(os.path.join(harness.SOURCE, "policy", "process_rules.h"))
@@ -263,5 +275,5 @@ def test_pages_that_the_manual_names_are_in_the_source():
         text = read(os.path.join(harness.SOURCE, "shim", "launcher", "man", "cudaguard." + section))
         names = re.findall(r"(?m)^\.Pa (\S+\.md)", text)
         assert bool(names) == (section == "1")
-        assert not [name for name in names if not re.fullmatch(r"docs/[a-z]+\.md", name) or
+        assert not [name for name in names if not re.fullmatch(r"docs/[a-z/-]+\.md", name) or
                     not os.path.exists(os.path.join(harness.SOURCE, name))]

@@ -60,7 +60,7 @@ class Case(launcher.Case):
 
 class Killed(Case):
     def test_limit_killed_launcher_leaves_its_directory(self):
-        """docs/limits.md: KILL leaves it behind, with the records in it; TERM does not."""
+        """tests/lab/limits.md: KILL leaves it behind, with the records in it; TERM does not."""
         directory = os.environ["TMPDIR"]
         for number in (signal.SIGTERM, signal.SIGKILL):
             process = self.popen([launcher.LAUNCHER, "run", "--observe", "--", "sh", "-c",

@@ -206,7 +206,7 @@ def test_environment_that_changes_meanwhile_is_unknown(case):
     result, tree = case.tree(["sh", "-c", script + "; exit 0", EXECUTES, launcher.program("exits_0")])
     rest = [one["reason"] for one in tree["unguarded"] + tree["unknown"]]
     assert tree["guarded"] == tree["start_records"] == tree["started"] - len(rest), str(result)
-    # One that was seen in ld.so at the last look is not counted (docs/limits.md).
+    # One that was seen in ld.so at the last look is not counted (tests/lab/limits.md).
     assert 1 + count <= tree["started"] <= 1 + 2 * count, str(result)
     assert result.rc == (3 if tree["unknown"] else 0), str(result)
 

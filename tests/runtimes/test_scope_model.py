@@ -10,7 +10,7 @@ by name or path). After each step, every node prints which definitions its calls
 and
 for cudaSetDevice under VALIDATE, the answer has to be ld.so's answer without the guard.
 
-The return address does not decide some cases, which are left out (docs/limits.md):
+The return address does not decide some cases, which are left out (tests/lab/limits.md):
 - calls in tail position, and through a pointer that other code has looked up;
 - a weak reference without a definition: null when unguarded, set by the guard's export;
 - a library that is opened with RTLD_GLOBAL when it is loaded already, or after the calling library

@@ -94,7 +94,7 @@ def test_thread_of_a_constructor_does_not_hang(case, major):
 
 @pytest.mark.parametrize("env", [{}, OFF])
 def test_limit_weak_references_find_the_guards_names(case, env):
-    """A known limit (docs/limits.md): in a program without a runtime, a name that the guard
+    """A known limit (tests/lab/limits.md): in a program without a runtime, a name that the guard
     exports is defined."""
     program = [harness.program("weak_runtime")]
     unguarded = harness.run(program, guard=False)

@@ -101,8 +101,8 @@ ROWS.append(Row("decoy.own-names", "the program's own cuFunny, cudaFunny, nvmlFu
                 ["{programs}/own_names"], {"cuFunny": "4712", "byName": "4712", "variable": "4713"},
                 unguarded=(), same_as_unguarded="none", prints=False))
 
-# Rows of entry points that the design does not block. If one of these changes, docs/limits.md must
-# change, too.
+# Rows of entry points that the design does not block. If one of these changes, tests/lab/limits.md
+# must change, too.
 ROWS += [
     # In a static program, NVIDIA's driver 550 answers 304 before it opens a device.
     Row("limit.static", "a static program that dlopens the driver",
