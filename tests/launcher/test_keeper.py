@@ -29,7 +29,7 @@ echo done
 PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
 PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
 READS_MEMORY = {"x86_64": 310, "aarch64": 270}[os.uname().machine]  # process_vm_readv
-LOOKS_AT_A_CALLER = {"x86_64": 234, "aarch64": 131}[os.uname().machine]  # tgkill
+LOOKS_AT_A_CALLER = {"x86_64": 262, "aarch64": 79}[os.uname().machine]  # newfstatat
 WAYS = {"daemon": "setsid -f sh %s",
         "shell": "sh %s &",
         "tmux": "tmux -S ${0%%/*}/tmux -f /dev/null new -d sh %s"}

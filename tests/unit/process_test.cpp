@@ -88,9 +88,11 @@ class Child {
 
 /// How many programs an account has, if this call of execve is the last thing known of a process
 /// that ends with this code.
-size_t started_by(Start start, int code) {
+size_t started_by(int code, bool refused) {
   const Child child(code);
   Starts starts("", "");
+  Start start = {.kind = Start::Kind::kFails, .is_refused = refused};
+  if (refused) start.process = open_process(child.pid());
   starts.note_call(identify(child.pid()), std::move(start));
   child.end();
   starts.look();
@@ -98,7 +100,7 @@ size_t started_by(Start start, int code) {
 }
 
 TEST(Starts, CallThatFailsStartsNothing) {
-  for (const int code : {0, 1, 126}) EXPECT_EQ(started_by({.kind = Start::Kind::kFails}, code), 0);
+  for (const int code : {0, 1, 126}) EXPECT_EQ(started_by(code, false), 0);
 }
 
 TEST(Starts, FileThatBecomesExecutableMeanwhileIsStarted) {
@@ -106,9 +108,8 @@ TEST(Starts, FileThatBecomesExecutableMeanwhileIsStarted) {
   const Descriptor process = open_process(child.pid());
   child.end();
   if (!end_of(process)) GTEST_SKIP() << "Linux before 6.15 does not tell how a process has ended";
-  const Start refused = {.kind = Start::Kind::kFails, .is_refused = true};
-  EXPECT_EQ(started_by(refused, 0), 1);
-  EXPECT_EQ(started_by(refused, 126), 0);
+  EXPECT_EQ(started_by(0, true), 1);
+  EXPECT_EQ(started_by(126, true), 0);
 }
 
 }  // namespace

@@ -24,10 +24,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The most calls per answer(), because a program that calls in a loop must not delay the signals
-/// of the tree.
-constexpr int kMostAnswers = 256;
-
 /// SECCOMP_IOCTL_NOTIF_SET_FLAGS with SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP (Linux 6.6): the launcher
 /// runs on the caller's processor, so that no idle one has to wake up.
 constexpr unsigned long kSetFlags = SECCOMP_IOW(4, uint64_t);
@@ -83,12 +79,20 @@ Listener::~Listener() { close(descriptor_); }
 
 void Listener::handle(const seccomp_notif& call) noexcept {
   const bool is_beacon = call.data.nr == __NR_getpid && call.data.args[0] == kBeaconMagic;
+  bool answered = false;
+  // After a signal, the thread repeats the call, and the first one has no answer. Linux 5.19 and
+  // later leave it waiting.
+  const auto go_on = [&] { return answered = answer_call(descriptor_, call); };
   try {
-    is_exec(call) ? take_exec(call) : is_beacon ? take_beacon(call) : take_ioctl(call);
+    if (is_exec(call)) {
+      exec_(identify(static_cast<pid_t>(call.pid)), &call.data, go_on);
+    } else {
+      is_beacon ? take_beacon(call) : take_ioctl(call);
+    }
   } catch (const std::exception&) {
     failed_ = true;
   }
-  answer_call(descriptor_, call);
+  if (!answered) answer_call(descriptor_, call);
   keeper_.note_progress();
 }
 
@@ -105,7 +109,7 @@ void Listener::take_over() noexcept {
         report_ended_by(taken->who, announced_.begin(), announced_.end());
         report_(taken->who, Beacon::kStart, taken->record, {});
       } else if (is_exec(taken->call)) {
-        exec_(taken->who, nullptr)();
+        exec_(taken->who, nullptr, [] { return true; });
       }
     }
   } catch (const std::exception&) {
@@ -115,28 +119,17 @@ void Listener::take_over() noexcept {
 }
 
 void Listener::answer() noexcept {
-  for (int i = 0; i < kMostAnswers; ++i) {
-    const int error = keeper_.receive(descriptor_);
-    if (error == EAGAIN) return;
-    if (error == ENOENT || error == EINTR) continue;  // ENOENT: the thread was killed meanwhile
-    if (error != 0) {
-      close(std::exchange(descriptor_, -1));
-      keeper_.end();
-      failed_ = true;
-      return;
-    }
-    take_over();  // earlier calls of this thread
-    handle(keeper_.received());
+  const int error = keeper_.receive(descriptor_);
+  // ENOENT: the thread was killed meanwhile.
+  if (error == EAGAIN || error == ENOENT || error == EINTR) return;
+  if (error != 0) {
+    close(std::exchange(descriptor_, -1));
+    keeper_.end();
+    failed_ = true;
+    return;
   }
-}
-
-void Listener::take_exec(const seccomp_notif& call) {
-  const Identity who = identify(static_cast<pid_t>(call.pid));
-  const std::function<void()> note = exec_(who, &call.data);
-  // After a signal, the thread repeats the call. Linux 5.19 and later leave it waiting.
-  if (!still_waits(descriptor_, call)) return;
-  noted_ = call.id;
-  note();
+  if (keeper_.is_behind()) take_over();  // earlier calls of this thread
+  handle(keeper_.received());
 }
 
 void Listener::take_ioctl(const seccomp_notif& call) {

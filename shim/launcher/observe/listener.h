@@ -42,9 +42,11 @@ class Listener {
   /// May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
-  /// Called for each execve before it goes on, to read the waiting thread. Returns what to do if
-  /// the thread still waits afterwards. Null: the keeper has answered the call. May throw.
-  using Exec = std::function<std::function<void()>(const Identity& who, const seccomp_data* call)>;
+  /// Called for each execve before it goes on. Reads the waiting thread, and then lets it go on by
+  /// `go_on`, which returns false if the call does not count: the thread was killed, or repeats it.
+  /// Null: the keeper has answered the call. May throw.
+  using Exec = std::function<void(const Identity& who, const seccomp_data* call,
+                                  const std::function<bool()>& go_on)>;
   /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
   Listener(int descriptor, Keeper& keeper, Report report, Exec exec);
@@ -56,8 +58,8 @@ class Listener {
   std::pair<int, int> descriptors() const { return {descriptor_, keeper_.descriptor()}; }
   /// Takes the calls that the keeper has received. Does not throw. May be called from a report.
   void take_over() noexcept;
-  /// Answers the threads that wait now, at most 256 of them. Does not block or throw. If the
-  /// descriptor is unusable from now on, the keeper answers.
+  /// Answers one thread, if any waits. Does not block or throw. If the descriptor is unusable from
+  /// now on, the keeper answers.
   void answer() noexcept;
   /// Call this at the end of the run: reports the announced attempts whose record never came, and
   /// the processes that ended before they were examined, by their ids alone.
@@ -80,7 +82,6 @@ class Listener {
   void handle(const seccomp_notif& call) noexcept;
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
-  void take_exec(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
   /// Reports what earlier programs of this process or of this thread's id have announced. They have
   /// ended, because another one runs there now.
@@ -91,7 +92,7 @@ class Listener {
   bool takes_over_ = false;
   Report report_;
   Exec exec_;
-  uint64_t noted_ = 0;   ///< the last start that was in time for its answer
+  uint64_t noted_ = 0;   ///< the last start beacon that was in time for its answer
   bool failed_ = false;  ///< a call could not be received or recorded
   Announced announced_;
   size_t bytes_ = 0;  ///< of all records of beacons so far

@@ -39,9 +39,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The kernel gives the whole line of stat and statm to one read.
+/// The kernel gives the whole of stat, status and syscall to one read.
 constexpr size_t kOneRead = 1;
-constexpr size_t kMostCommand = 1024;
 constexpr size_t kMostNames = 4;
 constexpr size_t kMostArguments = 32768;
 constexpr size_t kMostCgroup = 8192;
@@ -135,7 +134,7 @@ int each_mapped(pid_t pid, Take take) {
 
 std::string status_of(pid_t pid) {
   std::string text;
-  read_file(path_of(pid, "status"), text, 65536);
+  read_file(path_of(pid, "status"), text, kOneRead);
   return text;
 }
 
@@ -223,6 +222,7 @@ Stat read_stat_of(const std::string& path) {
   constexpr uint64_t kForkNoExec = 0x40;  // `ps` shows this bit as 1 in column F
   result.ends = (fields[9] & kExiting) != 0;
   result.forked = (fields[9] & kForkNoExec) != 0;
+  result.threads = fields[20];
   result.started = fields[22];
   result.image = {fields[26], fields[28], fields[50], fields[51]};
   return result;
@@ -248,12 +248,17 @@ bool has_own_numbers() {
 Identity identify(pid_t thread) {
   Identity who = {.pid = thread, .thread = thread};
   if (!has_own_numbers()) return who;
+  const auto stat_of = [](pid_t pid) {  // a file less to look up; no times needed
+    return read_stat_of(path_of(pid, "stat"));
+  };
+  who.stat = stat_of(thread);
   // Usually the thread is the first one of its process.
-  if (syscall(SYS_tgkill, thread, thread, 0) != 0 && errno == ESRCH) {
-    const std::vector<uint64_t> group = status_of(thread, "Tgid");
-    if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
+  if (who.stat.threads == 1 || syscall(SYS_tgkill, thread, thread, 0) == 0 || errno != ESRCH) {
+    return who;
   }
-  who.stat = read_stat_of(path_of(who.pid, "stat"));  // a file less to look up; no times needed
+  const std::vector<uint64_t> group = status_of(thread, "Tgid");
+  if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
+  who.stat = stat_of(who.pid);
   return who;
 }
 

@@ -61,6 +61,7 @@ struct Stat {
   std::string name = {};
   char state = 'X';
   pid_t parent = 0;
+  uint64_t threads = 0;
   uint64_t started = 0;  ///< clock ticks since boot; unique together with the id
   Image image = {};
   bool forked = false;  ///< it has not called execve since the fork
@@ -131,6 +132,8 @@ bool descends_from_this_process(pid_t pid);
 /// "sleep (12), cat (13)"; a long list is cut.
 std::string names_of(const std::set<pid_t>& processes);
 
+/// The most bytes of a process's arguments that are kept.
+inline constexpr size_t kMostCommand = 1024;
 /// The process's arguments, as /proc/PID/cmdline has them.
 std::string arguments_of(pid_t pid);
 /// The words of the process's command line, the first one without its directories.

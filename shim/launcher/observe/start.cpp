@@ -42,7 +42,6 @@ constexpr size_t kMostString = size_t{32} * 4096;
 constexpr int kMostInterpreters = 5;
 constexpr size_t kLongestLine = 256;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
-constexpr size_t kMostCommand = 1024;
 constexpr uint64_t kResolveInRoot = 0x10;  // RESOLVE_IN_ROOT of openat2, which older headers lack
 constexpr long kOpenat2 = 437;
 
@@ -151,8 +150,7 @@ FileFacts examine(const std::string& path) {
 
 }  // namespace
 
-FileFacts& Executables::of(const std::string& path) {
-  const FileId id = id_of(path);
+FileFacts& Executables::of(const std::string& path, const FileId& id) {
   const auto known = files_.find(id);
   if (known != files_.end()) return known->second;
   FileFacts facts = examine(path);
@@ -395,7 +393,7 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     start.file = id_of(status);
-    FileFacts& facts = executables_.of(path);
+    FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
       start.texts.push_back(std::exchange(name, facts.interpreter));
       continue;
@@ -514,6 +512,11 @@ bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Strings
       if (i != 0) start.command += ' ';
       start.command += i == 0 ? base_name(text) : std::string_view(text);
       start.command.resize(std::min(start.command.size(), kMostCommand));
+      // A script's process gets the arguments of its interpreter.
+      if (start.texts.empty() && start.arguments.size() < kMostCommand) {
+        start.arguments.append(text).push_back('\0');
+        start.arguments.resize(std::min(start.arguments.size(), kMostCommand));
+      }
       if (call.is_loader) strings.words.push_back(text);
     } else {
       // For ld.so and for the guard the last one counts.

@@ -45,7 +45,9 @@ struct FileFacts {
 /// Reads each file once.
 class Executables {
  public:
-  FileFacts& of(const std::string& path);
+  /// `id` is that of the file.
+  FileFacts& of(const std::string& path, const FileId& id);
+  FileFacts& of(const std::string& path) { return of(path, id_of(path)); }
   bool names_nvidia(const std::string& path);
 
  private:
@@ -64,14 +66,17 @@ struct Start {
   };
   Kind kind = Kind::kUnknown;
   std::string reason = {};
-  std::string program = {};     ///< the file, as the call names it
-  std::string command = {};     ///< its arguments, the first one without its directories
+  std::string program = {};  ///< the file, as the call names it
+  std::string command = {};  ///< its arguments, the first one without its directories
+  /// The beginning of /proc/PID/cmdline; empty if the call does not show it.
+  std::string arguments = {};
   std::string started_by = {};  ///< "sh run.sh"; empty: not known, a prompt, or cudaguard
   FileId file = {};             ///< that will run: of a script, the interpreter
   bool is_final = false;        ///< a start beacon does not change the kind
   bool names_nvidia = false;    ///< see TreeTruth::Unguarded
   bool is_refused = false;      ///< the call will fail because the file may not be executed now
   bool own_guard = false;       ///< LD_PRELOAD names the guard of this launcher
+  Descriptor process = {};      ///< as long as its end may tell whether the program began
   /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.
   std::vector<std::string> texts = {};
 };

@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstLook{3};
 constexpr milliseconds kLongestWait{100};
 /// The most looks without a glance at the listener.
-constexpr int kMostLooks = 64;
+constexpr int kMostLooks = 8;
 
 constexpr const char* kIsOff = "CUDAGUARD_POLICY is OFF";
 
@@ -115,10 +115,27 @@ std::string Starts::started_by(pid_t pid) const {
   return program == nullptr ? "" : program->start.started_by;
 }
 
-Start Starts::read(const Identity& who, const seccomp_data& call) {
-  Start start = reader_.read(who.thread, call);
-  // A forked process still has its parent's arguments, even if the parent has ended.
-  const std::string arguments = has_own_numbers() ? arguments_of(who.pid) : "";
+/// The arguments of the process's program. A forked process still has its parent's, even if the
+/// parent has ended.
+std::string Starts::arguments_of(const Identity& who) const {
+  const Program* program = running_in(who.stat.forked ? who.stat.parent : who.pid);
+  const bool is_known = program != nullptr && !program->start.arguments.empty() &&
+                        program->image == who.stat.image && !is_hidden(who.stat);
+  if (is_known) return program->start.arguments;
+  return has_own_numbers() ? launcher::arguments_of(who.pid) : "";
+}
+
+Start Starts::read(const Identity& who, const seccomp_data* call) {
+  Process& process = process_of(who);
+  if (process.called && has_become(process, who.stat).value_or(false)) begin(process);
+  if (call == nullptr) return {.reason = "it was started while verify was stopped"};
+  Start start = reader_.read(who.thread, *call);
+  if (process.runs && process.runs->start.kind == Start::Kind::kGuarded && !process.runs->heard) {
+    look_inside(who.pid, who.stat, *process.runs);
+  }
+  const bool matters = start.is_refused || (start.kind == Start::Kind::kGuarded && start.own_guard);
+  if (matters) start.process = open_process(who.pid);
+  const std::string arguments = arguments_of(who);
   const Starter starter = starter_of(arguments);
   if (starter == Starter::kNamed) {
     start.started_by = text_of([&](Text& out) { put_program(out, arguments, {}); });
@@ -130,19 +147,13 @@ Start Starts::read(const Identity& who, const seccomp_data& call) {
 
 void Starts::note_call(const Identity& who, Start start) {
   Process& process = process_of(who);
-  if (process.called && has_become(process, who.stat).value_or(false)) begin(process);
-  if (process.runs && process.runs->start.kind == Start::Kind::kGuarded && !process.runs->heard) {
-    look_inside(who.pid, who.stat, *process.runs);
-  }
   if (std::exchange(is_first_, false) && !unguarded_.empty() &&
       start.kind == Start::Kind::kGuarded) {
     start.kind = Start::Kind::kUnguarded;
     start.reason = unguarded_;
   }
   if (start.command.empty()) start.command = who.stat.name;
-  const bool matters = start.is_refused || (start.kind == Start::Kind::kGuarded && start.own_guard);
   process.called = Program{std::move(start), who.thread, who.stat, process.seen.last};
-  if (matters) process.called->process = open_process(who.pid);
   process.wait = kFirstLook;
   look_later({process.seen.since, who.pid}, process);
 }
@@ -166,7 +177,7 @@ void Starts::note_beacon(const Identity& who, bool off) {
   }
   Program& program = *process.runs;
   program.heard = true;
-  program.process = Descriptor();
+  program.start.process = Descriptor();
   program.off = off;
   program.image = who.stat.image;
   if (off) {
@@ -209,7 +220,7 @@ void Starts::end(Process& process) {
   // If it has ended while ld.so was at work, no code of the program has run. Before Linux 6.15, one
   // that has ended before a look is taken for such a program.
   const bool ended_early = start.kind == Kind::kGuarded && start.own_guard &&
-                           (program.inside ? *program.inside : has_failed(program.process));
+                           (program.inside ? *program.inside : has_failed(start.process));
   if (!program.heard && (ended_early || start.kind == Kind::kLists)) return;
   process.counts = true;
   if (confirmed && !program.off) {
@@ -311,8 +322,8 @@ TreeTruth Starts::finish(const Findings& findings) {
       const bool exists = stat.started == key.first && stat.state != 'X';
       // One that is refused seldom ends well, so the file may have become executable meanwhile.
       const Start& start = process.called->start;
-      const bool fails = start.kind == Start::Kind::kFails &&
-                         !(start.is_refused && end_of(process.called->process) == 0);
+      const bool fails =
+          start.kind == Start::Kind::kFails && !(start.is_refused && end_of(start.process) == 0);
       const std::optional<bool> became = exists ? has_become(process, stat) : std::nullopt;
       if (became.value_or(!fails)) begin(process);
     }

@@ -31,10 +31,11 @@ class Starts {
   Starts(const std::string& guard, std::string unguarded)
       : reader_(guard), unguarded_(std::move(unguarded)) {}
 
-  /// See StartReader. Sets Start::started_by, too.
-  Start read(const Identity& who, const seccomp_data& call);
+  /// See StartReader. Sets Start::started_by and Start::process, too. Null: the process has gone
+  /// on already.
+  Start read(const Identity& who, const seccomp_data* call);
 
-  /// The process has called execve, and waits for its answer.
+  /// The process has called execve, which goes on.
   void note_call(const Identity& who, Start start);
   /// The process's guard has sent the start beacon. `off`: its policy is OFF, so the process counts
   /// as unguarded.
@@ -68,7 +69,6 @@ class Starts {
     std::optional<bool> inside = {};  ///< ld.so was at work at the last look that could tell
     bool driver = false;              ///< as in TreeTruth::Unguarded, with the next one
     bool only_nvml = false;
-    Descriptor process = {};  ///< as long as its end may tell whether it began
   };
   struct Process {
     TreeTruth::Seen seen;
@@ -81,6 +81,7 @@ class Starts {
 
   Process& process_of(const Identity& who);
   const Program* running_in(pid_t pid) const;
+  std::string arguments_of(const Identity& who) const;
   static std::optional<bool> has_become(const Process& process, const Stat& now);
   void begin(Process& process);
   void end(Process& process);

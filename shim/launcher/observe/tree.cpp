@@ -83,7 +83,7 @@ Tree::Tree(std::optional<milliseconds> grace) : grace_(grace) {
   }
 }
 
-void Tree::serve(Descriptors descriptors, std::function<void()> serve) {
+void Tree::serve(Descriptors descriptors, Serve serve) {
   served_ = std::move(descriptors);
   serve_ = std::move(serve);
 }
@@ -273,7 +273,7 @@ bool Tree::pause(milliseconds patience) {
   pollfd all[] = {{signals_, POLLIN, 0}, {one, POLLIN, 0}, {other, POLLIN, 0}};
   poll(all, std::size(all), no_limit ? -1 : static_cast<int>(patience.count()));
   const bool signalled = all[0].revents != 0;
-  if ((all[1].revents | all[2].revents) != 0) serve_();
+  if ((all[1].revents | all[2].revents) != 0) serve_(all[1].revents != 0, all[2].revents != 0);
   if (!ended || reported_ || signalled || since_end() < kPatience) return signalled;
   reported_ = true;
   const std::string names = names_of(left_over().value_or(std::set<pid_t>()));

@@ -26,9 +26,11 @@ class Tree {
 
   /// Two, of which any may be -1.
   using Descriptors = std::function<std::pair<int, int>()>;
+  /// Called with which of them are readable.
+  using Serve = std::function<void(bool one, bool other)>;
   /// Call this before start(). While wait() waits, it calls `serve` whenever one of the descriptors
   /// is readable.
-  void serve(Descriptors descriptors, std::function<void()> serve);
+  void serve(Descriptors descriptors, Serve serve);
 
   /// Calls `become` in the child, which replaces the child by the program, or returns errno. Closes
   /// all descriptors but the standard error and `kept`. Throws Refusal if the child
@@ -71,7 +73,7 @@ class Tree {
   std::set<pid_t> others_;          ///< children that this process had before start()
   Descriptors served_;
   int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
-  std::function<void()> serve_;
+  Serve serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

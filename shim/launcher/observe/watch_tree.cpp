@@ -131,12 +131,15 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
                what == Beacon::kRefused || what == Beacon::kExposed;
       },
-      [&](const Identity& who, const seccomp_data* call) {
-        Start start = {.reason = "it was started while verify was stopped"};
-        if (call != nullptr) start = starts.read(who, *call);
-        return [&starts, who, start] { starts.note_call(who, start); };
+      [&](const Identity& who, const seccomp_data* call, const auto& go_on) {
+        Start start = starts.read(who, call);
+        if (go_on()) starts.note_call(who, std::move(start));
       });
-  tree.serve([&] { return listener->descriptors(); }, [&] { listener->answer(); });
+  tree.serve([&] { return listener->descriptors(); },
+             [&](bool calls, bool received) {
+               if (received) listener->take_over();
+               if (calls) listener->answer();
+             });
   std::vector<int> open = kept;
   open.insert(open.end(), {listener->descriptors().first, listener->descriptors().second});
   keeper.note_progress();  // from here on, this process listens
@@ -144,7 +147,6 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   start(tree, program, variables, std::move(open));
   tree.wait([&] {
     keeper.note_progress();
-    listener->take_over();
     return starts.look();
   });
   note_end(tree, program, watched);
