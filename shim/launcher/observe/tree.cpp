@@ -231,20 +231,27 @@ void Tree::stop_or_go_on() {
 /// Returns nothing if /proc shows no children, although there are some.
 std::optional<std::set<pid_t>> Tree::left_over() const {
   if (!has_own_numbers()) return {};
-  std::set<pid_t> result;
-  std::vector<pid_t> all = children_of(getpid());
-  if (all.empty()) {  // this kernel does not list them
-    const std::set<pid_t> found = children_of_this_process();
-    all.assign(found.begin(), found.end());
+  for (std::set<pid_t> before;;) {
+    std::set<pid_t> result;
+    std::vector<pid_t> all = children_of(getpid());
+    if (all.empty()) {  // this kernel does not list them
+      const std::set<pid_t> found = children_of_this_process();
+      all.assign(found.begin(), found.end());
+    }
+    if (all.empty()) return {};
+    std::sort(all.begin(), all.end());
+    std::set_difference(all.begin(), all.end(), others_.begin(), others_.end(),
+                        std::inserter(result, result.end()));
+    const std::set<pid_t> listed = result;
+    // A zombie may be for a process outside to reap, which traces it.
+    std::erase_if(result, [](pid_t pid) {
+      return read_stat(pid).state == 'Z' && running_thread(pid) == 0;
+    });
+    // One that has ended since the list was read may have left its children to this process. They
+    // are in the next list, because a zombie has left them already.
+    if (!result.empty() || listed == before) return result;
+    before = listed;
   }
-  if (all.empty()) return {};
-  std::sort(all.begin(), all.end());
-  std::set_difference(all.begin(), all.end(), others_.begin(), others_.end(),
-                      std::inserter(result, result.end()));
-  // A zombie may be for a process outside to reap, which traces it.
-  std::erase_if(result,
-                [](pid_t pid) { return read_stat(pid).state == 'Z' && running_thread(pid) == 0; });
-  return result;
 }
 
 milliseconds Tree::since_end() const {
