@@ -244,9 +244,8 @@ std::optional<std::set<pid_t>> Tree::left_over() const {
                         std::inserter(result, result.end()));
     const std::set<pid_t> listed = result;
     // A zombie may be for a process outside to reap, which traces it.
-    std::erase_if(result, [](pid_t pid) {
-      return read_stat(pid).state == 'Z' && running_thread(pid) == 0;
-    });
+    std::erase_if(
+        result, [](pid_t pid) { return read_stat(pid).state == 'Z' && running_thread(pid) == 0; });
     // One that has ended since the list was read may have left its children to this process. They
     // are in the next list, because a zombie has left them already.
     if (!result.empty() || listed == before) return result;
