@@ -174,7 +174,8 @@ def test_message_names_the_line_of_python():
         result = harness.run([sys.executable, path], world="none", trace=False,
                              env=box.environment(policy="NO_CONTEXT"))
     assert result.answers["made"] == REFUSED, str(result)
-    found = messages.find(result.err, "no_context", **dict(NONE, asked_by="train.py:4 through ctypes/cffi"))
+    asked_by = "train.py:4 through ctypes/cffi"
+    found = messages.find(result.err, "no_context", **dict(NONE, asked_by=asked_by))
     assert len(found) == 1, str(result)
 
 

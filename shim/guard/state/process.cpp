@@ -94,8 +94,9 @@ Decision read_decision(bool forked) {
   const Environment& environment = inherited.start.variables;
   char room[32];  // pid:[4026531836]
   Decision decision = decide_with_rules(environment, identify(environment, forked, room));
-  if (inherited.has_report.load(std::memory_order_acquire) && inherited.report[0] != '\0')
+  if (inherited.has_report.load(std::memory_order_acquire) && inherited.report[0] != '\0') {
     decision.report = inherited.report;
+  }
   return decision;
 }
 

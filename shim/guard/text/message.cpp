@@ -273,9 +273,8 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   if (facts.because.empty()) {
     out.put(name_of(context ? Policy::kNoContext : Policy::kForceCpu));
   } else if ((child || facts.is_parent) && facts.children_by_option) {
-    using Words = Children;
-    const Words word = child ? (context ? Words::kNoContext : Words::kForceCpu)
-                             : (context ? Words::kOnlyContexts : Words::kOnly);
+    const Children word = child ? (context ? Children::kNoContext : Children::kForceCpu)
+                                : (context ? Children::kOnlyContexts : Children::kOnly);
     out.print("--children=%c", kChildrenWords[static_cast<size_t>(word)]);
   } else {
     out.print("%l", facts.because);  // may have the name of a file
