@@ -98,8 +98,10 @@ std::optional<bool> Starts::has_become(const Process& process, const Stat& now) 
     return before.name != now.name || is_hidden(before) != is_hidden(now);
   }
   if (before.image != now.image) return true;
-  // Without ASLR, two programs can have the same addresses.
-  return process.runs && process.runs->start.file != called.start.file &&
+  // Without ASLR, two programs can have the same addresses. A file that was not found has no id, as
+  // the program of a process that has ended meanwhile.
+  return process.runs && called.start.file != FileId() &&
+         process.runs->start.file != called.start.file &&
          executable_id(static_cast<pid_t>(process.seen.pid)) == called.start.file;
 }
 
