@@ -17,15 +17,6 @@ from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
 PATIENCE = 60  # seconds, then something hangs
 
 
-def gone(pid):
-    """No process, or one that has ended."""
-    try:
-        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
-            return stream.read().rsplit(")", 1)[1].split()[0] in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-
-
 class Case(launcher.Case):
     def setUp(self):
         super().setUp()
@@ -69,7 +60,7 @@ class Killed(Case):
             self.assertRegex(" ".join(os.listdir(directory)), r"\Acudaguard-\w{6}\Z")
             process.send_signal(number)
             process.wait(PATIENCE)
-            self.until(lambda pid=program: gone(pid), number)
+            self.until(lambda pid=program: self.has_ended(pid), number)
             left = os.listdir(directory)
             self.assertEqual(len(left), 1 if number == signal.SIGKILL else 0, left)
             for name in left:
@@ -170,10 +161,10 @@ class Passed(Case):
 
     def test_killed_launcher_ends_the_program(self):
         process, pid = self.counting(OBSERVE)
-        self.assertFalse(gone(pid))
+        self.assertFalse(self.has_ended(pid))
         process.kill()
         self.assertEqual(process.wait(PATIENCE), -signal.SIGKILL)
-        self.until(lambda: gone(pid))
+        self.until(lambda: self.has_ended(pid))
 
     def test_alarm_set_before_exec_works_as_without_observe(self):
         """exec keeps an alarm: `perl -e 'alarm 5; exec ...'`."""
@@ -268,7 +259,7 @@ def test_timeout_ends_the_program(passed, options, trap, code):
                                 "echo $$ >%s; while :; do sleep 0.05; done" % mark)
         with open(mark, encoding="utf-8") as stream:
             pid = int(stream.read())
-        passed.until(lambda: gone(pid))
+        passed.until(lambda: passed.has_ended(pid))
         return done.returncode
 
     assert passed.both(check) == code
@@ -412,7 +403,7 @@ def test_signal_ends_the_waiting(waits, number):
     assert process.communicate(timeout=PATIENCE) == (
         "\n", NO_ATTEMPT + "  not waited for: sh (%d)\n" % pid)
     assert process.returncode == -signal.SIGUSR1
-    assert not gone(pid)
+    assert not waits.has_ended(pid)
     go.write("word\n")
     go.close()
-    waits.until(lambda: gone(pid))
+    waits.until(lambda: waits.has_ended(pid))

@@ -179,7 +179,8 @@ class Starts(launcher.Case):
         """strace delays the launcher's child before it has its own process group, so a terminal's
         stop reaches both. The launcher waits for the child's execve."""
         def children(pid):
-            with contextlib.suppress(FileNotFoundError):  # strace starts others, which end at once
+            # strace starts others, which end at once.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 with open("/proc/%d/task/%d/children" % (pid, pid), encoding="utf-8") as stream:
                     return [int(word) for word in stream.read().split()]
             return []

@@ -497,8 +497,8 @@ class Case(unittest.TestCase):
     def has_ended(cls, pid):
         """A zombie has ended, too: a container without an init process reaps no orphan."""
         try:
-            return cls.state(pid) == "Z"
-        except FileNotFoundError:
+            return cls.state(pid) in "ZX"
+        except (FileNotFoundError, ProcessLookupError):  # reaped before open, or before read
             return True
 
     def until(self, condition, *what):

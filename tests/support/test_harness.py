@@ -163,3 +163,19 @@ class Options(unittest.TestCase):
         done = subprocess.run([sys.executable, "-m", "pytest", *conftests],
                               capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, pytest.ExitCode.NO_TESTS_COLLECTED, done.stderr)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_process_that_is_reaped_while_it_is_read_has_ended(monkeypatch, is_open):
+    """Its parent reaps it before its state is opened, or between that and the read."""
+    child = subprocess.Popen(["sleep", "1000"])
+    assert not harness.Case.has_ended(child.pid)
+
+    def reaped(*words, **options):
+        stream = open(*words, **options) if is_open else None
+        child.kill()
+        child.wait()
+        return stream or open(*words, **options)
+
+    monkeypatch.setattr(harness, "open", reaped, raising=False)
+    assert harness.Case.has_ended(child.pid)
