@@ -208,8 +208,8 @@ def check_roles(result, first, child):
 
 @pytest.mark.parametrize(("variable", "option", "first", "child"), ROLES)
 def test_roles_of_a_family(variable, option, first, child):
-    """docs/devices.md has this table. The first process asks last, because a forked child of one
-    that has called cuInit cannot use CUDA."""
+    """docs/devices.md and docs/workers.md say so. The first process asks last, because a forked child
+    of one that has called cuInit cannot use CUDA."""
     result = box.run([*FIRST, *FAMILY], policy="VALIDATE", CUDAGUARD_CHILDREN=variable)
     check_roles(result, first, child)
     words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--children", option, "--",
