@@ -181,14 +181,14 @@ def run(lab, row):
 def send_checkout(lab, machine):
     """Copies the tracked files and the build to the same paths, because programs have paths of the
     build in them."""
-    copy = lab.scratch / "copy" / lab.checkout.name
+    copy, build = (lab.scratch / "copy" / part / one.name
+                   for part, one in (("checkout", lab.checkout), ("build", lab.build)))
     copy.mkdir(parents=True)
     archive = subprocess.run(["git", "-C", lab.checkout, "archive", "HEAD"], check=True,
                              stdout=subprocess.PIPE).stdout
     subprocess.run(["tar", "-C", copy, "-x"], check=True, input=archive)
     machine.must(f"mkdir -p {lab.checkout.parent} {lab.build.parent}")
     machine.send(copy, lab.checkout.parent)
-    build = copy.parent / lab.build.name
     shutil.copytree(lab.build, build, symlinks=True,
                     ignore=shutil.ignore_patterns("CMakeFiles", "go-cache", "*.o", "*.a"))
     machine.send(build, lab.build.parent)
