@@ -94,22 +94,20 @@ struct VariableText {
   const char* help;        ///< if it ends in ":", the words follow
   const char* words;       ///< that are accepted
   const char* by_default;  ///< the value that an unset variable has
-  const char* instead;     ///< of a value that is not accepted
 };
 
 /// A row's line.
 constexpr VariableText described(Variable variable, const char* help, const char* by_default) {
   const VariableRow& row = row_of(variable);
-  return {row.name, help, row.accepted, by_default, *row.accepted != '\0' ? row.instead : ""};
+  return {row.name, help, row.accepted, by_default};
 }
 /// The variables that users see.
 inline constexpr VariableText kVariableTexts[] = {
 #define VARIABLE(id, member, name, accepted, instead, help, by_default) \
   described(Variable::id, help, by_default),
 #include "policy/variables.inc"
-    {kHello, "whether each process reports its start; verify sets this to 1", "", "none", ""},
-    {kDoctorTimeout.name, "how long doctor waits for the driver:", kDoctorTimeout.accepted, "10",
-     ""},
+    {kHello, "whether each process reports its start; verify sets this to 1", "", "none"},
+    {kDoctorTimeout.name, "how long doctor waits for the driver:", kDoctorTimeout.accepted, "10"},
 };
 
 /// `get` returns a variable's value by its name, null if it is unset.

@@ -18,7 +18,7 @@ def page():
 
 
 def headings():
-    quoted = re.findall(r"(?m)^### .*?`((?:ERROR: ld|cudaguard: ).*?)`", page())
+    quoted = re.findall(r"(?m)^## .*?`((?:ERROR: ld|cudaguard: ).*?)`", page())
     return [text for text in quoted if not any(words in text for words in ELSEWHERE)]
 
 

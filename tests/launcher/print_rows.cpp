@@ -38,7 +38,7 @@ int main() {
   using namespace cudaguard::launcher;
   Json json(2);
   json.begin_object().objects("commands", pages(), [&](const Page& page) {
-    json.field("name", page.name).field("words", page.words).field("about", page.about);
+    json.field("name", page.name).field("words", page.words);
     json.objects("options", options_of(page), [&](const OptionRow* option) {
       json.field("name", option->name)
           .field("value", option->value)
@@ -52,7 +52,6 @@ int main() {
     json.field("name", text.name)
         .field("help", about(text.help, text.words))
         .field("words", text.words)
-        .field("instead", text.instead)
         .field("default", text.by_default);
   });
   json.objects("policies", kPolicies, [&](const PolicyRow& row) {

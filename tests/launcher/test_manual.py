@@ -94,14 +94,14 @@ class Generated(launcher.Case):
         page, manual = self.copies()[:2]
         whole = read(page)
         write(page, whole + "\n## New\n\nOne *two* `--three %h`. [Four](run.md#five)\nsix.\n\n"
-              "- `.seven`\n- 'eight' \\ \u2026\n\n| nine | ten | eleven |\n|---|---|---|\n"
-              "| `--twelve` | thirteen | fourteen |\n\n```text\n.fifteen ~/-\n```\n")
+              "- `.seven`\n- 'eight' \\ \u2026\n\n- `--nine`, `ten`: eleven\n  twelve\n\n"
+              "```text\n.thirteen ~/-\n```\n")
         self.assertEqual(self.generate(self.directory).returncode, 0)
         self.assertIn(
             ".Sh NEW\nOne \\fItwo\\fR \\fB\\-\\-three %h\\fR.\nFour six.\n"
             ".Bl -bullet\n.It\n\\fB.seven\\fR\n.It\n\\&'eight' \\e \\[u2026]\n.El\n"
-            ".Bl -tag -width Ds\n.It \\fB\\-\\-twelve\\fR\nthirteen (eleven: fourteen)\n.El\n"
-            ".Bd -literal -offset indent\n\\&.fifteen \\(ti/\\-\n.Ed\n.Sh SEE ALSO\n", read(manual))
+            ".Bl -tag -width Ds\n.It \\fB\\-\\-nine\\fR, \\fBten\\fR\neleven twelve\n.El\n"
+            ".Bd -literal -offset indent\n\\&.thirteen \\(ti/\\-\n.Ed\n.Sh SEE ALSO\n", read(manual))
 
 
 class Manual(launcher.Case):

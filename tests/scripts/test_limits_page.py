@@ -68,7 +68,7 @@ class LimitsPage(unittest.TestCase):
         limits = {row.id for row in matrix.load_rows() if row.limit}
         self.assertGreater(len(limits), 15)
         page = read(harness.SOURCE, "docs", "limits.md")
-        self.assertGreater(len(rows(page)), 25)
+        self.assertGreater(len(rows(page)), 20)
         tests = read(settings.TESTS, "lab", "limits.md")
         self.assertEqual(complaints(page, tests, limits), [])
 

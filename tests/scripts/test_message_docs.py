@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/messages.md: each message of the guard says what to do, or is explained there or on the pages
-of troubleshooting or verify. Each row has a source. The pages' examples are messages of the guard.
+of troubleshooting or verify. One that says what to do has no row. Each row has a source. The pages'
+examples are messages of the guard.
 
 The page has "…" for a placeholder (%s) and for whatever the code puts between two literals, so this
 test compares the clauses between them: two words in a row or more.
@@ -124,12 +125,29 @@ class Tests(unittest.TestCase):
         self.assertEqual(found, [], "use the message's name instead (tests/support/messages.py)")
 
 
+def words_of(name, pattern):
+    """Returns what such a message always has; a refusal of CUDA has its remedy in an option."""
+    return pattern if name in messages.DENIED else messages.OPTIONAL.sub("", pattern)
+
+
+def superfluous(quotes, patterns):
+    """Returns the quotations that only messages have that say what to do."""
+    found = []
+    for quote in quotes:
+        parts = [part for part in parts_of([quote]) if PROSE.search(part)]
+        quoted = [name for name, pattern in patterns.items() if parts and all(
+            part in messages.OPTIONAL.sub("", pattern) for part in parts)]
+        if quoted and all(REMEDY.search(words_of(name, patterns[name])) for name in quoted):
+            found.append(quote)
+    return found
+
+
 def unexplained(patterns, text):
     """Returns the names of the messages that neither say what to do nor are explained in the text.
     A pattern of one clause is a part of another message."""
     found = []
     for name, pattern in patterns.items():
-        words = pattern if name in messages.DENIED else messages.OPTIONAL.sub("", pattern)
+        words = words_of(name, pattern)
         clauses = re.split(r"\{\w+\}|[][;:,()\"]", words)
         if re.search("[.;:] ", words) and not REMEDY.search(words) and not any(
                 clause.strip() in text for clause in clauses if len(clause.split()) > 2):
@@ -152,9 +170,18 @@ class Messages(unittest.TestCase):
         self.assertEqual(unexplained(made, "nothing"), ["useless"])
         self.assertEqual(unexplained(made, "| `is quite purple` | Paint it. |"), [])
 
+    def test_message_that_says_what_to_do_has_no_row(self):
+        self.assertEqual(superfluous(rows(), messages.PATTERNS), [], "remove these rows")
+
+    def test_control_row_of_a_message_with_a_remedy_is_found(self):
+        made = {"useless": "{file} is quite purple; FORCE_CPU applies",
+                "useful": "{file} is very red; to paint it: {command}"}
+        self.assertEqual(superfluous(["… is quite purple", "is very red", "is green"], made),
+                         ["is very red"])
+
     def test_each_row_has_a_source(self):
         quotes = rows()
-        self.assertGreater(len(quotes), 80)
+        self.assertGreater(len(quotes), 40)
         known = parts_of(printed())
         parts = [part for part in parts_of(quotes) if PROSE.search(part)]
         self.assertEqual([part for part in parts if not is_made_of(part, known)], [],
