@@ -7,16 +7,20 @@ import time
 from support import harness, launcher, verified
 from launcher import test_verify_tree
 
-# The sleep is there before the launcher stops. It only matters if programs cannot start.
+# The sleep ends only if programs cannot start. It is there before the launcher stops, because it is
+# a program, too.
 STOPPED = """
 log="$1"
 (trap 'kill $sleep; exit' TERM
- sleep 20 & sleep=$!
+ sleep 600 & sleep=$!
+ echo $sleep >"$log.sleep"
  wait $sleep
  echo late >>"$log"
  kill -CONT $PPID) &
 late=$!
-sleep 0.2
+until read -r pid <"$log.sleep" && read -r name <"/proc/$pid/comm" && [ $name = sleep ]; do
+  :
+done 2>/dev/null
 kill -STOP $PPID
 {}
 echo started >>"$log"
