@@ -101,8 +101,8 @@ struct Options : GuardSettings {
 /// One row for each option. Its line in --help, docs/cli.md, the manual and the completion come
 /// from here: scripts/generate-options writes them. If a command needs another help or default, the
 /// option has a second row. If the row names a variable, `run` sets it, and nothing else is needed.
-/// Otherwise, use the member. Options of run and verify go into the Plan (commands/plan.h), which
-/// carry_out() follows.
+/// Otherwise, use the member: options of run and verify go into the Plan (commands/plan.cpp), which
+/// carry_out() follows, and what changes the environment into preload/settings.cpp.
 struct OptionRow {
   const char* name;
   const char* commands;         ///< that take it: "verify,report"

@@ -25,7 +25,7 @@ struct UnknownName;
 Text& put_list_error(Text& out, const ListError& error, size_t count);
 /// Writes "is not accepted (accepted: off, error, deny, all)", without what applies now.
 Text& put_complaint(Text& out, const Complaint& complaint);
-/// Writes `"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, CLAMP, OFF)`, for a file and
+/// Writes `"VALIDATES" is not accepted (accepted: FORCE_CPU, VALIDATE, ...)`, for a file and
 /// for `run --rule` alike.
 Text& put_rule_mistake(Text& out, const RuleMistake& mistake);
 // What put_report_error() takes besides errno values.
