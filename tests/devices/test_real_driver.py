@@ -34,9 +34,9 @@ def both(steps, name="open", **env):
     return unguarded, guarded
 
 
-@pytest.mark.parametrize("bind", [None, "1"])
-@pytest.mark.parametrize("policy", policies.ALLOWING)
-@pytest.mark.parametrize("name", ["open", "cuda", "cuda_now"])
+@pytest.mark.parametrize(("name", "policy", "bind"), [
+    *(("open", policy, None) for policy in policies.ALLOWING), ("open", "VALIDATE", "1"),
+    ("cuda", "VALIDATE", None), ("cuda", "VALIDATE", "1"), ("cuda_now", "VALIDATE", None)])
 def test_calls_without_a_device_answer_as_unguarded(name, policy, bind):
     steps = FIXED + ["cu.error=%d" % code for code in list(range(0, 1000, 1)) + [-1, 5555]]
     unguarded, guarded = both(steps, name, CUDAGUARD_POLICY=policy, LD_BIND_NOW=bind)
