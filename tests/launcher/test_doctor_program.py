@@ -128,16 +128,6 @@ def make_kinds():
     yield from harness.lent(Kinds())
 
 
-@pytest.mark.parametrize(("name", "kind"), [("ask_static", "static"),
-                                            ("ask_static_pie", "static-pie")])
-def test_static_program_is_not_guarded(kinds, name, kind):
-    """The program opens the file that its argument names; the driver's name is not in the
-    program."""
-    program = launcher.program(name)
-    answer = kinds.verdict(program, "no", ["static"])
-    assert answer.facts("executable")[0].startswith(kind + ", 64-bit ")
-
-
 def test_static_program_that_starts_or_opens_others_is_not_guarded(kinds):
     program = launcher.program("ask_static")
     kinds.assert_answers([program, DRIVER], "0", "0", "0")
