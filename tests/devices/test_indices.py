@@ -123,8 +123,8 @@ def test_clamp_uses_the_last_device(name, prefix):
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
 def test_refusal_names_the_index_that_the_program_gave(name, prefix):
     """The device that CLAMP uses instead may fail, too."""
-    result = box.run([prefix + call + "=9" for call in calls_of(name, prefix)], name, policy="CLAMP", allow=ALLOW,
-                     CG_FAILED="2")
+    result = box.run([prefix + call + "=9" for call in calls_of(name, prefix)], name,
+                     policy="CLAMP", allow=ALLOW, CG_FAILED="2")
     for call in calls_of(name, prefix):
         assert result.answers[prefix + call] == bad_answer(call), str(result)
     has_messages(result, apis_of(name, prefix), ["9"], used=2)
@@ -149,16 +149,19 @@ def test_clamped_selection_is_in_use_and_a_refused_one_is_not(name, prefix, poli
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
 def test_clamped_call_keeps_an_earlier_error(name, prefix):
     """A success does not clear the runtime's last error, nor does a clamped call."""
-    steps = [prefix + step for call in calls_of(name, prefix) for step in ("free=1", call + "=9", "peek", "last")]
+    steps = [prefix + step for call in calls_of(name, prefix)
+             for step in ("free=1", call + "=9", "peek", "last")]
     result = box.run(steps, name, allow=ALLOW, policy="CLAMP")
     assert result.out.split() == [
         prefix + line for call in calls_of(name, prefix)
-        for line in ("free=1", "%s=%s" % (call, good_answer(call, 2)), "peek=1", "last=1")], str(result)
+        for line in ("free=1", "%s=%s" % (call, good_answer(call, 2)), "peek=1", "last=1")], (
+            str(result))
 
 
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
 def test_clamp_without_a_device_keeps_the_error(name, prefix):
-    steps = ["%s%s=%d" % (prefix, call, index) for call in calls_of(name, prefix) for index in (0, 3)]
+    steps = ["%s%s=%d" % (prefix, call, index) for call in calls_of(name, prefix)
+             for index in (0, 3)]
     unguarded = box.run(steps, name, guard=False, own="-1")
     result = box.run(steps, name, allow=ALLOW, own="-1", policy="CLAMP")
     assert result.out == unguarded.out, str(result)

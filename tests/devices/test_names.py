@@ -66,7 +66,8 @@ class Names(box.Case):
         questions = ["%s,%d,%d" % (name, version, flags)
                      for place, name in enumerate(bases() + ["cuBrandNewThing"])
                      for version in VERSIONS for flags in FLAGS
-                     if name in names or place % 40 == 0 or (version, flags) in ((2000, 0), (13030, 2))]
+                     if name in names or place % 40 == 0 or
+                     (version, flags) in ((2000, 0), (13030, 2))]
         questions += ["%s,%d,%d" % (name, version, flags) for name in ("cuNoSuchThing", "cuInit_v2",
                                                                        "cuMemAlloc_v2", "x")
                       for version in VERSIONS for flags in FLAGS]

@@ -58,7 +58,7 @@ def make_codes_case():
 
 
 def test_exit_code_or_signal_is_the_programs(codes_case):
-    """`run` becomes the program. test_observe_signals has each signal, for a launcher that stays."""
+    """`run` becomes the program. For a launcher that stays test_observe_signals has more."""
     # -c: a core dump is not what is tested.
     for end, code in (("exit 0", 0), ("exit 125", 125), ("ulimit -c 0; kill -SEGV $$", -11)):
         assert codes_case.unguarded("sh", "-c", end).returncode == code

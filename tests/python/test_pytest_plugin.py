@@ -392,7 +392,8 @@ def test_option_without_the_guard_is_an_error(plugin_case, guard, env, reason, a
 
 @pytest.mark.parametrize(
     ("words", "failed"),
-    [(["opencl", "nvml"], {"opencl", "nvml"}), *([(["init,nvml"], {"cuda", "nvml"})] if harness.FULL else [])])
+    [(["opencl", "nvml"], {"opencl", "nvml"}),
+     *([(["init,nvml"], {"cuda", "nvml"})] if harness.FULL else [])])
 def test_deny_option_selects_what_fails(plugin_case, words, failed):
     plugin_case.make("test_two.py", """
             import ctypes
@@ -422,7 +423,8 @@ def test_allow_option_permits_code(plugin_case, pattern, failed):
 
 def test_unknown_word_of_an_option_is_an_error(plugin_case):
     for option, pattern, accepted in (
-            ("allow", "lib:", ""), ("deny", "init,gpu", " (accepted: %s)" % ", ".join(built_rows.DENIED))):
+            ("allow", "lib:", ""),
+            ("deny", "init,gpu", " (accepted: %s)" % ", ".join(built_rows.DENIED))):
         result = plugin_case.pytest("--cudaguard-%s=%s" % (option, pattern))
         assert result.rc == 4, str(result)
         pattern = pattern.rpartition(",")[2]

@@ -396,8 +396,8 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
             # Without a filter every system call stops the program. With a filter setuid does not
             # work, but it does not work in the sandbox either.
             quick = ["--seccomp-bpf"] if sandboxed else []
-            launch = [which("strace", os.environ["PATH"]), *quick, "-f", "-qq", "-s", "256", "-o", trace_log, "-e",
-                      "trace=" + TRACED, "-e", "signal=none", "-EPATH", "-EPWD"]
+            launch = [which("strace", os.environ["PATH"]), *quick, "-f", "-qq", "-s", "256", "-o",
+                      trace_log, "-e", "trace=" + TRACED, "-e", "signal=none", "-EPATH", "-EPWD"]
             launch += ["-E" + variable for variable in variables] + ["--"] + words
         else:
             launch = [which("env", os.environ["PATH"]), "-i"] + variables + words

@@ -42,7 +42,8 @@ def made(nodes):
     with os.fdopen(archive, "wb") as stream, tarfile.open(fileobj=stream, mode="w") as tar:
         for name, major, minor in nodes:
             node = tarfile.TarInfo(name.lstrip("/"))
-            node.type, node.mode, node.devmajor, node.devminor = tarfile.CHRTYPE, 0o666, major, minor
+            node.type, node.mode = tarfile.CHRTYPE, 0o666
+            node.devmajor, node.devminor = major, minor
             tar.addfile(node)
     return "tar -xpm -C / -f %s\n" % path
 
