@@ -58,9 +58,10 @@ def test_each_mistake_in_a_list_means_force_cpu(case, allow, word):
      ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": "!9"}),
      ("mixed", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": "!9", "cu": "!100"}),
      ("open", ["cu.route=proc", "cu.see"], {"cu": "!100"})])
-@pytest.mark.parametrize("allow", ["0,0", "8", "1gpu2", uuid(2, 8)])
+@pytest.mark.parametrize("allow", ["0,0", "8"])
 def test_bad_list_means_no_gpu_in_every_program(case, allow, name, steps, wanted):
-    """The programs are linked, and either API may come first."""
+    """The programs are linked, and either API may come first. The text alone shows one mistake, the
+    other one needs the machine."""
     result = box.run(steps, name, allow=allow)
     case.sees(result, **wanted)
     case.refused(result, allow)
@@ -73,8 +74,8 @@ def test_bad_list_is_refused_in_every_process():
         assert box.seen(result.answers[label + "cu.see"]) == "!100", str(result)
 
 
-@pytest.mark.parametrize("policy", [None, *policies.ALLOWING])
-@pytest.mark.parametrize("allow", ["", "-1", " ", " -1 "])
+@pytest.mark.parametrize(("allow", "policy"), [
+    ("", None), (" ", None), (" -1 ", None), *(("-1", policy) for policy in policies.ALLOWING)])
 def test_empty_list_means_force_cpu_without_a_complaint(case, allow, policy):
     """The list is empty or -1 alone: FORCE_CPU applies without a complaint about the list."""
     result = box.run(STEPS, allow=allow, policy=policy)

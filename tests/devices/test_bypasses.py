@@ -228,11 +228,16 @@ def test_other_gpus_work_if_one_has_no_nvml_handle(case):
 FIRST = ["setpid=CUDAGUARD_ROOT", "exec"]
 
 
-@pytest.mark.parametrize("call", ["cu.see", "linked.cu.see", "deep.cu.see"])
-@pytest.mark.parametrize("before", [[HOOK_CALL], ["cu.open"], ["nv.see"]])
-@pytest.mark.parametrize("change",
-                         [["unsetenv=CUDAGUARD_CHILDREN"], ["clearenv"], ["setpid=CUDAGUARD_ROOT"],
-                          ["unsetenv=CUDAGUARD_CHILDREN", "unsetenv=CUDAGUARD_ROOT"], []])
+CALLS = ["cu.see", "linked.cu.see", "deep.cu.see"]
+BEFORE = [[HOOK_CALL], ["cu.open"], ["nv.see"]]
+CHANGES = [["unsetenv=CUDAGUARD_CHILDREN"], ["clearenv"], ["setpid=CUDAGUARD_ROOT"],
+           ["unsetenv=CUDAGUARD_CHILDREN", "unsetenv=CUDAGUARD_ROOT"], []]
+
+
+# Each pair of two of them.
+@pytest.mark.parametrize(("change", "before", "call"), [
+    (change, before, CALLS[(place + other) % 3]) for place, change in enumerate(CHANGES)
+    for other, before in enumerate(BEFORE)])
 def test_forked_child_cannot_lift_children_force_cpu(case, change, before, call):
     steps = before + ["fork=c"] + change + [call, "end"]
     unguarded = box.run(steps, guard=False)
@@ -242,12 +247,13 @@ def test_forked_child_cannot_lift_children_force_cpu(case, change, before, call)
     case.sees(result, cu=FASTEST)
 
 
-@pytest.mark.parametrize("write", [
-    "setenv=CUDAGUARD_VISIBLE_DEVICES=5", "setenv=CUDAGUARD_POLICY=OFF",
-    "setenv=CUDAGUARD_POLICY=FORCE_CPU"
-])
-@pytest.mark.parametrize("call", ["cu.see", "linked.cu.see"])
-@pytest.mark.parametrize("before", [[], [HOOK_CALL], ["cu.open"]])
+WRITES = ["setenv=CUDAGUARD_VISIBLE_DEVICES=5", "setenv=CUDAGUARD_POLICY=OFF",
+          "setenv=CUDAGUARD_POLICY=FORCE_CPU"]
+
+
+@pytest.mark.parametrize(("before", "call", "write"), [
+    (before, CALLS[(place + other) % 2], write) for place, before in
+    enumerate([[], [HOOK_CALL], ["cu.open"]]) for other, write in enumerate(WRITES)])
 def test_forked_child_cannot_change_list_or_policy(before, call, write):
     steps = before + ["fork=c", write, call, "end"]
     unguarded = box.run(steps, guard=False)

@@ -173,16 +173,16 @@ def test_first_process_outside_the_tree_gives_no_process_a_gpu(case):
         check(case, result, NOTHING, NOTHING)
 
 
-@pytest.mark.parametrize(
-    "first", ["abc", "-1", "0", "1x", "1:", "1:x", " 1", "99999999999999999999", "0x10", "1,2"])
+@pytest.mark.parametrize("first", ["abc", "0", "1:x"])
 def test_bad_first_process_is_reported_and_gives_no_process_a_gpu(case, first):
+    """decision_test.cpp has more values."""
     result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=first, **CPU)
     check(case, result, NOTHING, NOTHING)
     assert messages.find(result.err, "bad_value", variable="CUDAGUARD_ROOT",
                          value=first), str(result)
 
 
-@pytest.mark.parametrize("value", ["maybe", "OFF", "VALIDATE", "0", "FORCE_CPU ", "ONLYY"])
+@pytest.mark.parametrize("value", ["OFF", "FORCE_CPU ", "ONLYY"])
 def test_bad_value_is_reported_and_gives_no_process_a_gpu(case, value):
     """The user may have meant ONLY, so the first process gets none either."""
     result = box.run(FIRST + WORKERS + SEE, allow="1,2",

@@ -25,8 +25,9 @@ WAYS = [
 ]
 
 
-@pytest.mark.parametrize("policy", policies.COMPUTING)
-@pytest.mark.parametrize(("name", "before", "call", "by"), WAYS)
+@pytest.mark.parametrize(("name", "before", "call", "by", "policy"), [
+    *((*WAYS[0], policy) for policy in policies.COMPUTING),
+    *((*way, "VALIDATE") for way in WAYS[1:])])
 def test_message_explains_the_use_of_cuda_after_a_fork(case, name, before, call, by, policy):
     steps = ["pid", before, "fork=c", call, "end"]
     unguarded = box.run(steps[1:], name, guard=False, own="5,2")

@@ -17,15 +17,15 @@ def test_control_late_write_changes_the_drivers_count(case):
     case.sees(unguarded, nv=box.ALL, rt12=[0], cu=[0])
 
 
-@pytest.mark.parametrize("policy", policies.ALLOWING)
 @pytest.mark.parametrize(
-    ("name", "steps", "first"),
-    [("open", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2"),
-     ("open", ["nv.see", WRITE, "rt12.see"], "nvmlDeviceGetCount_v2"),
-     ("open", ["nv.initold", "nv.listold", WRITE, "rt13.see"], "nvmlDeviceGetCount"),
-     ("nvml", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2"),
-     ("mixed", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2"),
-     ("runtime13", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2")])
+    ("name", "steps", "first", "policy"),
+    [*(("open", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2", policy)
+       for policy in policies.ALLOWING),
+     ("open", ["nv.see", WRITE, "rt12.see"], "nvmlDeviceGetCount_v2", "VALIDATE"),
+     ("open", ["nv.initold", "nv.listold", WRITE, "rt13.see"], "nvmlDeviceGetCount", "CLAMP"),
+     ("nvml", ["nv.see", WRITE, "cu.see"], "nvmlDeviceGetCount_v2", "VALIDATE"),
+     ("mixed", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2", "CLAMP"),
+     ("runtime13", ["nv.see", WRITE, "rt.see"], "nvmlDeviceGetCount_v2", "VALIDATE")])
 def test_write_after_an_nvml_count_is_reported(case, name, steps, first, policy):
     result = box.run(steps, name, policy=policy)
     unguarded = box.run(steps, name, guard=False)

@@ -60,10 +60,14 @@ class Names(box.Case):
         self.assertEqual(guarded, unguarded)
 
     def test_cugetprocaddress_leads_only_guarded_names_to_proxy(self):
-        """The test asks both forms of cuGetProcAddress for every name with every kind of version
-        and every flag."""
-        questions = ["%s,%d,%d" % (name, version, flags) for name in bases() + ["cuBrandNewThing"]
-                     for version in VERSIONS for flags in FLAGS]
+        """The test asks both forms of cuGetProcAddress for every name, and for the guarded ones and
+        some others with every kind of version and every flag."""
+        names = {re.sub(r"_v\d$", "", name) for name in GUARDED}
+        questions = ["%s,%d,%d" % (name, version, flags)
+                     for place, name in enumerate(bases() + ["cuBrandNewThing"])
+                     for version in VERSIONS for flags in FLAGS
+                     if name in names or place % 40 == 0 or
+                     (version, flags) in ((2000, 0), (13030, 2))]
         questions += ["%s,%d,%d" % (name, version, flags) for name in ("cuNoSuchThing", "cuInit_v2",
                                                                        "cuMemAlloc_v2", "x")
                       for version in VERSIONS for flags in FLAGS]
@@ -81,7 +85,7 @@ class Names(box.Case):
                 same = re.sub(place, "X", within)
                 self.assertEqual(same, re.sub(r"libcuda\.so\.1\+[0-9a-f]+", "X", without), question)
                 ours.add(question.split(",")[0])
-        self.assertEqual(ours, {re.sub(r"_v\d$", "", name) for name in GUARDED})
+        self.assertEqual(ours, names)
 
     def test_per_thread_forms_stay_the_drivers(self):
         """The forms _ptsz and _ptds are separate names and stay the driver's."""
@@ -139,8 +143,7 @@ def test_trampolines_do_not_recurse(case, name, policy):
 STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
 
 
-@pytest.mark.parametrize("order", [("12", "13"), ("13", "12")])
-@pytest.mark.parametrize("policy", policies.COMPUTING)
+@pytest.mark.parametrize(("order", "policy"), [(("12", "13"), "VALIDATE"), (("13", "12"), "CLAMP")])
 @pytest.mark.parametrize(("program", "prefixes"), [("open", {"12": "rt12.", "13": "rt13."}),
                                                    ("runtime12", {"12": "rt.", "13": "rt13."}),
                                                    ("runtime13", {"12": "rt12.", "13": "rt."})])

@@ -35,8 +35,8 @@ def test_control_fake_drivers_fail_without_the_guard():
     assert unguarded.answers["c.cu.init"] == "3", str(unguarded)
 
 
-@pytest.mark.parametrize("code", [100, 3, 999])
-@pytest.mark.parametrize("more", EVERY_POLICY)
+@pytest.mark.parametrize(("more", "code"), [
+    *((more, 100) for more in EVERY_POLICY), (EVERY_POLICY[0], 3), (EVERY_POLICY[0], 999)])
 def test_each_result_of_an_init_is_recorded_once(case, more, code):
     """The record has the caller. A success after an error is recorded, too."""
     steps = ["pid", "cu.init", "cu.init", "nv.init", "nv.init"]
@@ -119,8 +119,9 @@ def test_log_all_reports_no_init_without_one(case):
                  asked_by="open")
 
 
-@pytest.mark.parametrize("config", EVERY_POLICY)
-@pytest.mark.parametrize("more", [SICK, {"CG_SICK": "999"}, NO_DRIVER])
+@pytest.mark.parametrize(("more", "config"), [
+    *((SICK, config) for config in EVERY_POLICY), ({"CG_SICK": "999"}, EVERY_POLICY[0]),
+    (NO_DRIVER, EVERY_POLICY[0]), (NO_DRIVER, EVERY_POLICY[-1])])
 def test_bad_variable_is_reported_at_the_first_call(more, config):
     """The answer of the call does not matter."""
     result = box.run(["cu.init"], CUDAGUARD_LOG="loud", **config, **more)

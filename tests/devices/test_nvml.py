@@ -20,31 +20,30 @@ STARTS = {
 # Handles by index, UUID, serial and bus exist for listed GPUs only.
 
 
-@pytest.mark.parametrize("gpu", range(8))
 @pytest.mark.parametrize(("name", "preload"), [("open", ()), ("nvml", ()), ("nvml", PROXIES)])
-def test_handles_of_unlisted_gpus_are_not_found(name, preload, gpu):
-    allow = [5, 2]
+def test_handles_of_unlisted_gpus_are_not_found(name, preload):
+    """Each is asked for in one program, as by a monitor."""
     # The guard exports only the names that linked programs use; the proxy has all names.
-    short = "0000:%02x:00.0" % box.GPUS[gpu][1]
-    steps = ["nv.init", "nv.uuid=" + uuid(gpu), "nv.serial=" + box.GPUS[gpu][2],
-             "nv.bus=" + box.bus_id(gpu), "nv.busold=" + short,
-             "nv.uuidtext=" + uuid(gpu), "nv.uuidbytes=" + uuid(gpu)]
+    known = ("uuidtext", "uuidbytes") if name == "open" or preload else ()
+    keys = ("uuid", "serial", "bus", "busold", *known)
+
+    def values_of(gpu):
+        return (uuid(gpu), box.GPUS[gpu][2], box.bus_id(gpu),
+                "0000:%02x:00.0" % box.GPUS[gpu][1], uuid(gpu), uuid(gpu))
+
+    def printed(positions):
+        """What the program prints if the GPUs have these positions in NVML."""
+        return ["nv.%s=%s" % (key, ("0:" if key in known else "0:%d:" % positions[gpu])
+                              + box.GPUS[gpu][0] if gpu in positions else
+                              "6:!6" if key in known else "6:77:!6")
+                for gpu in ALL for key in keys]
+
+    steps = ["nv.init"] + ["nv.%s=%s" % pair for gpu in ALL for pair in zip(keys, values_of(gpu))]
     unguarded = box.run(steps, name, guard=False)
+    assert unguarded.out.split()[1:] == printed({gpu: gpu for gpu in ALL}), str(unguarded)
     result = box.run(steps, name, allow="5,2", preload=preload)
     assert result.rc == 0, str(result)
-    for step in ("uuid", "serial", "bus", "busold"):
-        assert unguarded.answers["nv." +
-                                 step] == "0:%d:%s" % (gpu, box.GPUS[gpu][0]), str(unguarded)
-        found = result.answers["nv." + step]
-        if gpu in allow:
-            assert found == "0:%d:%s" % (allow.index(gpu), box.GPUS[gpu][0]), str(result)
-        else:
-            assert found == "6:77:!6", str(result)
-    for step in ("uuidtext", "uuidbytes") if name == "open" or preload else ():
-        assert unguarded.answers["nv." + step] == "0:" + box.GPUS[gpu][0], str(unguarded)
-        assert result.answers["nv." +
-                              step] == ("0:" +
-                                        box.GPUS[gpu][0] if gpu in allow else "6:!6"), str(result)
+    assert result.out.split()[1:] == printed({5: 0, 2: 1}), str(result)
 
 
 def test_index_outside_the_list_is_an_error():
@@ -114,9 +113,10 @@ def test_control_nvml_functions_call_each_other_without_the_guard(start, calls):
     assert unguarded.fake_calls == calls, str(unguarded)
 
 
-@pytest.mark.parametrize("more", [*({"policy": name} for name in policies.ALLOWING), {"allow": "5,2"},
-                                  {"policy": "VALIDATE", "CG_SICK": "100"}])
-@pytest.mark.parametrize(("name", "preload"), [("open", ()), ("nvml", ()), ("nvml", PROXIES)])
+@pytest.mark.parametrize(("name", "preload", "more"), [
+    *(("open", (), {"policy": name}) for name in policies.ALLOWING), ("open", (), {"allow": "5,2"}),
+    ("open", (), {"policy": "VALIDATE", "CG_SICK": "100"}), ("nvml", (), {"policy": "VALIDATE"}),
+    ("nvml", PROXIES, {"allow": "5,2"})])
 @pytest.mark.parametrize(("start", "calls"), STARTS.items())
 def test_caller_of_nvml_is_the_program(case, start, calls, name, preload, more):
     result, records = case.run_reported([start], name, preload=preload,

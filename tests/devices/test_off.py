@@ -22,20 +22,24 @@ STEPS = {
 OURS = {"libcudaguard.so"}
 
 
-@pytest.mark.parametrize("more", [{}, {"allow": "5,2"}, {"allow": "nonsense"},
-                                  {"CUDAGUARD_CHILDREN": "FORCE_CPU"}])
+MORE = ({}, {"allow": "5,2"}, {"allow": "nonsense"}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"})
+
+
 @pytest.mark.parametrize(("name", "steps"), STEPS.items())
 @pytest.mark.parametrize("kind", ["lazy", "now", "noslot", "no_nvml"])
-def test_off_changes_nothing(kind, name, steps, more):
+def test_off_changes_nothing(kind, name, steps):
+    """Under OFF, no driver and no program leads to code that reads another variable: one of each
+    kind has them all."""
     if kind == "no_nvml" and name in ("nvml", "mixed", "mixed_now"):
         return  # linked to NVML, so it cannot start there
     unguarded = box.run(steps, name, guard=False, box=kind)
-    result = box.run(steps, name, policy="OFF", box=kind, **more)
-    assert result.rc == unguarded.rc, str(result)
     assert unguarded.rc == 0, str(unguarded)
-    assert result.out == unguarded.out, str(result)
-    assert result.err == unguarded.err, str(result)
-    assert result.fake_calls == unguarded.fake_calls, str(result)
+    for more in MORE if kind == "lazy" or name == "open" else MORE[1:2]:
+        result = box.run(steps, name, policy="OFF", box=kind, **more)
+        assert result.rc == unguarded.rc, str(result)
+        assert result.out == unguarded.out, str(result)
+        assert result.err == unguarded.err, str(result)
+        assert result.fake_calls == unguarded.fake_calls, str(result)
 
 
 @pytest.mark.parametrize(("name", "steps"), STEPS.items())

@@ -36,8 +36,8 @@ def ask(directory, library, function, guard=True, by_path=False, **env):
     return os.path.join(directory, library), done
 
 
-@pytest.mark.parametrize("by_path", [False, True])
-@pytest.mark.parametrize("policy", ALLOWED)
+@pytest.mark.parametrize(("policy", "by_path"), [
+    *((policy, False) for policy in ALLOWED), ("VALIDATE", True)])
 @pytest.mark.parametrize(("directory", "called"),
                          [("stub", DRIVER), ("sick_no_init", DRIVER), ("stub_nvml", NVML)])
 def test_message_and_error_name_the_file_that_is_there(directory, called, policy, by_path):

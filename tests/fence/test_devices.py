@@ -296,6 +296,7 @@ def test_documented_program_fails(case, name):
     assert message in broken(case, *words)
 
 
+@pytest.mark.all
 def test_debugger_of_a_process_outside_fails_and_from_outside_works(case):
     case.need("gdb")
     ask = ["gdb", "-nx", "-batch", "-ex", "print 40 + 2", "-p"]

@@ -40,6 +40,7 @@ class Driver(driver.Case):
                                      expected=[FIRST])
         self.assertRegex(done.stdout, r"^nvmlInit=18 ")
 
+    @pytest.mark.all
     def test_display_libraries_are_refused_as_cuda_is(self):
         """EGL and Vulkan, which are in one library, begin as CUDA does."""
         self.need_real_driver("libEGL_nvidia.so.0")
@@ -69,12 +70,11 @@ def test_driver_without_device_nodes_is_refused(case, words):
     assert re.search(r"^cuInit=100 .* countRc=3 ", done.stdout), done.stdout
 
 
-@pytest.mark.parametrize("words",
-                         [["nvidia-smi"], ["nvidia-smi", "-L"], ["clinfo", "-l"],
-                          [
-                              "ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1",
-                              "-c:v", "h264_nvenc", "-f", "null", "-"
-                          ]])
+@pytest.mark.parametrize("words", [
+    ["nvidia-smi"], *(pytest.param(words, marks=pytest.mark.all) for words in (
+        ["nvidia-smi", "-L"], ["clinfo", "-l"],
+        ["ffmpeg", "-v", "error", "-f", "lavfi", "-i", "color=s=64x64:d=0.1", "-c:v", "h264_nvenc",
+         "-f", "null", "-"]))])
 def test_nvidias_programs_are_refused(case, words):
     """They use NVML, NVIDIA's OpenCL and NVIDIA's encoder."""
     case.need(words[0])

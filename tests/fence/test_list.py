@@ -18,8 +18,6 @@ SHARED = ["/dev/" + name for name in nodes.SHARED]
 OTHERS = ["/dev/dri/card0", "/dev/dri/renderD128", "/dev/kfd", "/dev/nvidia-nvswitch0",
           "/dev/nvidia-nvlink", "/dev/nvidia-caps/nvidia-cap1",
           "/dev/nvidia-caps-imex-channels/channel0"]
-OTHER_NODES = "".join("mkdir -p $(dirname %s)\nmknod -m 666 %s c 1 3\n" % (path, path)
-                      for path in OTHERS)
 NAMED = "GPU-5b1f0c77-9d52-4e0a-8c61-7a3e55d0c0"
 
 
@@ -40,7 +38,8 @@ class Case(fence.Case):
 
     def on_machine(self, *words, gpus=GPUS, parts=(), minors=None, more="", env=None):
         """Runs these words on the made-up machine."""
-        made = nodes.gpu_nodes(minors) + OTHER_NODES + nodes.driver_files(gpus, parts) + more
+        made = nodes.gpu_nodes(minors) + nodes.nulls(*OTHERS)
+        made += nodes.driver_files(gpus, parts) + more
         return self.unguarded(*nodes.in_private_dev(*words, fakes=made), env=env)
 
     def answers(self, *words, **more):

@@ -57,10 +57,10 @@ def test_variables_are_read_despite_the_programs_own_environ(case):
     assert POLICY % "x" in guest.lines_of(result.err), str(result)
 
 
-@pytest.mark.parametrize(
-    "value", ["foo", "0", "force", "OFF ", " off", "none", "VALIDATED", "CLAMPED", "FORCE_CPU,OFF"])
-@pytest.mark.parametrize("world", worlds())
-def test_unknown_policy_is_reported_and_means_force_cpu(case, world, value):
+@pytest.mark.parametrize(("value", "world"), [
+    *(("foo", world) for world in worlds()), ("OFF ", "fake"), ("FORCE_CPU,OFF", "fake")])
+def test_unknown_policy_is_reported_and_means_force_cpu(case, value, world):
+    """decision_test.cpp has more words."""
     guarded(case, {"CUDAGUARD_POLICY": value}, POLICY % value, world=world)
 
 
@@ -77,12 +77,12 @@ def test_log_off_silences_complaints(case):
     guarded(case, {"CUDAGUARD_LOG": "off", "CUDAGUARD_POLICY": "x"}, denied=0)
 
 
-@pytest.mark.parametrize("value", ["", "force-cpu", "Force_Cpu", "FORCE_CPU", "force_CPU"])
+@pytest.mark.parametrize("value", ["", "force-cpu", "FORCE_CPU"])
 def test_known_values_of_any_case_are_accepted(case, value):
     guarded(case, {"CUDAGUARD_POLICY": value})
 
 
-@pytest.mark.parametrize("value", ["off", "OFF", "Off"])
+@pytest.mark.parametrize("value", ["off", "OFF"])
 def test_off_in_any_case_turns_the_guard_off(case, value):
     off(case, {"CUDAGUARD_POLICY": value})
 
@@ -105,14 +105,7 @@ def not_recorded(path, error):
                          accepted=messages.text("report_accepted"))
 
 
-@pytest.mark.parametrize(("path", "why"), [("directory", "Is a directory"),
-                                           ("link", "it is a symbolic link"),
-                                           ("dangling", "it is a symbolic link"),
-                                           ("hard", "it is a hard link"),
-                                           ("fifo", "no process reads this pipe"),
-                                           ("none/x", "No such file or directory"),
-                                           ("file/x", "Not a directory")])
-def test_unusable_report_path_is_reported(case, path, why):
+def test_unusable_report_path_is_reported_and_not_written_to(case):
     os.mkdir(case.path("directory"))
     os.symlink(case.path("target"), case.path("link"))
     os.symlink(case.path("nowhere", "x"), case.path("dangling"))
@@ -121,66 +114,65 @@ def test_unusable_report_path_is_reported(case, path, why):
         with open(case.path(name), "w", encoding="utf-8") as stream:
             stream.write("")
     os.link(case.path("other"), case.path("hard"))
-    guarded(case, {"CUDAGUARD_REPORT": case.path(path)},
-            not_recorded(path=case.path(path), error=why))
-
-
-def test_unusable_report_path_is_not_written_to(case):
-    os.mkdir(case.path("directory"))
-    os.symlink(case.path("target"), case.path("link"))
-    os.symlink(case.path("nowhere", "x"), case.path("dangling"))
-    os.mkfifo(case.path("fifo"))
-    for name in ("file", "other"):
-        with open(case.path(name), "w", encoding="utf-8") as stream:
-            stream.write("")
-    os.link(case.path("other"), case.path("hard"))
+    for path, why in (("directory", "Is a directory"), ("link", "it is a symbolic link"),
+                      ("dangling", "it is a symbolic link"), ("hard", "it is a hard link"),
+                      ("fifo", "no process reads this pipe"),
+                      ("none/x", "No such file or directory"), ("file/x", "Not a directory")):
+        guarded(case, {"CUDAGUARD_REPORT": case.path(path)},
+                not_recorded(path=case.path(path), error=why))
+    for path, why in (("/proc/cudaguard", "No such file or directory"),
+                      ("/dev/full", "No space left on device")):
+        guarded(case, {"CUDAGUARD_REPORT": path}, not_recorded(path=path, error=why))
     assert not os.path.exists(case.path("target"))
     assert os.path.getsize(case.path("other")) == 0
     # The control: the same file, once it has one name.
     os.remove(case.path("hard"))
     guarded(case, {"CUDAGUARD_REPORT": case.path("other")})
     assert os.path.getsize(case.path("other")) > 0
-    guarded(
-        case, {"CUDAGUARD_REPORT": "/proc/cudaguard"},
-        not_recorded(path="/proc/cudaguard", error="No such file or directory"))
-    guarded(case, {"CUDAGUARD_REPORT": "/dev/full"},
-            not_recorded(path="/dev/full", error="No space left on device"))
 
 
 # --- a null driver that cannot be used
 # ---------------------------------------------------------
-def broken(case, name, make, why):
-    """Both worlds, with the null driver `name` replaced by what make(bytes) returns. The guard
-    prints the reason `why` once, at the first dlopen of any library."""
+def broken(case, name, make, why, world="fake"):
+    """The null driver `name` is replaced by what make(bytes) returns. The guard prints the reason
+    `why` once, at the first dlopen of any library. Returns the guard, for more runs."""
     lib = case.path("lib")
-    for world in worlds():
-        shutil.rmtree(lib, True)
-        guard = harness.copy_install(lib)
-        file = os.path.join(lib, "cudaguard", name)
-        with open(file, "rb") as stream:
-            data = stream.read()
-        target = os.path.realpath(file)
-        os.unlink(target)
-        with open(target, "wb") as stream:
-            stream.write(make(data))
-        env = {"LD_PRELOAD": guard}
-        message = messages.text("file_broken", file=file, why=messages.text(why),
-                                library="NVML" if "nvidia-ml" in name else "CUDA")
-        for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
-            result = case.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
-            assert (result.rc, guest.lines_of(result.err)) == (0, [message]), str(result)
-        silent = case.steps("load:libm.so.6", "ask", "nvml", guard=False, world=world,
-                            env={"CUDAGUARD_LOG": "off", **env})
-        assert (silent.rc, silent.err) == (0, ""), str(silent)
-        case.untouched(silent)
-        result = case.steps("load:libm.so.6", "ask", "ask:libcuda.so", "nvml", guard=False,
-                            world=world, env=env)
-        assert result.rc == 0, str(result)
-        case.untouched(result)
-        assert guest.lines_of(result.err)[0] == message, str(result)
-        assert guest.lines_of(result.err).count(message) == 1, str(result)
-        key = "cuInit" if name.startswith("libcuda") else "nvmlInit_v2"
-        assert result.answers[key] == "unavailable", str(result)
+    shutil.rmtree(lib, True)
+    guard = harness.copy_install(lib)
+    file = os.path.join(lib, "cudaguard", name)
+    with open(file, "rb") as stream:
+        data = stream.read()
+    target = os.path.realpath(file)
+    os.unlink(target)
+    with open(target, "wb") as stream:
+        stream.write(make(data))
+    message = messages.text("file_broken", file=file, why=messages.text(why),
+                            library="NVML" if "nvidia-ml" in name else "CUDA")
+    result = case.steps("load:libm.so.6", "ask", "ask:libcuda.so", "nvml", guard=False, world=world,
+                        env={"LD_PRELOAD": guard})
+    assert result.rc == 0, str(result)
+    case.untouched(result)
+    assert guest.lines_of(result.err)[0] == message, str(result)
+    assert guest.lines_of(result.err).count(message) == 1, str(result)
+    key = "cuInit" if name.startswith("libcuda") else "nvmlInit_v2"
+    assert result.answers[key] == "unavailable", str(result)
+    return guard, message
+
+
+@pytest.mark.parametrize("world", worlds())
+@pytest.mark.parametrize("name", ["libcuda.so.1", "libnvidia-ml.so.1"])
+def test_null_driver_that_cannot_be_loaded_is_refused(case, name, world):
+    guard, message = broken(
+        case, name, lambda data: data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"), "not_loadable",
+        world)
+    env = {"LD_PRELOAD": guard}
+    for first in ("load:libm.so.6", "load:libcg-does-not-exist.so"):
+        result = case.steps(first, "load:libm.so.6", guard=False, world=world, env=env)
+        assert (result.rc, guest.lines_of(result.err)) == (0, [message]), str(result)
+    silent = case.steps("load:libm.so.6", "ask", "nvml", guard=False, world=world,
+                        env={"CUDAGUARD_LOG": "off", **env})
+    assert (silent.rc, silent.err) == (0, ""), str(silent)
+    case.untouched(silent)
 
 
 @pytest.mark.parametrize("length", harness.sample((0, 1, 63, 64, 200, 1024, 4096, 0.25, 0.5, 0.7),
@@ -189,12 +181,6 @@ def broken(case, name, make, why):
 def test_null_driver_that_is_cut_short_is_refused(case, name, length):
     broken(case, name, lambda data, n=length: data[:n if n >= 1 or n == 0 else int(n * len(data))],
            "cut_short")
-
-
-def test_null_driver_that_cannot_be_loaded_is_refused(case):
-    for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
-        broken(case, name, lambda data: data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"),
-               "not_loadable")
 
 
 def test_null_driver_that_is_no_library_is_refused(case):

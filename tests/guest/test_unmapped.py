@@ -55,10 +55,13 @@ def test_control_libraries_are_unloaded_without_the_guard(steps):
     assert "blocked=0\n" not in done.stdout, str(done)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("name", CASES)
+# The policies that use the proxies differ in what they print, which the first and last cases show.
+@pytest.mark.parametrize(("name", "policy"), [
+    (name, policy) for name in CASES for policy in POLICIES
+    if policy in ("FORCE_CPU", "VALIDATE", "OFF", "list") or name in (*CASES,)[::len(CASES) - 1]])
 def test_calls_after_an_unload_are_answered(name, policy, tmp_path):
     steps = CASES[name]
+    unguarded = run(steps, guard=False)
     report = tmp_path / "report"
     for more in ({"CUDAGUARD_LOG": "all"}, {"CUDAGUARD_REPORT": str(report)}):
         done = run(steps, **POLICIES[policy], **more)
@@ -66,7 +69,7 @@ def test_calls_after_an_unload_are_answered(name, policy, tmp_path):
         if policy == "FORCE_CPU":
             assert "cuInit=0" not in done.stdout and "driver=0" not in done.stdout, str(done)
         elif policy in ("VALIDATE", "OFF"):
-            assert answers(done) == answers(run(steps, guard=False)), str(done)
+            assert answers(done) == answers(unguarded), str(done)
             # A driver stays whose getenv leads to the guard.
             stay = steps.count("space:" + CUDA) if policy == "VALIDATE" else 0
             assert done.stdout.count("blocked=0\n") == stay, str(done)

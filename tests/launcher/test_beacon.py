@@ -81,7 +81,7 @@ class Heard(test_verify_tree.Case):
     def test_forked_processes_that_end_count_as_heard(self):
         """They count as heard although nothing of them can be examined any more."""
         result, tree = self.tree(self.python(
-            "import os\nfor i in range(1000):\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n"))
+            "import os\nfor i in range(300):\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n"))
         self.assertEqual((result.rc, tree["heard"]), (0, self.processes()), result)
 
     def test_proc_of_another_namespace_gives_no_native_stack(self):
@@ -301,7 +301,7 @@ class Doubt(test_verify_tree.Case):
     def test_short_static_programs_cause_no_doubt(self):
         """A static program that ends while verify looks at it owes no start beacon."""
         program = launcher.program("static_0")
-        result, tree = self.tree(["sh", "-c", 'for i in $(seq 500); do "$0"; done', program])
+        result, tree = self.tree(["sh", "-c", 'for i in $(seq 200); do "$0"; done', program])
         self.ends(result, 0, "PASS: no CUDA use (")
         self.assertEqual(tree["doubts"], [], result)
 

@@ -51,9 +51,8 @@ class Kinds(doctor_program.Case):
 
     def test_script_that_gives_env_options_is_guarded_in_part(self):
         """doctor and run do not say whether env removes LD_PRELOAD."""
-        for words, guarded in (("-S -i python3", "0"), ("-S -u LD_PRELOAD python3", "0"),
-                               ("-S LD_PRELOAD= python3", "0"), ("-iS python3", "0"),
-                               ("-S env -i /usr/bin/python3", "0"), ("-S --chdir=/ python3", "100")):
+        for words, guarded in (("-S -i python3", "0"), ("-S LD_PRELOAD= python3", "0"),
+                               ("-S --chdir=/ python3", "100")):
             script = self.make("script", "#!/usr/bin/env %s\n" % words + PYTHON % DRIVER)
             reasons = ["env_unknown"] + ["script_preload"] * ("LD_PRELOAD" in words)
             answer = self.verdict(script, "in part", reasons, env=SYSTEM)
@@ -126,16 +125,6 @@ class Kinds(doctor_program.Case):
 @pytest.fixture(name="kinds")
 def make_kinds():
     yield from harness.lent(Kinds())
-
-
-@pytest.mark.parametrize(("name", "kind"), [("ask_static", "static"),
-                                            ("ask_static_pie", "static-pie")])
-def test_static_program_is_not_guarded(kinds, name, kind):
-    """The program opens the file that its argument names; the driver's name is not in the
-    program."""
-    program = launcher.program(name)
-    answer = kinds.verdict(program, "no", ["static"])
-    assert answer.facts("executable")[0].startswith(kind + ", 64-bit ")
 
 
 def test_static_program_that_starts_or_opens_others_is_not_guarded(kinds):

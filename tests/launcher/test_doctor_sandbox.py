@@ -47,7 +47,7 @@ def test_control_without_a_sandbox_nothing_is_explained(case):
 
 
 def test_nodes_of_each_kind_are_listed(case):
-    assert case.asked(0, fakes=nodes.FAKE).facts("device nodes") == sorted(
+    assert case.asked(0, fakes=nodes.all_fakes()).facts("device nodes") == sorted(
         path for path in nodes.PATHS if path.count("/") == 3 or "/nvgpu/" not in path)
 
 

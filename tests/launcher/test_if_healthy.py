@@ -470,9 +470,9 @@ def make_cache():
 @pytest.mark.parametrize(("illness", "wanted"), [
     ("hangs in count", ON_CPU), ("", "VALIDATE list=\n")])
 def test_many_launches_share_one_question(cache, illness, wanted):
-    with concurrent.futures.ThreadPoolExecutor(64) as pool:
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
         before = cache.number_of_questions()
-        ends = list(pool.map(lambda _: cache.parallel(illness), range(64)))
+        ends = list(pool.map(lambda _: cache.parallel(illness), range(24)))
         assert {out for _, out in ends} == {wanted}, ends
         assert cache.number_of_questions() == before + 1
         cache.forget()

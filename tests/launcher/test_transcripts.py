@@ -2,7 +2,8 @@
 """What `cudaguard` prints about its command line and about programs, word for word
 (transcripts/*.txt). Each message is one line, has at most 150 characters if it carries no long value,
 and has no colour, at a terminal neither. A refused command starts nothing and makes no file.
-Elsewhere: what ld.so itself prints (test_refusals), an
+Elsewhere: the sentences about options and variables that tests/unit/options_test.cpp and
+environment_test.cpp have (here is one of each kind), what ld.so itself prints (test_refusals), an
 interpreter that hangs (test_loaders), a system without /proc (tests/roots).
 
 Each command is one test: pytest -k 'command_line and repeats'. pytest --write-golden rewrites the

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support import built_rows, harness, pytest_runs, recorded
+from support import built_rows, harness, pytest_runs, recorded, settings
 from support.pytest_runs import ATTEMPT, PACKAGES, PLUGIN
 
 HOW = ((), ("-n", "1")) if harness.FULL else ((),)
@@ -89,7 +89,7 @@ class Plugin(pytest_runs.Case):
         """Control: unguarded, or without the option, the same tests pass, and the unguarded ones
         reach the driver."""
         self.make("test_all.py", SUITE)
-        for guard, plugin in ((False, ()), (False, PLUGIN[:2]), (True, PLUGIN[:2])):
+        for guard, plugin in ((False, ()), (True, PLUGIN[:2])):
             result = self.pytest("-o", "markers=cudaguard_allow", guard=guard, plugin=plugin)
             self.assertEqual(result.rc, 1, result)
             self.assertEqual(self.outcomes(result), {
@@ -291,7 +291,7 @@ class Plugin(pytest_runs.Case):
         self.make("test_asks_no_more.py", "import other\ndef test_2(): pass\n")
         self.make("test_may.py", "import ctypes, pytest\npytestmark = pytest.mark.cudaguard_allow\n"
                   "%s\ndef test_3(): pass\n" % ATTEMPT)
-        for arguments in ((), ("-n", "2")):
+        for arguments in ((), ("-n", "2")) if settings.ALL else ((),):
             result = self.pytest(*arguments)
             self.assertEqual((result.rc, self.outcomes(result)),
                              (1, {"passed": {"1", "2", "3"}, "error": {"asks"}}), result)
@@ -378,7 +378,6 @@ def make_plugin_case():
 @pytest.mark.parametrize(
     ("guard", "env", "reason"),
     [(False, {}, "the guard is not loaded in this process, or is an older one"),
-     (True, {"CUDAGUARD_POLICY": "OFF"}, "CUDA is allowed in this process"),
      (True, {"CUDAGUARD_POLICY": "VALIDATE"}, "CUDA is allowed in this process")])
 def test_option_without_the_guard_is_an_error(plugin_case, guard, env, reason, arguments):
     """There is one clear error before any test runs, and the exit code is 4, pytest's for wrong
@@ -393,8 +392,8 @@ def test_option_without_the_guard_is_an_error(plugin_case, guard, env, reason, a
 
 @pytest.mark.parametrize(
     ("words", "failed"),
-    harness.sample((([], {"cuda"}), (["nvml"], {"nvml"}), (["opencl", "nvml"], {"opencl", "nvml"}),
-                    (["init,nvml"], {"cuda", "nvml"})), 2))
+    [(["opencl", "nvml"], {"opencl", "nvml"}),
+     *([(["init,nvml"], {"cuda", "nvml"})] if harness.FULL else [])])
 def test_deny_option_selects_what_fails(plugin_case, words, failed):
     plugin_case.make("test_two.py", """
             import ctypes
@@ -408,26 +407,10 @@ def test_deny_option_selects_what_fails(plugin_case, words, failed):
     assert plugin_case.outcomes(result).get("failure") == failed, str(result)
 
 
-def test_unknown_word_of_the_deny_option_is_an_error(plugin_case):
-    plugin_case.make("test_two.py", """
-            import ctypes
-            def test_cuda(): %s
-            def test_nvml(): %s
-            def test_opencl():
-                try: ctypes.CDLL("libnvidia-opencl.so.1")
-                except OSError: pass
-            """ % (ATTEMPT, NVML))
-    result = plugin_case.pytest("--cudaguard-deny=init,gpu")
-    assert result.rc == 4, str(result)
-    assert ('--cudaguard-deny "gpu" is not accepted (accepted: %s)' % ", ".join(built_rows.DENIED)
-            in result.err)
-
-
 @pytest.mark.parametrize(("pattern", "failed"), [("line:test_two.py:3", {"import"}),
-                                                 ("line:other.py:2", {"cuda"}),
-                                                 ("module:other", {"cuda"}), ("lib:ctypes*", None),
-                                                 ("lib:libc10*", {"cuda", "import"})])
+                                                 ("module:other", {"cuda"})])
 def test_allow_option_permits_code(plugin_case, pattern, failed):
+    """Records.test_patterns_match_as_in_verify has the patterns."""
     plugin_case.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
     plugin_case.make("test_two.py", """
             import ctypes
@@ -438,17 +421,14 @@ def test_allow_option_permits_code(plugin_case, pattern, failed):
     assert plugin_case.outcomes(result).get("failure") == failed, str(result)
 
 
-def test_unknown_pattern_of_the_allow_option_is_an_error(plugin_case):
-    plugin_case.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
-    plugin_case.make("test_two.py", """
-            import ctypes
-            def test_cuda(): %s
-            def test_import(): import other
-            """ % ATTEMPT)
-    for pattern in ("", "lib:", "other.py"):
-        result = plugin_case.pytest("--cudaguard-allow=" + pattern)
+def test_unknown_word_of_an_option_is_an_error(plugin_case):
+    for option, pattern, accepted in (
+            ("allow", "lib:", ""),
+            ("deny", "init,gpu", " (accepted: %s)" % ", ".join(built_rows.DENIED))):
+        result = plugin_case.pytest("--cudaguard-%s=%s" % (option, pattern))
         assert result.rc == 4, str(result)
-        assert '--cudaguard-allow "%s" is not accepted' % pattern in result.err
+        pattern = pattern.rpartition(",")[2]
+        assert '--cudaguard-%s "%s" is not accepted%s' % (option, pattern, accepted) in result.err
 
 
 class Records(harness.DirectoryCase):

@@ -135,9 +135,3 @@ class Case(harness.Case):
         found = messages.find(result.err, name, **values)
         self.assertEqual(len(found), 1, "%s %s\n%s" % (name, values, result))
         return found[0]
-
-    def one_line(self, result, *words):
-        """Fails unless the guard printed exactly one line, which contains these words."""
-        self.assertEqual(len(lines(result)), 1, result)
-        for word in words:
-            self.assertIn(word, lines(result)[0], result)

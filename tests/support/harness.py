@@ -220,6 +220,12 @@ def public_guard():
     return copy_install(os.path.join(public_directory(), "lib"))
 
 
+@functools.lru_cache(None)
+def which(name, _path):
+    """shutil.which(), which looks into each directory of PATH, once for each PATH."""
+    return shutil.which(name)
+
+
 def loader_of(path):
     """The program interpreter that an executable names, for example /lib64/ld-linux-x86-64.so.2."""
     try:
@@ -238,13 +244,21 @@ class Result:
         self.out = ""
         self.err = ""
         self.timed_out = False
-        self.command = ""
+        self.words, self.environment, self.given = [], {}, set()
         self.fake_calls = []  # names logged by the recording fakes, in order
         self.device_opens = []  # paths below /dev/nvidia* that a process tried to open
         self.device_nodes = []  # such paths that a process tried to create
         self.driver_files = []  # driver libraries that were opened, without the null drivers
         self.execs = []  # programs executed
         self.exec_attempts = []  # programs executed, and failed attempts to execute
+
+    @property
+    def command(self):
+        """The command without the variables that the test has not given."""
+        hidden = {option + "%s=%s" % item for item in self.environment.items()
+                  for option in ("", "-E")
+                  if item[0] not in self.given and not item[0].startswith("LD_")}
+        return shlex.join([word for word in self.words if word not in hidden])
 
     @property
     def answers(self):
@@ -382,17 +396,15 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
             # Without a filter every system call stops the program. With a filter setuid does not
             # work, but it does not work in the sandbox either.
             quick = ["--seccomp-bpf"] if sandboxed else []
-            launch = [shutil.which("strace"), *quick, "-f", "-qq", "-s", "256", "-o", trace_log, "-e",
-                      "trace=" + TRACED, "-e", "signal=none", "-EPATH", "-EPWD"]
+            launch = [which("strace", os.environ["PATH"]), *quick, "-f", "-qq", "-s", "256", "-o",
+                      trace_log, "-e", "trace=" + TRACED, "-e", "signal=none", "-EPATH", "-EPWD"]
             launch += ["-E" + variable for variable in variables] + ["--"] + words
         else:
-            launch = [shutil.which("env"), "-i"] + variables + words
+            launch = [which("env", os.environ["PATH"]), "-i"] + variables + words
         command = box + launch
-        command[0] = shutil.which(command[0])
+        command[0] = which(command[0], os.environ["PATH"])
         result = Result()
-        hidden = {option + "%s=%s" % item for item in environment.items() for option in ("", "-E")
-                  if item[0] not in (env or {}) and not item[0].startswith("LD_")}
-        result.command = shlex.join([word for word in command if word not in hidden])
+        result.words, result.environment, result.given = command, environment, set(env or ())
         # strace searches for the program in its own PATH. bubblewrap adds PWD.
         outer = {"PATH": environment.get("PATH", os.defpath)}
         process = subprocess.Popen(

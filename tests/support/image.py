@@ -103,7 +103,7 @@ class Image:
                               stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120,
                               check=False)
         result = harness.Result()
-        result.command = " ".join(words)
+        result.words = list(map(str, words))
         result.rc, result.out, result.err = done.returncode, done.stdout, done.stderr
         with open(trace, encoding="utf-8", errors="replace") as stream:
             harness.parse_trace(stream, result)

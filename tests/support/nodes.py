@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A private /dev with fake GPU nodes of each maker. Each leads to /dev/null's driver."""
 
+import functools
 import os
 import re
+import tarfile
+import tempfile
 
 from support import harness, machine
 
@@ -26,22 +29,40 @@ mount -t tmpfs none shm
 chmod 1777 shm
 ln -s pts/ptmx ptmx
 ln -s /proc/self/fd fd
-mknod -m 666 null c 1 3
-mknod -m 666 zero c 1 5
-mknod -m 666 full c 1 7
-mknod -m 666 random c 1 8
-mknod -m 666 urandom c 1 9
-mknod -m 666 tty c 5 0
 """
-FAKE = "".join("mkdir -p $(dirname %s)\nmknod -m 666 %s c 1 3\n" % (path, path)
-               for path in [*PATHS, *OTHERS] if path not in OTHERS[:2])
+NODES = (("/dev/null", 1, 3), ("/dev/zero", 1, 5), ("/dev/full", 1, 7), ("/dev/random", 1, 8),
+         ("/dev/urandom", 1, 9), ("/dev/tty", 5, 0))
 
 
-def in_private_dev(*words, more="", fakes=FAKE):
+@functools.lru_cache(None)
+def made(nodes):
+    """The shell command that makes these nodes: (path, major, minor). tar makes all in one process,
+    mknod one."""
+    archive, path = tempfile.mkstemp(".tar", dir=harness.public_directory())
+    with os.fdopen(archive, "wb") as stream, tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, major, minor in nodes:
+            node = tarfile.TarInfo(name.lstrip("/"))
+            node.type, node.mode = tarfile.CHRTYPE, 0o666
+            node.devmajor, node.devminor = major, minor
+            tar.addfile(node)
+    return "tar -xpm -C / -f %s\n" % path
+
+
+def nulls(*paths):
+    """The shell command that makes each of these a node of /dev/null's driver."""
+    return made(tuple((path, 1, 3) for path in paths))
+
+
+def all_fakes():
+    return nulls(*PATHS, *OTHERS[2:])
+
+
+def in_private_dev(*words, more="", fakes=None):
     """The command line that runs these words where /dev is private and has the fakes. `more`: more
     shell commands before it."""
     machine.need("mounts", "device_nodes")
-    script = ORDINARY + fakes + more + "cd / && exec \"$@\"\n"
+    script = ORDINARY + made(NODES) + (all_fakes() if fakes is None else fakes) + more
+    script += "cd / && exec \"$@\"\n"
     return ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", *words]
 
 
@@ -59,21 +80,21 @@ UNKNOWN = "GPU-????????-????-????-????-????????????"
 
 
 def gpu_nodes(minors=None):
-    """The shell commands that make a node for each GPU, and those that all GPUs share."""
-    made = {"nvidia%d" % minor: minor for minor in (MINORS if minors is None else minors)}
-    return "".join("mknod -m 666 /dev/%s c %d %d\n" % (name, 195 if minor < 3 else 1, minor)
-                   for name, minor in {**made, **SHARED}.items())
+    """The shell command that makes a node for each GPU, and those that all GPUs share."""
+    own = {"nvidia%d" % minor: minor for minor in (MINORS if minors is None else minors)}
+    return made(tuple(("/dev/" + name, 195 if minor < 3 else 1, minor)
+                      for name, minor in {**own, **SHARED}.items()))
 
 
 def driver_files(gpus, parts=()):
     """The shell commands that make /proc/driver/nvidia with these GPUs. `gpus`: (PCI address, UUID,
     minor); `parts`: (the path of a MIG capability, its minor)."""
-    text = "mount -t tmpfs none /proc/driver\nmkdir -p /proc/driver/nvidia/gpus\n"
+    text = "mount -t tmpfs none /proc/driver\nmkdir -p /proc/driver/nvidia/gpus %s\n" % " ".join(
+        "/proc/driver/nvidia/gpus/" + address for address, _, _ in gpus)
     for address, uuid, minor in gpus:
-        text += ("mkdir /proc/driver/nvidia/gpus/%s\n"
-                 "printf 'Model: \\t\\t Fake\\nIRQ:   \\t\\t 11\\nGPU UUID: \\t %s\\n"
+        text += ("printf 'Model: \\t\\t Fake\\nIRQ:   \\t\\t 11\\nGPU UUID: \\t %s\\n"
                  "Bus Location: \\t %s\\nDevice Minor: \\t %d\\nGPU Excluded:\\t No\\n' "
-                 ">/proc/driver/nvidia/gpus/%s/information\n" % (address, uuid, address, minor, address))
+                 ">/proc/driver/nvidia/gpus/%s/information\n" % (uuid, address, minor, address))
     for path, minor in parts:
         text += ("mkdir -p /proc/driver/nvidia/capabilities/%s\n"
                  "printf 'DeviceFileMinor: %d\\nDeviceFileMode: 292\\nDeviceFileModify: 1\\n' "

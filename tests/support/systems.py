@@ -131,7 +131,7 @@ class Case(harness.Case):
         done = subprocess.run(command + argv, capture_output=True, text=True, timeout=120,
                               stdin=subprocess.DEVNULL)
         result = harness.Result()
-        result.command = " ".join(argv)
+        result.words = list(map(str, argv))
         result.rc, result.out, result.err = done.returncode, done.stdout, done.stderr
         with open(trace, encoding="utf-8", errors="replace") as log:
             harness.parse_trace(log, result)

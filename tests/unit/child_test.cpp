@@ -8,24 +8,28 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Uses a processor for about 600 ms.
-const std::vector<std::string> busy_loop = {"/bin/sh", "-c",
-                                            "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done"};
+/// A shell script that uses a processor for `ticks` hundredths of a second, however fast it is.
+std::string busy(int ticks) {
+  return "now() { read -r t rest </proc/uptime; t=${t%.*}${t#*.}; }; now; end=$((t + " +
+         std::to_string(ticks) + ")); while [ $t -lt $end ]; do now; done; ";
+}
 
 TEST(Child, BusyChildHasMoreTimeIfItsCallerAllowsThat) {
   const char* const no_variables[] = {nullptr};
   const Variables none(no_variables);
   const std::vector<std::string> endless = {"/bin/sh", "-c", "while :; do :; done"};
-  EXPECT_FALSE(run_child(endless, none, milliseconds{300}).in_time);
-  EXPECT_TRUE(run_child(busy_loop, none, {milliseconds{300}, milliseconds{60'000}}).in_time);
+  EXPECT_FALSE(run_child(endless, none, milliseconds{100}).in_time);
+  EXPECT_TRUE(
+      run_child({"/bin/sh", "-c", busy(25)}, none, {milliseconds{100}, milliseconds{60'000}})
+          .in_time);
 }
 
-/// A sleep may take far longer than 20 ms on a busy machine, because it is a process of its own.
+/// A sleep may take far longer than 0.1 s on a busy machine, because it is a process of its own.
 TEST(Child, BusyChildMaySleepBetween) {
   const char* const variables[] = {"PATH=/usr/bin:/bin", nullptr};
   const std::vector<std::string> sleeps_between = {
       "/bin/sh", "-c",
-      "i=0; while [ $i -lt 1500000 ]; do [ $((i%150000)) = 0 ] && sleep 0.02; i=$((i+1)); done"};
+      "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do " + busy(3) + "sleep 0.1; done"};
   EXPECT_TRUE(
       run_child(sleeps_between, Variables(variables), {milliseconds{1500}, milliseconds{60'000}})
           .in_time);

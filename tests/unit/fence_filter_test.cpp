@@ -96,10 +96,14 @@ TEST(FenceFilter, RefusesOnlyNvidiasRequests) {
   for (const IoctlNumber& row : kIoctlNumbers) {
     SCOPED_TRACE(row.name);
     const std::vector<sock_filter> program = fence_filter(kAnswer, row.machine);
-    for (uint32_t low = 0; low <= 0xffff; ++low) {
-      for (const uint32_t upper : {0x0000U, 0x3000U, 0x4008U, 0x7fffU, 0x8008U, 0xbfffU, 0xc000U,
-                                   0xc008U, 0xc00fU, 0xc010U, 0xc020U, 0xffffU}) {
+    for (const uint32_t upper : {0x0000U, 0x3000U, 0x4008U, 0x7fffU, 0x8008U, 0xbfffU, 0xc000U,
+                                 0xc008U, 0xc00fU, 0xc010U, 0xc020U, 0xffffU}) {
+      for (uint32_t low = 0; low <= 0xffff; ++low) {
         const uint32_t request = upper << 16 | low;
+        // The filter compares with bounds, so the requests on both sides of each bound count.
+        const bool is_bound = is_nvidia_request(request - 1) != is_nvidia_request(request) ||
+                              is_nvidia_request(request) != is_nvidia_request(request + 1);
+        if (low % 61 != 0 && !is_bound) continue;
         const uint32_t wanted = is_nvidia_request(request) ? kAnswer : SECCOMP_RET_ALLOW;
         ASSERT_EQ(answer_of(program, call(row.architecture, row.number, request)), wanted)
             << std::hex << request;

@@ -506,22 +506,6 @@ TEST_F(Message, ForkPoison_NamesParentCallerAndRemedy) {
       "CUDA after the fork\n");
 }
 
-TEST_F(Message, Complaint_QuotesAValueWithoutEffect) {
-  write_complaint(line(7), {"CUDAGUARD_VISIBLE_DEVICES", "2,5", {}, "has no effect"});
-  EXPECT_EQ(take(), "cudaguard[7]: CUDAGUARD_VISIBLE_DEVICES=\"2,5\" has no effect\n");
-}
-
-TEST_F(Message, Complaint_NamesVariableValueAndAcceptedWords) {
-  write_complaint(line(7), {"CUDAGUARD_POLICY", "alow", "FORCE_CPU, OFF", "FORCE_CPU applies"});
-  EXPECT_EQ(take(),
-            "cudaguard[7]: CUDAGUARD_POLICY=\"alow\" is not accepted (accepted: FORCE_CPU, OFF); "
-            "FORCE_CPU applies\n");
-  const std::string huge(100000, 'x');
-  write_complaint(line(7), {"CUDAGUARD_POLICY", huge, "FORCE_CPU, OFF", "FORCE_CPU applies"});
-  EXPECT_LE(out_.view().size(), 300U);
-  EXPECT_NE(out_.view().find("xxx...\""), std::string_view::npos);
-}
-
 TEST_F(Message, MissingNullDriver_NamesFileAndConsequence) {
   write_missing(line(7),
                 {"/opt/lib/cudaguard/libcuda.so.1", Unusable::kCutShort, "CUDA is refused"});
@@ -532,30 +516,11 @@ TEST_F(Message, MissingNullDriver_NamesFileAndConsequence) {
   EXPECT_EQ(take(), "cudaguard[7]: /x/libcuda.so.1 cannot be opened now; CUDA is refused\n");
 }
 
-TEST_F(Message, Stub_NamesTheFileAndWhatItLacks) {
-  write_stub(line(7), {"/opt/stubs/libcuda.so.1", "cuInit", false});
-  EXPECT_EQ(take(),
-            "cudaguard[7]: /opt/stubs/libcuda.so.1 has no cuInit, so it is not NVIDIA's; to see "
-            "which files are found: cudaguard doctor\n");
-  write_stub(line(7), {"/opt/stubs/libcuda.so.1", "cuInit", true});
-  EXPECT_EQ(take(),
-            "cudaguard[7]: /opt/stubs/libcuda.so.1 has no cuInit, so it is not NVIDIA's; FORCE_CPU "
-            "applies\n");
-}
-
 TEST_F(Message, EveryReasonHasItsOwnRow) {
   for (size_t i = 0; i < std::size(kUnusableRows); ++i) {
     EXPECT_EQ(static_cast<size_t>(kUnusableRows[i].why), i);
     EXPECT_EQ(*kUnusableRows[i].text == '\0', kUnusableRows[i].why == Unusable::kNo) << i;
   }
-}
-
-TEST_F(Message, Exposed_NamesTheLibraryAndTheRemedy) {
-  write_exposed(line(7), "/usr/lib/libcuda.so.1");
-  EXPECT_EQ(take(),
-            "cudaguard[7]: /usr/lib/libcuda.so.1: the kernel does not let the guard change its "
-            "symbols, so the program can reach the driver by dlsym; start this program itself with "
-            "cudaguard run\n");
 }
 
 TEST_F(Message, ReportFailed_NamesTheReason) {

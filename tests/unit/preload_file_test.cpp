@@ -60,7 +60,7 @@ TEST(PreloadFile, RemovalUndoesAdditionInRandomTexts) {
   std::mt19937 random(41);
   const Words parts = {"/lib/a.so", "b.so", " ", ":", "\t", "\n", "\n", "# x", "#"};
   size_t read_alike = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     std::string text;
     for (uint32_t count = random() % 12; count > 0; --count) text += parts[random() % parts.size()];
     text += "\n";
@@ -70,7 +70,7 @@ TEST(PreloadFile, RemovalUndoesAdditionInRandomTexts) {
     wanted.insert(wanted.begin(), kOurs);
     read_alike += static_cast<size_t>(preloads_of(added) == wanted);
   }
-  EXPECT_GT(read_alike, 18000U);  // in the others, glibc takes a comment for entries
+  EXPECT_GT(read_alike, 1800U);  // in the others, glibc takes a comment for entries
 }
 
 }  // namespace
