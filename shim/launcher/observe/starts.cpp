@@ -221,7 +221,7 @@ void Starts::end(Process& process) {
   // If it has ended while ld.so was at work, no code of the program has run. Before Linux 6.15, one
   // that has ended before a look is taken for such a program.
   const bool ended_early = start.kind == Kind::kGuarded && start.own_guard &&
-                           (program.inside ? *program.inside : has_failed(start.process));
+                           program.inside.value_or(true) && has_failed(start.process);
   if (!program.heard && (ended_early || start.kind == Kind::kLists)) return;
   process.counts = true;
   if (confirmed && !program.off) {
@@ -301,7 +301,8 @@ void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const
   if (program.start.kind == Start::Kind::kGuarded && !program.heard) {
     program.inside = is_in_loader(thread, stat);
     // A filter of its own may refuse the beacon.
-    if (!program.inside && status_of(thread, "Seccomp_filters") != filters_) program.inside = false;
+    const bool done = !program.inside.value_or(true);
+    if (!done && status_of(thread, "Seccomp_filters") != filters_) program.inside = false;
     return;
   }
   const Driver driver = driver_below(thread);
