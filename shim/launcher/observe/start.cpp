@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/observe/start.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <sys/resource.h>
@@ -16,9 +15,11 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
-#include <memory>
+#include <filesystem>
+#include <iterator>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -71,15 +72,9 @@ std::string interpreter_of(const FileBytes& file) {
 
 /// True if the kernel may start programs of other processors, by an emulator.
 bool has_emulators() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/sys/fs/binfmt_misc"),
-                                                      &closedir);
-  int entries = 0;
-  while (directory != nullptr) {
-    const dirent* entry = readdir(directory.get());  // NOLINT(concurrency-mt-unsafe)
-    if (entry == nullptr) break;
-    if (entry->d_name[0] != '.') ++entries;
-  }
-  return entries > 2;  // "register" and "status"
+  std::error_code error;
+  const std::filesystem::directory_iterator entries("/proc/sys/fs/binfmt_misc", error);
+  return std::distance(entries, {}) > 2;  // "register" and "status"
 }
 
 /// True if a process has the file open for writing, so that execve answers ETXTBSY.
