@@ -80,6 +80,11 @@ class Case(test_observe_signals.Case):
         asked, initialised, _ = self.log()[-3:]
         self.assertEqual((asked.split()[1:], initialised), (["ENODEV"], "100"))
 
+    def doubts(self, verify):
+        os.kill(self.program, signal.SIGTERM)
+        _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
+        assert verify.returncode == 1 and verified.STOPPED in " ".join(err.split()), err
+
     def counts_each_once(self, verify):
         """sh, sleep, setsid, sh, mv, true, echo and python3; asks_static."""
         os.kill(self.program, signal.SIGTERM)
@@ -142,6 +147,7 @@ def test_programs_start_while_the_launcher_is_stopped(case, way):
     _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
     assert verify.returncode == 1, err
     assert "python3 -c import ctypes" in err and "asks_static ask" in err, err
+    assert verified.STOPPED in " ".join(err.split()), err
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
 
 
@@ -194,10 +200,20 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
     verify.send_signal(end)
     case.asks()
     if end == signal.SIGCONT:
-        os.kill(case.program, signal.SIGTERM)
-        _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
-        assert verify.returncode == 1 and verified.STOPPED in " ".join(err.split()), err
+        case.doubts(verify)
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+@pytest.mark.all
+@pytest.mark.needs("tracing")
+def test_keeper_answers_if_the_launcher_does_nothing_for_some_seconds(case):
+    verify, _ = case.begin()
+    hold_at(verify.pid, READS_MEMORY, lambda: case.go("start"))
+    case.until(lambda: "127" in case.log(), "the programs' start")
+    assert case.state(verify.pid) == "t"
+    trace(PTRACE_DETACH, verify.pid)
+    case.asks()
+    case.doubts(verify)
 
 
 @pytest.mark.needs("tracing")

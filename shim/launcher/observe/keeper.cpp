@@ -49,8 +49,9 @@ struct Keeper::Shared {
 
 namespace {
 
-constexpr int kPeriod = 40;    // milliseconds between two looks at the launcher
-constexpr int kPatience = 25;  // looks at which calls wait and the launcher sleeps
+constexpr int kPeriod = 40;  // milliseconds between two looks at the launcher
+constexpr int kPatience =
+    125;  // looks at which calls wait and the launcher sleeps, or reads a file
 
 bool is_readable(int descriptor) {
   pollfd one = {descriptor, POLLIN, 0};
@@ -115,13 +116,14 @@ void answer_calls(int launcher, pid_t pid, Keeper::Shared& shared) {
                      {lives ? launcher : -1, 0, 0}};
     poll(both, std::size(both), lives ? kPeriod : -1);
     lives &= both[1].revents == 0;
-    if (both[0].revents > POLLIN || (!lives && shared.over)) return;
+    const bool ended = (both[0].revents & (POLLERR | POLLHUP)) != 0;
+    if (ended || (!lives && shared.over)) return;
     const uint64_t now = shared.progress;
     const bool idle = now == std::exchange(before, now);
     // Without our own /proc, a stopped launcher is taken for a blocked one.
     const char state = !idle ? 'R' : has_own_numbers() ? read_stat(pid).state : 'S';
-    if (state == 'R') looks = 0;
-    if (state != 'R' && is_readable(listener)) ++looks;
+    const bool waits = is_readable(listener) || still_waits(listener, shared.launchers);
+    looks = state == 'R' ? 0 : looks + static_cast<int>(waits);
     takes = !lives || !shared.listens || state == 'T' || looks > kPatience;
     const int error = takes ? answer_one(listener, shared) : 0;
     // ENOENT: the thread was killed meanwhile.
