@@ -175,6 +175,23 @@ def test_program_with_another_effective_user_is_unguarded(case, call, code):
         assert counts == wanted, (changed, str(result))
 
 
+@pytest.mark.needs("root", "setuid_programs")
+@pytest.mark.parametrize(("before", "counts"), [
+    ((), True), (("setpriv", "--no-new-privs"), False), (("unshare", "-r"), False)],
+    ids=["plain", "no_new_privs", "user_namespace"])
+def test_setuid_program_is_unguarded_only_if_its_rights_count(case, before, counts):
+    """In a user namespace that lacks its owner they do not, and the start beacon shows it."""
+    if "unshare" in before:
+        machine.need("user_namespaces")
+    program = case.copied("exits_0")
+    os.chown(program, 65534, 65534)
+    os.chmod(program, 0o4755)
+    done = case.unguarded(launcher.LAUNCHER, "verify", "--", "env", *before, program)
+    assert done.returncode == 0, done.stderr
+    assert ("exits_0 (setuid)" in done.stderr) == counts, done.stderr
+    assert ("unguarded" in done.stderr) == counts, done.stderr
+
+
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="its 32-bit programs are x86's")
 def test_32_bit_loader_that_lists_starts_nothing(case):
     """ldd calls each ld.so of the system, and the program itself."""

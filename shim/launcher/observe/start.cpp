@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/observe/start.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/audit.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -15,12 +13,13 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <memory>
+#include <filesystem>
+#include <iterator>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -73,15 +72,9 @@ std::string interpreter_of(const FileBytes& file) {
 
 /// True if the kernel may start programs of other processors, by an emulator.
 bool has_emulators() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir("/proc/sys/fs/binfmt_misc"),
-                                                      &closedir);
-  int entries = 0;
-  while (directory != nullptr) {
-    const dirent* entry = readdir(directory.get());  // NOLINT(concurrency-mt-unsafe)
-    if (entry == nullptr) break;
-    if (entry->d_name[0] != '.') ++entries;
-  }
-  return entries > 2;  // "register" and "status"
+  std::error_code error;
+  const std::filesystem::directory_iterator entries("/proc/sys/fs/binfmt_misc", error);
+  return std::distance(entries, {}) > 2;  // "register" and "status"
 }
 
 /// True if a process has the file open for writing, so that execve answers ETXTBSY.
@@ -293,55 +286,22 @@ std::string why_closed(pid_t thread) {
   return "started by a process that does not let others look at its memory";
 }
 
-/// True if the process's user namespace has this user. `map` is "uid_map" or "gid_map".
-bool is_mapped(const std::string& map, uint64_t id) {
-  std::string text(4096, '\0');
-  const Descriptor file(open(map.c_str(), O_RDONLY | O_CLOEXEC));
-  const ssize_t got = ::read(file.number(), text.data(), text.size());
-  if (got < 0) return true;
-  text.resize(static_cast<size_t>(got));
-  const char* at = text.c_str();
-  for (char* end = nullptr;; at = end) {
-    strtoull(at, &end, 10);
-    if (end == at) return false;
-    const uint64_t outside = strtoull(end, &end, 10);
-    const uint64_t count = strtoull(end, &end, 10);
-    if (id >= outside && id - outside < count) return true;
-  }
-}
-
-/// True if the file's set-user-ID bits and capabilities count.
-bool can_gain_rights(pid_t thread, std::string_view process, int file, const struct stat& status) {
-  struct statvfs system = {};
-  if (fstatvfs(file, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return false;
-  const std::vector<uint64_t> limited = numbers_in(process, "NoNewPrivs");
-  if (!limited.empty() && limited[0] != 0) return false;
-  const std::string proc = "/proc/" + std::to_string(thread) + "/";
-  struct stat own = {};
-  struct stat its = {};
-  const bool foreign = stat("/proc/self/ns/user", &own) == 0 &&
-                       stat((proc + "ns/user").c_str(), &its) == 0 && own.st_ino != its.st_ino;
-  return !foreign ||
-         (is_mapped(proc + "uid_map", status.st_uid) && is_mapped(proc + "gid_map", status.st_gid));
-}
-
 /// Why ld.so will distrust the environment (AT_SECURE); empty if it will not. The kernel compares
-/// the effective ids after execve with the real ones.
-std::string privileges_of(pid_t thread, int file, const struct stat& status, bool capabilities) {
+/// the effective ids after execve with the real ones. A mount with nosuid and another user
+/// namespace may prevent it, and then a start beacon shows that the program is guarded.
+std::string privileges_of(pid_t thread, const struct stat& status, bool capabilities) {
   constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
-  bool setuid = (status.st_mode & S_ISUID) != 0;
-  bool setgid = (status.st_mode & kSetgid) == kSetgid;
   const std::string process = status_of(thread);
-  if ((setuid || setgid || capabilities) && !can_gain_rights(thread, process, file, status)) {
-    setuid = setgid = capabilities = false;
-  }
+  const bool gains = numbers_in(process, "NoNewPrivs") != std::vector<uint64_t>{1};
+  const bool setuid = gains && (status.st_mode & S_ISUID) != 0;
+  const bool setgid = gains && (status.st_mode & kSetgid) == kSetgid;
   const std::vector<uint64_t> user =
       numbers_in(process, "Uid");  // real, effective, saved, of files
   const std::vector<uint64_t> group = numbers_in(process, "Gid");
   if (user.size() < 2 || group.size() < 2) return {};
   if ((setuid ? status.st_uid : user[1]) != user[0]) return setuid ? "setuid" : kOtherIds;
   if ((setgid ? status.st_gid : group[1]) != group[0]) return setgid ? "setgid" : kOtherIds;
-  return capabilities && user[0] != 0 ? "file capabilities" : "";
+  return gains && capabilities && user[0] != 0 ? "file capabilities" : "";
 }
 
 }  // namespace
@@ -405,8 +365,7 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     if (!has_interpreter(call, facts)) return;
-    const std::string privileges =
-        privileges_of(call.thread, call.opened.number(), status, facts.has_capabilities);
+    const std::string privileges = privileges_of(call.thread, status, facts.has_capabilities);
     call.is_privileged = !privileges.empty();
     call.is_loader = facts.is_loader || (facts.word == "32-bit" && facts.interpreter.empty() &&
                                          base_name(name).starts_with("ld-linux"));
