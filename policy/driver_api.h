@@ -32,7 +32,7 @@ constexpr int nvml_refusal(std::string_view api) { return api == "nvmlInit" ? 0 
 
 /// Decides once what a call asks for: Attempt::asked and the record say it from then on. `api` is
 /// "cuInit", "nvmlInit_v2", "dlopen" or "dlsym"; for the last two, `object` is the
-/// library's name or path.
+/// library's name or path. A context has an event of its own, which says so instead.
 inline DriverApi driver_api_of(std::string_view api, std::string_view object) {
   if (api.starts_with("nvml")) return DriverApi::kNvml;
   if (api != "dlopen" && api != kLookUpApi) return DriverApi::kCuda;

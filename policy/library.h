@@ -4,6 +4,7 @@
 // async-signal-safe, allocation-free.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -20,16 +21,21 @@ enum class Library : uint8_t {
 };
 
 /// What a CUDA attempt asks for. A library load counts as what that library would do.
-enum class DriverApi : uint8_t { kCuda, kNvml, kOpenCl };
-inline constexpr DriverApi kDriverApis[] = {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl};
+/// kContext is a CUDA context, or what NO_CONTEXT refuses with it; everything else of CUDA is
+/// kCuda.
+enum class DriverApi : uint8_t { kCuda, kNvml, kOpenCl, kContext };
+inline constexpr DriverApi kDriverApis[] = {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl,
+                                            DriverApi::kContext};
 
 constexpr const char* name_of(DriverApi api) {
-  return api == DriverApi::kCuda ? "CUDA" : api == DriverApi::kNvml ? "NVML" : "OpenCL";
+  constexpr const char* kNames[] = {"CUDA", "NVML", "OpenCL", "a CUDA context"};
+  return kNames[static_cast<size_t>(api)];
 }
 
 /// The same as a word in records and in JSON documents.
 constexpr const char* word_of(DriverApi api) {
-  return api == DriverApi::kCuda ? "cuda" : api == DriverApi::kNvml ? "nvml" : "opencl";
+  constexpr const char* kWords[] = {"cuda", "nvml", "opencl", "context"};
+  return kWords[static_cast<size_t>(api)];
 }
 
 /// A library that must not be loaded under FORCE_CPU.

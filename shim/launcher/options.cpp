@@ -47,6 +47,8 @@ constexpr Page kPages[] = {
      "CUDA.",
      "PATTERN is a glob. It matches a word of a process's command, the base name of a word, or "
      "the whole command. You can repeat --allow and --deny.\n"
+     "With --deny=context, queries reach the driver, which must have a GPU, and each context is "
+     "refused (policy NO_CONTEXT).\n"
      "verify needs no GPU and no driver, except to see what static programs ask for. Without "
      "CAP_SYS_ADMIN the fence sets no_new_privs: sudo and setuid programs inside gain no rights.\n"
      "Exit codes: 0 no CUDA use; 1 CUDA use; 2 no CUDA use, but PROGRAM failed; 3 INCOMPLETE: "

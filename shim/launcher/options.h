@@ -30,7 +30,7 @@ struct HealthWish {
 };
 
 /// The words of --deny, in the order of DriverApi.
-inline constexpr char kDeniedWords[] = "init, nvml, opencl";
+inline constexpr char kDeniedWords[] = "init, nvml, opencl, context";
 inline std::string_view denied_word_of(DriverApi api) {
   return word_at(kDeniedWords, static_cast<size_t>(api));
 }
@@ -72,7 +72,7 @@ struct Options : GuardSettings {
   bool force = false;  ///< overwrite files that cudaguard has not written
   // For verify.
   std::vector<std::string> allow;  ///< patterns of processes and code that may ask for CUDA
-  std::vector<std::string> deny;   ///< attempts that fail the run: init (the default), nvml, opencl
+  std::vector<std::string> deny;   ///< attempts that fail the run: init (the default), nvml, …
   bool allow_incomplete = false;   ///< pass although attempts may be missing
   bool gpu = false;                ///< for doctor: ask the driver alone
   // For report.
@@ -218,7 +218,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "deny",
      .commands = "verify",
      .value = "WHAT",
-     .help = "choose what fails the run: init (CUDA), nvml, opencl",
+     .help = "choose what fails the run: init (CUDA), nvml, opencl, context (queries may pass)",
      .words = kDeniedWords,
      .by_default = "init",
      .to = &Options::deny},

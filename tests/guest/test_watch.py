@@ -50,3 +50,10 @@ class Watch(guest.Case):
             self.assertEqual(result.answers["watch"], "-1", result)
             self.assertEqual(self.apis(report), [])
             result.assert_reached(self)
+
+    def test_watch_works_if_contexts_are_refused(self):
+        report = self.path("report")
+        result = self.watched("watch:" + report, "ask", CUDAGUARD_POLICY="NO_CONTEXT")
+        self.assertEqual(result.answers["watch"], "0", result)
+        self.assertEqual(self.apis(report), ["cuInit"])
+        result.assert_reached(self)

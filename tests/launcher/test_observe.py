@@ -6,6 +6,7 @@ pytest --write-golden rewrites golden/observe.txt."""
 
 import os
 import re
+import sys
 
 import pytest
 
@@ -134,6 +135,28 @@ def test_summary_has_what_one_process_did(who, steps, wanted):
     assert unguarded.fake_calls.count("cuInit:initialised") == (
         summary.totals.get("initialised CUDA", 0)), str(unguarded)
     assert who.answers(unguarded) == who.answers(result)
+
+
+@pytest.mark.parametrize(("options", "context"), [
+    ([], "context on 0"), (["--policy", "NO_CONTEXT"], "no context, refused cuCtxCreate_v2 by ctypes/cffi")])
+def test_summary_tells_queries_from_contexts(who, options, context):
+    """A process that only queries, one that makes a context, and the line of each."""
+    text = ("import ctypes, sys\n"
+            "cuda = ctypes.CDLL('libcuda.so.1')\n"
+            "cuda.cuInit(0)\n"
+            "%scuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)\n")
+    for name, line in (("count.py", text % "# "), ("train.py", text % "")):
+        who.make(name, line)
+    result = who.observe(["sh", "-c", '"$0" %s; "$0" %s' % (
+        who.path("count.py"), who.path("train.py")), sys.executable], options)
+    summary = who.summary(result)
+    facts = [line.strip() for line in summary.lines if "initialised CUDA by" in line]
+    assert facts == ["initialised CUDA by ctypes/cffi, no context",
+                     "initialised CUDA by ctypes/cffi, " + context], summary.text
+    assert summary.rest == ["  asked by count.py:3 through ctypes/cffi: cuInit",
+                            "  asked by train.py:3 through ctypes/cffi: cuInit",
+                            "  asked for a context by train.py:4 through ctypes/cffi: cuCtxCreate_v2"], (
+                                summary.text)
 
 
 @pytest.mark.parametrize(("options", "steps", "name", "values"), [

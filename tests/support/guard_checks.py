@@ -15,6 +15,7 @@ from support import elf_facts, harness
 # the name of an export.
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
     "dlopen", "dlmopen", "dlclose", "dlvsym", "cudaguard_attempt_v1", "cudaguard_attempts", "cudaguard_watch",
+    "cudaguard_refuses_contexts",
     "cudaguard_services_v1",
 }  # fmt: skip
 # Every C library, musl too, has had these names for decades, and none of them locks, allocates or

@@ -55,7 +55,7 @@ class Summary:
             match = re.match(r"  devices (?:of ([\d -]+) )?(?=0=)", first)
             if match:
                 self.devices[match[1] or ""] = " ".join([first[match.end():], *more]).split()
-            elif more and not first.startswith("  asked by "):
+            elif more and not first.startswith(("  asked by ", "  asked for a context by ")):
                 self.read_row(first, [line[6:] for line in more])
             else:
                 self.rest += [first, *more]
@@ -72,7 +72,7 @@ class Summary:
                 row[FACTS[words[0]]] = fact[len(words[0]):].strip()
             elif fact in ("worked", "used NVML"):
                 row[{"worked": "worked", "used NVML": "nvml"}[fact]] = "yes"
-            elif fact != "-":
+            elif fact not in ("-", "no context"):
                 row["tried"] = fact
         self.add(numbers(match[3] or ids), row)
 

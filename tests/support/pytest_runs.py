@@ -50,13 +50,13 @@ class Case(harness.DirectoryCase):
             stream.write(textwrap.dedent(text))
 
     def pytest(self, *arguments, guard=True, plugin=PLUGIN, env=None, trace=False,
-               start=("-m", "pytest")):
+               start=("-m", "pytest"), world="fake"):
         """Runs pytest and adds .cases: {test's name: (passed, failed, error or skipped, message)}.
         """
         junit = self.path("junit.xml")
         result = harness.run(
             [PYTHON, *start, "-p", "no:cacheprovider", "--rootdir", self.directory, *plugin,
-             "--junit-xml", junit, *arguments], guard=guard, trace=trace, cwd=self.directory,
+             "--junit-xml", junit, *arguments], world=world, guard=guard, trace=trace, cwd=self.directory,
             env={"PYTHONPATH": PACKAGES, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200",
                  "PYTEST_DISABLE_PLUGIN_AUTOLOAD": None, **(env or {})})
         result.cases = {}

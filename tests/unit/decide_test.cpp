@@ -31,7 +31,7 @@ TEST(Deny, RefusalOfCudaNamesTheWord) {
       ADD_FAILURE() << word;
     } catch (const Refusal& refusal) {
       EXPECT_EQ(refusal.what(), "--deny \"" + word +
-                                    "\" is not accepted (accepted: init, nvml, opencl)" +
+                                    "\" is not accepted (accepted: init, nvml, opencl, context)" +
                                     (word == "cudnn" ? "" : "; did you mean init?"));
     }
   }
@@ -125,6 +125,38 @@ TEST_F(Decision, UnguardedProcessWithTheDriverOpenFails) {
   verdict_.allow = {"static"};
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
+}
+
+TEST_F(Decision, UnguardedProcessWithTheDriverIsInDoubtIfQueriesMayPass) {
+  verdict_.deny = {DriverApi::kContext};
+  verdict_.ioctls_tell = true;
+  verdict_.tree.unguarded.push_back(
+      {.pid = 9, .command = "static", .reason = "static", .has_driver = true});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 3);
+  EXPECT_FALSE(verdict_.tree.unguarded[0].fails);
+  EXPECT_EQ(verdict_.tree.doubts,
+            (std::vector<std::string>{
+                "static is not guarded, and it has the driver open, so it may have made a context "
+                "unseen; link it dynamically with glibc, or accept it: --allow program:static"}));
+  verdict_.tree.doubts.clear();
+  verdict_.allow = {"static"};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+}
+
+TEST_F(Decision, ProcessThatAskedInVainIsADoubtIfQueriesMayPass) {
+  ObservedProcess& process = verdict_.findings.processes[1];
+  process.in_vain = true;
+  process.tried = {std::make_shared<const std::string>("found no GPU by libx.so")};
+  decide(verdict_);
+  EXPECT_TRUE(verdict_.passed());
+  verdict_.deny = {DriverApi::kContext};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 3);
+  EXPECT_EQ(verdict_.tree.doubts,
+            (std::vector<std::string>{"python3 (2) got no CUDA (found no GPU by libx.so), so it "
+                                      "could make no context"}));
 }
 
 TEST_F(Decision, UnguardedProcessWithoutTheDriverDoesNotFail) {
@@ -372,6 +404,16 @@ TEST_F(Decision, RefusedLoadIsADoubtIfItsKindIsDenied) {
   EXPECT_EQ(verdict_.result, Verdict::Result::kIncomplete);
   EXPECT_EQ(verdict_.tree.doubts,
             (std::vector<std::string>{"python3 (2) was refused NVIDIA's NVML library, because a "
+                                      "file of cudaguard cannot be used"}));
+}
+
+TEST_F(Decision, RefusedLoadOfCudaIsADoubtIfContextsAreDenied) {
+  verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
+  verdict_.findings.processes[1].in_vain = true;
+  verdict_.deny = {DriverApi::kContext};
+  decide(verdict_);
+  EXPECT_EQ(verdict_.tree.doubts,
+            (std::vector<std::string>{"python3 (2) was refused NVIDIA's CUDA library, because a "
                                       "file of cudaguard cannot be used"}));
 }
 

@@ -112,6 +112,16 @@ TEST(FenceFilter, RefusesOnlyNvidiasRequests) {
   }
 }
 
+TEST(FenceFilter, WithoutIoctlsEachOfThemPasses) {
+  for (const IoctlNumber& row : kIoctlNumbers) {
+    SCOPED_TRACE(row.name);
+    const std::vector<sock_filter> program = fence_filter(kAnswer, row.machine, false, false);
+    for (const uint32_t request : {0xc020462aU, 0x30000001U, 0x5401U}) {
+      EXPECT_EQ(answer_of(program, call(row.architecture, row.number, request)), SECCOMP_RET_ALLOW);
+    }
+  }
+}
+
 TEST(FenceFilter, UpperHalfOfTheRequestDoesNotCount) {
   const std::vector<sock_filter> program = fence_filter(kAnswer, kX86);
   for (const uint64_t upper : {uint64_t{1} << 32, ~uint64_t{0} << 32}) {

@@ -227,6 +227,7 @@ void write_start(char** words, char** variables) {
 }
 
 Beacon beacon_of(EventKind event, DriverApi asked) {
+  if (is_context(event)) return Beacon::kContext;
   if (event == EventKind::kRefused) return Beacon::kRefused;
   if (event == EventKind::kExposed) return Beacon::kExposed;
   if (!is_denied(event) && event != EventKind::kInit && event != EventKind::kNvml) {
@@ -264,7 +265,8 @@ void announce(const Event& event, Output& output) {
   if (event.object != nullptr) attempt.object = event.object;
   const bool denied = is_denied(event.kind) || event.kind == EventKind::kRefused;
   if (denied && event.object != nullptr) attempt.api = "dlopen";
-  attempt.asked = driver_api_of(attempt.api, attempt.object);
+  attempt.asked =
+      is_context(event.kind) ? DriverApi::kContext : driver_api_of(attempt.api, attempt.object);
   output.beacon = beacon_of(event.kind, attempt.asked);
   output.heard = announce(output.beacon, event.caller);
   if (output.heard) {

@@ -174,9 +174,14 @@ extern "C" {
   return static_cast<int>(cudaguard::process().record.attempts.load(std::memory_order_relaxed));
 }
 
+[[gnu::visibility("default")]] int cudaguard_refuses_contexts(void) {
+  return refuses_contexts(cudaguard::process().policy()) ? 1 : 0;
+}
+
 [[gnu::visibility("default")]] int cudaguard_watch(const char* report) {
   cudaguard::Process& process = cudaguard::process();
-  if (process.policy() != cudaguard::Policy::kForceCpu) return -1;
+  const cudaguard::Policy policy = process.policy();
+  if (policy != cudaguard::Policy::kForceCpu && !refuses_contexts(policy)) return -1;
   if (report != nullptr && !cudaguard::report_to(process, report)) return -1;
   process.record.reported.forget();
   process.record.names.forget();

@@ -68,7 +68,7 @@ struct Attempt {
   /// The program that started this one, if this one is a tool such as nvidia-smi: "python3 app.py".
   std::string_view started_by;
   EventKind event = EventKind::kNone;
-  DriverApi asked = DriverApi::kCuda;  ///< as driver_api_of() says
+  DriverApi asked = DriverApi::kCuda;  ///< as driver_api_of() or is_context() says
   int device = -1;                     ///< the index of a context or selection
   int result = -1;                     ///< of an init of CUDA or NVML: its answer; -1 otherwise
   bool last_place = false;             ///< attempts from further places are not recorded
@@ -82,6 +82,11 @@ struct Attempt {
 /// True if the guard refused the attempt by its policy.
 constexpr bool is_denied(EventKind event) {
   return event == EventKind::kNone || event == EventKind::kNoContext;
+}
+
+/// True if the call has made a context, or was refused one.
+constexpr bool is_context(EventKind event) {
+  return event == EventKind::kContext || event == EventKind::kNoContext;
 }
 
 /// Returns the name of the caller's file; empty if it is none.

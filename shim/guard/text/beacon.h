@@ -26,6 +26,7 @@ enum class Beacon : uint64_t {
   kWithdrawn,  ///< this thread's announced attempt is from a place that was reported before
   kRefused,    ///< a file of cudaguard could not be used, so the guard has refused a load
   kExposed,    ///< look-ups by dlsym may find the functions of NVIDIA's library
+  kContext,    ///< a context was made, or refused
 };
 
 /// Lies in the memory of the calling thread. The launcher unwinds the stack from the registers.

@@ -87,7 +87,7 @@ bool has_driver(const struct stat& node) {
 
 /// True if a program could send an ioctl to NVIDIA's driver, which the fence refuses and reports.
 bool ioctls_tell(const Fence& fence) {
-  if (fence.listener < 0 || !fence.unseen.empty() || fence.devices) return false;
+  if (fence.listener < 0 || !fence.holds || !fence.unseen.empty() || fence.devices) return false;
   constexpr const char* kNode = "/dev/nvidiactl";
   struct stat node = {};
   struct statvfs mount = {};

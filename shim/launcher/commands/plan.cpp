@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/commands/plan.h"
 
+#include "policy/policies.h"
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/message.h"
 
@@ -14,6 +15,20 @@ std::optional<std::chrono::milliseconds> grace_of(const Options& options) {
   if (seconds != 0 || *options.grace == "0") return std::chrono::seconds(seconds);
   throw Refusal(kRefused, "--grace " + in_quotes(*options.grace) +
                               " is not accepted (accepted: seconds, 0 to 3600)");
+}
+
+/// Under NO_CONTEXT, a refused load of NVIDIA's OpenCL leaves no record, and init is no attempt
+/// that the guard refuses. The fence would refuse the queries.
+void check_context(const Plan& plan) {
+  for (const DriverApi other : {DriverApi::kCuda, DriverApi::kOpenCl}) {
+    if (!plan.deny.contains(other)) continue;
+    throw Refusal(kRefused, "--deny=context and --deny=" + std::string(denied_word_of(other)) +
+                                " contradict each other; leave one out" +
+                                (other == DriverApi::kCuda ? " (init denies contexts, too)" : ""));
+  }
+  if (plan.settings.wants_fence()) {
+    throw Refusal(kRefused, "--deny=context and --fence contradict each other; leave one out");
+  }
 }
 
 }  // namespace
@@ -35,14 +50,21 @@ Plan plan_of_run(const Options& options) {
 Plan plan_of_verify(const Options& options) {
   Plan plan;
   plan.program = options.program;
-  plan.settings.cpu = true;
+  plan.deny = denied_words(options.deny);
+  const bool queries = plan.deny.contains(DriverApi::kContext);
+  if (queries) {
+    plan.settings.policy = name_of(Policy::kNoContext);
+  } else {
+    plan.settings.cpu = true;
+  }
   plan.settings.no_gpu_presets = true;
   plan.settings.errors_only = true;
   plan.settings.report = options.report;
-  plan.settings.fence = options.fence.value_or(FenceWish::kAuto);
+  plan.settings.fence = options.fence.value_or(queries ? FenceWish::kOff : FenceWish::kAuto);
+  plan.only_listens = queries && !options.fence;
+  if (queries) check_context(plan);
   plan.watch = Plan::Watch::kProcesses;
   plan.grace = grace_of(options);
-  plan.deny = denied_words(options.deny);
   check_patterns(options.allow);
   plan.allow = options.allow;
   plan.allow_incomplete = options.allow_incomplete;

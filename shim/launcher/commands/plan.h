@@ -37,6 +37,7 @@ struct Plan {
     kProcesses,  ///< also find the unguarded ones, and decide
   };
   Watch watch = Watch::kNot;
+  bool only_listens = false;  ///< for kProcesses, without a fence: queries reach the driver
   std::optional<std::chrono::milliseconds> grace;  ///< how long to wait after the program's end
 
   // What the result is, and where it goes. For kProcesses.
@@ -52,6 +53,7 @@ Plan plan_of_run(const Options& options);
 
 /// FORCE_CPU in every process, and no presets that hide GPUs. With CUDA_VISIBLE_DEVICES="" a
 /// framework might not call the driver at all, and pass here but not with the variable unset.
+/// With --deny=context, it is NO_CONTEXT: only then does a program get as far as to a context.
 /// Throws Refusal for wrong values of --allow, --deny and --grace.
 Plan plan_of_verify(const Options& options);
 

@@ -138,11 +138,11 @@ InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variab
     fence = fence_around_list(settings, variables);
     report_device_fence(settings, fence, config.errors_only);
     if (fence.holds) warn_of_outer_fence(policy);
-  } else if (settings.wants_fence()) {
+  } else if (settings.wants_fence() || plan.only_listens) {
     const bool devices = settings.wants_device_fence();
     const bool listens = plan.watch == Plan::Watch::kProcesses;
     if (listens) installed.keeper = std::make_shared<Keeper>();
-    fence = put_up_fence(listens, devices);
+    fence = plan.only_listens ? put_up_listener() : put_up_fence(listens, devices);
     if (fence.listener >= 0) {
       installed.keeper->keep(fence.listener);
     } else {
@@ -159,8 +159,9 @@ InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variab
   } else {
     fence.holds = fence.was_there = is_fenced();
     fence.unseen = why_no_listener("--fence=off");
-    if (fence.holds && policy != Policy::kForceCpu) warn_of_outer_fence(policy);
   }
+  const bool allows = policy != Policy::kForceCpu && !settings.wants_fence();
+  if (fence.holds && allows && !fences_list(settings)) warn_of_outer_fence(policy);
   // The commands that --print shows run outside of this process's new fence.
   const bool is_under_fence = fence.was_there || !settings.print;
   if (fence.holds && is_under_fence && policy == Policy::kForceCpu) mark_fenced(variables);
@@ -235,14 +236,15 @@ Prepared set_up(const Plan& plan, Variables& variables) {
     if (!report.empty()) record_health(driver.health, report, plan.program);
   }
 
-  const Judged judged = preload_guard(program, installation, config.policy,
-                                      {.strict = plan.strict,
-                                       .fenced = fence.holds,
-                                       .records_ioctls = fence.listener >= 0,
-                                       .observed = plan.watch != Plan::Watch::kNot,
-                                       .fence_tried = plan.settings.wants_fence(),
-                                       .listed = fences_list(driver.settings) && fence.devices},
-                                      variables);
+  const Judged judged =
+      preload_guard(program, installation, config.policy,
+                    {.strict = plan.strict,
+                     .fenced = fence.holds,
+                     .records_ioctls = fence.listener >= 0 && fence.holds,
+                     .observed = plan.watch != Plan::Watch::kNot,
+                     .fence_tried = plan.settings.wants_fence() || plan.only_listens,
+                     .listed = fences_list(driver.settings) && fence.devices},
+                    variables);
   if (config.policy == Policy::kOff && !driver.settings.policy) {
     warn("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
   }

@@ -64,7 +64,7 @@ _cudaguard_value() {
     --report) _cudaguard_files ;;
     --fence) _cudaguard_words -W "auto require devices off" ;;
     --allow) compopt -o nospace; _cudaguard_words -W "lib: module: line: program:" ;;
-    --deny) _cudaguard_words -W "init nvml opencl" ;;
+    --deny) _cudaguard_words -W "init nvml opencl context" ;;
     --json) _cudaguard_files ;;
     --junit) _cudaguard_files ;;
     --html) _cudaguard_files ;;

@@ -122,10 +122,10 @@ std::string why_unseen(const Fence& fence, int error) {
   if (fence.listener >= 0) {
     return "ioctls that the fence refuses are not reported: this command is already under a fence";
   }
-  const std::string why = !fence.holds      ? "the fence cannot be set up: " + fence.why_not
-                          : error == EBUSY  ? "another process has the kernel's notifications"
-                          : error == EINVAL ? "this kernel sends no notifications"
-                                            : reason(error);
+  const std::string why = !fence.why_not.empty() ? "the fence cannot be set up: " + fence.why_not
+                          : error == EBUSY       ? "another process has the kernel's notifications"
+                          : error == EINVAL      ? "this kernel sends no notifications"
+                                                 : reason(error);
   return why_no_listener(why);
 }
 
@@ -142,7 +142,9 @@ bool is_fenced() {
   return error == ENODEV || (error == ENOSYS && error_of(kNobodysRequest - 1) != ENOSYS);
 }
 
-Fence put_up_fence(bool listens, bool devices) {
+namespace {
+
+Fence put_up(bool listens, bool devices, bool ioctls_too) {
   Fence fence;
   bool ioctls = false;
   if (devices) enter_domain(fence, ioctls);
@@ -164,14 +166,16 @@ Fence put_up_fence(bool listens, bool devices) {
   int unseen = 0;
   for (const Way& way : kWays) {
     // Under an outer fence a listener still receives the beacons.
-    if (way.answer == kUserNotif ? !listens : fence.was_there && !fence.devices) continue;
+    const bool useless = !ioctls_too || (fence.was_there && !fence.devices);
+    if (way.answer == kUserNotif ? !listens : useless) continue;
     const bool may = !filtered || survives(way.flags);
     const bool execs = may && way.answer == kUserNotif && can_pass_calls(way.flags);
-    std::vector<sock_filter> filter = fence_filter(way.answer, kThisArchitecture, execs);
+    std::vector<sock_filter> filter =
+        fence_filter(way.answer, kThisArchitecture, execs, ioctls_too);
     if (fence.devices) filter = open_filter(filter, !ioctls);
     made = may ? install_here(std::move(filter), way.flags, fence.no_new_privs) : -1;
     if (made >= 0) {
-      fence.holds = true;
+      fence.holds = ioctls_too;
       if (way.answer == kUserNotif) fence.listener = made;
       fence.execs = execs;
       break;
@@ -188,13 +192,20 @@ Fence put_up_fence(bool listens, bool devices) {
   if (fence.holds && fence.listener < 0 && !is_fenced()) {
     fence.holds = false;
     fence.why_not = "this system accepts a seccomp filter and ignores it";
-  } else if (!fence.holds) {
+  } else if (ioctls_too && !fence.holds) {
     fence.why_not = reason(error);
   }
-  if (!fence.holds && fence.no_new_privs) fence.why_not += " (no_new_privs is set anyway)";
+  if (!fence.why_not.empty() && fence.no_new_privs)
+    fence.why_not += " (no_new_privs is set anyway)";
   if (listens && (fence.was_there || fence.listener < 0)) fence.unseen = why_unseen(fence, unseen);
   return fence;
 }
+
+}  // namespace
+
+Fence put_up_fence(bool listens, bool devices) { return put_up(listens, devices, true); }
+
+Fence put_up_listener() { return put_up(true, false, false); }
 
 Fence put_up_fence_around(const std::vector<std::string>& nodes) {
   Fence fence;

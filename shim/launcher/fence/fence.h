@@ -42,4 +42,7 @@ bool is_fenced();
 /// requires it.
 Fence put_up_fence(bool listens, bool devices);
 
+/// Installs only a listener, which receives no ioctls: no fence holds.
+Fence put_up_listener();
+
 }  // namespace cudaguard::launcher

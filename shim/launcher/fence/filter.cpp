@@ -40,8 +40,10 @@ constexpr uint32_t kUpperHalf = 0xffff0000;
 
 }  // namespace
 
-std::vector<sock_filter> fence_filter(uint32_t refusal, const Architecture& machine, bool execs) {
+std::vector<sock_filter> fence_filter(uint32_t refusal, const Architecture& machine, bool execs,
+                                      bool ioctls) {
   const auto if_execs = [&](uint32_t number) { return execs ? number : kNoCall; };
+  const auto if_ioctls = [&](uint32_t number) { return ioctls ? number : kNoCall; };
   const bool listens = refusal == SECCOMP_RET_USER_NOTIF;
   const auto type_and = [](uint32_t number) { return kNvidiaType << 8 | number; };
   // Nothing before the load of the ioctl's number depends on an argument. Linux 5.11 and later
@@ -53,12 +55,12 @@ std::vector<sock_filter> fence_filter(uint32_t refusal, const Architecture& mach
       word(kNr),
       jump(BPF_JEQ, if_execs(machine.execs[4]), kFence, kNext),
       jump(BPF_JEQ, if_execs(machine.execs[5]), kFence, kNext),
-      jump(BPF_JEQ, machine.older_ioctl, "ioctl", kPass),
+      jump(BPF_JEQ, if_ioctls(machine.older_ioctl), "ioctl", kPass),
       label("this architecture"),
       word(kNr),
       keep_bits(~machine.x32_bit),
-      jump(BPF_JEQ, machine.ioctl, "ioctl", kNext),
-      jump(BPF_JEQ, machine.x32_ioctl, "ioctl", kNext),
+      jump(BPF_JEQ, if_ioctls(machine.ioctl), "ioctl", kNext),
+      jump(BPF_JEQ, if_ioctls(machine.x32_ioctl), "ioctl", kNext),
       jump(BPF_JEQ, if_execs(machine.execs[0]), kFence, kNext),
       jump(BPF_JEQ, if_execs(machine.execs[1]), kFence, kNext),
       jump(BPF_JEQ, if_execs(machine.execs[2]), kFence, kNext),

@@ -114,10 +114,12 @@ std::string command_of(const Verdict& verdict, const ObservedProcess& process) {
   return seen == all.end() ? process.command : seen->command;
 }
 
-/// Returns the name of the first of the libraries that --deny names, or an empty string.
+/// Returns the name of the first of the libraries that --deny names, or an empty string. A context
+/// is CUDA's.
 std::string first_denied(const Verdict& verdict, const std::set<DriverApi>& libraries) {
-  const auto one = std::find_if(libraries.begin(), libraries.end(),
-                                [&](DriverApi asked) { return verdict.deny.contains(asked); });
+  const auto one = std::find_if(libraries.begin(), libraries.end(), [&](DriverApi asked) {
+    return verdict.deny.contains(asked) || (asked == DriverApi::kCuda && verdict.queries());
+  });
   return one == libraries.end() ? "" : std::string(name_of(*one));
 }
 
@@ -137,13 +139,21 @@ void add_doubts(Verdict& verdict) {
                                   (damaged == 1 ? " is damaged" : " are damaged"));
   }
   for (const ObservedProcess& process : verdict.findings.processes) {
-    if (!process.last_place && process.not_loaded.empty() && process.exposed.empty()) continue;
+    const bool in_vain = verdict.queries() && process.in_vain && !process.initialised;
+    if (!process.last_place && process.not_loaded.empty() && process.exposed.empty() && !in_vain) {
+      continue;
+    }
     const std::string command = command_of(verdict, process);
     const std::string name =
         command.substr(0, command.find(' ')) + " (" + std::to_string(process.pid) + ") ";
     std::vector<std::string>& doubts = verdict.tree.doubts;
     if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
     if (is_allowed(verdict.allow, command)) continue;
+    if (in_vain && process.not_loaded.empty()) {
+      const std::string what = process.tried.empty() ? "was refused " + *process.refused.front()
+                                                     : *process.tried.front();
+      doubts.push_back(name + "got no CUDA (" + what + "), so it could make no context");
+    }
     const std::string why = why_unguarded(verdict.tree, process);
     if (const std::string library = first_denied(verdict, process.not_loaded);
         !library.empty() && !why.empty()) {
@@ -166,11 +176,15 @@ void add_doubts(Verdict& verdict) {
 void decide_program(const Verdict& verdict, bool is_known, TreeTruth::Unguarded& program) {
   const bool denied = !program.only_nvml || verdict.deny.contains(DriverApi::kNvml);
   const bool may_ask = is_allowed(verdict.allow, program.command);
-  program.fails = program.has_driver && denied && !may_ask;
+  // With --deny=context, it may only have queried the driver.
+  const bool may_query = verdict.queries() && !program.only_nvml;
+  program.fails = program.has_driver && denied && !may_ask && !may_query;
   const bool seen = std::ranges::any_of(verdict.findings.processes, [&](const auto& one) {
     return one.pid == program.pid && one.since == program.since && !one.not_loaded.empty();
   });
-  const bool unseen = program.names_nvidia && !verdict.ioctls_tell && !seen;
+  const bool unseen =
+      ((program.names_nvidia && !verdict.ioctls_tell) || (program.has_driver && may_query)) &&
+      !seen;
   program.in_doubt = !program.fails && !may_ask && (!is_known || verdict.strict || unseen) &&
                      !is_program_allowed(verdict.allow, name_of(program));
 }
@@ -196,9 +210,12 @@ std::string doubt_of(const Verdict& verdict, const ProgramGroup& group) {
   if (!group.known) return name + " may not be guarded; to accept" + accept;
   std::string text = name + " is not guarded";
   std::string remedy(remedy_for(program.reason));
-  if (program.names_nvidia && !verdict.ioctls_tell) {
+  if (program.has_driver && verdict.queries()) {
+    text += ", and it has the driver open, so it may have made a context unseen";
+  } else if (program.names_nvidia && !verdict.ioctls_tell) {
     text += ", and its file names NVIDIA's driver, so it may have asked unseen";
-    if (!verdict.devices_fenced) remedy += "run verify on a machine with a GPU, ";
+    if (!verdict.devices_fenced && !verdict.queries())
+      remedy += "run verify on a machine with a GPU, ";
   } else {
     text += " (--strict)";
   }

@@ -94,6 +94,7 @@ struct ObservedProcess {
   bool nvml = false;                ///< was allowed to use NVML
   bool found_none = false;          ///< asked the driver, which reported no GPU
   bool failed = false;              ///< asked the driver, which reported an error
+  bool in_vain = false;             ///< asked, and got no CUDA or NVML that it could use
   std::vector<SharedText> tried;    ///< for these two: "found no GPU by libx.so", each once
   std::vector<SharedText> refused;  ///< "cuInit by libx.so", each once
   SharedText rule;                  ///< that gave its policy, "/etc/cudaguard.conf:7"; null: none

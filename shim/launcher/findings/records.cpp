@@ -48,6 +48,7 @@ std::string text_of(const CallFields& call) {
 }
 
 DriverApi asked_by(const CallFields& call) {
+  if (call.event == "context") return DriverApi::kContext;  // an older guard has written "cuda"
   for (const DriverApi one : kDriverApis) {
     if (call.asked == word_of(one)) return one;
   }
@@ -55,7 +56,8 @@ DriverApi asked_by(const CallFields& call) {
 }
 
 bool is_attempt(const CallFields& call) {
-  return call.decision == "deny" || call.event == "init" || call.event == "nvml";
+  return call.decision == "deny" || call.event == "init" || call.event == "nvml" ||
+         (call.event == "context" && call.result <= 0);
 }
 
 /// Of a command line, without its directories.
@@ -222,7 +224,9 @@ void Records::note_sick(const WriterFields& writer, const CallFields& call) {
 void Records::note(const CallFields& call, const SharedText& text, ObservedProcess& process) {
   if (call.decision == "deny" || call.decision == "refuse") {
     add_once(process.refused, text);
+    process.in_vain |= asked_by(call) != DriverApi::kContext;
   } else if (has_failed(call)) {
+    process.in_vain |= call.event == "nvml" || call.result != kNotInitialised;
     const bool none = call.event == "init" && call.result == kNoDevice;
     (none ? process.found_none : process.failed) = true;
     add_once(process.tried, text);

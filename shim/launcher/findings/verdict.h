@@ -81,10 +81,12 @@ struct Verdict : WatchedTree {
   std::vector<std::string> command;  ///< the program and its arguments
   std::vector<std::string> allow;    ///< --allow's patterns
   std::set<DriverApi> deny;          ///< --deny: forbidden unless `allow` matches
-  bool no_new_privs = false;         ///< the fence needed it: sudo and the like gain nothing
-  bool devices_fenced = false;       ///< no GPU device node could be opened
-  bool allow_incomplete = false;     ///< --allow-incomplete
-  bool strict = false;               ///< --strict: no program may be unguarded
+  /// With --deny=context: the programs could query the driver.
+  bool queries() const { return deny.contains(DriverApi::kContext); }
+  bool no_new_privs = false;      ///< the fence needed it: sudo and the like gain nothing
+  bool devices_fenced = false;    ///< no GPU device node could be opened
+  bool allow_incomplete = false;  ///< --allow-incomplete
+  bool strict = false;            ///< --strict: no program may be unguarded
   /// A GPU device node can be opened, and the fence reports the ioctls, so that an unguarded
   /// program that asks for CUDA is noticed.
   bool ioctls_tell = false;

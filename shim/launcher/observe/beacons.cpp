@@ -63,6 +63,10 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
     attempt.api = "dlopen";
     attempt.object = "libnvidia-opencl.so.1";
   }
+  if (what == Beacon::kContext) {
+    attempt.api = "cuCtxCreate or the like";
+    attempt.asked = DriverApi::kContext;
+  }
   if (what == Beacon::kRefused) {
     attempt.api = "dlopen";
     attempt.object = "libcuda.so.1";
@@ -94,7 +98,8 @@ void Listener::take_beacon(const seccomp_notif& call) {
   const uint64_t message = call.data.args[3];
   const auto known = announced_.find({thread, what});
   const bool is_attempt = (what >= Beacon::kCuda && what <= Beacon::kOpenCl) ||
-                          what == Beacon::kRefused || what == Beacon::kExposed;
+                          what == Beacon::kRefused || what == Beacon::kExposed ||
+                          what == Beacon::kContext;
   if (what == Beacon::kWithdrawn) {
     announced_.erase(announced_.lower_bound({thread, Beacon{}}),
                      announced_.lower_bound({thread + 1, Beacon{}}));

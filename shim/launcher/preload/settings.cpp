@@ -217,6 +217,8 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
   const Policy wanted = policy_of(settings, settings.policy ? settings.policy->c_str() : nullptr);
   check_contradictions(settings, wanted);
   const std::optional<Policy> policy = set_policy(settings, wanted, variables);
+  // verify gives all processes the same policy.
+  if (settings.no_gpu_presets) variables.unset(kChildren);
   if (policy && !allows_cuda(*policy)) {
     // Removes old settings that mean nothing under the chosen policy.
     variables.unset(kVisible);

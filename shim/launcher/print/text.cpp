@@ -38,6 +38,7 @@ std::string facts_of(const ObservedProcess& process) {
   if (process.initialised) {
     facts.push_back("initialised CUDA by " + printable(process.by, kMostName));
   }
+  if (process.initialised && process.contexts.empty()) facts.emplace_back("no context");
   if (!process.contexts.empty()) {
     std::vector<std::string> devices;
     for (const int device : process.contexts) devices.push_back(std::to_string(device));
@@ -140,7 +141,27 @@ void put_told(std::string& out, const Findings& findings) {
   add_more(out, all, lists.size(), "lists of devices");
 }
 
-/// Prints the user's own lines, those with the most processes first.
+/// "asked by ", "asked for a context by "
+void put_line(std::string& out, const Findings& findings, const Place& line, bool context) {
+  std::set<std::string> libraries;
+  std::set<std::string> apis;
+  std::set<size_t> processes;
+  for (const size_t number : line.sites) {
+    const CallSite& site = findings.sites[number];
+    if ((site.asked == DriverApi::kContext) != context) continue;
+    libraries.insert(printable(site.library, kMostName));
+    apis.insert(printable(site.api, kMostName));
+    processes.insert(site.processes.begin(), site.processes.end());
+  }
+  if (apis.empty()) return;
+  add_wrapped(out, context ? "  asked for a context by " : "  asked by ",
+              printable(line.line) + " through " + joined(libraries, ", ") + ": " +
+                  joined(apis, ", ") +
+                  (processes.size() == 1 ? "" : ", " + counted(processes.size(), "process")));
+}
+
+/// Prints the user's own lines, those with the most processes first. What only queried and what
+/// asked for a context are rows of their own.
 void put_lines(std::string& out, const Findings& findings) {
   std::vector<const Place*> lines;
   for (const Place& place : findings.places) {
@@ -151,17 +172,8 @@ void put_lines(std::string& out, const Findings& findings) {
   });
   const size_t all = lines.size();
   lines.resize(std::min(all, kMostLines));
-  for (const Place* line : lines) {
-    std::set<std::string> libraries;
-    std::set<std::string> apis;
-    for (const size_t number : line->sites) {
-      libraries.insert(printable(findings.sites[number].library, kMostName));
-      apis.insert(printable(findings.sites[number].api, kMostName));
-    }
-    const size_t count = line->processes.size();
-    add_wrapped(out, "  asked by ",
-                printable(line->line) + " through " + joined(libraries, ", ") + ": " +
-                    joined(apis, ", ") + (count == 1 ? "" : ", " + counted(count, "process")));
+  for (const bool context : {false, true}) {
+    for (const Place* line : lines) put_line(out, findings, *line, context);
   }
   add_more(out, all, lines.size(), "lines that asked");
 }
@@ -212,10 +224,14 @@ std::string cell(std::string text, size_t width) {
   return text + "  ";
 }
 
+/// A context means CUDA, too.
 std::string words_of(const std::set<DriverApi>& asked) {
   std::vector<std::string_view> words;
   words.reserve(asked.size());
-  for (const DriverApi one : asked) words.emplace_back(word_of(one));
+  for (const DriverApi one : asked) {
+    if (one == DriverApi::kCuda && asked.contains(DriverApi::kContext)) continue;
+    words.emplace_back(word_of(one));
+  }
   return joined(words, " ");
 }
 

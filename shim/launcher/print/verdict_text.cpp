@@ -357,7 +357,7 @@ std::string what_asked(const Verdict& verdict) {
   const std::string all = " of " + counted(verdict.processes, "process");
   const std::string kinds = denied_names(verdict.deny);
   if (verdict.asked == 0) {
-    std::string text = "no " + kinds + " use";
+    std::string text = verdict.queries() ? "no use of " + kinds : "no " + kinds + " use";
     if (verdict.result == Verdict::Result::kIncomplete) text += " seen";
     if (verdict.allowed != 0) text += " except in " + counted_allowed(verdict.allowed);
     return text + " (" + counted(verdict.processes, "process") + " checked)";
@@ -395,12 +395,15 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
     notes.emplace_back(
         "PyTorch keeps the first answer, so later attempts in the same process are not reported");
   }
-  for (const DriverApi kind : {DriverApi::kCuda, DriverApi::kNvml, DriverApi::kOpenCl}) {
-    if (verdict.deny.contains(kind)) continue;
+  for (const DriverApi kind : kDriverApis) {
+    // A process that has re-enabled CUDA may have made a context.
+    const bool is_denied_too =
+        kind == DriverApi::kContext && verdict.deny.contains(DriverApi::kCuda);
+    if (verdict.deny.contains(kind) || is_denied_too) continue;
     std::string note = what_asked(verdict, kind);
     if (note.empty()) continue;
     // A program that asks NVML first finds no GPU there, and may therefore not ask CUDA at all.
-    if (kind == DriverApi::kNvml && verdict.asked == 0) {
+    if (kind == DriverApi::kNvml && verdict.asked == 0 && !verdict.queries()) {
       note += "; if NVML finds a GPU, CUDA may follow: --deny=init,nvml fails this";
     }
     notes.push_back(note);

@@ -24,15 +24,22 @@ class Guard:
         self._attempts = names.cudaguard_attempts
         self._watch = names.cudaguard_watch
         self._watch.argtypes = [ctypes.c_char_p]
+        self._refuses_contexts = names.cudaguard_refuses_contexts
 
     def attempts(self) -> int:
-        """How often this process has asked for a GPU under FORCE_CPU."""
+        """How often this process has asked for a GPU under FORCE_CPU, or for a context under
+        NO_CONTEXT."""
         return int(self._attempts())
+
+    def refuses_contexts(self) -> bool:
+        """True under NO_CONTEXT."""
+        return bool(self._refuses_contexts())
 
     def watch(self, report: Optional[str] = None) -> bool:
         """From now on the guard records the first call of each kind again, in the file `report` (a
-        full path; None keeps the file, "" is none). Returns False without effect if the policy
-        allows CUDA, and for a file if a rule of /etc/cudaguard.conf has report=."""
+        full path; None keeps the file, "" is none). Returns False without effect if the policy is
+        neither FORCE_CPU nor NO_CONTEXT, and for a file if a rule of /etc/cudaguard.conf has
+        report=."""
         return int(self._watch(None if report is None else os.fsencode(report))) >= 0
 
 
@@ -45,7 +52,8 @@ def find() -> Optional[Guard]:
 
 
 def attempts() -> int:
-    """How often this process has asked for a GPU under FORCE_CPU. Raises NotGuarded."""
+    """How often this process has asked for a GPU under FORCE_CPU, or for a context under NO_CONTEXT.
+    Raises NotGuarded."""
     guard = find()
     if guard is None:
         raise NotGuarded("cudaguard is not loaded in this process: start it by `cudaguard run`, or with "

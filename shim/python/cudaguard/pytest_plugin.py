@@ -8,6 +8,7 @@ a test and after the collection of each file. An attempt by a process that a tes
 for the test: each test has its own report file, whose path is in the environment. Works in the
 workers of pytest-xdist. The marker @pytest.mark.cudaguard_allow allows a test to initialise CUDA,
 which the guard denies nevertheless. allowed_tests.py gives tests with another marker real CUDA.
+With --cudaguard-deny=context, the policy is NO_CONTEXT: tests may query the GPUs.
 
 A test may replace any function of Python while the plug-in works, so most hooks call only what
 originals.py has bound. No error of the plug-in's own leaves a hook. If it cannot read a record, the
@@ -36,6 +37,7 @@ _ALLOW = "cudaguard_allow"
 _NO_CUDA = "no_cuda"
 _FIXTURE = "cudaguard_attempts"
 _COMMAND = "cudaguard run -- pytest --cudaguard"
+_CONTEXT = "context"  # the word of --cudaguard-deny
 _HINT = "cudaguard-hint"
 _HINTS = 5  # lines
 _UNREADABLE = "the records could not be read, so this may have asked for CUDA: "
@@ -90,7 +92,18 @@ def _denied(lists: List[str]) -> List[str]:
         if word not in records.KINDS:
             raise pytest.UsageError('--cudaguard-deny "%s" is not accepted (accepted: %s)' % (
                 records.shown(word), ", ".join(records.KINDS)))
+        if _CONTEXT in words and word in ("init", "opencl"):  # as in shim/launcher/commands/plan.cpp
+            raise pytest.UsageError("--cudaguard-deny: context and %s contradict each other; "
+                                    "leave one out" % word)
     return words
+
+
+def _command(config: pytest.Config, option: str = "") -> str:
+    """The command that starts the tests so that --cudaguard-deny works."""
+    is_context = _CONTEXT in _denied(_option(config, "cudaguard_deny"))
+    return "cudaguard run%s -- pytest%s%s" % (
+        " --policy NO_CONTEXT" if is_context else "", option,
+        " --cudaguard-deny=context" if is_context else "")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -127,8 +140,12 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     watcher = _start(config)
     if isinstance(watcher, str):
-        raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (watcher, _COMMAND))
+        raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (
+            watcher, _command(config, " --cudaguard")))
     watcher.read_options(config)
+    if watcher.mismatch():
+        raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (
+            watcher.mismatch(), _command(config, " --cudaguard")))
     if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
         watcher.outer, path = config.workerinput["cudaguard"]
         watcher.report = OutputFile(path) if path else None
@@ -172,7 +189,7 @@ def _watcher_for(config: pytest.Config, what: str) -> "Watcher":
     """The watcher. Fails the test if there can be none."""
     watcher = _start_for_marked(config)
     if isinstance(watcher, str):
-        pytest.fail('%s: %s; start the tests with "cudaguard run -- pytest"' % (what, watcher),
+        pytest.fail('%s: %s; start the tests with "%s"' % (what, watcher, _command(config)),
                     pytrace=False)
     return watcher
 
@@ -197,9 +214,10 @@ def _is_marked(item: pytest.Item) -> bool:
 def _start_for_marked(config: pytest.Config) -> "Watcher | str":
     """Like _start, but a watcher that this starts judges only the tests that are marked no_cuda."""
     watcher = _start(config, whole_suite=False)
-    if not isinstance(watcher, str):
-        watcher.read_options(config)
-    return watcher
+    if isinstance(watcher, str):
+        return watcher
+    watcher.read_options(config)
+    return watcher.mismatch() or watcher
 
 
 def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
@@ -253,7 +271,7 @@ class Hint:
         self.pid = Real.getpid()
         self.texts: List[str] = []
         self.file = RecordFile(self.directory + "/own")
-        self.is_watching = found.watch(self.file.path)
+        self.is_watching = not found.refuses_contexts() and found.watch(self.file.path)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         lines, _ = self.file.read()
@@ -294,6 +312,7 @@ class Watcher:
         self.hint: Optional[Hint] = None
         self.directories: List[str] = []
         self.is_watching = False
+        self.kind = _CONTEXT if found.refuses_contexts() else "init"  # what the guard refuses
         self.denied: List[str] = []
         self.allowed: List[str] = []
         self.marks: List[str] = []
@@ -341,6 +360,16 @@ class Watcher:
         self.denied = _denied(_option(config, "cudaguard_deny"))
         self.allowed = _allowed(_option(config, "cudaguard_allow"))
         self.marks = _marks(config)
+
+    def mismatch(self) -> str:
+        """Why the policy of this process does not allow what --cudaguard-deny distinguishes. Empty if
+        it does."""
+        if _CONTEXT in self.denied and self.kind != _CONTEXT:
+            return "--cudaguard-deny=context needs the policy NO_CONTEXT"
+        if _CONTEXT not in self.denied and self.kind == _CONTEXT:
+            return ("queries are allowed in this process: its policy is NO_CONTEXT, for "
+                    "--cudaguard-deny=context")
+        return ""
 
     def open_report(self, config: pytest.Config) -> None:
         name = _option(config, "cudaguard_report")
@@ -416,7 +445,7 @@ class Watcher:
         count = self.guard.attempts()
         pid = Real.getpid()
         if count > self.count and not any(attempt.pid == pid for attempt in attempts):
-            attempts.append(records.Attempt("init", "%d calls" % (count - self.count), pid, "",
+            attempts.append(records.Attempt(self.kind, "%d calls" % (count - self.count), pid, "",
                                             "code that could not be written down", "", [], ""))
         self.count = count
         self.guard.watch()

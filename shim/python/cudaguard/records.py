@@ -14,8 +14,8 @@ __builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # see originals
 
 MARK = b'{"v":1,'
 # generated: kinds of attempts
-KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL"}
-_ASKED = {"cuda": "init", "nvml": "nvml", "opencl": "opencl"}
+KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL", "context": "a CUDA context"}
+_ASKED = {"cuda": "init", "nvml": "nvml", "opencl": "opencl", "context": "context"}
 # end
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.*)", re.DOTALL)
 
@@ -79,7 +79,7 @@ class Frame(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """One CUDA attempt: a process asked for CUDA, NVML or OpenCL."""
+    """One CUDA attempt: a process asked for CUDA, NVML, OpenCL or a context."""
 
     kind: str  # a key of KINDS
     api: str
@@ -216,7 +216,7 @@ def record_of(value: Any) -> Record:
 
 
 def _is_attempt(record: Record) -> bool:
-    return record.decision in ("deny", "refuse") or record.event in ("init", "nvml")
+    return record.decision in ("deny", "refuse") or record.event in ("init", "nvml", "context")
 
 
 def attempt_of(value: Any) -> Optional[Attempt]:
@@ -229,7 +229,9 @@ def attempt_of(value: Any) -> Optional[Attempt]:
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"])) for f in record.python]
     except (KeyError, OverflowError, TypeError, ValueError):
         return None
-    return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
+    # An older guard has written "cuda" for a context.
+    kind = "context" if record.event == "context" else _ASKED.get(record.asked, "init")
+    return Attempt(kind, record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
                    record.python_missing, record.passes_on, record.line_frame, record.started_by)
 
@@ -260,7 +262,8 @@ def headline(attempt: Attempt, own: bool) -> str:
     where = _where(line) if line else attempt.code
     who = "%s through %s" % (where, attempt.library) if where else attempt.library
     who += ", started by %s" % attempt.started_by if attempt.started_by else ""
-    text = "%s was asked for by %s (%s)" % (KINDS[attempt.kind], who, attempt.api)
+    kind = KINDS[attempt.kind]
+    text = "%s was asked for by %s (%s)" % (kind[0].upper() + kind[1:], who, attempt.api)
     if not own:
         text += " in process %d: %s" % (attempt.pid, attempt.command[:200])
     return shown(text)

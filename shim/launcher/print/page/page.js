@@ -19,7 +19,7 @@
   const TREE_OF_RECORDS = 500; // processes of records that are drawn as a tree
   const COLUMNS = 60; // of the histogram
   const LAST_YEAR = 253402300799; // the end of 9999
-  const NAMES = { cuda: "CUDA", nvml: "NVML", opencl: "OpenCL" };
+  const NAMES = { cuda: "CUDA", nvml: "NVML", opencl: "OpenCL", context: "a CUDA context" };
 
   const data = JSON.parse(document.getElementById("document").textContent);
   const isVerdict = "verdict" in data;
@@ -175,6 +175,7 @@
   function factsOf(process) {
     const facts = [];
     if (process.initialised_by !== null) facts.push(`initialised CUDA by ${process.initialised_by}`);
+    if (process.contexts.length === 0 && process.initialised_by !== null) facts.push("no context");
     if (process.contexts.length > 0) facts.push(`context on ${process.contexts.join(", ")}`);
     if (process.worked) facts.push("loaded code");
     if (process.nvml) facts.push("used NVML");
@@ -595,7 +596,7 @@
     const rows = tree.programs.slice(0, TABLE_ROWS).map((one) => make("tr", rowHead(alike(one.program, one.starts)),
       make("td", one.kind), make("td", one.reason, one.has_driver && [" ",
         make(one.fails ? "strong.tag.fail" : "strong.tag", one.only_nvml ? "has NVML" : "has the driver",
-          one.fails ? ": counts as a CUDA attempt" : ", allowed")])));
+          one.fails ? ": counts as a CUDA attempt" : one.in_doubt ? ", in doubt" : ", allowed")])));
     const part = section("Coverage",
       make("p", make("strong", `${claim}.`)),
       tree.doubts.map((doubt) => make("p.caution", make("strong", "In doubt: "), long(doubt), ".")),

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""verify --deny=context on the machine with eight fake GPUs: queries reach the driver and pass, and
+whatever makes a context is refused and fails the run. The control is VALIDATE, under which the fake
+driver makes the context."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from support import harness, launcher, verified
+from support.observed import box
+
+DENY = ["--deny=context"]
+QUERIES = ["cu.init", "cu.list", "nv.see", "rt12.see"]
+REFUSED = "46"
+TRAIN = """import ctypes, os
+cuda = ctypes.CDLL("libcuda.so.1")
+count = ctypes.c_int()
+answers = [cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count))]
+def make():
+    return cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
+print("answers=%d:%d:%d" % (*answers, count.value), flush=True)
+"""
+
+
+class Context(verified.Case):
+    def block(self, result, rc, *wanted):
+        """The result, which must have these texts. Unlike ends(), the driver was entered."""
+        self.assertEqual(result.rc, rc, result)
+        word = {0: "PASS", 1: "FAIL", 2: "FAIL", 3: "INCOMPLETE"}[rc]
+        block = result.err[result.err.index("cudaguard: " + word):]
+        self.assertLessEqual(max(map(len, block.splitlines())), 100, block)
+        for text in wanted:
+            self.assertIn(text, block)
+        return block
+
+    def denied(self, words, options=(), **more):
+        return self.verify(words, [*DENY, *options], **more)
+
+    def made(self, words, run):
+        """How many contexts the fake driver makes in these runs."""
+        holders = self.path("contexts")
+        os.makedirs(holders, exist_ok=True)
+        before = len(os.listdir(holders))
+        result = run(words, env={"KEPT_CONTEXTS": holders})
+        return len(os.listdir(holders)) - before, result
+
+    def allowed(self, words, env):
+        """The control."""
+        return harness.run(words, world="none", trace=False,
+                           env=box.environment(policy="VALIDATE", **env))
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(Context())
+
+
+def test_queries_pass_and_have_the_drivers_answers(case):
+    control = box.run(QUERIES, policy="VALIDATE")
+    assert box.seen(control.answers["rt12.see"]) == box.FASTEST, str(control)
+    result = case.steps(QUERIES, DENY)
+    assert result.answers == control.answers, str(result)
+    block = case.block(result, 0, "PASS: no use of a CUDA context (1 process checked)\n",
+                       "  CUDA was asked by 1 process: open (not denied)\n",
+                       "  NVML was asked by 1 process: open (not denied)\n")
+    assert "in doubt" not in block and "init,nvml" not in block, block
+
+
+@pytest.mark.parametrize(("name", "steps", "call"), [
+    ("open", ["cu.init", "cu.context=v2,1"], "cuCtxCreate_v2 by open"),
+    ("open", ["cu.init", "cu.context=v4,1"], "cuCtxCreate_v4 by open"),
+    ("open", ["cu.init", "cu.context=primary,0"], "cuDevicePrimaryCtxRetain by open"),
+    ("cuda", ["cu.init", "cu.context=primary,0"], "cuDevicePrimaryCtxRetain by cuda"),
+    ("open", ["linked.cu.init", "linked.cu.context=v2,0"], "cuCtxCreate_v2 by "),
+    ("open", ["rt12.sync"], "cuDevicePrimaryCtxRetain by libcudart.so.12"),
+    ("open", ["rt13.set=1"], "cuDevicePrimaryCtxRetain by libcudart.so.13"),
+    ("runtime12", ["rt.sync"], "cuDevicePrimaryCtxRetain by libcudart.so.12")])
+def test_each_context_is_refused_and_fails(case, name, steps, call):
+    """Explicit, primary, and the runtime's implicit one."""
+    words = [box.program(name), *steps]
+    assert case.made(words, case.allowed)[0] == 1
+    count, result = case.made(words, case.denied)
+    case.block(result, 1, " asked for a CUDA context, in 1 of 1 process\n", "asked    " + call)
+    assert count == 0, str(result)
+
+
+@pytest.mark.parametrize(("steps", "processes"), [
+    (["fork=f", "cu.init", "cu.context=v2,0", "end", "cu.init"], 2),
+    (["spawn=s", "cu.init", "cu.context=v2,0", "end", "cu.init"], 2),
+    (["cu.init", "spawn=s", "cu.init", "end", "cu.context=v2,0"], 2)])
+def test_only_the_process_with_the_context_counts(case, steps, processes):
+    words = [box.program("open"), *steps]
+    assert case.made(words, case.allowed)[0] == 1
+    count, result = case.made(words, case.denied)
+    case.block(result, 1, "asked for a CUDA context, in 1 of %d processes\n" % processes,
+               "    cuCtxCreate_v2 by open", "  CUDA was asked by 2 processes: ")
+    assert count == 0, str(result)
+
+
+def test_all_outputs_name_the_line_of_the_context(case):
+    program = case.make("train.py", TRAIN + "make()\n")
+    files = {kind: case.path("result." + kind) for kind in ("json", "junit", "html")}
+    options = ["--%s=%s" % item for item in files.items()]
+    result = case.denied([sys.executable, program], options)
+    assert result.answers["answers"] == "0:0:8", str(result)
+    line = "FAIL: 1 line asked for a CUDA context, in 1 of 1 process"
+    case.block(result, 1, line, "train.py:6 in make", "cuCtxCreate_v2 by ctypes/cffi",
+               "  to accept this: --allow line:train.py:6\n",
+               "  CUDA was asked by 1 process: train.py:4 (not denied)\n")
+    texts = {}
+    for kind, path in files.items():
+        with open(path, encoding="utf-8") as stream:
+            texts[kind] = stream.read()
+    document = json.loads(texts["json"])
+    case.validates(document, "launcher", "print", "verify.schema.json")
+    assert (document["verdict"], document["exit_code"], document["deny"]) == (
+        "fail", 1, ["context"]), texts["json"]
+    assert document["result"] == line, texts["json"]
+    fails = {place["line"]: (place["asked"], place["fails"]) for place in document["places"]}
+    assert fails == {"train.py:4": (["cuda"], False), "train.py:6": (["context"], True)}, fails
+    assert 'name="no process asks for a CUDA context"' in texts["junit"]
+    assert "cudaguard: " + line in texts["junit"]
+    assert '"deny":["context"]' in texts["html"] and line in texts["html"]
+
+
+def test_allowed_line_passes_but_stays_refused(case):
+    program = case.make("train.py", TRAIN + "print('made=%d' % make())\n")
+    result = case.denied([sys.executable, program], ["--allow=line:train.py:6"])
+    case.block(result, 0, "PASS: no use of a CUDA context except in 1 allowed process")
+    assert result.answers["made"] == REFUSED, str(result)
+
+
+def test_process_that_allows_itself_contexts_fails(case):
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", box.program("open"), "cu.init",
+             "cu.context=v2,0"]
+    count, result = case.made(words, case.denied)
+    case.block(result, 1, "asked for a CUDA context",
+               "cuCtxCreate_v2 by open (its own policy allowed it)")
+    assert count == 1, str(result)
+
+
+@pytest.mark.parametrize("env", [
+    {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"}, {"CUDAGUARD_POLICY": "FORCE_CPU"},
+    {"CUDAGUARD_CHILDREN": "FORCE_CPU"}, {"CUDAGUARD_CHILDREN": "ONLY"},
+    {"CUDAGUARD_RULES": "FORCE_CPU"}, {"CUDAGUARD_VISIBLE_DEVICES": "2,5"}])
+def test_no_variable_changes_what_is_refused(case, env):
+    result = case.denied([box.program("open"), "spawn=s", "cu.init", "cu.context=v2,0", "end"],
+                         env=env)
+    case.block(result, 1, "asked for a CUDA context")
+    assert result.answers["s.cu.init"] == "0", str(result)
+    assert result.answers["s.cu.context"].split(":")[0] == REFUSED, str(result)
+
+
+@pytest.mark.parametrize(("steps", "env", "why"), [
+    (["cu.init"], {"LD_LIBRARY_PATH": None}, "found no driver by open"),
+    (["cu.init"], {"CUDA_VISIBLE_DEVICES": "-1"}, "found no GPU by open")])
+def test_without_an_answer_of_the_driver_the_result_is_incomplete(case, steps, env, why):
+    """A program that finds no GPU does not get as far as to a context, so a PASS would mean
+    nothing. One that asks nothing passes everywhere."""
+    words = [box.program("open"), *steps]
+    doubt = "got no CUDA (%s), so it could make no context\n" % why
+    case.block(case.denied(words, env=env), 3, "INCOMPLETE: no use of a CUDA context seen", doubt)
+    case.block(case.denied(words, ["--allow-incomplete"], env=env), 0, doubt)
+    block = case.block(case.denied(words, ["--allow=open"], env=env), 0)
+    assert "in doubt" not in block, block
+    block = case.block(case.denied([box.program("open")], env=env), 0)
+    assert "in doubt" not in block, block
+
+
+def test_process_that_forbids_itself_cuda_is_in_doubt(case):
+    words = [launcher.LAUNCHER, "run", "--cpu", "--", box.program("open"), "cu.init"]
+    case.block(case.denied(words), 3, "got no CUDA (was refused cuInit by open), so it could make")
+
+
+def test_forked_child_of_a_process_with_cuda_is_no_doubt(case):
+    """CUDA does not work there without cudaguard either."""
+    steps = ["cu.init", "fork=f", "cu.init", "end"]
+    result = case.denied([box.program("open"), *steps])
+    assert result.answers["f.cu.init"] == "3", str(result)
+    assert "in doubt" not in case.block(result, 0)
+
+
+def test_nvml_can_be_denied_too(case):
+    words = [box.program("open"), "nv.init"]
+    case.block(case.verify(words, ["--deny=context,nvml"]), 1, "asked for NVML or a CUDA context",
+               "nvmlInit_v2 by open (its own policy allowed it)")
+    case.block(case.verify([box.program("open"), "cu.init"], ["--deny=nvml,context"]), 0,
+               "PASS: no use of NVML or a CUDA context (1 process checked)")
+
+
+@pytest.mark.parametrize(("options", "other"), [
+    (["--deny=context,init"], "--deny=init"), (["--deny=opencl", "--deny=context"], "--deny=opencl"),
+    ([*DENY, "--fence"], "--fence"), ([*DENY, "--fence=devices"], "--fence")])
+def test_options_that_would_refuse_the_queries_are_contradictions(case, options, other):
+    case.refused(case.start("verify", *options, "true"), 125,
+                 "--deny=context and %s contradict each other; leave one out" % other)
+
+
+def test_without_a_listener_the_result_is_incomplete(case):
+    case.block(case.denied([box.program("open"), "cu.init", "cu.context=v2,0"], ["--fence=off"]), 3,
+               "  in doubt: CUDA attempts are not reported: --fence=off\n")
+
+
+def test_context_of_a_process_that_was_killed_counts(case):
+    """It has announced the context, and ends before it sends the record."""
+    text = ("import ctypes, os\n"
+            "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(0x6375646167756172), ctypes.c_ulong(9), 0, 0)\n"
+            "os.kill(os.getpid(), 9)\n")
+    case.block(case.denied([sys.executable, "-c", text]), 1, "cuCtxCreate or the like")

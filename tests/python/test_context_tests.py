@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pytest --cudaguard-deny=context under NO_CONTEXT, with the fake driver of eight GPUs: a test that
+only queries passes, and one that makes a context fails. The control is VALIDATE without the plug-in,
+under which the driver makes the contexts."""
+
+import os
+
+import pytest
+
+from support import box, harness, pytest_runs
+
+DENY = (*pytest_runs.PLUGIN, "--cudaguard-deny=context")
+LIBRARIES = ":".join(os.path.join(harness.FAKES, name) for name in ("lazy", "runtime"))
+NO_CONTEXT = {**box.environment(policy="NO_CONTEXT"), "LD_LIBRARY_PATH": LIBRARIES}
+COMMAND = "cudaguard run --policy NO_CONTEXT -- pytest --cudaguard --cudaguard-deny=context"
+SUITE = """
+    import ctypes, os, subprocess, sys
+    import pytest
+
+    QUERY = '''
+    import ctypes
+    cuda = ctypes.CDLL("libcuda.so.1")
+    count = ctypes.c_int()
+    assert (cuda.cuInit(0), cuda.cuDeviceGetCount(ctypes.byref(count)), count.value) == (0, 0, 8)
+    '''
+    CONTEXT = QUERY + "cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)\\n"
+
+    def query():
+        exec(QUERY, globals())
+
+    def context():
+        query()
+        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
+
+    def primary():
+        query()
+        cuda.cuDevicePrimaryCtxRetain(ctypes.byref(ctypes.c_void_p()), 0)
+
+    def child(text):
+        subprocess.run([sys.executable, "-c", text], check=True)
+
+    def fork(function):
+        pid = os.fork()
+        if pid == 0:
+            function()
+            os._exit(0)
+        os.waitpid(pid, 0)
+
+    def runtime():
+        assert ctypes.CDLL("libcudart.so.12").cudaDeviceSynchronize() in (0, 46)
+
+    def test_fork(): fork(context)
+    def test_query(): query()
+    def test_context(): context()
+    def test_again(): context()
+    def test_primary(): primary()
+    def test_runtime(): runtime()
+    def test_between(): query()
+    def test_query_child(): child(QUERY)
+    def test_child(): child(CONTEXT)
+    @pytest.mark.cudaguard_allow
+    def test_allowed(): context()
+"""
+FAIL = {"fork", "context", "again", "primary", "runtime", "child"}
+PASS = {"query", "between", "query_child", "allowed"}
+
+
+@pytest.fixture(name="case")
+def make_case():
+    yield from harness.lent(pytest_runs.Case())
+
+
+def contexts(case, **more):
+    """The run of the suite, and how many contexts the fake driver made."""
+    case.make("test_all.py", SUITE)
+    holders = case.path("contexts")
+    os.makedirs(holders, exist_ok=True)
+    env = {"KEPT_CONTEXTS": holders, **more.pop("env")}
+    return case.pytest(env=env, world="none", **more), len(os.listdir(holders))
+
+
+def test_only_tests_that_make_a_context_fail(case):
+    """The first test that makes one does not hide it from the others."""
+    control, made = contexts(case, env={**NO_CONTEXT, "CUDAGUARD_POLICY": "VALIDATE"},
+                             plugin=pytest_runs.PLUGIN[:2])
+    assert case.outcomes(control) == {"passed": FAIL | PASS}, str(control)
+    assert made > 0, str(control)
+    for holder in os.listdir(case.path("contexts")):
+        os.unlink(case.path("contexts", holder))
+    result, made = contexts(case, env=NO_CONTEXT, plugin=DENY)
+    assert case.outcomes(result) == {"passed": PASS, "failure": FAIL}, str(result)
+    assert (result.rc, made) == (1, 0), str(result)
+    assert "cudaguard: a test that asks for a CUDA context fails" in result.out, str(result)
+    line = 1 + SUITE.split("\n").index("        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)")
+    for name in ("fork", "context", "again"):
+        text = result.cases[name][1]
+        assert "A CUDA context was asked for by test_all.py:%d through ctypes/cffi (cuCtxCreate_v2)" % (
+            line) in text, str(result)
+        assert "CUDA was asked" not in text, str(result)
+    assert "(cuDevicePrimaryCtxRetain)" in result.cases["primary"][1], str(result)
+    assert "(cuDevicePrimaryCtxRetain)" in result.cases["runtime"][1], str(result)
+
+
+def test_allowed_line_passes(case):
+    case.make("test_all.py", SUITE)
+    line = 1 + SUITE.split("\n").index("        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)")
+    result = case.pytest("--cudaguard-allow=line:test_all.py:%d" % line, env=NO_CONTEXT, plugin=DENY,
+                         world="none")
+    assert case.outcomes(result)["failure"] == {"primary", "runtime", "child"}, str(result)
+
+
+@pytest.mark.parametrize(("policy", "options", "text"), [
+    ("FORCE_CPU", ["--cudaguard-deny=context"],
+     "--cudaguard: --cudaguard-deny=context needs the policy NO_CONTEXT; start the tests with " + COMMAND),
+    ("VALIDATE", ["--cudaguard-deny=context"], "start the tests with " + COMMAND),
+    ("NO_CONTEXT", [], "--cudaguard: queries are allowed in this process: its policy is NO_CONTEXT"),
+    ("NO_CONTEXT", ["--cudaguard-deny=context,init"],
+     "--cudaguard-deny: context and init contradict each other; leave one out"),
+    ("NO_CONTEXT", ["--cudaguard-deny=opencl,context"],
+     "--cudaguard-deny: context and opencl contradict each other; leave one out")])
+def test_policy_that_cannot_tell_contexts_from_queries_is_refused(case, policy, options, text):
+    case.make("test_all.py", "def test_1(): pass\n")
+    result = case.pytest(*options, env=box.environment(policy=policy), world="none")
+    assert result.rc == 4, str(result)
+    assert text in result.err + result.out, str(result)
+
+
+def test_marker_without_the_option_for_all(case):
+    case.make("test_all.py", SUITE + """
+    @pytest.mark.no_cuda
+    def test_marked(): context()
+    @pytest.mark.no_cuda
+    def test_marked_query(): query()
+    def test_listed(cudaguard_attempts):
+        context()
+        assert [one.kind for one in cudaguard_attempts] == ["context"]  # cuInit came before
+""")
+    result = case.pytest("--cudaguard-deny=context", plugin=pytest_runs.PLUGIN[:2], env=NO_CONTEXT,
+                         world="none")
+    assert case.outcomes(result) == {
+        "passed": FAIL | PASS | {"marked_query", "listed"}, "failure": {"marked"}}, str(result)
+    assert "A CUDA context was asked for by" in result.cases["marked"][1], str(result)
