@@ -50,6 +50,13 @@ void cu_init_opened(benchmark::State& state) {
 }
 BENCHMARK(cu_init_opened);
 
+/// Calls a function of a library that does nothing else.
+void cu_init_by_hand(benchmark::State& state) {
+  void* plugin = dlopen(std::getenv("CG_BENCH_PLUGIN"), RTLD_LAZY);
+  call_init(state, plugin ? reinterpret_cast<Init>(dlsym(plugin, "cg_bench_empty")) : nullptr);
+}
+BENCHMARK(cu_init_by_hand);
+
 void open_and_close(benchmark::State& state, const char* given) {
   // The name always has the same alignment. ld.so compares it with every library's name, and strcmp
   // takes half as long again if the alignments differ.

@@ -13,11 +13,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <numeric>
+#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -150,10 +153,14 @@ int main(int argc, char** argv) {
     // Includes the null at its end.
     setup.argv.insert(setup.argv.end(), argv + at, argv + argc + 1);
   }
+  std::vector<size_t> order(setups.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::mt19937 dice;  // NOLINT(cert-msc51-cpp): each run has the same order
   for (int round = number(argv[2]); round > 0; --round) {
-    for (size_t i = 0; i < setups.size(); ++i) {
-      // The order changes, so that no setup always follows the same one.
-      Setup& setup = setups[(i + static_cast<size_t>(round)) % setups.size()];
+    // The order changes, so that no setup always follows the same one.
+    std::shuffle(order.begin(), order.end(), dice);
+    for (const size_t i : order) {
+      Setup& setup = setups[i];
       if (each) {
         one(setup);
       } else {

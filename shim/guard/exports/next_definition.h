@@ -19,7 +19,7 @@ struct NextDefinition {
 
 /// Finds the next definition of `name`, which must be a constant. Under OFF, and for the runtime's
 /// functions, this is the definition that the caller would have reached without us. Otherwise it is
-/// the proxy's. Fast enough for calls in loops: limit 3 ns, scripts/bench F1.
+/// the proxy's. Fast enough for calls in loops (scripts/bench, F1).
 NextDefinition next_definition(const char* name, const void* caller);
 
 /// Returns the kept result of an earlier next_definition(); its function is null if there is none.
