@@ -24,7 +24,7 @@ enum class ListBy : uint8_t {
   kOption,  ///< run --gpus
   kRule,    ///< gpus= of a rule
 };
-inline constexpr const char* kListNames[] = {"CUDAGUARD_VISIBLE_DEVICES", "--gpus", "gpus="};
+inline constexpr char kListNames[][26] = {"CUDAGUARD_VISIBLE_DEVICES", "--gpus", "gpus="};
 constexpr const char* name_of(ListBy by) { return kListNames[static_cast<size_t>(by)]; }
 
 /// The allow-list as the user has given it.

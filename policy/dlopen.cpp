@@ -9,7 +9,7 @@ namespace {
 DlopenDecision decide_about_driver(const DlopenRequest& request, const DlopenSituation& now,
                                    Action action) {
   const bool driver = request.wanted.library == Library::kDriver;
-  const char* never = driver ? kAbsentDriver.data() : kAbsentNvml.data();
+  const char* never = driver ? kAbsentDriver : kAbsentNvml;
   // Only the SONAME shows that there is no driver. Under another name or path there may be one.
   const bool by_soname = driver && request.name == kDriverSoname;
   switch (now.substitute) {
@@ -57,7 +57,7 @@ DlopenDecision decide(const DlopenRequest& request, const DlopenSituation& now) 
     return {.action = is_ours ? Action::kNotLoaded : Action::kPass};
   }
   return {Action::kRefuse, denies ? Report::kAttempt : Report::kNoOpenCl,
-          request.wanted.refused->never.data()};
+          request.wanted.refused->never};
 }
 
 }  // namespace cudaguard

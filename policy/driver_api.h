@@ -9,10 +9,10 @@
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
 /// The `api` of an attempt that bypassed the guard.
-inline constexpr std::string_view kRequestApi = "ioctl";
+inline constexpr char kRequestApi[] = "ioctl";
 
 /// The `api` of a process that can look up functions of NVIDIA's library.
-inline constexpr std::string_view kLookUpApi = "dlsym";
+inline constexpr char kLookUpApi[] = "dlsym";
 
 /// CUDA_ERROR_NO_DEVICE, by which FORCE_CPU refuses CUDA.
 inline constexpr int kNoDevice = 100;

@@ -40,8 +40,8 @@ constexpr const char* word_of(DriverApi api) {
 
 /// A library that must not be loaded under FORCE_CPU.
 struct RefusedLibrary {
-  /// The name for ld.so instead, a C string. It cannot exist, so the error is ld.so's own.
-  std::string_view never;
+  /// The name for ld.so instead. It cannot exist, so the error is ld.so's own.
+  char never[66];
   DriverApi asked = DriverApi::kCuda;  ///< what the library would do
   /// Also under an allow-list and NO_CONTEXT: the library needs no libcuda, which has the proxy.
   bool no_proxy = false;
@@ -65,11 +65,11 @@ inline constexpr RefusedLibrary kRefusedLibraries[] = {
     {CG_NEVER "libonnxruntime_providers_cuda.so"},
     {CG_NEVER "libonnxruntime_providers_tensorrt.so"},
 };
-constexpr std::string_view RefusedLibrary::name() const { return tail(never, sizeof CG_NEVER - 1); }
-inline constexpr std::string_view kDriverSoname = "libcuda.so.1";
+constexpr std::string_view RefusedLibrary::name() const { return never + sizeof CG_NEVER - 1; }
+inline constexpr char kDriverSoname[] = "libcuda.so.1";
 /// The name that replaces the driver's when a null driver cannot be loaded.
-inline constexpr std::string_view kAbsentDriver = CG_NEVER "libcuda.so.1";
-inline constexpr std::string_view kAbsentNvml = CG_NEVER "libnvidia-ml.so.1";
+inline constexpr char kAbsentDriver[] = CG_NEVER "libcuda.so.1";
+inline constexpr char kAbsentNvml[] = CG_NEVER "libnvidia-ml.so.1";
 #undef CG_NEVER
 
 struct LibraryRequest {

@@ -34,8 +34,8 @@ enum class RuleKey : uint8_t {
   kReport,       ///< an absolute path, or syslog:
   kEnvironment,  ///< may-widen: the variables may allow more than the rule
 };
-inline constexpr const char* kRuleKeys[] = {"program", "args", "user",   "group",      "cgroup",
-                                            "gpus",    "log",  "report", "environment"};
+inline constexpr char kRuleKeys[][12] = {"program", "args", "user",   "group",      "cgroup",
+                                         "gpus",    "log",  "report", "environment"};
 /// The one value of environment=.
 inline constexpr char kMayWiden[] = "may-widen";
 /// The files that know the names of user= and group=.

@@ -12,35 +12,36 @@ namespace {
 constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
-    {"python pypy", "usSBO", "WX", "c"},
-    {"ruby perl nodejs node luajit lua", "usSBOWX", "", "eEpr"},
-    {"php", "nqf", "d", "r"},
-    {"sh bash dash zsh ksh", "euxv", "", "c"},
-    {"R Rscript beam.smp bun clisp deno dotnet ecl elixir escript gforth gjs gp gst guile java "
-     "julia lisp.run maxima moar mono mono-sgen newlisp ocaml octave octave-cli perl6 pwsh qjs "
-     "racket raku rakudo rakudo-m sbcl scilab swipl tclsh wish",
-     nullptr, "", ""},
+    {"python pypy", true, "usSBO", "WX", "c"},
+    {"ruby perl nodejs node luajit lua", true, "usSBOWX", "", "eEpr"},
+    {"php", true, "nqf", "d", "r"},
+    {"sh bash dash zsh ksh", true, "euxv", "", "c"},
 };
+constexpr Interpreter kOther = {};
+constexpr char kOthers[] =
+    "R Rscript beam.smp bun clisp deno dotnet ecl elixir escript gforth gjs gp gst guile java "
+    "julia lisp.run maxima moar mono mono-sgen newlisp ocaml octave octave-cli perl6 pwsh qjs "
+    "racket raku rakudo rakudo-m sbcl scilab swipl tclsh wish";
 
-constexpr const char* kLibraries[] = {
+constexpr char kLibraries[][13] = {
     "libpython", "libpypy",  "libruby",  "libperl",      "liblua", "libnode", "libphp",  "libjvm",
     "libR.so",   "libjulia", "libguile", "liboctinterp", "libtcl", "libmono", "libmoar",
 };
 
-constexpr std::string_view kShells = "sh bash dash zsh ksh";
-constexpr std::string_view kStarters =
+constexpr char kShells[] = "sh bash dash zsh ksh";
+constexpr char kStarters[] =
     "bwrap env ionice nice nohup setsid stdbuf strace sudo time timeout xargs";
 // Options whose value is the script; options whose value is another file; options after which there
 // is no script, because their value is code or another file of code; and how scripts' names end.
-constexpr std::string_view kScriptOptions = "-jar -f -s -File --script -extra";
-constexpr std::string_view kOtherValues = "-J --sysimage --core --runtimeconfig -I -L --depsfile";
-constexpr std::string_view kOtherCode =
+constexpr char kScriptOptions[] = "-jar -f -s -File --script -extra";
+constexpr char kOtherValues[] = "-J --sysimage --core --runtimeconfig -I -L --depsfile";
+constexpr char kOtherCode[] =
     "-e -E -c -Command --eval --print --require --import --loader --rcfile --init-file --args";
-constexpr std::string_view kEndings =
+constexpr char kEndings[] =
     "py pyc pyz rb pl t js mjs cjs ts lua php sh bash zsh ksh jl R r lisp lsp cl scm ml m ps1 rkt "
     "tcl exs escript raku p6 fs st dll exe java sce";
 // Their other arguments may be files, which are no scripts.
-constexpr std::string_view kOnlyByName = "java beam.smp";
+constexpr char kOnlyByName[] = "java beam.smp";
 
 /// True if the rest of an interpreter's name is a version; "t" marks a Python without a GIL.
 bool is_version(std::string_view rest) {
@@ -60,6 +61,15 @@ std::string_view take_listed(std::string_view& words) {
 bool is_one_of(std::string_view name, std::string_view words) {
   while (!words.empty()) {
     if (take_listed(words) == name) return true;
+  }
+  return false;
+}
+
+/// True if the name is one of the words, or a version of it.
+bool has_version_of(std::string_view name, std::string_view words) {
+  while (!words.empty()) {
+    const std::string_view word = take_listed(words);
+    if (name.starts_with(word) && is_version(tail(name, word.size()))) return true;
   }
   return false;
 }
@@ -89,12 +99,9 @@ std::string_view take_argument(std::string_view& arguments) {
 
 const Interpreter* interpreter_of(std::string_view name) {
   for (const Interpreter& one : kInterpreters) {
-    for (std::string_view words = one.names; !words.empty();) {
-      const std::string_view word = take_listed(words);
-      if (name.starts_with(word) && is_version(tail(name, word.size()))) return &one;
-    }
+    if (has_version_of(name, one.names)) return &one;
   }
-  return nullptr;
+  return has_version_of(name, kOthers) ? &kOther : nullptr;
 }
 
 bool is_interpreter(std::string_view module) {
@@ -104,12 +111,13 @@ bool is_interpreter(std::string_view module) {
 
 Script script_of(const Interpreter& interpreter, std::string_view arguments,
                  std::string_view file) {
-  if (interpreter.alone == nullptr) return {false, base_name(file)};
+  if (!interpreter.known) return {false, base_name(file)};
   const std::string_view alone = interpreter.alone;
+  const std::string_view with_value = interpreter.with_value;
   take_argument(arguments);
   std::string_view word = take_argument(arguments);
   while (word.size() == 2 && word.front() == '-') {
-    const bool has_value = interpreter.with_value.find(word.back()) != kNowhere;
+    const bool has_value = with_value.find(word.back()) != kNowhere;
     if (!has_value && alone.find(word.back()) == kNowhere) break;
     if (has_value) take_argument(arguments);
     word = take_argument(arguments);

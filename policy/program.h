@@ -15,11 +15,11 @@ std::string_view take_argument(std::string_view& arguments);
 
 /// Interpreters of scripts, and the options that may come before the script.
 struct Interpreter {
-  std::string_view names;  ///< without versions, with a blank between them
-  /// Letters of options without a value. Null: the options are not known (ScriptSearch).
-  const char* alone;
-  std::string_view with_value;  ///< letters of options whose value is the next word
-  const char* code;             ///< letters of options that bring code instead of a script
+  char names[34];      ///< without versions, with a blank between them
+  bool known;          ///< the options; ScriptSearch is for the others
+  char alone[8];       ///< letters of options without a value
+  char with_value[3];  ///< letters of options whose value is the next word
+  char code[5];        ///< letters of options that bring code instead of a script
 };
 
 /// Returns the interpreter for "python3.11", null for "node_exporter". The guard shows no arguments

@@ -7,8 +7,8 @@ namespace {
 
 using Device = Machine::Device;
 
-constexpr std::string_view kGpuPrefix = "GPU-";
-constexpr std::string_view kMigPrefix = "MIG-";
+constexpr char kGpuPrefix[] = "GPU-";
+constexpr char kMigPrefix[] = "MIG-";
 
 /// One entry, as CUDA reads it.
 struct Reading {
@@ -46,7 +46,7 @@ Reading read_number(std::string_view entry, const View* view) {
 
 Reading read_uuid(std::string_view entry, std::string_view list, const View* view,
                   const Machine* machine) {
-  const std::string_view prefix = head(list, kGpuPrefix.size());
+  const std::string_view prefix = head(list, sizeof kGpuPrefix - 1);
   if (!entry.starts_with(prefix)) return {};
   for (const char c : entry) {
     if (is_blank(c)) return {};

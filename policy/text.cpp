@@ -123,8 +123,9 @@ std::string_view base_name(std::string_view path) {
   return tail(path, path.rfind('/') + 1);  // npos + 1 == 0
 }
 
-size_t begins(std::string_view text, std::span<const char* const> names) {
-  for (const char* name : names) {
+size_t begins(std::string_view text, Names names) {
+  for (size_t row = 0; row < names.rows(); ++row) {
+    const char* name = names.row(row);
     size_t length = 0;
     while (name[length] != '\0' && length < text.size() && name[length] == text[length]) ++length;
     if (name[length] == '\0') return length;
@@ -132,7 +133,7 @@ size_t begins(std::string_view text, std::span<const char* const> names) {
   return 0;
 }
 
-size_t find_any(std::string_view text, std::span<const char* const> names) {
+size_t find_any(std::string_view text, Names names) {
   for (size_t at = 0; at < text.size(); ++at) {
     if (begins(tail(text, at), names) != 0) return at;
   }

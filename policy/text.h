@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 #include <type_traits>
 
@@ -32,12 +31,30 @@ constexpr std::string_view directory_of(std::string_view path) {
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 constexpr bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+/// The rows of a constant `char names[][N]`. The guard's constants have no pointers, because ld.so
+/// would adjust them in each process.
+class Names {
+ public:
+  template <size_t kRows, size_t kSize>
+  constexpr Names(const char (&names)[kRows][kSize])  // NOLINT(google-explicit-constructor)
+      : first_(names[0]), size_(kSize), rows_(kRows) {}
+  constexpr explicit Names(const char* only) : first_(only), size_(0), rows_(1) {}
+
+  constexpr size_t rows() const { return rows_; }
+  constexpr const char* row(size_t place) const { return first_ + place * size_; }
+
+ private:
+  const char* first_;
+  uint32_t size_;
+  uint32_t rows_;
+};
+
 /// Returns the length of the first name with which `text` begins, or 0.
-size_t begins(std::string_view text, std::span<const char* const> names);
+size_t begins(std::string_view text, Names names);
 /// Returns the position of one of the names in `text`, or npos.
-size_t find_any(std::string_view text, std::span<const char* const> names);
+size_t find_any(std::string_view text, Names names);
 /// Returns the position of `name` in `text`, or npos.
-inline size_t find(std::string_view text, const char* name) { return find_any(text, {&name, 1}); }
+inline size_t find(std::string_view text, const char* name) { return find_any(text, Names(name)); }
 
 /// Removes the part before the first comma, and the comma, from the list. Returns the part.
 std::string_view take_entry(std::string_view& list);

@@ -26,7 +26,7 @@ enum class Unusable : uint8_t {
 };
 
 struct UnusableRow {
-  const char* text;  ///< a clause
+  char text[59];  ///< a clause
   Unusable why;
   bool reinstall;  ///< a new installation is the remedy
 };

@@ -9,16 +9,16 @@ namespace {
 
 constexpr size_t kNowhere = std::string_view::npos;
 
-constexpr const char* kPackageDirectories[] = {
+constexpr char kPackageDirectories[][16] = {
     "/site-packages/",
     "/dist-packages/",
 };
 /// Blender's add-ons are in its own directory.
-constexpr const char* kAddOnDirectories[] = {
+constexpr char kAddOnDirectories[][16] = {
     "/usr/share/",
     "/scripts/addons",
 };
-constexpr const char* kPythonsFiles[] = {
+constexpr char kPythonsFiles[][21] = {
     "<frozen ",
     "/lib/python3",
     "/lib64/python3",
@@ -28,20 +28,20 @@ constexpr const char* kPythonsFiles[] = {
     "<decorator-gen",
 };
 /// The start of a program that pex, cx_Freeze or PyInstaller has bundled.
-constexpr const char* kBundleStarts[] = {
+constexpr char kBundleStarts[][25] = {
     "/.bootstrap/pex/",
     "freeze_core/initscripts/",
     "cx_Freeze/initscripts/",
     "PyInstaller/loader/",
 };
 /// What the user has typed.
-constexpr const char* kTyped[] = {
+constexpr char kTyped[][16] = {
     "<stdin>", "<ipython-input-", "<python-input-", "<console>", "<doctest ",
 };
 /// `exec` and a command line; what cloudpickle makes of a function of the user's program.
-constexpr std::string_view kCommand = "<string>";
-constexpr std::string_view kPickled = "<dynamic-code>";
-constexpr const char* kRunners[] = {
+constexpr char kCommand[] = "<string>";
+constexpr char kPickled[] = "<dynamic-code>";
+constexpr char kRunners[][20] = {
     "threading.py",
     "concurrent/futures/",
     "multiprocessing/",
@@ -50,7 +50,7 @@ constexpr const char* kRunners[] = {
     "pyimod0",
     "pyi_rth_",
 };
-constexpr const char* kPassCallsOn[] = {
+constexpr char kPassCallsOn[][15] = {
     "libcudaguard",
     "libcuda.so",
     "libcudart",
@@ -74,16 +74,14 @@ constexpr const char* kPassCallsOn[] = {
     "ld-linux",
     "ld-2.",
 };
-constexpr const char* kForeignFunction[] = {
+constexpr char kForeignFunction[][15] = {
     "libffi.so",
     "libffi-",
     "_ctypes.",
     "_cffi_backend.",
 };
 
-bool has(std::string_view file, std::span<const char* const> parts) {
-  return find_any(file, parts) != kNowhere;
-}
+bool has(std::string_view file, Names parts) { return find_any(file, parts) != kNowhere; }
 
 }  // namespace
 

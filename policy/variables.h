@@ -15,22 +15,45 @@ struct Environment {
 #include "policy/variables.inc"
 };
 
-struct VariableRow {
-  const char* name;
-  const char* accepted;  ///< words in the order of their enumeration, or a description of the value
-  const char* instead;   ///< what applies if the value is not accepted
-  const char* Environment::*place;  ///< the guard's copy
-};
-
 enum class Variable : uint8_t {
 #define VARIABLE(id, ...) id,
 #include "policy/variables.inc"
 };
 
+/// The rows' texts. Each ends in a zero byte. (A row has no pointers, see Names.)
+inline constexpr char kRowTexts[] =
+#define VARIABLE(id, member, name, accepted, instead, ...) name "\0" accepted "\0" instead "\0"
+#include "policy/variables.inc"
+    ;
+
+/// One of these texts.
+class RowText {
+ public:
+  /// `column` is 0 for the name, 1 for what is accepted, 2 for what applies instead.
+  consteval RowText(Variable row, size_t column) : start_(0) {
+    for (size_t before = 3 * static_cast<size_t>(row) + column; before > 0; ++start_) {
+      if (kRowTexts[start_] == '\0') --before;
+    }
+  }
+  constexpr const char* text() const { return kRowTexts + start_; }
+  constexpr operator const char*() const { return text(); }       // NOLINT
+  constexpr operator std::string_view() const { return text(); }  // NOLINT
+
+ private:
+  uint16_t start_;
+};
+
+struct VariableRow {
+  RowText name;
+  RowText accepted;  ///< words in the order of their enumeration, or a description of the value
+  RowText instead;   ///< what applies if the value is not accepted
+  const char* Environment::*place;  ///< the guard's copy
+};
+
 /// Longest report path, in bytes without the final zero (Linux: PATH_MAX - 1).
 inline constexpr size_t kMaxReportPath = 4095;
 /// The report that sends each record to the machine's log.
-inline constexpr std::string_view kSyslog = "syslog:";
+inline constexpr char kSyslog[] = "syslog:";
 /// A report whose name ends in a slash is a spool directory, which has a file for each user and
 /// day.
 constexpr bool is_spool(std::string_view report) { return report.ends_with('/'); }
@@ -42,8 +65,9 @@ inline constexpr size_t kMaxRules = 4095;
 
 /// The variables that the guard reads.
 inline constexpr VariableRow kVariables[] = {
-#define VARIABLE(id, member, name, accepted, instead, ...) \
-  {name, accepted, instead, &Environment::member},
+#define VARIABLE(id, member, ...)                                                \
+  {RowText(Variable::id, 0), RowText(Variable::id, 1), RowText(Variable::id, 2), \
+   &Environment::member},
 #include "policy/variables.inc"
 };
 
@@ -60,8 +84,8 @@ inline constexpr char kGpusMark[] = "gpus=";
 /// The machine's file does not count for the probe, by which the launcher asks the driver. So a
 /// user must not be able to load other code into it: none of these may be set, but LD_PRELOAD to
 /// this.
-inline constexpr const char* kLoadingVariables[] = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT",
-                                                    "CUDA_INJECTION64_PATH"};
+inline constexpr char kLoadingVariables[][22] = {"LD_PRELOAD", "LD_LIBRARY_PATH", "LD_AUDIT",
+                                                 "CUDA_INJECTION64_PATH"};
 inline constexpr char kProbePreload[] = "libnvidia-ml.so.1";
 /// True if this value of one of these variables loads other code into the probe.
 constexpr bool loads_other_code(std::string_view name, std::string_view value) {
@@ -72,8 +96,11 @@ constexpr bool loads_other_code(std::string_view name, std::string_view value) {
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";
 
 /// Only doctor reads this variable, so it is not in the guard's file.
-inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "seconds, 1 to 3600", "",
-                                               nullptr};
+struct DoctorTimeout {
+  const char* name = "CUDAGUARD_DOCTOR_TIMEOUT";
+  const char* accepted = "seconds, 1 to 3600";
+};
+inline constexpr DoctorTimeout kDoctorTimeout;
 
 constexpr const VariableRow& row_of(Variable variable) {
   return kVariables[static_cast<size_t>(variable)];

@@ -78,6 +78,9 @@ MUTANTS = [
     (guard_checks.relro, "", ["-Wl,-z,norelro"], []),
     (guard_checks.relro, "void other(void); void f(void) { other(); }", ["-Wl,-z,lazy"], []),
     (guard_checks.size, "__asm__(\".section .rodata\\n.skip 150000\\n.text\\n\");", [], []),
+    (guard_checks.pointers, "const char* const names[%d] = {%s};" % (
+        guard_checks.MOST_POINTERS + 1, '"a",' * (guard_checks.MOST_POINTERS + 1)),
+     [], []),
     (guard_checks.symbol_table_apart, "", ["-Wl,-z,noseparate-code"], []),
     (guard_checks.stripped, "", [], ["-s"]),
     (guard_checks.stripped, "", ["-g"], ["-s"]),

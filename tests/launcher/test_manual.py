@@ -139,7 +139,7 @@ class Manual(launcher.Case):
 
     def test_manual_and_docs_have_the_keys_of_a_rule(self):
         source = read(os.path.join(harness.SOURCE, "policy", "process_rules.h"))
-        keys = re.findall(r'"(\w+)"', re.search(r"kRuleKeys\[\] = \{(.*?)\}", source, re.S)[1])
+        keys = re.findall(r'"(\w+)"', re.search(r"kRuleKeys\[\]\[\d+\] = \{(.*?)\}", source, re.S)[1])
         self.assertIn("program", keys)
         self.assertEqual(re.findall(r"(?m)^\.It Cm (\w+) Ns =", read(CONF)), keys)
         page = read(os.path.join(harness.SOURCE, "docs", "rules.md"))

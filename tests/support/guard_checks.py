@@ -31,6 +31,8 @@ LIBDL = re.compile(
 FLOOR = (2, 17)
 # This limit detects accidental growth with any compiler.
 MOST_BYTES = 140 * 1024
+# A table of functions has them. A table of texts has them if its rows are pointers.
+MOST_POINTERS = 40
 
 
 def version():
@@ -201,6 +203,12 @@ def size(elf):
     return [] if found <= MOST_BYTES else ["has %d bytes" % found]
 
 
+def pointers(elf):
+    """ld.so adjusts them at the start of each process, in a page that it would not copy otherwise."""
+    found = elf.relocations().count("RELATIVE")
+    return [] if found <= MOST_POINTERS else ["has %d pointers" % found]
+
+
 def symbol_table_apart(elf):
     """The library removes names from its symbol table, whose pages are not executable meanwhile."""
     page = 4096 if elf.is_x86 else 65536
@@ -236,4 +244,4 @@ def has_version_note(elf):
 
 CHECKS = [needed, imports, no_libdl_import, glibc_floor, exports, soname, no_run_path, no_tls,
           no_text_relocation, no_unique, stack, no_writable_code, one_constructor, bind_now,
-          nodelete, relro, size, symbol_table_apart, stripped, branch_protection, has_version_note]  # fmt: skip
+          nodelete, relro, size, pointers, symbol_table_apart, stripped, branch_protection, has_version_note]  # fmt: skip

@@ -49,6 +49,16 @@ TEST(StartEnvironment, TooLongValuesStayTooLong) {
             std::string(row_of(Variable::kPolicy).accepted).size());
 }
 
+TEST(StartEnvironment, KeepsTheLocalesCharacterSet) {
+  EXPECT_STREQ(read({"LANG=de_DE.UTF-8@euro"})->charset, ".UTF-8@euro");
+  EXPECT_STREQ(read({"LANG=C.UTF-8", "LC_CTYPE=C", "LC_ALL="})->charset, "")
+      << "LC_CTYPE decides, because LC_ALL is empty";
+  EXPECT_STREQ(read({"LANG=C", "LC_ALL=en_US.utf8", "LC_ALL=C"})->charset, ".utf8");
+  EXPECT_STREQ(read({"LANGUAGE=de.UTF-8", "LC_COLLATE=de.UTF-8", "L"})->charset, "");
+  const std::string longest = "." + std::string(100000, 'a');
+  EXPECT_EQ(read({"LANG=" + longest})->charset, longest.substr(0, 31));
+}
+
 TEST(StartEnvironment, IsReadOnlyOnce) {
   auto environment = std::make_unique<StartEnvironment>();
   read_start_environment(*environment, nullptr);

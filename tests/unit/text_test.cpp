@@ -205,7 +205,7 @@ TEST(Entries, AreFoundOnlyAsTheyAreWritten) {
 }
 
 TEST(Names, EndBeforeAZeroByteOfTheText) {
-  constexpr const char* kNames[] = {"abc", "ab"};
+  constexpr char kNames[][4] = {"abc", "ab"};
   const std::string_view arguments("x\0ab\0c", 6);
   EXPECT_EQ(begins(tail(arguments, 2), kNames), 2U);
   EXPECT_EQ(find_any(arguments, kNames), 2U);

@@ -31,7 +31,7 @@ inline const ElfW(Dyn) *
 
 // Returns what ld.so tells debuggers, or null. The program's own dynamic section leads to it,
 // unless that section is read-only (lld -z rodynamic). ld.so itself defines it, too.
-inline const r_debug* debugger_facts() {
+[[gnu::hot]] inline const r_debug* debugger_facts() {
   const auto* program = dynamic_section(reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR)),
                                         getauxval(AT_PHNUM), 0);
   const ElfW(Addr) facts = elf_detail::dynamic_value(program, DT_DEBUG);

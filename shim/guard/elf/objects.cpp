@@ -26,10 +26,11 @@
 #include "shim/guard/elf/objects.h"
 
 #include "shim/guard/elf/base_namespace.h"
+#include "shim/guard/sys/literal.h"
 
 namespace cudaguard {
 
-void StartObjects::find() {
+[[gnu::hot]] void StartObjects::find() {
   if (last_.load(std::memory_order_acquire) != nullptr) return;
   const link_map* first = base_objects();
   const link_map* last = nullptr;
@@ -40,7 +41,10 @@ void StartObjects::find() {
     if (guard) continue;
     // libc comes before a guard that the program has loaded, with libraries that it may unload.
     const char* soname = elf_soname(object->l_ld, object->l_addr);
-    if (soname != nullptr && elf_detail::same(soname, "libc.so.6")) break;
+    if (soname != nullptr && sys::begins_with(soname, "lib") &&
+        elf_detail::same(soname, "libc.so.6")) {
+      break;
+    }
   }
   first_.store(first, std::memory_order_relaxed);
   // Another thread may have been faster, and may have loaded a library since.

@@ -48,7 +48,8 @@ struct Tables {
 };
 
 // Returns a value of the dynamic section, 0 if there is none.
-[[gnu::noinline]] inline ElfW(Addr) dynamic_value(const ElfW(Dyn) * entry, ElfW(Sxword) tag) {
+[[gnu::noinline, gnu::hot]] inline ElfW(Addr)
+    dynamic_value(const ElfW(Dyn) * entry, ElfW(Sxword) tag) {
   for (; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == tag) return entry->d_un.d_val;
   }
@@ -56,8 +57,8 @@ struct Tables {
 }
 
 // Returns the value as an address.
-[[gnu::noinline]] inline const void* dynamic_address(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
-                                                     ElfW(Sxword) tag) {
+[[gnu::noinline, gnu::hot]] inline const void* dynamic_address(const ElfW(Dyn) * dynamic,
+                                                               ElfW(Addr) base, ElfW(Sxword) tag) {
   const ElfW(Addr) value = dynamic_value(dynamic, tag);
   return value == 0 ? nullptr : reinterpret_cast<const void*>(absolute(value, base));
 }
@@ -213,7 +214,8 @@ inline const ElfW(Sym) * elf_versioned(const ElfW(Dyn) * dynamic, ElfW(Addr) bas
 }
 
 // Returns the object's DT_SONAME, or null if it has none.
-[[gnu::noinline]] inline const char* elf_soname(const ElfW(Dyn) * dynamic, ElfW(Addr) base) {
+[[gnu::noinline, gnu::hot]] inline const char* elf_soname(const ElfW(Dyn) * dynamic,
+                                                          ElfW(Addr) base) {
   const ElfW(Addr) name = elf_detail::dynamic_value(dynamic, DT_SONAME);
   const char* strings = elf_detail::table<char>(dynamic, base, DT_STRTAB);
   return name != 0 && strings != nullptr ? strings + name : nullptr;

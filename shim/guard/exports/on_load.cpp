@@ -10,6 +10,7 @@
 #include "shim/guard/record/output.h"
 #include "shim/guard/record/record.h"
 #include "shim/guard/state/process.h"
+#include "shim/guard/sys/literal.h"
 #include "shim/guard/sys/memory.h"
 #include "shim/guard/sys/system.h"
 
@@ -17,14 +18,16 @@ namespace cudaguard {
 namespace {
 
 /// True for NVIDIA's driver or NVML. A null driver that the launcher preloads does not count.
-bool is_driver(const link_map& object) {
-  const Library library = classify(object.l_name).library;
+[[gnu::hot]] bool is_driver(const link_map& object) {
+  const std::string_view name = object.l_name;
+  if (!may_be_ours(name) || sys::ends_with(name, "c.so.6")) return false;  // almost always
+  const Library library = classify(name).library;
   return (library == Library::kDriver || library == Library::kNvml) && !is_null_driver(object);
 }
 
 /// Nothing in NVIDIA's libraries opens a device before one of these functions was called.
-constexpr const char* kFirstCalls[] = {"cuInit",   "cuGetProcAddress", "cuGetProcAddress_v2",
-                                       "nvmlInit", "nvmlInit_v2",      "nvmlInitWithFlags"};
+constexpr char kFirstCalls[][20] = {"cuInit",   "cuGetProcAddress", "cuGetProcAddress_v2",
+                                    "nvmlInit", "nvmlInit_v2",      "nvmlInitWithFlags"};
 
 /// Lets a name in the library's symbol table lead to our function. All other names stay, so that
 /// ld.so can bind each of them. Returns false if the kernel does not allow the write.
@@ -87,7 +90,7 @@ void redirect_first_calls(Process& process) {
 [[gnu::constructor]] void on_load(int, char** words, char** variables) {
   if (!sys::is_glibc()) return;
   read_start_environment(inherited.start, variables);
-  report_start(words, variables);
+  if (inherited.start.wants_start) report_start(words, variables);
   // The rules see the program before it can change its command line (setproctitle).
   if (inherited.start.variables.rules != nullptr) process();
   if (start_objects().visit(is_driver)) prepare_linked_program();

@@ -21,14 +21,14 @@ namespace cudaguard {
 namespace {
 
 struct Files {
-  const char* file;       // in our own directory
-  const char* claims[2];  // more names, or null: links in the same directory
-  int64_t size;           // bytes of the file that was built with this guard
+  char file[18];       // in our own directory
+  char claims[2][23];  // more names, or empty: links in the same directory
+  int64_t size;        // bytes of the file that was built with this guard
 };
 // The hook refuses NVIDIA's OpenCL. If the hook does not see a request (RTLD_DEEPBIND), the name
 // leads to a library without OpenCL's entry point, which the OpenCL loader skips, too.
 constexpr Files kFiles[] = {
-    {"libcuda.so.1", {"libcuda.so", nullptr}, CG_DRIVER_SIZE},
+    {"libcuda.so.1", {"libcuda.so"}, CG_DRIVER_SIZE},
     {"libnvidia-ml.so.1", {"libnvidia-ml.so", "libnvidia-opencl.so.1"}, CG_NVML_SIZE}};
 
 /// Returns why the file cannot be used. A truncated file would kill the program with
@@ -133,7 +133,7 @@ void load_both() {
     const auto* map = static_cast<const link_map*>(inherited.hook.null_drivers[i].link_map.load());
     if (map == nullptr) continue;
     for (const char* name : kFiles[i].claims) {
-      if (name == nullptr) continue;
+      if (*name == '\0') continue;
       void* same = claim_of(*map)(loader.dlopen, name);
       if (same == nullptr) loader.dlerror();  // discards our error, which the program must not see
       if (same != nullptr && same != map) loader.dlclose(same);

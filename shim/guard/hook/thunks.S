@@ -34,7 +34,7 @@
 
 /* \slot: the stack offset of the saved name */
 .macro THUNK name, router, slot
-	.text
+	.section .text.unlikely.thunks,"ax",@progbits
 	.p2align 4
 	.globl	\name
 	.type	\name, @function
@@ -74,6 +74,10 @@
 	.size	\name, . - \name
 .endm
 
+	/* The first code begins a page, because the table of symbols is in the one before
+	 * (hook/later_lookups). Linkers put sections of this name first. */
+	.section .text.unlikely.thunks,"ax",@progbits
+	.p2align 12
 	EXPORT	dlopen, cudaguard_route_dlopen, 16
 	EXPORT	dlmopen, cudaguard_route_dlmopen, 8
 	EXPORT	dlvsym, cudaguard_route_dlvsym, 8

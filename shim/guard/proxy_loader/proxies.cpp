@@ -40,14 +40,14 @@ constexpr Services kServices = {
 };
 
 struct Files {
-  const char* file;  // below our own directory
-  const char* real;  // its DT_NEEDED
+  char file[23];  // below our own directory
+  char real[18];  // its DT_NEEDED
   Message missing;
   Message stub;
-  const char* init[3];  // what initialises the real library; the first one is the usual one
+  char init[3][18];  // what initialises the real library; the first one is the usual one
 };
 constexpr Files kFiles[] = {{"libcudaguard-driver.so",
-                             kDriverSoname.data(),
+                             "libcuda.so.1",
                              Message::kNoDriverProxy,
                              Message::kStubDriver,
                              {"cuInit"}},
@@ -112,7 +112,7 @@ bool is_mapped(const Loader& loader, Quiet& quiet, const char* soname) {
 /// initialise CUDA or NVML.
 bool is_stub(Quiet& quiet, void* library, const Files& files) {
   for (const char* name : files.init) {
-    if (name != nullptr && quiet.find(library, name) != nullptr) return false;
+    if (*name != '\0' && quiet.find(library, name) != nullptr) return false;
   }
   return true;
 }

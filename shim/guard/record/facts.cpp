@@ -29,7 +29,7 @@ std::string_view find_script(std::string_view arguments) {
   arguments = head(arguments, arguments.rfind('\0') + 1);  // without one that is cut
   std::string_view rest = arguments;
   const Interpreter* interpreter = interpreter_of(base_name(take_argument(rest)));
-  if (interpreter == nullptr || interpreter->alone != nullptr) return {};
+  if (interpreter == nullptr || interpreter->known) return {};
   ScriptSearch search(arguments);
   for (int i = 0; i < 32; ++i) {
     const std::string_view word = search.next();

@@ -87,7 +87,8 @@ bool write_by_own_descriptor(std::string_view line) {
 void write_to_stderr(Text& text) {
   const Descriptor err = describe(kStderr);
   if (!may_write_line(describe(0), describe(1), err)) return;
-  if (err.kind == Descriptor::Kind::kTerminalOrNull && !inherited.start.shows_utf8)
+  if (err.kind == Descriptor::Kind::kTerminalOrNull &&
+      !shows_utf8(inherited.start.charset, nullptr, nullptr))
     text.make_ascii();
   const std::string_view line = text.view();
   if (err.kind == Descriptor::Kind::kSocket) {
@@ -201,9 +202,23 @@ const void* as_argument(Policy policy) {
   return reinterpret_cast<const void*>(static_cast<uintptr_t>(policy) + 1);
 }
 
+Beacon beacon_of(EventKind event, DriverApi asked) {
+  if (is_context(event)) return Beacon::kContext;
+  if (event == EventKind::kRefused) return Beacon::kRefused;
+  if (event == EventKind::kExposed) return Beacon::kExposed;
+  if (!is_denied(event) && event != EventKind::kInit && event != EventKind::kNvml) {
+    return Beacon::kAllowed;
+  }
+  return asked == DriverApi::kCuda   ? Beacon::kCuda
+         : asked == DriverApi::kNvml ? Beacon::kNvml
+                                     : Beacon::kOpenCl;
+}
+
+}  // namespace
+
 /// The start record, by which `cudaguard verify` counts the guarded processes. If it cannot be
 /// written, the first CUDA attempt of the process reports that.
-void write_start(char** words, char** variables) {
+void report_start(char** words, char** variables) {
   const ScratchPages scratch;
   if (!scratch) {
     inherited.record.listens = announce(Beacon::kStart, as_argument(read_decision(false).calls));
@@ -224,24 +239,6 @@ void write_start(char** words, char** variables) {
   inherited.record.listens =
       send_to_launcher(Beacon::kStart, as_argument(decision.calls), scratch, pid, attempt);
   if (!decision.report.empty()) send(decision.report, scratch, pid, attempt);
-}
-
-Beacon beacon_of(EventKind event, DriverApi asked) {
-  if (is_context(event)) return Beacon::kContext;
-  if (event == EventKind::kRefused) return Beacon::kRefused;
-  if (event == EventKind::kExposed) return Beacon::kExposed;
-  if (!is_denied(event) && event != EventKind::kInit && event != EventKind::kNvml) {
-    return Beacon::kAllowed;
-  }
-  return asked == DriverApi::kCuda   ? Beacon::kCuda
-         : asked == DriverApi::kNvml ? Beacon::kNvml
-                                     : Beacon::kOpenCl;
-}
-
-}  // namespace
-
-void report_start(char** words, char** variables) {
-  if (inherited.start.wants_start) write_start(words, variables);
 }
 
 uint64_t key_of(Process& process, const Event& event) {

@@ -18,7 +18,7 @@ struct Output {
   bool heard = false;              ///< a launcher has answered the announcement
 };
 
-/// Writes the start record if one is wanted. The arguments are those of a constructor, and the
+/// Writes the start record, which is wanted. The arguments are those of a constructor, and the
 /// variables are read already.
 void report_start(char** words, char** variables);
 

@@ -134,7 +134,7 @@ void record_refused(Process& process, const char* key, const char* object, const
 
 void report_exposed(Process& process, const char* library) {
   if (wants_places(process)) {
-    record(process, {.kind = EventKind::kExposed, .api = kLookUpApi.data(), .object = library});
+    record(process, {.kind = EventKind::kExposed, .api = kLookUpApi, .object = library});
   }
   const std::string_view path = library;
   const auto write = [](Text& out, const void* context) {

@@ -11,7 +11,7 @@ namespace cudaguard {
 
 namespace {
 
-constexpr std::string_view kMain = "__main__.py";
+constexpr char kMain[] = "__main__.py";
 constexpr std::string_view kMetadata = ".dist-info";
 
 bool is_main(std::string_view file) { return base_name(file) == kMain; }

@@ -74,7 +74,7 @@ constexpr uint32_t kIsCompact = 0x20;
 constexpr uint32_t kIsAscii = 0x40;
 constexpr unsigned width_of(uint32_t state) { return state >> 2 & 7; }
 constexpr int kDeepest = 4096;
-constexpr std::string_view kString = "<string>";  // a text that exec() runs
+constexpr char kString[] = "<string>";  // a text that exec() runs
 
 // PyDictObject.
 constexpr uint64_t kKeys = 32;
@@ -91,7 +91,7 @@ struct DictEntries {
 };
 
 /// The symbols that CPython exports.
-struct Names {
+struct Symbols {
   uint64_t (*thread_state)();
   const char* (*version)();
   int (*is_initialized)();
@@ -105,7 +105,7 @@ struct Names {
 };
 
 /// `program` may have copy relocations of the library's data, and then these copies are in use.
-bool find(const LoadedObject& library, const LoadedObject& program, Names& names) {
+bool find(const LoadedObject& library, const LoadedObject& program, Symbols& names) {
   const auto set = [](auto& to, const void* found) {
     static_assert(sizeof to == sizeof found);
     memcpy(&to, &found, sizeof to);
@@ -130,7 +130,7 @@ bool find(const LoadedObject& library, const LoadedObject& program, Names& names
   return true;
 }
 
-bool find_python(const Maps& maps, Names& names) {
+bool find_python(const Maps& maps, Symbols& names) {
   const Mapping* first = maps.find(getauxval(AT_PHDR));
   if (first == nullptr) return false;
   const LoadedObject program(maps, *first);
@@ -145,7 +145,7 @@ bool find_python(const Maps& maps, Names& names) {
 
 /// True if the function stays where it is: it is in the program, or in a library to which the
 /// program is linked, which no dlclose unloads.
-bool stays(const Maps& maps, const Names& names) {
+bool stays(const Maps& maps, const Symbols& names) {
   const Mapping* program = maps.find(getauxval(AT_PHDR));
   const Mapping* python = maps.find(reinterpret_cast<uint64_t>(names.thread_state));
   if (program == nullptr || python == nullptr) return false;
@@ -153,7 +153,7 @@ bool stays(const Maps& maps, const Names& names) {
          LoadedObject(maps, *program).needs(base_name(python->file()));
 }
 
-void keep(const Maps& maps, const Names& names, const Layout& layout, PythonFrames& to) {
+void keep(const Maps& maps, const Symbols& names, const Layout& layout, PythonFrames& to) {
   uint8_t state = to.state.load(std::memory_order_relaxed);
   if (state >= PythonFrames::kBeingSet ||
       !to.state.compare_exchange_strong(state, PythonFrames::kBeingSet,
@@ -219,7 +219,7 @@ bool read_description(const Maps& maps, uint64_t runtime, unsigned minor, Layout
 }
 
 /// Finds the offsets for a version such as "3.11.2 (main, ...". Returns false for an unknown build.
-bool find_layout(const Maps& maps, const Names& names, Layout& layout) {
+bool find_layout(const Maps& maps, const Symbols& names, Layout& layout) {
   const std::string_view version = names.version();
   const bool free_threaded = cudaguard::find(version, "free-thread") != version.npos;
   if (!version.starts_with("3.") || free_threaded) return false;
@@ -241,7 +241,7 @@ bool find_layout(const Maps& maps, const Names& names, Layout& layout) {
 
 class Reader {
  public:
-  Reader(const Maps& maps, const Names& names, const Layout& layout, PythonRoom& room)
+  Reader(const Maps& maps, const Symbols& names, const Layout& layout, PythonRoom& room)
       : maps_(maps), names_(names), layout_(layout), room_(room.names), owners_(room.owners) {}
 
   const char* walk(uint64_t thread, Stack& to);
@@ -263,7 +263,7 @@ class Reader {
   unsigned line(uint64_t frame, uint64_t code) const;
 
   const Maps& maps_;
-  const Names& names_;
+  const Symbols& names_;
   const Layout& layout_;
   char (&room_)[sizeof PythonRoom::names];
   Owners owners_;
@@ -496,7 +496,7 @@ const char* Reader::walk(uint64_t thread, Stack& to) {
 }  // namespace
 
 const char* read_python(const Maps& maps, Stack& to, PythonRoom& room, PythonFrames& frames) {
-  Names names;
+  Symbols names;
   const bool found = find_python(maps, names);
   Layout layout;
   if (!found || !find_layout(maps, names, layout)) {
@@ -581,9 +581,9 @@ bool add_python(const PythonFrames& frames, Hash& hash) {
     // The texts of two files that exec() runs may have the same address and line. Only a look at
     // their variables tells them apart, unless the text is the whole program (python -c).
     if (!shim && is_exec) return false;
-    is_exec = is_exec || (pointer(file + kLength) == kString.size() &&
-                          memcmp(reinterpret_cast<const void*>(file + frames.ascii), kString.data(),
-                                 kString.size()) == 0);
+    is_exec = is_exec || (pointer(file + kLength) == sizeof kString - 1 &&
+                          memcmp(reinterpret_cast<const void*>(file + frames.ascii), kString,
+                                 sizeof kString - 1) == 0);
     if (!shim && (at == 0 || (frames.bytecode == 0 && at < 0))) return false;
     // A later code object may have the same address, and its file's name, too. It is of another
     // line, though, or that name has other characters.

@@ -70,11 +70,11 @@ const char* variable(const char* name) {
 
 std::string_view Process::because() const {
   // In the order of ListBy.
-  static constexpr const char* kNotEnforced[] = {"CUDAGUARD_VISIBLE_DEVICES cannot be enforced",
-                                                 "--gpus cannot be enforced",
-                                                 "gpus= cannot be enforced"};
-  static constexpr const char* kNotAccepted[] = {"CUDAGUARD_VISIBLE_DEVICES is not accepted",
-                                                 "--gpus is not accepted", "gpus= is not accepted"};
+  static constexpr char kNotEnforced[][45] = {"CUDAGUARD_VISIBLE_DEVICES cannot be enforced",
+                                              "--gpus cannot be enforced",
+                                              "gpus= cannot be enforced"};
+  static constexpr char kNotAccepted[][42] = {"CUDAGUARD_VISIBLE_DEVICES is not accepted",
+                                              "--gpus is not accepted", "gpus= is not accepted"};
   switch (inherited.fallen.load(std::memory_order_relaxed)) {
     case Fallen::kNoProxy:
       return "its proxy library cannot be used";

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "policy/text.h"
+#include "shim/guard/sys/literal.h"
 
 namespace cudaguard {
 
@@ -35,9 +36,30 @@ char* copy(const char* value, size_t left, char* to) {
   return to;
 }
 
+/// The value, if the entry is one of the locale's variables, and their order.
+const char* value_of_locale(const char* entry, int& order) {
+  order = 2;
+  if (sys::begins_with(entry, "LANG=")) return entry + sizeof "LANG";
+  if (!sys::begins_with(entry, "LC_")) return nullptr;
+  order = 1;
+  if (sys::begins_with(entry + 3, "CTYPE=")) return entry + sizeof "LC_CTYPE";
+  order = 0;
+  return sys::begins_with(entry + 3, "ALL=") ? entry + sizeof "LC_ALL" : nullptr;
+}
+
+/// Copies the part from the dot, as shows_utf8() reads it, and cuts a longer one.
+void copy_charset(const char* const (&locale)[3], char (&to)[sizeof StartEnvironment::charset]) {
+  for (const char* value : locale) {
+    if (value == nullptr || *value == '\0') continue;
+    while (*value != '\0' && *value != '.') ++value;
+    copy(value, sizeof to - 1, to);
+    return;
+  }
+}
+
 }  // namespace
 
-void read_start_environment(StartEnvironment& to, char** variables) {
+[[gnu::hot]] void read_start_environment(StartEnvironment& to, char** variables) {
   // This writes nothing new, but a page that is read before it is written costs two page faults.
   bool unread = false;
   if (!to.read.compare_exchange_strong(unread, false, std::memory_order_acquire)) return;
@@ -46,16 +68,18 @@ void read_start_environment(StartEnvironment& to, char** variables) {
   Environment found;
   bool wants_start = false;
   const char* locale[3] = {};
-  static constexpr const char* kLocale[] = {"LC_ALL", "LC_CTYPE", "LANG"};
+  int order = 0;
   const char* cuda_visible = nullptr;
   char* free = to.text;
   for (; variables != nullptr && *variables != nullptr; ++variables) {
     const char* entry = *variables;
+    if (const char* value = value_of_locale(entry, order); value != nullptr) {
+      if (locale[order] == nullptr) locale[order] = value;
+      continue;
+    }
+    if (!sys::begins_with(entry, "CUDA")) continue;
     const char* hello = value_of(entry, kHello);
     if (hello != nullptr) wants_start = hello[0] == '1' && hello[1] == '\0';
-    for (int i = 0; i < 3; ++i) {
-      if (locale[i] == nullptr) locale[i] = value_of(entry, kLocale[i]);
-    }
     const char* visible = value_of(entry, "CUDA_VISIBLE_DEVICES");
     if (visible != nullptr && cuda_visible == nullptr) {
       cuda_visible = free;
@@ -71,7 +95,7 @@ void read_start_environment(StartEnvironment& to, char** variables) {
   }
   to.variables = found;
   to.wants_start = wants_start;
-  to.shows_utf8 = shows_utf8(locale[0], locale[1], locale[2]);
+  copy_charset(locale, to.charset);
   to.cuda_visible = cuda_visible;
   to.read.store(true, std::memory_order_release);
 }

@@ -16,8 +16,9 @@ struct StartEnvironment {
   std::atomic<bool> read{false};
   Environment variables;     ///< the values are in `text`
   bool wants_start = false;  ///< CUDAGUARD_HELLO=1
-  /// Python and others change the locale's variables for themselves, but not what a terminal shows.
-  bool shows_utf8 = false;
+  /// The locale's character set: ".UTF-8". Python and others change the locale's variables for
+  /// themselves, but not what a terminal shows.
+  char charset[32] = {};
   /// CUDA_VISIBLE_DEVICES; null if it was unset. A longer value is cut.
   const char* cuda_visible = nullptr;
   /// Room for one byte more than the longest accepted value, so that a value that is too long stays

@@ -29,8 +29,8 @@ Text& put_complaint(Text& out, const Complaint& complaint);
 /// for `run --rule` alike.
 Text& put_rule_mistake(Text& out, const RuleMistake& mistake);
 // What put_report_error() takes besides errno values.
-inline constexpr int kAnothersFile = 0x10001;
-inline constexpr int kUnsafeDirectory = 0x10002;
+inline constexpr int kAnothersFile = 0x1001;
+inline constexpr int kUnsafeDirectory = 0x1002;
 /// Writes "Is a directory (accepted: a file, ...)", "Permission denied; name a file or ...".
 Text& put_report_error(Text& out, int error);
 
