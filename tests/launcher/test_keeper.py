@@ -30,8 +30,7 @@ PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 
 PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
 OPENS = {"x86_64": 257, "aarch64": 56}[os.uname().machine]  # openat
 READS_MEMORY = {"x86_64": 310, "aarch64": 270}[os.uname().machine]  # process_vm_readv
-IOCTL = {"x86_64": 16, "aarch64": 29}[os.uname().machine]
-RECEIVES, ANSWERS = 0xc0502100, 0xc0182101  # SECCOMP_IOCTL_NOTIF_RECV and _SEND
+LOOKS_AT_A_CALLER = {"x86_64": 262, "aarch64": 79}[os.uname().machine]  # newfstatat
 WAYS = {"daemon": "setsid -f sh %s",
         "shell": "sh %s &",
         "tmux": "tmux -S ${0%%/*}/tmux -f /dev/null new -d sh %s"}
@@ -80,18 +79,18 @@ class Case(test_observe_signals.Case):
         asked, initialised, _ = self.log()[-3:]
         self.assertEqual((asked.split()[1:], initialised), (["ENODEV"], "100"))
 
-    def doubts(self, verify):
-        os.kill(self.program, signal.SIGTERM)
-        _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
-        assert verify.returncode == 1 and verified.STOPPED in " ".join(err.split()), err
-
-    def counts_each_once(self, verify):
-        """sh, sleep, setsid, sh, mv, true, echo and python3; asks_static."""
+    def counts_guarded_once(self, verify):
+        """sh, sleep, setsid, sh, mv, true, echo and python3. Returns what verify printed."""
         os.kill(self.program, signal.SIGTERM)
         _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
         assert verify.returncode == 1, err
-        assert " programs started: 8 guarded, 1 unguarded: " in err, err
-        assert verified.STOPPED not in " ".join(err.split()), err
+        assert " programs started: 8 guarded, " in err, err
+        return err
+
+    def counts_each_once(self, verify):
+        """The same, and asks_static."""
+        err = self.counts_guarded_once(verify)
+        assert "8 guarded, 1 unguarded: " in err, err
 
 
 @pytest.fixture(name="case")
@@ -147,7 +146,6 @@ def test_programs_start_while_the_launcher_is_stopped(case, way):
     _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
     assert verify.returncode == 1, err
     assert "python3 -c import ctypes" in err and "asks_static ask" in err, err
-    assert verified.STOPPED in " ".join(err.split()), err
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
 
 
@@ -163,10 +161,10 @@ def text_at(pid, address):
         return memory.read(64).split(b"\0")[0].decode()
 
 
-def hold_at(pid, call, begin, seconds=()):
-    """Begins something, and stops the process where it makes this system call. With seconds, where
-    the last of them, after the others, is its second argument: a path or a number."""
-    seconds = list(seconds)
+def hold_at(pid, call, begin, paths=()):
+    """Begins something, and stops the process where it makes this system call. With paths, where it
+    opens the last of them, after the others."""
+    paths = list(paths)
     trace(PTRACE_SEIZE, pid, 0, TRACESYSGOOD)
     trace(PTRACE_INTERRUPT, pid)
     begin()
@@ -175,11 +173,11 @@ def hold_at(pid, call, begin, seconds=()):
         _, status = os.waitpid(pid, 0)
         assert os.WIFSTOPPED(status), status
         trace(PTRACE_GET_SYSCALL_INFO, pid, len(info), info)
-        kind, number, _, second = struct.unpack_from("=B23xQQQ", info.raw)
+        kind, number, _, path = struct.unpack_from("=B23xQQQ", info.raw)
         if (kind, number) == (SYSCALL_ENTRY, call):
-            if seconds and seconds[0] in (second, isinstance(seconds[0], str) and text_at(pid, second)):
-                del seconds[0]
-            if not seconds:
+            if paths and text_at(pid, path) == paths[0]:
+                del paths[0]
+            if not paths:
                 return
         trace(PTRACE_SYSCALL, pid)
 
@@ -200,20 +198,10 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
     verify.send_signal(end)
     case.asks()
     if end == signal.SIGCONT:
-        case.doubts(verify)
+        # The launcher may go on after asks_static has started, so that this start and the execve
+        # that failed are of unknown kind (tests/lab/limits.md).
+        case.counts_guarded_once(verify)
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
-
-
-@pytest.mark.all
-@pytest.mark.needs("tracing")
-def test_keeper_answers_if_the_launcher_does_nothing_for_some_seconds(case):
-    verify, _ = case.begin()
-    hold_at(verify.pid, READS_MEMORY, lambda: case.go("start"))
-    case.until(lambda: "127" in case.log(), "the programs' start")
-    assert case.state(verify.pid) == "t"
-    trace(PTRACE_DETACH, verify.pid)
-    case.asks()
-    case.doubts(verify)
 
 
 @pytest.mark.needs("tracing")
@@ -221,7 +209,7 @@ def test_launcher_answers_a_start_that_the_killed_keeper_has_received(case):
     verify, keeper = case.begin()
     verify.send_signal(signal.SIGSTOP)
     case.until(lambda: case.state(verify.pid) == "T", "the stop")
-    hold_at(keeper, IOCTL, lambda: case.go("start"), [RECEIVES, ANSWERS])
+    hold_at(keeper, LOOKS_AT_A_CALLER, lambda: case.go("start"))
     os.kill(keeper, signal.SIGKILL)
     os.waitpid(keeper, 0)  # its tracer is the first to reap it
     verify.send_signal(signal.SIGCONT)

@@ -8,8 +8,6 @@ from support import harness, launcher, observed, recorded
 from support.observed import box
 
 VERIFY = [launcher.LAUNCHER, "verify"]
-# The doubt if the keeper has answered instead of the launcher.
-STOPPED = "programs and attempts may be missing: verify was stopped or blocked"
 # Gives verify's result about the records on its standard input.
 RESULT = os.path.join(harness.BUILD, "tests", "launcher", "result_of_records")
 

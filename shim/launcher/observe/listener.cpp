@@ -85,7 +85,7 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   const auto go_on = [&] { return answered = answer_call(descriptor_, call); };
   try {
     if (is_exec(call)) {
-      exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
+      exec_(identify(static_cast<pid_t>(call.pid)), &call.data, go_on);
     } else {
       is_beacon ? take_beacon(call) : take_ioctl(call);
     }
@@ -96,18 +96,40 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   keeper_.note_progress();
 }
 
+void Listener::take_over() noexcept {
+  if (takes_over_) return;  // a report looks at its process, which calls this function
+  takes_over_ = true;
+  try {
+    while (const std::optional<Keeper::Call> taken = keeper_.take()) {
+      if (!taken->answered) {
+        handle(taken->call);
+      } else if (taken->call.id == noted_) {
+        continue;  // the keeper has answered while this process was stopped
+      } else if (is_start(taken->call)) {
+        report_ended_by(taken->who, announced_.begin(), announced_.end());
+        report_(taken->who, Beacon::kStart, taken->record, {});
+      } else if (is_exec(taken->call)) {
+        exec_(taken->who, nullptr, [] { return true; });
+      }
+    }
+  } catch (const std::exception&) {
+    failed_ = true;
+  }
+  takes_over_ = false;
+}
+
 void Listener::answer() noexcept {
-  seccomp_notif call = {};
-  const int error = descriptor_ < 0 ? EAGAIN : keeper_.receive(descriptor_, call);
+  const int error = keeper_.receive(descriptor_);
   // ENOENT: the thread was killed meanwhile.
   if (error == EAGAIN || error == ENOENT || error == EINTR) return;
   if (error != 0) {
     close(std::exchange(descriptor_, -1));
-    keeper_.end(true);
+    keeper_.end();
     failed_ = true;
     return;
   }
-  handle(call);
+  if (keeper_.is_behind()) take_over();  // earlier calls of this thread
+  handle(keeper_.received());
 }
 
 void Listener::take_ioctl(const seccomp_notif& call) {
@@ -132,6 +154,8 @@ void Listener::take_ioctl(const seccomp_notif& call) {
 }
 
 void Listener::finish() noexcept {
+  take_over();
+  failed_ |= keeper_.is_behind();
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.
@@ -150,9 +174,6 @@ void Listener::finish() noexcept {
 std::vector<std::string> Listener::doubts() const {
   std::vector<std::string> doubts;
   if (failed_) doubts.emplace_back("some records were not received or not written");
-  if (keeper_.has_missed()) {
-    doubts.emplace_back("programs and attempts may be missing: verify was stopped or blocked");
-  }
   if (too_many_) doubts.emplace_back("too many beacons (more than 1 GB of records)");
   return doubts;
 }

@@ -83,6 +83,7 @@ struct Identity {
   pid_t pid = 0;
   pid_t thread = 0;
   Stat stat = {};
+  FileId program = {};  ///< its executable; all zero if it was not asked for
 };
 /// If the thread is gone, or without our own /proc, `pid` is the thread's id.
 Identity identify(pid_t thread);
@@ -91,9 +92,8 @@ Identity identify(pid_t thread);
 /// may belong to another PID namespace, in which the same ids mean other processes.
 bool has_own_numbers();
 
-/// False if ld.so has done its work in the process: loaded libraries, and called their constructors.
-/// Nothing if that is not known. True also for a program that does not begin with glibc's _start, as
-/// Go's. `stat` is that of the process.
+/// True if ld.so is still at work in the process: it loads libraries, or calls their constructors.
+/// Nothing if that is not known. `stat` is that of the process.
 std::optional<bool> is_in_loader(pid_t pid, const Stat& stat);
 
 /// The stack pointer and the program counter of a thread that waits in a system call, or will do so

@@ -127,10 +127,11 @@ std::string Starts::arguments_of(const Identity& who) const {
   return has_own_numbers() ? launcher::arguments_of(who.pid) : "";
 }
 
-Start Starts::read(const Identity& who, const seccomp_data& call) {
+Start Starts::read(const Identity& who, const seccomp_data* call) {
   Process& process = process_of(who);
   if (process.called && has_become(process, who.stat).value_or(false)) begin(process);
-  Start start = reader_.read(who.thread, call);
+  if (call == nullptr) return {.reason = "it was started while verify was stopped"};
+  Start start = reader_.read(who.thread, *call);
   if (process.runs && process.runs->start.kind == Start::Kind::kGuarded && !process.runs->heard) {
     look_inside(who.pid, who.stat, *process.runs);
   }
@@ -221,7 +222,7 @@ void Starts::end(Process& process) {
   // If it has ended while ld.so was at work, no code of the program has run. Before Linux 6.15, one
   // that has ended before a look is taken for such a program.
   const bool ended_early = start.kind == Kind::kGuarded && start.own_guard &&
-                           program.inside.value_or(true) && has_failed(start.process);
+                           (program.inside ? *program.inside : has_failed(start.process));
   if (!program.heard && (ended_early || start.kind == Kind::kLists)) return;
   process.counts = true;
   if (confirmed && !program.off) {
@@ -301,8 +302,7 @@ void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const
   if (program.start.kind == Start::Kind::kGuarded && !program.heard) {
     program.inside = is_in_loader(thread, stat);
     // A filter of its own may refuse the beacon.
-    const bool done = !program.inside.value_or(true);
-    if (!done && status_of(thread, "Seccomp_filters") != filters_) program.inside = false;
+    if (!program.inside && status_of(thread, "Seccomp_filters") != filters_) program.inside = false;
     return;
   }
   const Driver driver = driver_below(thread);

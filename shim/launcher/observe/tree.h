@@ -24,9 +24,13 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  /// Call this before start(). wait() calls `serve` after each wait, and ends a wait when the
-  /// descriptor, which may be -1, becomes readable.
-  void serve(std::function<int()> descriptor, std::function<void()> serve);
+  /// Two, of which any may be -1.
+  using Descriptors = std::function<std::pair<int, int>()>;
+  /// Called with which of them are readable.
+  using Serve = std::function<void(bool one, bool other)>;
+  /// Call this before start(). While wait() waits, it calls `serve` whenever one of the descriptors
+  /// is readable.
+  void serve(Descriptors descriptors, Serve serve);
 
   /// Calls `become` in the child, which replaces the child by the program, or returns errno. Closes
   /// all descriptors but the standard error and `kept`. Throws Refusal if the child
@@ -67,9 +71,9 @@ class Tree {
   struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before start()
-  std::function<int()> served_;
+  Descriptors served_;
   int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
-  std::function<void()> serve_;
+  Serve serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

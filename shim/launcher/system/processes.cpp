@@ -54,10 +54,7 @@ class Look {
   void at(pid_t pid) {
     LoadedGuard guard = loaded_guard(pid);
     const Stat stat = read_stat(pid);  // if it has no guard, of the same program
-    // Of a program without glibc's _start it says so for good.
-    constexpr double kLongestStart = 60;
-    const bool is_young = start_of(stat) + kLongestStart > now(CLOCK_REALTIME);
-    const bool starts = guard.path.empty() && is_young && is_in_loader(pid, stat).value_or(false);
+    const bool starts = guard.path.empty() && is_in_loader(pid, stat).value_or(false);
     // ld.so may have loaded it since the first look.
     if (guard.path.empty() && !starts) guard = loaded_guard(pid);
     const std::string name = printable(stat.name) + " (" + std::to_string(pid) + ")";
