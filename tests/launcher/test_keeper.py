@@ -112,7 +112,7 @@ def crash(case, verify):
 
 
 def leave(case, verify):
-    """The second signal ends the wait for the daemon, once the launcher knows of the program's end."""
+    """The second signal ends the wait for the daemon, once the program is reaped."""
     verify.terminate()
     case.until(lambda: not os.path.exists("/proc/%d" % case.program), "the program's end")
     verify.terminate()
