@@ -201,6 +201,7 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
         # The launcher may go on after asks_static has started, so that this start and the execve
         # that failed are of unknown kind (tests/lab/limits.md).
         case.counts_guarded_once(verify)
+    verify.wait(test_observe_signals.PATIENCE)  # before Linux 6.11, a zombie keeps its filter
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
 
 
