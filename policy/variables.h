@@ -20,33 +20,11 @@ enum class Variable : uint8_t {
 #include "policy/variables.inc"
 };
 
-/// The rows' texts. Each ends in a zero byte. (A row has no pointers, see Names.)
-inline constexpr char kRowTexts[] =
-#define VARIABLE(id, member, name, accepted, instead, ...) name "\0" accepted "\0" instead "\0"
-#include "policy/variables.inc"
-    ;
-
-/// One of these texts.
-class RowText {
- public:
-  /// `column` is 0 for the name, 1 for what is accepted, 2 for what applies instead.
-  consteval RowText(Variable row, size_t column) : start_(0) {
-    for (size_t before = 3 * static_cast<size_t>(row) + column; before > 0; ++start_) {
-      if (kRowTexts[start_] == '\0') --before;
-    }
-  }
-  constexpr const char* text() const { return kRowTexts + start_; }
-  constexpr operator const char*() const { return text(); }       // NOLINT
-  constexpr operator std::string_view() const { return text(); }  // NOLINT
-
- private:
-  uint16_t start_;
-};
-
+/// A row has no pointers to its texts (see Names).
 struct VariableRow {
-  RowText name;
-  RowText accepted;  ///< words in the order of their enumeration, or a description of the value
-  RowText instead;   ///< what applies if the value is not accepted
+  char name[26];
+  char accepted[48];  ///< words in the order of their enumeration, or a description of the value
+  char instead[76];   ///< what applies if the value is not accepted
   const char* Environment::*place;  ///< the guard's copy
 };
 
@@ -65,9 +43,8 @@ inline constexpr size_t kMaxRules = 4095;
 
 /// The variables that the guard reads.
 inline constexpr VariableRow kVariables[] = {
-#define VARIABLE(id, member, ...)                                                \
-  {RowText(Variable::id, 0), RowText(Variable::id, 1), RowText(Variable::id, 2), \
-   &Environment::member},
+#define VARIABLE(id, member, name, accepted, instead, ...) \
+  {name, accepted, instead, &Environment::member},
 #include "policy/variables.inc"
 };
 
@@ -96,11 +73,8 @@ constexpr bool loads_other_code(std::string_view name, std::string_view value) {
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";
 
 /// Only doctor reads this variable, so it is not in the guard's file.
-struct DoctorTimeout {
-  const char* name = "CUDAGUARD_DOCTOR_TIMEOUT";
-  const char* accepted = "seconds, 1 to 3600";
-};
-inline constexpr DoctorTimeout kDoctorTimeout;
+inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "seconds, 1 to 3600", "",
+                                               nullptr};
 
 constexpr const VariableRow& row_of(Variable variable) {
   return kVariables[static_cast<size_t>(variable)];

@@ -177,23 +177,22 @@ void read_rules(MachineFile& to, WorkRoom& work, int file) {
   if (to.said.unusable != nullptr) to.said.file = to.said.place = files.path();
 }
 
-/// There is no file. No ruling is there.
-const MachineRuling* absent() { return reinterpret_cast<const MachineRuling*>(uintptr_t{1}); }
-// Its texts are constants.
+// Neither has a text of its own.
+constexpr MachineRuling kAbsent = {};
 constexpr MachineRuling kUnread = {{}, kRuleFile, kRuleFile, kNotRead};
 
-/// Reads the files. Returns absent(), kUnread or a MachineFile's.
+/// Reads the files. Returns kAbsent, kUnread or a MachineFile's.
 const MachineRuling* read_files() {
   const int fd = RuleFiles::open();
   if (fd < 0) {
-    if (fd == -ENOENT) return absent();
+    if (fd == -ENOENT) return &kAbsent;
     // There may be no free descriptor, or a filter of the program refuses the call.
     struct stat status = {};
-    if (sys::lstat(kRuleFile, &status) == -ENOENT) return absent();
+    if (sys::lstat(kRuleFile, &status) == -ENOENT) return &kAbsent;
   }
   if (is_own_probe()) {
     if (fd >= 0) sys::close(fd);
-    return absent();
+    return &kAbsent;
   }
   auto* file = static_cast<MachineFile*>(sys::map(sizeof(MachineFile)));
   const sys::Mapped<WorkRoom> work;
@@ -216,11 +215,11 @@ const MachineRuling* machine_ruling() {
     // Another thread may have been faster.
     if (inherited.machine.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
       known = made;
-    } else if (made != absent() && made != &kUnread) {
+    } else if (made != &kAbsent && made != &kUnread) {
       sys::unmap(const_cast<MachineRuling*>(made), sizeof(MachineFile));
     }
   }
-  return known == absent() ? nullptr : known;
+  return known == &kAbsent ? nullptr : known;
 }
 
 namespace {

@@ -18,7 +18,7 @@ namespace {
 
 struct ErrorMeaning {
   int error;
-  std::string_view text;
+  char text[52];
 };
 constexpr ErrorMeaning kErrors[] = {
     {EACCES, "Permission denied"},
@@ -61,38 +61,6 @@ constexpr ErrorMeaning kErrors[] = {
     {kAnothersFile, "the file belongs to another user"},
     {kUnsafeDirectory, "other users could replace files in this directory"},
 };
-
-/// What the guard's file has of these rows, which have pointers (see Names).
-struct ErrorMeanings {
-  static constexpr size_t kSize = [] {
-    size_t size = 0;
-    for (const ErrorMeaning& row : kErrors) size += row.text.size() + 1;
-    return size;
-  }();
-  int16_t errors[std::size(kErrors)] = {};  // Linux has none above 4095
-  char texts[kSize] = {};                   ///< each with its zero byte
-
-  consteval ErrorMeanings() {
-    char* to = texts;
-    int16_t* error = errors;
-    for (const ErrorMeaning& row : kErrors) {
-      *error++ = static_cast<int16_t>(row.error);
-      for (const char c : row.text) *to++ = c;
-      ++to;
-    }
-  }
-};
-constexpr ErrorMeanings kMeanings;
-
-/// Null for another error.
-const char* meaning_of(int error) {
-  const char* text = kMeanings.texts;
-  for (const int16_t one : kMeanings.errors) {
-    if (one == error) return text;
-    text += std::string_view(text).size() + 1;
-  }
-  return nullptr;
-}
 
 std::string_view text_of(ListError::Why why) {
   using Why = ListError::Why;
@@ -206,7 +174,7 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
       return out;
     case Why::kPolicy:
       return out.print("\"%s\" is not accepted (accepted: %c)", mistake.word,
-                       row_of(Variable::kPolicy).accepted.text());
+                       row_of(Variable::kPolicy).accepted);
     case Why::kWord:
       return out.print("\"%s\" is not accepted (accepted: KEY=VALUE)", mistake.word);
     case Why::kKey: {
@@ -243,8 +211,7 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
     case Why::kNumber:
       return quoted().put("is not accepted (accepted: a name, or a number from 0 to 4294967294)");
     case Why::kLog:
-      return quoted().print("is not accepted (accepted: %c)",
-                            row_of(Variable::kLog).accepted.text());
+      return quoted().print("is not accepted (accepted: %c)", row_of(Variable::kLog).accepted);
     case Why::kReport:
       return quoted().put(
           "is not accepted (accepted: an absolute path of at most 4095 bytes, or syslog:)");
@@ -259,8 +226,10 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
 }
 
 Text& put_report_error(Text& out, int error) {
-  if (const char* meaning = meaning_of(error); meaning != nullptr) {
-    out.put(meaning);
+  const auto* row = std::begin(kErrors);
+  while (row != std::end(kErrors) && row->error != error) ++row;
+  if (row != std::end(kErrors)) {
+    out.put(row->text);
   } else {
     out.print("errno %u", static_cast<uint64_t>(error));
   }

@@ -273,9 +273,9 @@ RuleAnswer MachineRules::answer(const AskedProcess& process, const Environment& 
   RuleAnswer answer;
   answer.policy = name_of(decision.calls);
   answer.place = machine.place;
-  answer.by = decision.decided_by.empty()           ? row_of(Variable::kPolicy).name.text()
+  answer.by = decision.decided_by.empty()           ? row_of(Variable::kPolicy).name
               : decision.decided_by == answer.place ? answer.place
-                                                    : row_of(Variable::kProcessRules).name.text();
+                                                    : row_of(Variable::kProcessRules).name;
   answer.gpus = decision.allow_list.text;
   answer.report = decision.report;
   answer.log = word_at(row_of(Variable::kLog).accepted, static_cast<size_t>(decision.log));
