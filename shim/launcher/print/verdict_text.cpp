@@ -298,7 +298,7 @@ std::string what_asked(const Verdict& verdict, DriverApi kind) {
 std::string row_of(const ProgramGroup& group) {
   const TreeTruth::Unguarded& one = *group.first;
   std::string text = group.starts == 1 ? "" : grouped(group.starts) + "x ";
-  text += printable(name_of(one), kMostCommand) + " (" + printable(one.reason);
+  text += printable(name_of(one)) + " (" + printable(one.reason);
   if (one.has_driver) text += one.only_nvml ? "; it has NVML" : "; it has the driver open";
   if (one.fails) text += ", which counts as a CUDA attempt";
   return text + ")";
