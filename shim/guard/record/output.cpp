@@ -268,12 +268,12 @@ void announce(const Event& event, Output& output) {
   output.heard = announce(output.beacon, event.caller);
   if (output.heard) {
     inherited.record.listens.store(true, std::memory_order_relaxed);
-  } else if (denied && (inherited.record.listens.load(std::memory_order_relaxed) ||
-                        inherited.start.wants_start)) {
+  } else if ((denied || is_context(event.kind)) &&
+             (inherited.record.listens.load(std::memory_order_relaxed) ||
+              inherited.start.wants_start)) {
     // A filter of the program itself, or of one that started it, refuses getpid, so an NVIDIA ioctl
-    // reports the attempt: the launcher receives these ioctls, too.
-    constexpr uint32_t kRmControl = nvidia_request(0x2a, 32);
-    sys::call(SYS_ioctl, -1, kRmControl);
+    // reports the attempt: the launcher receives these ioctls, too, and without the fence this one.
+    sys::call(SYS_ioctl, -1, kGuardsRequest, static_cast<long>(output.beacon));
   }
 }
 

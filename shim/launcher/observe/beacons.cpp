@@ -2,6 +2,7 @@
 // The model gets the native stack beside the record. In the user's report, the stack is a record of
 // its own, in the line before the record.
 #include <linux/seccomp.h>
+#include <sys/syscall.h>
 
 #include <iterator>
 
@@ -114,8 +115,10 @@ void Listener::take_beacon(const seccomp_notif& call) {
     report_ended_by(who, announced_.lower_bound({thread, Beacon{}}),
                     announced_.lower_bound({thread + 1, Beacon{}}));
     // When the process has ended, nothing says which program it ran.
-    constexpr char kEnded[] = "its process ended before it sent the details";
-    announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, what, kEnded)});
+    const char* const why = call.data.nr == SYS_getpid
+                                ? "its process ended before it sent the details"
+                                : "a seccomp filter of its process refused the details";
+    announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, what, why)});
     return;
   }
   WaitingProcess process(thread, has_own_numbers());
