@@ -124,7 +124,7 @@ class RecordSchema(guest.Case):
                                      "python_missing": "x"}),
                              (init, {"native": ["/x.so+0x3"], "native_missing": "x"}),
                              (started, {"native": ["/x.so+0x3"]}), (init, {"event": "health"}),
-                             (allowed["init"], {"device": 0}), (allowed["context"], {"result": 0}),
+                             (allowed["init"], {"device": 0}), (allowed["work"], {"result": 0}),
                              (allowed["work"], {"event": "start"})):
             self.assertFalse(self.validator.is_valid({**record, **more}), more)
         for record, key in ((started, "policy"), (init, "api"), (init, "decision"),

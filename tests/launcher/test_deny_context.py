@@ -142,6 +142,15 @@ def test_process_that_allows_itself_contexts_fails(case):
     assert count == 1, str(result)
 
 
+def test_context_that_fails_counts_too(case):
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", box.program("open"), "cu.init",
+             "cu.context=v2,99"]
+    assert case.allowed(words, {}).answers["cu.context"].split(":")[0] != "0"
+    count, result = case.made(words, case.denied)
+    case.block(result, 1, "asked for a CUDA context", "cuCtxCreate_v2 by open")
+    assert count == 0, str(result)
+
+
 @pytest.mark.parametrize("env", [
     {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"}, {"CUDAGUARD_POLICY": "FORCE_CPU"},
     {"CUDAGUARD_CHILDREN": "FORCE_CPU"}, {"CUDAGUARD_CHILDREN": "ONLY"},

@@ -246,9 +246,11 @@ uint64_t key_of(Process& process, const Event& event) {
   if (!wants_events(process)) return 0;
   // Only the first event of a kind counts: the record shows what a process does, not by which
   // function.
-  const bool of_device = event.kind == EventKind::kContext || event.kind == EventKind::kSelect;
-  const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
-  return Hash().add(static_cast<uint64_t>(event.kind)).add(uint64_t{which}).result();
+  return Hash()
+      .add(static_cast<uint64_t>(event.kind))
+      .add(uint64_t{static_cast<uint32_t>(event.device)})
+      .add(uint64_t{static_cast<uint32_t>(event.result)})
+      .result();
 }
 
 void announce(const Event& event, Output& output) {
@@ -256,7 +258,8 @@ void announce(const Event& event, Output& output) {
   attempt.api = event.api;
   attempt.event = event.kind;
   attempt.device = event.device;
-  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml) {
+  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml ||
+      event.kind == EventKind::kContext) {
     attempt.result = event.result;
   }
   if (event.object != nullptr) attempt.object = event.object;

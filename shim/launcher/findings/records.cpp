@@ -57,7 +57,7 @@ DriverApi asked_by(const CallFields& call) {
 
 bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml" ||
-         (call.event == "context" && call.result <= 0);
+         call.event == "context";
 }
 
 /// Of a command line, without its directories.
