@@ -183,8 +183,7 @@ void decide_program(const Verdict& verdict, bool is_known, TreeTruth::Unguarded&
     return one.pid == program.pid && one.since == program.since && !one.not_loaded.empty();
   });
   const bool unseen =
-      ((program.names_nvidia && !verdict.ioctls_tell) || (program.has_driver && may_query)) &&
-      !seen;
+      (program.has_driver && may_query) || (program.names_nvidia && !verdict.ioctls_tell && !seen);
   program.in_doubt = !program.fails && !may_ask && (!is_known || verdict.strict || unseen) &&
                      !is_program_allowed(verdict.allow, name_of(program));
 }
