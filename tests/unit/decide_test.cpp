@@ -229,6 +229,8 @@ TEST_F(Doubts, UnguardedProgramThatNamesNvidiaIsOneWhereNoIoctlWouldTell) {
                 "accept it: --allow program:stat"});
   verdict_.ioctls_tell = true;
   EXPECT_TRUE(decided().passed());
+  verdict_.deny = {DriverApi::kContext};
+  EXPECT_EQ(decided().exit_code, 3);
 }
 
 TEST_F(Doubts, AnyUnguardedProgramIsOneIfStrict) {
