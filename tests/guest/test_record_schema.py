@@ -129,6 +129,6 @@ class RecordSchema(guest.Case):
             self.assertFalse(self.validator.is_valid({**record, **more}), more)
         for record, key in ((started, "policy"), (init, "api"), (init, "decision"),
                             (init, "caller"), (allowed["init"], "result"),
-                            (allowed["context"], "device"), (allowed["work"], "event")):
+                            (allowed["work"], "event")):
             forged = {name: value for name, value in record.items() if name != key}
             self.assertFalse(self.validator.is_valid(forged), key)

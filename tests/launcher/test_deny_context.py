@@ -213,12 +213,14 @@ def test_without_a_listener_the_result_is_incomplete(case):
                "  in doubt: CUDA attempts are not reported: --fence=off\n")
 
 
-def test_context_of_a_process_that_was_killed_counts(case):
+@pytest.mark.parametrize(("beacon", "allowed"), [(9, True), (10, False)])
+def test_context_of_a_process_that_was_killed_counts(case, beacon, allowed):
     """It has announced the context, and ends before it sends the record."""
     text = ("import ctypes, os\n"
-            "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(0x6375646167756172), ctypes.c_ulong(9), 0, 0)\n"
-            "os.kill(os.getpid(), 9)\n")
-    case.block(case.denied([sys.executable, "-c", text]), 1, "cuCtxCreate or the like")
+            "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(0x6375646167756172), ctypes.c_ulong(%d), 0, 0)\n"
+            "os.kill(os.getpid(), 9)\n" % beacon)
+    block = case.block(case.denied([sys.executable, "-c", text]), 1, "cuCtxCreate or the like")
+    assert ("its own policy allowed it" in block) == allowed, block
 
 
 # The program's own seccomp filter refuses getpid with the beacon's number. The fake driver needs the

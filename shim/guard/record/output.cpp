@@ -203,7 +203,8 @@ const void* as_argument(Policy policy) {
 }
 
 Beacon beacon_of(EventKind event, DriverApi asked) {
-  if (is_context(event)) return Beacon::kContext;
+  if (event == EventKind::kContext) return Beacon::kContext;
+  if (event == EventKind::kNoContext) return Beacon::kNoContext;
   if (event == EventKind::kRefused) return Beacon::kRefused;
   if (event == EventKind::kExposed) return Beacon::kExposed;
   if (!is_denied(event) && event != EventKind::kInit && event != EventKind::kNvml) {

@@ -64,7 +64,8 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
     attempt.api = "dlopen";
     attempt.object = "libnvidia-opencl.so.1";
   }
-  if (what == Beacon::kContext) {
+  if (what == Beacon::kContext || what == Beacon::kNoContext) {
+    attempt.event = what == Beacon::kContext ? EventKind::kContext : EventKind::kNoContext;
     attempt.api = "cuCtxCreate or the like";
     attempt.asked = DriverApi::kContext;
   }
@@ -99,7 +100,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   const auto known = announced_.find({thread, what});
   const bool is_attempt = (what >= Beacon::kCuda && what <= Beacon::kOpenCl) ||
                           what == Beacon::kRefused || what == Beacon::kExposed ||
-                          what == Beacon::kContext;
+                          what == Beacon::kContext || what == Beacon::kNoContext;
   if (what == Beacon::kWithdrawn) {
     announced_.erase(announced_.lower_bound({thread, Beacon{}}),
                      announced_.lower_bound({thread + 1, Beacon{}}));

@@ -56,9 +56,10 @@ bool is_by_nvml(pid_t thread, uint32_t request) {
 /// The announcement of a context in an ioctl of the guard, otherwise nothing. Its other attempts
 /// are reported as the ioctl.
 std::optional<seccomp_notif> announcement_in(const seccomp_notif& call) {
+  const auto what = static_cast<Beacon>(call.data.args[2]);
   const bool is_guards = call.data.nr == __NR_ioctl && static_cast<int>(call.data.args[0]) == -1 &&
                          static_cast<uint32_t>(call.data.args[1]) == kGuardsRequest &&
-                         call.data.args[2] == static_cast<uint64_t>(Beacon::kContext);
+                         (what == Beacon::kContext || what == Beacon::kNoContext);
   if (!is_guards) return {};
   seccomp_notif announcement = call;
   announcement.data.args[1] = call.data.args[2];
