@@ -48,7 +48,6 @@ std::string text_of(const CallFields& call) {
 }
 
 DriverApi asked_by(const CallFields& call) {
-  if (call.event == "context") return DriverApi::kContext;  // an older guard has written "cuda"
   for (const DriverApi one : kDriverApis) {
     if (call.asked == word_of(one)) return one;
   }
