@@ -42,6 +42,10 @@ constexpr uint32_t nvidia_request(uint32_t number, uint32_t size) {
 /// An ioctl that no driver has, because none has a size of zero. The filter treats it as NVIDIA's.
 inline constexpr uint32_t kNobodysRequest = nvidia_request(kFrontEnd.first, 0);
 
+/// RM_CONTROL, which a guard sends to descriptor -1 if a filter refuses its beacon. The third
+/// argument is the Beacon.
+inline constexpr uint32_t kGuardsRequest = nvidia_request(0x2a, 32);
+
 constexpr bool is_in(NumberRange range, uint32_t number) {
   return number >= range.first && number <= range.last;
 }

@@ -16,17 +16,22 @@ using Event = cudaguard::Event;
 
 #define CG_CALLER __builtin_return_address(0)
 
-/// Records a call that made a context or loaded code.
+/// Records a call that asked for a context or loaded code.
 [[gnu::cold, gnu::noinline]] void note(Event::Kind kind, const char* api, const void* caller,
-                                       int device) {
+                                       int device, int failed = -1) {
   const Services& guard = the_guard();
-  guard.record_event(guard.process(),
-                     {.kind = kind, .api = api, .caller = caller, .device = device});
+  guard.record_event(
+      guard.process(),
+      {.kind = kind, .api = api, .caller = caller, .device = device, .result = failed});
 }
 
 Result noted(Result result, Event::Kind kind, const char* api, const void* caller,
              int device = -1) {
-  if (result == kSuccess) note(kind, api, caller, device);
+  if (result == kSuccess) {
+    note(kind, api, caller, device);
+  } else if (kind == Event::Kind::kContext) {
+    note(kind, api, caller, device, result);
+  }
   return result;
 }
 

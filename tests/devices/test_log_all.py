@@ -92,12 +92,14 @@ def test_many_wrong_indices_hide_no_event(case):
         assert count(result, name, **values) == 1, str(name)
 
 
-def test_refused_context_is_not_reported(case):
+def test_context_that_failed_is_reported_as_such(case):
     result, records = case.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2",
                                         **ALL_LINES)
     assert result.answers["cu.context"][:4] == "101:", str(result)
     assert count(result, "context_made") == 0, str(result)
-    assert "context" not in [record.get("event") for record in records], str(records)
+    assert count(result, "context_failed", device=7, error=101) == 1, str(result)
+    assert [(record["device"], record["result"]) for record in records
+            if record.get("event") == "context"] == [(7, 101)], str(records)
 
 
 def test_linked_programs_are_reported(case):

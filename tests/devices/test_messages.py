@@ -91,6 +91,8 @@ class Golden(box.Case):
                     call="cudaSetDevice", asked_by="runtime_12.so", **policy)
         self.prints(box.run(["cu.init"], allow="5", **ALL), "cuda_initialised", call="cuInit",
                     gpus=box.uuid(5), asked_by="open", **policy)
+        self.prints(box.run(["cu.init", "cu.context=v2,9"], **policy, **ALL), "context_failed",
+                    device=9, error=101, call="cuCtxCreate_v2", asked_by="open", **policy)
         sick = box.run(["nv.init", "cu.init"], CG_SICK="100", **policy, **ALL)
         self.prints(sick, "cuda_failed", error=100, call="cuInit", asked_by="open", **policy)
         self.prints(sick, "nvml_failed", error=9, call="nvmlInit_v2", asked_by="open", **policy)

@@ -124,11 +124,11 @@ class RecordSchema(guest.Case):
                                      "python_missing": "x"}),
                              (init, {"native": ["/x.so+0x3"], "native_missing": "x"}),
                              (started, {"native": ["/x.so+0x3"]}), (init, {"event": "health"}),
-                             (allowed["init"], {"device": 0}), (allowed["context"], {"result": 0}),
+                             (allowed["init"], {"device": 0}), (allowed["work"], {"result": 0}),
                              (allowed["work"], {"event": "start"})):
             self.assertFalse(self.validator.is_valid({**record, **more}), more)
         for record, key in ((started, "policy"), (init, "api"), (init, "decision"),
                             (init, "caller"), (allowed["init"], "result"),
-                            (allowed["context"], "device"), (allowed["work"], "event")):
+                            (allowed["work"], "event")):
             forged = {name: value for name, value in record.items() if name != key}
             self.assertFalse(self.validator.is_valid(forged), key)

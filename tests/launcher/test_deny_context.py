@@ -142,6 +142,15 @@ def test_process_that_allows_itself_contexts_fails(case):
     assert count == 1, str(result)
 
 
+def test_context_that_fails_counts_too(case):
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", box.program("open"), "cu.init",
+             "cu.context=v2,99"]
+    assert case.allowed(words, {}).answers["cu.context"].split(":")[0] != "0"
+    count, result = case.made(words, case.denied)
+    case.block(result, 1, "asked for a CUDA context", "cuCtxCreate_v2 by open")
+    assert count == 0, str(result)
+
+
 @pytest.mark.parametrize("env", [
     {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"}, {"CUDAGUARD_POLICY": "FORCE_CPU"},
     {"CUDAGUARD_CHILDREN": "FORCE_CPU"}, {"CUDAGUARD_CHILDREN": "ONLY"},
@@ -204,9 +213,47 @@ def test_without_a_listener_the_result_is_incomplete(case):
                "  in doubt: CUDA attempts are not reported: --fence=off\n")
 
 
-def test_context_of_a_process_that_was_killed_counts(case):
+@pytest.mark.parametrize(("beacon", "allowed"), [(9, True), (10, False)])
+def test_context_of_a_process_that_was_killed_counts(case, beacon, allowed):
     """It has announced the context, and ends before it sends the record."""
     text = ("import ctypes, os\n"
-            "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(0x6375646167756172), ctypes.c_ulong(9), 0, 0)\n"
-            "os.kill(os.getpid(), 9)\n")
-    case.block(case.denied([sys.executable, "-c", text]), 1, "cuCtxCreate or the like")
+            "ctypes.CDLL(None).syscall(39, ctypes.c_ulong(0x6375646167756172), ctypes.c_ulong(%d), 0, 0)\n"
+            "os.kill(os.getpid(), 9)\n" % beacon)
+    block = case.block(case.denied([sys.executable, "-c", text]), 1, "cuCtxCreate or the like")
+    assert ("its own policy allowed it" in block) == allowed, block
+
+
+# The program's own seccomp filter refuses getpid with the beacon's number. The fake driver needs the
+# other ones, as it compares process ids.
+REFUSES_GETPID = ("import struct\n"
+                  "libc = ctypes.CDLL(None)\n"
+                  "number = 172 if os.uname().machine == 'aarch64' else 39\n"
+                  "code = ctypes.create_string_buffer(struct.pack(\n"
+                  "    'HBBI' * 6, 0x20, 0, 0, 0, 0x15, 0, 3, number, 0x20, 0, 0, 16,\n"
+                  "    0x15, 0, 1, 0x67756172, 6, 0, 0, 0x50001, 6, 0, 0, 0x7fff0000))\n"
+                  "assert libc.prctl(38, 1, 0, 0, 0) == 0\n"
+                  "assert libc.prctl(22, 2, struct.pack('HxxxxxxP', 6, ctypes.addressof(code))) == 0\n")
+
+
+@pytest.mark.parametrize("inner", [[], [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--"]])
+def test_context_of_a_process_whose_filter_refuses_the_beacon_counts(case, inner):
+    text = TRAIN + REFUSES_GETPID + "print('made=%d' % make())\n"
+    words = [*inner, sys.executable, case.make("train.py", text)]
+    assert case.allowed(words, {}).answers["made"] == "0"
+    result = case.denied(words)
+    case.block(result, 1, "asked for a CUDA context", "cuCtxCreate or the like")
+    assert result.answers["made"] == ("0" if inner else REFUSED), str(result)
+
+
+def test_filter_that_refuses_the_beacon_does_not_fail_a_query(case):
+    program = case.make("train.py", TRAIN + REFUSES_GETPID + "print(cuda.cuInit(0))\n")
+    block = case.block(case.denied([sys.executable, program]), 0, "PASS: no use of a CUDA context")
+    assert "in doubt" not in block, block
+
+
+def test_refused_query_of_a_process_whose_filter_refuses_the_beacon_is_in_doubt(case):
+    """It has not got as far as to a context."""
+    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
+                        "ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+    words = [launcher.LAUNCHER, "run", "--cpu", "--", sys.executable, program]
+    case.block(case.denied(words), 3, "got no CUDA (was refused RM_CONTROL ")

@@ -138,7 +138,8 @@ def test_summary_has_what_one_process_did(who, steps, wanted):
 
 
 @pytest.mark.parametrize(("options", "context"), [
-    ([], "context on 0"), (["--policy", "NO_CONTEXT"], "no context, refused cuCtxCreate_v2 by ctypes/cffi")])
+    ([], "context on 0"),
+    (["--policy", "NO_CONTEXT"], "no context seen, refused cuCtxCreate_v2 by ctypes/cffi")])
 def test_summary_tells_queries_from_contexts(who, options, context):
     """A process that only queries, one that makes a context, and the line of each."""
     text = ("import ctypes, sys\n"
@@ -151,7 +152,7 @@ def test_summary_tells_queries_from_contexts(who, options, context):
         who.path("count.py"), who.path("train.py")), sys.executable], options)
     summary = who.summary(result)
     facts = [line.strip() for line in summary.lines if "initialised CUDA by" in line]
-    assert facts == ["initialised CUDA by ctypes/cffi, no context",
+    assert facts == ["initialised CUDA by ctypes/cffi, no context seen",
                      "initialised CUDA by ctypes/cffi, " + context], summary.text
     assert summary.rest == ["  asked by count.py:3 through ctypes/cffi: cuInit",
                             "  asked by train.py:3 through ctypes/cffi: cuInit",

@@ -72,7 +72,7 @@ class Summary:
                 row[FACTS[words[0]]] = fact[len(words[0]):].strip()
             elif fact in ("worked", "used NVML"):
                 row[{"worked": "worked", "used NVML": "nvml"}[fact]] = "yes"
-            elif fact not in ("-", "no context"):
+            elif fact not in ("-", "no context seen"):
                 row["tried"] = fact
         self.add(numbers(match[3] or ids), row)
 

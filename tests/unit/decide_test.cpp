@@ -145,6 +145,15 @@ TEST_F(Decision, UnguardedProcessWithTheDriverIsInDoubtIfQueriesMayPass) {
   EXPECT_TRUE(verdict_.passed());
 }
 
+TEST_F(Decision, RefusedLoadDoesNotExplainAnOpenDriver) {
+  verdict_.deny = {DriverApi::kContext};
+  verdict_.findings.processes[1].not_loaded = {DriverApi::kNvml};
+  verdict_.tree.unguarded.push_back(
+      {.pid = verdict_.findings.processes[1].pid, .command = "static", .has_driver = true});
+  decide(verdict_);
+  EXPECT_EQ(verdict_.exit_code, 3);
+}
+
 TEST_F(Decision, ProcessThatAskedInVainIsADoubtIfQueriesMayPass) {
   ObservedProcess& process = verdict_.findings.processes[1];
   process.in_vain = true;
@@ -220,6 +229,8 @@ TEST_F(Doubts, UnguardedProgramThatNamesNvidiaIsOneWhereNoIoctlWouldTell) {
                 "accept it: --allow program:stat"});
   verdict_.ioctls_tell = true;
   EXPECT_TRUE(decided().passed());
+  verdict_.deny = {DriverApi::kContext};
+  EXPECT_EQ(decided().exit_code, 3);
 }
 
 TEST_F(Doubts, AnyUnguardedProgramIsOneIfStrict) {

@@ -122,6 +122,23 @@ TEST(FenceFilter, WithoutIoctlsEachOfThemPasses) {
   }
 }
 
+TEST(FenceFilter, ListenerWithoutTheFenceGetsTheGuardsIoctlAlone) {
+  for (const Architecture& machine : {kX86, kArm}) {
+    const std::vector<sock_filter> program =
+        fence_filter(SECCOMP_RET_USER_NOTIF, machine, true, false);
+    const auto answer = [&](uint64_t descriptor, uint32_t request) {
+      seccomp_data data = call(machine.architecture, machine.ioctl, request);
+      data.args[0] = descriptor;
+      return answer_of(program, data);
+    };
+    EXPECT_EQ(answer(~uint64_t{0}, kGuardsRequest), SECCOMP_RET_USER_NOTIF);
+    EXPECT_EQ(answer(3, kGuardsRequest), SECCOMP_RET_ALLOW);
+    for (const uint32_t request : {kNobodysRequest, kGuardsRequest + 1, kUvmInitialize, 0x5401U}) {
+      EXPECT_EQ(answer(~uint64_t{0}, request), SECCOMP_RET_ALLOW);
+    }
+  }
+}
+
 TEST(FenceFilter, UpperHalfOfTheRequestDoesNotCount) {
   const std::vector<sock_filter> program = fence_filter(kAnswer, kX86);
   for (const uint64_t upper : {uint64_t{1} << 32, ~uint64_t{0} << 32}) {

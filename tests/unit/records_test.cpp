@@ -271,7 +271,7 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
       {R"("api":"c","event":"context","device":4095,)" + allowed_end, "context 4095 ", 1},
       {R"("api":"c","event":"context","device":4096,)" + allowed_end, "", 1},
       {R"("api":"c","event":"context",)" + allowed_end, "", 1},
-      {R"("api":"c","event":"context","device":1,"result":1,)" + allowed_end, "", 0},
+      {R"("api":"c","event":"context","device":1,"result":1,)" + allowed_end, "", 1},
       {R"("api":"c","event":"work",)" + allowed_end, "worked ", 0},
       {R"("api":"c","event":"work","result":1,)" + allowed_end, "", 0},
       {R"("api":"c","event":"later",)" + allowed_end, "", 0},

@@ -203,7 +203,8 @@ const void* as_argument(Policy policy) {
 }
 
 Beacon beacon_of(EventKind event, DriverApi asked) {
-  if (is_context(event)) return Beacon::kContext;
+  if (event == EventKind::kContext) return Beacon::kContext;
+  if (event == EventKind::kNoContext) return Beacon::kNoContext;
   if (event == EventKind::kRefused) return Beacon::kRefused;
   if (event == EventKind::kExposed) return Beacon::kExposed;
   if (!is_denied(event) && event != EventKind::kInit && event != EventKind::kNvml) {
@@ -246,9 +247,11 @@ uint64_t key_of(Process& process, const Event& event) {
   if (!wants_events(process)) return 0;
   // Only the first event of a kind counts: the record shows what a process does, not by which
   // function.
-  const bool of_device = event.kind == EventKind::kContext || event.kind == EventKind::kSelect;
-  const auto which = static_cast<uint32_t>(of_device ? event.device : event.result);
-  return Hash().add(static_cast<uint64_t>(event.kind)).add(uint64_t{which}).result();
+  return Hash()
+      .add(static_cast<uint64_t>(event.kind))
+      .add(uint64_t{static_cast<uint32_t>(event.device)})
+      .add(uint64_t{static_cast<uint32_t>(event.result)})
+      .result();
 }
 
 void announce(const Event& event, Output& output) {
@@ -256,7 +259,8 @@ void announce(const Event& event, Output& output) {
   attempt.api = event.api;
   attempt.event = event.kind;
   attempt.device = event.device;
-  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml) {
+  if (event.kind == EventKind::kInit || event.kind == EventKind::kNvml ||
+      event.kind == EventKind::kContext) {
     attempt.result = event.result;
   }
   if (event.object != nullptr) attempt.object = event.object;
@@ -268,12 +272,12 @@ void announce(const Event& event, Output& output) {
   output.heard = announce(output.beacon, event.caller);
   if (output.heard) {
     inherited.record.listens.store(true, std::memory_order_relaxed);
-  } else if (denied && (inherited.record.listens.load(std::memory_order_relaxed) ||
-                        inherited.start.wants_start)) {
+  } else if ((denied || is_context(event.kind)) &&
+             (inherited.record.listens.load(std::memory_order_relaxed) ||
+              inherited.start.wants_start)) {
     // A filter of the program itself, or of one that started it, refuses getpid, so an NVIDIA ioctl
-    // reports the attempt: the launcher receives these ioctls, too.
-    constexpr uint32_t kRmControl = nvidia_request(0x2a, 32);
-    sys::call(SYS_ioctl, -1, kRmControl);
+    // reports the attempt: the launcher receives these ioctls, too, and without the fence this one.
+    sys::call(SYS_ioctl, -1, kGuardsRequest, static_cast<long>(output.beacon));
   }
 }
 

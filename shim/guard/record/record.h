@@ -36,7 +36,7 @@ struct Event {
   const void* caller = nullptr;
   int device = -1;               ///< an index, for kContext and kSelect
   const char* object = nullptr;  ///< for kInit: the list of GPUs that the driver got; may be null
-  int result = 0;                ///< of kInit and kNvml: the answer of the real function
+  int result = 0;                ///< of kInit and kNvml: the answer; of kContext: the error or -1
 };
 
 /// Records the first event of its kind and device if wants_events() is true. Reports mistakes in

@@ -26,7 +26,8 @@ enum class Beacon : uint64_t {
   kWithdrawn,  ///< this thread's announced attempt is from a place that was reported before
   kRefused,    ///< a file of cudaguard could not be used, so the guard has refused a load
   kExposed,    ///< look-ups by dlsym may find the functions of NVIDIA's library
-  kContext,    ///< a context was made, or refused
+  kContext,    ///< a context was allowed
+  kNoContext,  ///< a context was refused
 };
 
 /// Lies in the memory of the calling thread. The launcher unwinds the stack from the registers.

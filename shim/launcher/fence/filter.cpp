@@ -45,10 +45,11 @@ std::vector<sock_filter> fence_filter(uint32_t refusal, const Architecture& mach
   const auto if_execs = [&](uint32_t number) { return execs ? number : kNoCall; };
   const auto if_ioctls = [&](uint32_t number) { return ioctls ? number : kNoCall; };
   const bool listens = refusal == SECCOMP_RET_USER_NOTIF;
+  const uint32_t own_ioctl = ioctls || listens ? machine.ioctl : kNoCall;
   const auto type_and = [](uint32_t number) { return kNvidiaType << 8 | number; };
   // Nothing before the load of the ioctl's number depends on an argument. Linux 5.11 and later
   // therefore skip the filter for system calls that always pass.
-  return assemble({
+  std::vector<FilterLine> lines = {
       word(offsetof(seccomp_data, arch)),
       jump(BPF_JEQ, machine.architecture, "this architecture", kNext),
       jump(BPF_JEQ, machine.older, kNext, kPass),
@@ -59,7 +60,7 @@ std::vector<sock_filter> fence_filter(uint32_t refusal, const Architecture& mach
       label("this architecture"),
       word(kNr),
       keep_bits(~machine.x32_bit),
-      jump(BPF_JEQ, if_ioctls(machine.ioctl), "ioctl", kNext),
+      jump(BPF_JEQ, own_ioctl, "ioctl", kNext),
       jump(BPF_JEQ, if_ioctls(machine.x32_ioctl), "ioctl", kNext),
       jump(BPF_JEQ, if_execs(machine.execs[0]), kFence, kNext),
       jump(BPF_JEQ, if_execs(machine.execs[1]), kFence, kNext),
@@ -70,6 +71,8 @@ std::vector<sock_filter> fence_filter(uint32_t refusal, const Architecture& mach
       jump(BPF_JEQ, static_cast<uint32_t>(kBeaconMagic), kNext, kPass),
       word(kFirstArgument + sizeof(uint32_t)),
       jump(BPF_JEQ, static_cast<uint32_t>(kBeaconMagic >> 32), kFence, kPass),
+  };
+  const std::vector<FilterLine> nvidias = {
       label("ioctl"),
       word(kRequest),
       jump(BPF_JEQ, kUvmInitialize, kFence, kNext),
@@ -83,11 +86,19 @@ std::vector<sock_filter> fence_filter(uint32_t refusal, const Architecture& mach
       jump(BPF_JGT, type_and(kResourceManager.last), kPass, kNext),
       word(kRequest),
       jump(BPF_JGE, nvidia_request(0, kSmallestOfResourceManager) & kUpperHalf, kFence, kPass),
-      label(kPass),
-      answer(SECCOMP_RET_ALLOW),
-      label(kFence),
-      answer(refusal),
-  });
+  };
+  const std::vector<FilterLine> guards = {
+      label("ioctl"),
+      word(kFirstArgument),
+      jump(BPF_JEQ, ~0U, kNext, kPass),
+      word(kRequest),
+      jump(BPF_JEQ, kGuardsRequest, kFence, kPass),
+  };
+  const std::vector<FilterLine>& handled = ioctls ? nvidias : guards;
+  lines.insert(lines.end(), handled.begin(), handled.end());
+  lines.insert(lines.end(),
+               {label(kPass), answer(SECCOMP_RET_ALLOW), label(kFence), answer(refusal)});
+  return assemble(lines);
 }
 
 std::vector<sock_filter> open_filter(const std::vector<sock_filter>& others, bool openat2,

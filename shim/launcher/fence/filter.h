@@ -56,7 +56,8 @@ inline constexpr uint32_t kContinue = 1;
 /// `refusal` is SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF. It applies to every
 /// ioctl that is_nvidia_request() knows, from all programs that the machine runs.
 /// SECCOMP_RET_USER_NOTIF applies to beacons as well, and with `execs` to execve and execveat. All
-/// other calls pass; without `ioctls`, every ioctl, too. Pure.
+/// other calls pass; without `ioctls`, every ioctl, too, but that of a guard (kGuardsRequest).
+/// Pure.
 std::vector<sock_filter> fence_filter(uint32_t refusal,
                                       const Architecture& machine = kThisArchitecture,
                                       bool execs = false, bool ioctls = true);

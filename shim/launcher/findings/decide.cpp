@@ -172,6 +172,12 @@ void add_doubts(Verdict& verdict) {
   }
 }
 
+/// True if the file of a program names the driver, which could be used unseen. No fence reports the
+/// ioctls if queries may pass.
+bool may_be_unseen(const Verdict& verdict, const TreeTruth::Unguarded& program) {
+  return program.names_nvidia && (!verdict.ioctls_tell || verdict.queries());
+}
+
 /// Sets what a started program that no guard was in means for the result.
 void decide_program(const Verdict& verdict, bool is_known, TreeTruth::Unguarded& program) {
   const bool denied = !program.only_nvml || verdict.deny.contains(DriverApi::kNvml);
@@ -183,8 +189,7 @@ void decide_program(const Verdict& verdict, bool is_known, TreeTruth::Unguarded&
     return one.pid == program.pid && one.since == program.since && !one.not_loaded.empty();
   });
   const bool unseen =
-      ((program.names_nvidia && !verdict.ioctls_tell) || (program.has_driver && may_query)) &&
-      !seen;
+      (program.has_driver && may_query) || (may_be_unseen(verdict, program) && !seen);
   program.in_doubt = !program.fails && !may_ask && (!is_known || verdict.strict || unseen) &&
                      !is_program_allowed(verdict.allow, name_of(program));
 }
@@ -212,7 +217,7 @@ std::string doubt_of(const Verdict& verdict, const ProgramGroup& group) {
   std::string remedy(remedy_for(program.reason));
   if (program.has_driver && verdict.queries()) {
     text += ", and it has the driver open, so it may have made a context unseen";
-  } else if (program.names_nvidia && !verdict.ioctls_tell) {
+  } else if (may_be_unseen(verdict, program)) {
     text += ", and its file names NVIDIA's driver, so it may have asked unseen";
     if (!verdict.devices_fenced && !verdict.queries())
       remedy += "run verify on a machine with a GPU, ";

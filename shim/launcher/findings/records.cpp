@@ -48,7 +48,6 @@ std::string text_of(const CallFields& call) {
 }
 
 DriverApi asked_by(const CallFields& call) {
-  if (call.event == "context") return DriverApi::kContext;  // an older guard has written "cuda"
   for (const DriverApi one : kDriverApis) {
     if (call.asked == word_of(one)) return one;
   }
@@ -57,7 +56,7 @@ DriverApi asked_by(const CallFields& call) {
 
 bool is_attempt(const CallFields& call) {
   return call.decision == "deny" || call.event == "init" || call.event == "nvml" ||
-         (call.event == "context" && call.result <= 0);
+         call.event == "context";
 }
 
 /// Of a command line, without its directories.

@@ -2,6 +2,7 @@
 // The model gets the native stack beside the record. In the user's report, the stack is a record of
 // its own, in the line before the record.
 #include <linux/seccomp.h>
+#include <sys/syscall.h>
 
 #include <iterator>
 
@@ -63,7 +64,8 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
     attempt.api = "dlopen";
     attempt.object = "libnvidia-opencl.so.1";
   }
-  if (what == Beacon::kContext) {
+  if (what == Beacon::kContext || what == Beacon::kNoContext) {
+    attempt.event = what == Beacon::kContext ? EventKind::kContext : EventKind::kNoContext;
     attempt.api = "cuCtxCreate or the like";
     attempt.asked = DriverApi::kContext;
   }
@@ -98,7 +100,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   const auto known = announced_.find({thread, what});
   const bool is_attempt = (what >= Beacon::kCuda && what <= Beacon::kOpenCl) ||
                           what == Beacon::kRefused || what == Beacon::kExposed ||
-                          what == Beacon::kContext;
+                          what == Beacon::kContext || what == Beacon::kNoContext;
   if (what == Beacon::kWithdrawn) {
     announced_.erase(announced_.lower_bound({thread, Beacon{}}),
                      announced_.lower_bound({thread + 1, Beacon{}}));
@@ -114,8 +116,10 @@ void Listener::take_beacon(const seccomp_notif& call) {
     report_ended_by(who, announced_.lower_bound({thread, Beacon{}}),
                     announced_.lower_bound({thread + 1, Beacon{}}));
     // When the process has ended, nothing says which program it ran.
-    constexpr char kEnded[] = "its process ended before it sent the details";
-    announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, what, kEnded)});
+    const char* const why = call.data.nr == SYS_getpid
+                                ? "its process ended before it sent the details"
+                                : "a seccomp filter of its process refused the details";
+    announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, what, why)});
     return;
   }
   WaitingProcess process(thread, has_own_numbers());

@@ -53,6 +53,20 @@ bool is_by_nvml(pid_t thread, uint32_t request) {
          base_name(stack.frames[0].module).starts_with("libnvidia-ml.so");
 }
 
+/// The announcement of a context in an ioctl of the guard, otherwise nothing. Its other attempts
+/// are reported as the ioctl.
+std::optional<seccomp_notif> announcement_in(const seccomp_notif& call) {
+  const auto what = static_cast<Beacon>(call.data.args[2]);
+  const bool is_guards = call.data.nr == __NR_ioctl && static_cast<int>(call.data.args[0]) == -1 &&
+                         static_cast<uint32_t>(call.data.args[1]) == kGuardsRequest &&
+                         (what == Beacon::kContext || what == Beacon::kNoContext);
+  if (!is_guards) return {};
+  seccomp_notif announcement = call;
+  announcement.data.args[1] = call.data.args[2];
+  announcement.data.args[2] = announcement.data.args[3] = 0;
+  return announcement;
+}
+
 std::string record_of(const Identity& who, uint32_t request, bool nvml, bool look) {
   const std::string object = text_of([&](Text& out) {
     out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? " (NVML)" : "");
@@ -86,6 +100,8 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   try {
     if (is_exec(call)) {
       exec_(identify(static_cast<pid_t>(call.pid)), &call.data, go_on);
+    } else if (const auto announcement = announcement_in(call)) {
+      take_beacon(*announcement);
     } else {
       is_beacon ? take_beacon(call) : take_ioctl(call);
     }

@@ -73,8 +73,12 @@ std::string interpreter_of(const FileBytes& file) {
 /// True if the kernel may start programs of other processors, by an emulator.
 bool has_emulators() {
   std::error_code error;
-  const std::filesystem::directory_iterator entries("/proc/sys/fs/binfmt_misc", error);
-  return std::distance(entries, {}) > 2;  // "register" and "status"
+  int count = 0;
+  for (std::filesystem::directory_iterator entry("/proc/sys/fs/binfmt_misc", error), end;
+       !error && entry != end; entry.increment(error)) {
+    ++count;
+  }
+  return count > 2;  // "register" and "status"
 }
 
 /// True if a process has the file open for writing, so that execve answers ETXTBSY.

@@ -38,7 +38,7 @@ std::string facts_of(const ObservedProcess& process) {
   if (process.initialised) {
     facts.push_back("initialised CUDA by " + printable(process.by, kMostName));
   }
-  if (process.initialised && process.contexts.empty()) facts.emplace_back("no context");
+  if (process.initialised && process.contexts.empty()) facts.emplace_back("no context seen");
   if (!process.contexts.empty()) {
     std::vector<std::string> devices;
     for (const int device : process.contexts) devices.push_back(std::to_string(device));
@@ -224,7 +224,7 @@ std::string cell(std::string text, size_t width) {
   return text + "  ";
 }
 
-/// A context means CUDA, too.
+/// A context means CUDA, too. Without that word, a row with all others has at most 100 columns.
 std::string words_of(const std::set<DriverApi>& asked) {
   std::vector<std::string_view> words;
   words.reserve(asked.size());

@@ -229,9 +229,7 @@ def attempt_of(value: Any) -> Optional[Attempt]:
         frames = [Frame(str(f["file"]), int(f["line"]), str(f["function"])) for f in record.python]
     except (KeyError, OverflowError, TypeError, ValueError):
         return None
-    # An older guard has written "cuda" for a context.
-    kind = "context" if record.event == "context" else _ASKED.get(record.asked, "init")
-    return Attempt(kind, record.api, record.pid,
+    return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
                    record.python_missing, record.passes_on, record.line_frame, record.started_by)
 
