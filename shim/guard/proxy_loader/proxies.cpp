@@ -56,6 +56,7 @@ constexpr Files kFiles[] = {{"libcudaguard-driver.so",
                              Message::kNoNvmlProxy,
                              Message::kStubNvml,
                              {"nvmlInit_v2", "nvmlInitWithFlags", "nvmlInit"}}};
+static_assert(std::string_view(kFiles[0].real) == kDriverSoname);
 
 /// Restores errno, and removes the dlerror that a failed open() leaves.
 class Quiet {

@@ -158,7 +158,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _register_first(config: pytest.Config, watcher: "Watcher") -> None:
     if "fence" in os.environ.get("CUDAGUARD_PRESETS", "").split(","):
         raise pytest.UsageError("--cudaguard-allow-mark: the fence of this process allows no CUDA; "
-                                "start the tests with %s, without --fence" % _COMMAND)
+                                "start the tests with %s, without --fence" % _command(config, " --cudaguard"))
     try:
         first = allowed_tests.FirstPytest(config, _is_marked, watcher.marks, watcher.outer)
     except installation.NotUsable as error:
