@@ -101,6 +101,59 @@ def test_only_tests_that_make_a_context_fail(case):
     assert "(cuDevicePrimaryCtxRetain)" in result.cases["runtime"][1], str(result)
 
 
+IN_VAIN = """
+    import ctypes, os, subprocess, sys
+    import pytest
+
+    ASK = '''
+    import ctypes
+    try:
+        ctypes.CDLL("libcuda.so.1").cuInit(0)
+    except OSError:
+        pass
+    '''
+    POLICY = os.environ["POLICY_OF_CHILDREN"]
+
+    def child():
+        subprocess.run([sys.executable, "-c", ASK], check=True,
+                       env={**os.environ, "CUDAGUARD_POLICY": POLICY})
+
+    def test_ask(): child()
+    @pytest.mark.cudaguard_allow
+    def test_allowed(): child()
+    def test_idle(): pass
+    def test_own(): exec(ASK)
+"""
+ASKS = {"ask", "own"}
+
+
+@pytest.mark.parametrize(("more", "failing"), [
+    ({"CUDA_VISIBLE_DEVICES": "-1"}, ASKS), ({"LD_LIBRARY_PATH": ""}, ASKS),
+    ({"POLICY_OF_CHILDREN": "FORCE_CPU"}, {"ask"}), ({}, set())],
+    ids=["no GPU", "no driver", "children without CUDA", "control"])
+def test_test_that_gets_no_cuda_proves_nothing(case, more, failing):
+    """As under `verify --deny=context`, whose result is then INCOMPLETE."""
+    case.make("test_all.py", IN_VAIN)
+    result = case.pytest(env={"POLICY_OF_CHILDREN": "NO_CONTEXT", **NO_CONTEXT, **more}, plugin=DENY,
+                         world="none")
+    outcomes = {"passed": {"allowed", "idle"} | ASKS - failing}
+    outcomes.update({"failure": failing} if failing else {})
+    assert case.outcomes(result) == outcomes, str(result)
+    for name in failing:
+        assert "got no CUDA (" in result.cases[name][1], str(result)
+        assert "), so it could make no context" in result.cases[name][1], str(result)
+
+
+def test_success_after_a_failure_is_no_doubt(case):
+    """The driver may answer that it is not ready yet."""
+    case.make("test_all.py", SUITE + """
+    def test_late():
+        child("import ctypes; ctypes.CDLL('libnvidia-ml.so.1').nvmlInit_v2()\\n" + QUERY)
+""")
+    result = case.pytest("-k", "late", env=NO_CONTEXT, plugin=DENY, world="none")
+    assert case.outcomes(result) == {"passed": {"late"}}, str(result)
+
+
 def test_allowed_line_passes(case):
     case.make("test_all.py", SUITE)
     line = 1 + SUITE.split("\n").index("        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)")

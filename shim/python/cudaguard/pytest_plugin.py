@@ -339,6 +339,8 @@ class Watcher:
         self.doubts: List[str] = []  # why records of the current test could not be read
         self.doubted = 0  # number of doubts that were judged
         self.has_blamed = False  # for a doubt
+        self.initialised: Set[int] = set()  # processes in which cuInit has succeeded
+        self.in_vain: Dict[int, str] = {}  # other processes: what they called without success
         self.open_files()
         if self.count:
             self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
@@ -397,9 +399,20 @@ class Watcher:
 
     def doubt(self, reason: str) -> None:
         """The current test may have made an attempt that is not known."""
-        text = records.shown(_UNREADABLE + reason)
+        self.add_doubt(_UNREADABLE + reason)
+
+    def add_doubt(self, text: str) -> None:
+        text = records.shown(text)
         if text not in self.doubts:
             self.doubts.append(text)
+
+    def doubt_in_vain(self) -> None:
+        """Where contexts count, a process without CUDA proves nothing, as under `verify`. Call this
+        when its phase has ended, because cuInit may succeed after something else has failed."""
+        for pid, api in self.in_vain.items():
+            if _CONTEXT in self.denied and pid not in self.initialised:
+                self.add_doubt("process %d got no CUDA (%s), so it could make no context" % (pid, api))
+        self.in_vain = {}
 
     def enter(self, name: str) -> None:
         """Assigns all attempts from now on to this test, file or directory."""
@@ -462,6 +475,7 @@ class Watcher:
                 attempt = records.parse(line)
                 if not records.is_whole(line):
                     self.doubt("a record is damaged: %r" % line[:60])
+                self._note_success(records.record_of(records.value_of(line)), attempt)
                 self._hand_on(line, attempt)
                 self._report(line, name)
             except Exception as error:
@@ -469,6 +483,14 @@ class Watcher:
             if attempt is not None:
                 attempts.append(attempt)
         return attempts
+
+    def _note_success(self, record: records.Record, attempt: Optional[records.Attempt]) -> None:
+        if attempt is None or any(records.may(attempt, pattern) for pattern in self.allowed):
+            return
+        if records.is_in_vain(record):
+            self.in_vain.setdefault(attempt.pid, attempt.api)
+        elif record.event == "init":
+            self.initialised.add(attempt.pid)
 
     def _hand_on(self, line: bytes, attempt: Optional[records.Attempt]) -> None:
         """Appends the record to the file that it would be in without the plug-in."""
@@ -505,6 +527,7 @@ class Watcher:
         try:
             attempts = records.without_tables(self.take())
             self.note_used(attempts)
+            self.doubt_in_vain()
             for file in (self.own, self.current):
                 rest = "" if file is None else file.rest()
                 if rest:
@@ -537,6 +560,7 @@ class Watcher:
             self.judged += len(attempts)
             attempts = records.without_tables(attempts)
             self.note_used(attempts)
+            self.doubt_in_vain()
             may = marker == _ALLOW or marker in self.marks
             bad = [] if may else self.bad(attempts)
             texts = self.stories(bad or attempts)
@@ -629,6 +653,7 @@ class Watcher:
             self.blame_session_for(["after %s, by a process that it started: %s" % (name, story)
                                     for story in self.stories(self.bad(attempts))])
             file.close()
+        self.doubt_in_vain()
         if not self.has_blamed:  # otherwise, the same removed directory is the reason
             self.blame_session_for(self.doubts)
         if self.report is not None:

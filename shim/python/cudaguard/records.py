@@ -17,6 +17,7 @@ MARK = b'{"v":1,'
 KINDS = {"init": "CUDA", "nvml": "NVML", "opencl": "OpenCL", "context": "a CUDA context"}
 _ASKED = {"cuda": "init", "nvml": "nvml", "opencl": "opencl", "context": "context"}
 # end
+_NOT_INITIALISED = 3  # CUDA_ERROR_NOT_INITIALIZED
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/(.*)", re.DOTALL)
 
 _ALL_CATEGORIES = 0x1fbf  # LC_ALL_MASK
@@ -232,6 +233,16 @@ def attempt_of(value: Any) -> Optional[Attempt]:
     return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
                    record.python_missing, record.passes_on, record.line_frame, record.started_by)
+
+
+def is_in_vain(record: Record) -> bool:
+    """True if a process was refused CUDA, or CUDA failed there, so that it may have made no context
+    only because it had no CUDA. A fork after init says nothing about that. The same as in_vain in
+    shim/launcher/findings/records.cpp."""
+    if record.decision in ("deny", "refuse"):
+        return record.asked != "context"
+    return record.result > 0 and (record.event == "nvml" or (
+        record.event == "init" and record.result != _NOT_INITIALISED))
 
 
 def value_of(line: bytes) -> Any:
