@@ -125,6 +125,7 @@ IN_VAIN = """
     def test_own(): exec(ASK)
 """
 ASKS = {"ask", "own"}
+NO_GPU = {**NO_CONTEXT, "POLICY_OF_CHILDREN": "NO_CONTEXT", "CUDA_VISIBLE_DEVICES": "-1"}
 
 
 @pytest.mark.parametrize(("more", "failing"), [
@@ -142,6 +143,37 @@ def test_test_that_gets_no_cuda_proves_nothing(case, more, failing):
     for name in failing:
         assert "got no CUDA (" in result.cases[name][1], str(result)
         assert "), so it could make no context" in result.cases[name][1], str(result)
+
+
+@pytest.mark.parametrize("arguments", [("-p", "forked"), ("-n", "2")], ids=["forked", "xdist"])
+def test_doubt_is_the_tests_own_in_each_way_of_running_it(case, arguments):
+    """The short summary begins with it, not with a query, which may be asked."""
+    case.make("test_all.py", IN_VAIN)
+    case.make("forked.py", pytest_runs.FORKED)
+    result = case.pytest(*arguments, plugin=DENY, world="none", env=NO_GPU)
+    assert case.outcomes(result) == {"passed": {"allowed", "idle"}, "failure": ASKS}, str(result)
+    assert "cudaguard: attempts outside of tests" not in result.out, str(result)
+    assert result.out.count("so it could make no context") > 0, str(result)
+    assert "after test_all.py" not in result.out, str(result)
+    for name in ASKS:
+        assert "got no CUDA" in result.cases[name][1].strip().split("\n")[0], str(result)
+
+
+def test_import_without_cuda_is_one_error_in_all_workers(case):
+    case.make("test_all.py", IN_VAIN.replace("    def test_own", "    exec(ASK)\n    def test_own"))
+    result = case.pytest("-n", "2", plugin=DENY, world="none", env=NO_GPU)
+    assert " 1 error" in result.out, str(result)
+
+
+def test_fixture_gives_an_allowed_test_its_attempts(case):
+    case.make("test_all.py", IN_VAIN + """
+    @pytest.fixture
+    def asked(): child()
+    @pytest.mark.cudaguard_allow
+    def test_reads(asked, cudaguard_attempts): assert len(cudaguard_attempts) >= 0
+""")
+    result = case.pytest("-k", "reads", plugin=DENY, world="none", env=NO_GPU)
+    assert case.outcomes(result) == {"passed": {"reads"}}, str(result)
 
 
 def test_success_after_a_failure_is_no_doubt(case):

@@ -259,6 +259,10 @@ def _start_hint(config: pytest.Config) -> None:
         hint.pytest_unconfigure()
 
 
+def _is_unreadable(doubt: str) -> bool:
+    return doubt.startswith(_UNREADABLE)
+
+
 class Hint:
     """Names the lines of this process that asked, if nothing else does. The guard prints no message
     into the file to which pytest redirects stderr. No test sees a difference: only the guard knows
@@ -409,9 +413,12 @@ class Watcher:
     def doubt_in_vain(self) -> None:
         """Where contexts count, a process without CUDA proves nothing, as under `verify`. Call this
         when its phase has ended, because cuInit may succeed after something else has failed."""
+        own = Real.getpid()
         for pid, api in self.in_vain.items():
             if _CONTEXT in self.denied and pid not in self.initialised:
-                self.add_doubt("process %d got no CUDA (%s), so it could make no context" % (pid, api))
+                # Workers of pytest-xdist must give the same text for the same import.
+                self.add_doubt("%s got no CUDA (%s), so it could make no context" % (
+                    "this process" if pid == own else "process %d" % pid, api))
         self.in_vain = {}
 
     def enter(self, name: str) -> None:
@@ -485,12 +492,13 @@ class Watcher:
         return attempts
 
     def _note_success(self, record: records.Record, attempt: Optional[records.Attempt]) -> None:
-        if attempt is None or any(records.may(attempt, pattern) for pattern in self.allowed):
+        if attempt is None:
             return
-        if records.is_in_vain(record):
-            self.in_vain.setdefault(attempt.pid, attempt.api)
-        elif record.event == "init":
+        if record.event == "init" and record.decision == "allow" and record.result <= 0:
             self.initialised.add(attempt.pid)
+        elif records.is_in_vain(record) and not any(
+                records.may(attempt, pattern) for pattern in self.allowed):
+            self.in_vain.setdefault(attempt.pid, attempt.api)
 
     def _hand_on(self, line: bytes, attempt: Optional[records.Attempt]) -> None:
         """Appends the record to the file that it would be in without the plug-in."""
@@ -538,7 +546,7 @@ class Watcher:
             texts = []
         doubts = self.doubts[self.doubted:]
         self.doubted = len(self.doubts)
-        self.has_blamed |= bool(doubts)
+        self.has_blamed |= any(map(_is_unreadable, doubts))
         self.blame_session_for(["%s: %s" % (self.when, text) for text in texts + doubts])
         self.give_hint(texts)
 
@@ -572,8 +580,8 @@ class Watcher:
         if not self.whole_suite and marker != _NO_CUDA:
             self.give_hint(texts)
             return ""
-        text = "\n".join(texts + doubts)
-        self.has_blamed |= bool(doubts and not may)
+        text = "\n".join(texts + doubts if bad else doubts + texts)
+        self.has_blamed |= not may and any(map(_is_unreadable, doubts))
         if (bad or (doubts and not may)) and not report.failed:
             return text + "\n" + records.remedy(bad) if bad and marker != _NO_CUDA else text
         if text:
@@ -618,6 +626,7 @@ class Watcher:
         if self.phases == 0:  # the test ran and was judged in its own process (pytest-forked)
             self.note_used(self.take())
             self.doubts = []
+            self.in_vain = {}
         self.when = "after " + item.nodeid
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
@@ -710,8 +719,9 @@ class Attempts(Sequence[records.Attempt]):
 
     def _known(self) -> List[records.Attempt]:
         attempts = records.without_tables(self._watcher.look())
-        if self._watcher.doubts:
-            pytest.fail(self._watcher.doubts[-1], pytrace=False)
+        unread = list(filter(_is_unreadable, self._watcher.doubts))
+        if unread:
+            pytest.fail(unread[-1], pytrace=False)
         return attempts
 
     def __eq__(self, other: object) -> bool:
