@@ -29,7 +29,7 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
              int device = -1) {
   if (result == kSuccess) {
     note(kind, api, caller, device);
-  } else if (kind == Event::Kind::kContext) {
+  } else if (kind == Event::Kind::kContext && result != kNotInitialized) {
     note(kind, api, caller, device, result);
   }
   return result;

@@ -100,6 +100,12 @@ def test_context_that_failed_is_reported_as_such(case):
     assert count(result, "context_failed", device=7, error=101) == 1, str(result)
     assert [(record["device"], record["result"]) for record in records
             if record.get("event") == "context"] == [(7, 101)], str(records)
+    result, records = case.run_reported(["cu.init", "cu.context=v4,-1"], allow="5,2", **ALL_LINES)
+    assert result.answers["cu.context"][:4] == "101:", str(result)
+    assert ": no context, error 101 (" in result.err, str(result)
+    result, records = case.run_reported(["cu.context=v4,0"], allow="5,2", **ALL_LINES)
+    assert result.answers["cu.context"][:2] == "3:", str(result)
+    assert "context" not in [record.get("event") for record in records], str(records)
 
 
 def test_linked_programs_are_reported(case):

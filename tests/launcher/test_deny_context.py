@@ -235,10 +235,15 @@ REFUSES_GETPID = ("import struct\n"
                   "assert libc.prctl(22, 2, struct.pack('HxxxxxxP', 6, ctypes.addressof(code))) == 0\n")
 
 
+@pytest.mark.parametrize("inherits", [False, True])
 @pytest.mark.parametrize("inner", [[], [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--"]])
-def test_context_of_a_process_whose_filter_refuses_the_beacon_counts(case, inner):
-    text = TRAIN + REFUSES_GETPID + "print('made=%d' % make())\n"
+def test_context_of_a_process_whose_filter_refuses_the_beacon_counts(case, inner, inherits):
+    """Also if the process has the filter from its start, so that it cannot announce this either."""
+    text = TRAIN + ("" if inherits else REFUSES_GETPID) + "print('made=%d' % make())\n"
     words = [*inner, sys.executable, case.make("train.py", text)]
+    if inherits:
+        words = [sys.executable, case.make("starts.py", "import ctypes, os, sys\n" + REFUSES_GETPID +
+                                           "os.execv(sys.argv[1], sys.argv[1:])\n"), *words]
     assert case.allowed(words, {}).answers["made"] == "0"
     result = case.denied(words)
     case.block(result, 1, "asked for a CUDA context", "cuCtxCreate or the like")
@@ -249,6 +254,14 @@ def test_filter_that_refuses_the_beacon_does_not_fail_a_query(case):
     program = case.make("train.py", TRAIN + REFUSES_GETPID + "print(cuda.cuInit(0))\n")
     block = case.block(case.denied([sys.executable, program]), 0, "PASS: no use of a CUDA context")
     assert "in doubt" not in block, block
+
+
+def test_process_without_a_gpu_whose_filter_refuses_the_beacon_is_in_doubt(case):
+    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
+                        "print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))\n")
+    result = case.denied([sys.executable, program], env={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert result.answers["answer"] == "100", str(result)
+    case.block(result, 3, "got no CUDA (")
 
 
 def test_refused_query_of_a_process_whose_filter_refuses_the_beacon_is_in_doubt(case):

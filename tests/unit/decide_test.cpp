@@ -154,6 +154,19 @@ TEST_F(Decision, RefusedLoadDoesNotExplainAnOpenDriver) {
   EXPECT_EQ(verdict_.exit_code, 3);
 }
 
+TEST_F(Decision, NvmlAloneIsNotTheDriverOpen) {
+  verdict_.deny = {DriverApi::kContext};
+  verdict_.tree.unguarded.push_back({.pid = 9,
+                                     .command = "nvidia-smi",
+                                     .has_driver = true,
+                                     .only_nvml = true,
+                                     .names_nvidia = true});
+  decide(verdict_);
+  ASSERT_EQ(verdict_.tree.doubts.size(), 1U);
+  EXPECT_EQ(verdict_.tree.doubts[0].find("driver open"), std::string::npos);
+  EXPECT_NE(verdict_.tree.doubts[0].find("its file names"), std::string::npos);
+}
+
 TEST_F(Decision, ProcessThatAskedInVainIsADoubtIfQueriesMayPass) {
   ObservedProcess& process = verdict_.findings.processes[1];
   process.in_vain = true;

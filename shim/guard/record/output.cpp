@@ -215,6 +215,12 @@ Beacon beacon_of(EventKind event, DriverApi asked) {
                                      : Beacon::kOpenCl;
 }
 
+/// A process that has got no CUDA. A child that was forked after cuInit says nothing about that.
+bool is_in_vain(const Event& event) {
+  constexpr int kNotInitialized = 3;
+  return event.kind == EventKind::kInit && event.result > 0 && event.result != kNotInitialized;
+}
+
 }  // namespace
 
 /// The start record, by which `cudaguard verify` counts the guarded processes. If it cannot be
@@ -244,7 +250,10 @@ void report_start(char** words, char** variables) {
 
 uint64_t key_of(Process& process, const Event& event) {
   print_complaints(process);
-  if (!wants_events(process)) return 0;
+  // If a filter that the program inherited has refused the start beacon, announce() is still to
+  // try.
+  const bool is_unheard = event.kind == EventKind::kContext && inherited.start.wants_start;
+  if (!wants_events(process) && !is_unheard) return 0;
   // Only the first event of a kind counts: the record shows what a process does, not by which
   // function.
   return Hash()
@@ -272,7 +281,7 @@ void announce(const Event& event, Output& output) {
   output.heard = announce(output.beacon, event.caller);
   if (output.heard) {
     inherited.record.listens.store(true, std::memory_order_relaxed);
-  } else if ((denied || is_context(event.kind)) &&
+  } else if ((denied || is_context(event.kind) || is_in_vain(event)) &&
              (inherited.record.listens.load(std::memory_order_relaxed) ||
               inherited.start.wants_start)) {
     // A filter of the program itself, or of one that started it, refuses getpid, so an NVIDIA ioctl

@@ -39,8 +39,8 @@ struct Event {
   int result = 0;                ///< of kInit and kNvml: the answer; of kContext: the error or -1
 };
 
-/// Records the first event of its kind and device if wants_events() is true. Reports mistakes in
-/// the configuration, once.
+/// Records the first event of its kind, device and result if wants_events() is true. Reports
+/// mistakes in the configuration, once.
 void record_event(Process& process, const Event& event);
 /// True if a message, a report or a launcher wants events. Callers need not collect details
 /// otherwise.

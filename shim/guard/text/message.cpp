@@ -324,8 +324,8 @@ void write_allowed(Text& out, Policy policy, const Attempt& attempt) {
       break;
     default:
       if (attempt.event == EventKind::kContext) {
-        out.put(failed ? "no context" : "context")
-            .print(" on device %u", static_cast<uint64_t>(attempt.device));
+        out.put(failed ? "no context" : "context");
+        if (attempt.device >= 0) out.print(" on device %u", static_cast<uint64_t>(attempt.device));
       } else {
         out.print("device %u selected", static_cast<uint64_t>(attempt.device));
       }

@@ -215,7 +215,7 @@ std::string doubt_of(const Verdict& verdict, const ProgramGroup& group) {
   if (!group.known) return name + " may not be guarded; to accept" + accept;
   std::string text = name + " is not guarded";
   std::string remedy(remedy_for(program.reason));
-  if (program.has_driver && verdict.queries()) {
+  if (program.has_driver && !program.only_nvml && verdict.queries()) {
     text += ", and it has the driver open, so it may have made a context unseen";
   } else if (may_be_unseen(verdict, program)) {
     text += ", and its file names NVIDIA's driver, so it may have asked unseen";
