@@ -17,6 +17,9 @@ inline constexpr char kLookUpApi[] = "dlsym";
 /// CUDA_ERROR_NO_DEVICE, by which FORCE_CPU refuses CUDA.
 inline constexpr int kNoDevice = 100;
 
+/// CUDA_ERROR_NOT_INITIALIZED, also in a forked child of a process that has called cuInit.
+inline constexpr int kNotInitialized = 3;
+
 /// CUDA_ERROR_DEVICE_UNAVAILABLE, by which NO_CONTEXT refuses a context: what cuda.h says about
 /// the compute mode PROHIBITED.
 inline constexpr int kDeviceUnavailable = 46;

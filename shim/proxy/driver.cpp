@@ -27,10 +27,9 @@ using Event = cudaguard::Event;
 
 Result noted(Result result, Event::Kind kind, const char* api, const void* caller,
              int device = -1) {
-  if (result == kSuccess) {
-    note(kind, api, caller, device);
-  } else if (kind == Event::Kind::kContext && result != kNotInitialized) {
-    note(kind, api, caller, device, result);
+  const bool asked_for_a_context = kind == Event::Kind::kContext && result != kNotInitialized;
+  if (result == kSuccess || asked_for_a_context) {
+    note(kind, api, caller, device, result == kSuccess ? -1 : result);
   }
   return result;
 }

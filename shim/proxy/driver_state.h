@@ -16,7 +16,6 @@ namespace [[gnu::visibility("hidden")]] cudaguard {
 using Result = int;
 inline constexpr Result kSuccess = 0;
 inline constexpr Result kInvalidValue = 1;
-inline constexpr Result kNotInitialized = 3;
 inline constexpr Result kInvalidDevice = 101;
 inline constexpr Result kNotFound = 500;
 

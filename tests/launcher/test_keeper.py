@@ -90,7 +90,7 @@ class Case(test_observe_signals.Case):
     def counts_each_once(self, verify):
         """The same, and asks_static."""
         err = self.counts_guarded_once(verify)
-        assert "8 guarded, 1 unguarded: " in " ".join(err.split()) + " ", err
+        assert "8 guarded, 1 unguarded:" in " ".join(err.split()), err
 
 
 @pytest.fixture(name="case")

@@ -284,6 +284,10 @@ def test_command_line_may_be_long(case):
     ((*PLUGIN, "--cudaguard-allow-mark=no_cuda"), {}, '"no_cuda" is not accepted'),
     (PLUGIN, {"CUDAGUARD_PRESETS": "fence,JAX_PLATFORMS"},
      "--cudaguard-allow-mark: the fence of this process allows no CUDA; start the tests with"),
+    ((*PLUGIN, "--cudaguard-deny=context"),
+     {"CUDAGUARD_PRESETS": "fence", "CUDAGUARD_POLICY": "NO_CONTEXT"},
+     "start the tests with cudaguard run --policy NO_CONTEXT -- pytest --cudaguard "
+     "--cudaguard-deny=context, without --fence"),
     (PLUGIN, {"PATH": "/nowhere"}, "--cudaguard-allow-mark: the command cudaguard: there is no")])
 def test_wrong_use_is_an_error_before_any_test_runs(case, arguments, env, reason):
     case.make("test_all.py", SUITE)

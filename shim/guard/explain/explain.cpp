@@ -6,6 +6,7 @@
 
 #include "policy/decision.h"
 #include "policy/device_list.h"
+#include "policy/driver_api.h"
 #include "shim/guard/record/call_site.h"
 #include "shim/guard/record/record.h"
 #include "shim/guard/stack/hash.h"
@@ -174,7 +175,6 @@ void check_fork(Process& process, const char* api) {
   facts.milliseconds = milliseconds() - first.at;
   print_message(process, Message::kForkPoison, write_line_of<write_fork_poison, ForkFacts>, &facts);
   // init() records a cuInit, together with its caller. CUDA answers 3 to all other calls as well.
-  constexpr int kNotInitialized = 3;
   if (std::string_view(api) != "cuInit") {
     record_event(process, {.api = api, .result = kNotInitialized});
   }

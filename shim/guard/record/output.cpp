@@ -217,7 +217,6 @@ Beacon beacon_of(EventKind event, DriverApi asked) {
 
 /// A process that has got no CUDA. A child that was forked after cuInit says nothing about that.
 bool is_in_vain(const Event& event) {
-  constexpr int kNotInitialized = 3;
   return event.kind == EventKind::kInit && event.result > 0 && event.result != kNotInitialized;
 }
 

@@ -18,7 +18,6 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr int64_t kMostDevice = 4095;
-constexpr int64_t kNotInitialised = 3;
 constexpr std::string_view kApi = R"(,"api":")";
 constexpr std::string_view kTableApi = "cuGetExportTable";
 // Limits the memory for a file in which all rests differ.
@@ -42,7 +41,7 @@ std::string text_of(const CallFields& call) {
     return call.api + (call.object.empty() ? "" : " ") + std::string(base_name(call.object)) + by;
   }
   if (call.event == "nvml") return "NVML error " + std::to_string(call.result) + by;
-  if (call.result == kNotInitialised) return "forked after init";  // for any caller
+  if (call.result == kNotInitialized) return "forked after init";  // for any caller
   if (call.result != kNoDevice) return "error " + std::to_string(call.result) + by;
   return (call.api == "dlopen" ? "found no driver" : "found no GPU") + by;
 }
@@ -225,7 +224,7 @@ void Records::note(const CallFields& call, const SharedText& text, ObservedProce
     add_once(process.refused, text);
     process.in_vain |= asked_by(call) != DriverApi::kContext;
   } else if (has_failed(call)) {
-    process.in_vain |= call.event == "nvml" || call.result != kNotInitialised;
+    process.in_vain |= call.event == "nvml" || call.result != kNotInitialized;
     const bool none = call.event == "init" && call.result == kNoDevice;
     (none ? process.found_none : process.failed) = true;
     add_once(process.tried, text);

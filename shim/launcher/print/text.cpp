@@ -224,7 +224,7 @@ std::string cell(std::string text, size_t width) {
   return text + "  ";
 }
 
-/// A context means CUDA, too. Without that word, a row with all others has at most 100 columns.
+/// A context means CUDA, too, so that word is left out, and a row has at most 100 columns.
 std::string words_of(const std::set<DriverApi>& asked) {
   std::vector<std::string_view> words;
   words.reserve(asked.size());

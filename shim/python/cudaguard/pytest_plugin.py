@@ -340,9 +340,9 @@ class Watcher:
         self.phases = 0
         self.attempts: List[records.Attempt] = []  # of the current test, file or directory
         self.judged = 0  # number of attempts that were judged
-        self.doubts: List[str] = []  # why records of the current test could not be read
+        self.doubts: List[str] = []  # what is not known of the current test
         self.doubted = 0  # number of doubts that were judged
-        self.has_blamed = False  # for a doubt
+        self.has_blamed = False  # for a record that could not be read
         self.initialised: Set[int] = set()  # processes in which cuInit has succeeded
         self.in_vain: Dict[int, str] = {}  # other processes: what they called without success
         self.open_files()
@@ -482,7 +482,7 @@ class Watcher:
                 attempt = records.parse(line)
                 if not records.is_whole(line):
                     self.doubt("a record is damaged: %r" % line[:60])
-                self._note_success(records.record_of(records.value_of(line)), attempt)
+                self._note_outcome(records.record_of(records.value_of(line)), attempt)
                 self._hand_on(line, attempt)
                 self._report(line, name)
             except Exception as error:
@@ -491,7 +491,7 @@ class Watcher:
                 attempts.append(attempt)
         return attempts
 
-    def _note_success(self, record: records.Record, attempt: Optional[records.Attempt]) -> None:
+    def _note_outcome(self, record: records.Record, attempt: Optional[records.Attempt]) -> None:
         if attempt is None:
             return
         if record.event == "init" and record.decision == "allow" and record.result <= 0:
