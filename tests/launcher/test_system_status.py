@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -43,6 +44,15 @@ class Case(system_root.Case):
         os.mkdir(self.inside("proc"))
         source = self.make("static.c", STATIC, 0o644)
         shutil.copy(self.compile("static", source, "-static"), self.inside("/usr/bin/static"))
+
+    def wait_for_next_tick(self):
+        """Until no new process can start in the kernel's tick in which ld.so.preload changed."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        changed = os.stat(self.inside(FILE)).st_ctime
+        boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+        after = int((changed - boot) * ticks) + 2  # one more, as the two clocks are read one by one
+        while time.clock_gettime(time.CLOCK_BOOTTIME) * ticks < after:
+            pass
 
     def run_there(self, script):
         """Runs the script in a PID namespace. Returns {name: pid} and {title: [lines]}."""
@@ -134,6 +144,7 @@ def test_program_that_just_starts_is_not_called_unguarded_for_good(case):
     source = case.make("auditor.c", AUDITOR, 0o644)
     shutil.copy(case.compile("auditor", source, "-shared", "-fPIC"), case.inside("/opt/auditor.so"))
     case.done("enable")
+    case.wait_for_next_tick()
     pids, parts = case.run_there("""
 start starting /bin/sh -c "export LD_LIBRARY_PATH=/lib64 LD_AUDIT=/opt/auditor.so; exec /bin/sh"
 status starting

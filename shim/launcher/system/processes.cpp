@@ -31,10 +31,20 @@ double now(clockid_t clock) {
   return seconds_of(time);
 }
 
-/// The time of a process's start, which the kernel counts in ticks since the boot.
+/// A pause between the two readings makes the result earlier, so the latest of some is the best.
+double boot_time() {
+  double latest = 0;
+  for (int i = 0; i < 10; ++i) {
+    const double time = now(CLOCK_REALTIME);
+    latest = std::max(latest, time - now(CLOCK_BOOTTIME));
+  }
+  return latest;
+}
+
+/// The beginning of the kernel's tick (10 ms) in which the process started.
 double start_of(const Stat& stat) {
   const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));
-  return now(CLOCK_REALTIME) - now(CLOCK_BOOTTIME) + static_cast<double>(stat.started) / ticks;
+  return boot_time() + static_cast<double>(stat.started) / ticks;
 }
 
 /// Returns the text of the file, or nothing. Another user may have put a pipe or an endless file in
