@@ -260,7 +260,7 @@ def test_opencl_is_refused(case):
 
 
 def test_limit_deep_bound_plugin_makes_a_context():
-    """docs/limits.md: with RTLD_DEEPBIND, ld.so binds it to the driver before the guard."""
+    """tests/lab/limits.md: with RTLD_DEEPBIND, ld.so binds it to the driver before the guard."""
     result = box.run(["deep.cu.init", "deep.cu.context=v2,0"], policy="NO_CONTEXT")
     assert result.answers["deep.cu.context"].split(":")[:2] == ["0", "set"], str(result)
 
