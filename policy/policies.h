@@ -76,12 +76,21 @@ constexpr bool refuses_contexts(Policy policy) {
 
 /// True if later look-ups must not find this export of the guard. "cuInit" and "nvmlInit" are the
 /// driver's, "cudaSetDevice" is the runtime's, "cudaguard_attempts" and "dlopen" are the guard's
-/// own.
-constexpr bool leaves_later_lookups(Policy policy, std::string_view name) {
-  if (name.starts_with("cudaguard_")) return false;
+/// own. The name is read no further than it decides, because this is asked some hundred times
+/// before a program's first dlopen goes on.
+constexpr bool leaves_later_lookups(Policy policy, const char* name) {
+  const auto starts_with = [name](const char* prefix) {
+    const char* rest = name;
+    while (*prefix != '\0' && *rest == *prefix) {
+      ++rest;
+      ++prefix;
+    }
+    return *prefix == '\0';
+  };
+  if (starts_with("cudaguard_")) return false;
   const LaterExports later = row_of(policy).later;
-  if (name.starts_with("cuda")) return later == LaterExports::kOwn;
-  return (name.starts_with("cu") || name.starts_with("nvml")) && later != LaterExports::kAll;
+  if (starts_with("cuda")) return later == LaterExports::kOwn;
+  return (starts_with("cu") || starts_with("nvml")) && later != LaterExports::kAll;
 }
 
 /// `list`: whether there is an allow-list.

@@ -47,7 +47,7 @@ struct OwnNames {
   NameFilter filter;
   const void* context;
   bool operator()(const char* name) const {
-    return elf_detail::find(tables, name) != nullptr && filter(name, context);
+    return filter(name, context) && elf_detail::find(tables, name) != nullptr;
   }
 };
 

@@ -70,15 +70,40 @@ template <typename T>
 
 [[gnu::noinline]] inline Tables read_tables(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
                                             const char* wanted = nullptr) {
-  return {.symbols = table<ElfW(Sym)>(dynamic, base, DT_SYMTAB),
-          .strings = table<char>(dynamic, base, DT_STRTAB),
-          .gnu_hash = table<uint32_t>(dynamic, base, DT_GNU_HASH),
-          .sysv_hash = table<uint32_t>(dynamic, base, DT_HASH),
-          .versions = table<ElfW(Half)>(dynamic, base, DT_VERSYM),
-          .needed_versions = table<char>(dynamic, base, DT_VERNEED),
-          .defined_versions = table<char>(dynamic, base, DT_VERDEF),
-          .base = base,
-          .wanted = wanted};
+  Tables found = {};
+  found.base = base;
+  found.wanted = wanted;
+  for (const ElfW(Dyn)* entry = dynamic; entry != nullptr && entry->d_tag != DT_NULL; ++entry) {
+    const ElfW(Addr) value = entry->d_un.d_val;
+    if (value == 0) continue;
+    const void* address = reinterpret_cast<const void*>(absolute(value, base));
+    switch (entry->d_tag) {
+      case DT_SYMTAB:
+        found.symbols = static_cast<const ElfW(Sym)*>(address);
+        break;
+      case DT_STRTAB:
+        found.strings = static_cast<const char*>(address);
+        break;
+      case DT_GNU_HASH:
+        found.gnu_hash = static_cast<const uint32_t*>(address);
+        break;
+      case DT_HASH:
+        found.sysv_hash = static_cast<const uint32_t*>(address);
+        break;
+      case DT_VERSYM:
+        found.versions = static_cast<const ElfW(Half)*>(address);
+        break;
+      case DT_VERNEED:
+        found.needed_versions = static_cast<const char*>(address);
+        break;
+      case DT_VERDEF:
+        found.defined_versions = static_cast<const char*>(address);
+        break;
+      default:
+        break;
+    }
+  }
+  return found;
 }
 
 // Returns the name of an object's version `number` (2 and up), or null.
@@ -141,7 +166,8 @@ inline bool may_have(const uint32_t* gnu_hash, uint32_t hash) {
   const uint32_t bloom_words = gnu_hash[2];
   if (bloom_words == 0) return false;
   const auto* bloom = reinterpret_cast<const ElfW(Addr)*>(gnu_hash + 4);
-  const ElfW(Addr) word = bloom[hash / kBits % bloom_words];
+  const ElfW(Addr) word =
+      bloom[(hash / kBits) & (bloom_words - 1)];  // their number is a power of 2
   return ((word >> (hash % kBits)) & (word >> ((hash >> gnu_hash[3]) % kBits)) & 1U) != 0;
 }
 
