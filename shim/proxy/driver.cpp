@@ -191,12 +191,12 @@ CG_CONTEXT(cuVDPAUCtxCreate_v2,
 #undef CG_CONTEXT
 
 /// Forwards what takes a GPU's memory without a context, and a context for what has one already.
-#define CG_MEMORY(name, parameters, ...)                    \
-  Result name parameters {                                  \
-    CG_PASS(name);                                          \
-    const Result refused = check_context(#name, CG_CALLER); \
-    if (refused != kSuccess) return refused;                \
-    return real(__VA_ARGS__);                               \
+#define CG_MEMORY(name, parameters, ...)                                      \
+  Result name parameters {                                                    \
+    CG_PASS(name);                                                            \
+    const Result refused = check_context(#name, CG_CALLER);                   \
+    if (refused != kSuccess) return refused;                                  \
+    return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER); \
   }
 CG_MEMORY(cuCtxFromGreenCtx, (void** context, void* green), context, green)
 CG_MEMORY(cuMemCreate, (void* handle, size_t size, const void* properties, uint64_t flags), handle,

@@ -23,6 +23,10 @@ def make():
     return cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
 print("answers=%d:%d:%d" % (*answers, count.value), flush=True)
 """
+MEMORY = """properties = (ctypes.c_int * 16)(1, 0, 1, 0)  # on device 0
+print("made=%d" % cuda.cuMemCreate(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 21), properties,
+                                   ctypes.c_uint64(0)))
+"""
 
 
 class Context(verified.Case):
@@ -149,6 +153,17 @@ def test_context_that_fails_counts_too(case):
     count, result = case.made(words, case.denied)
     case.block(result, 1, "asked for a CUDA context", "cuCtxCreate_v2 by open")
     assert count == 0, str(result)
+
+
+@pytest.mark.parametrize(("policy", "answer", "count"), [("VALIDATE", "0", 1), ("NO_CONTEXT", REFUSED, 0)])
+def test_memory_without_a_context_counts(case, policy, answer, count):
+    program = case.make("train.py", TRAIN + MEMORY)
+    words = [launcher.LAUNCHER, "run", "--policy", policy, "--", sys.executable, program]
+    made, control = case.made(words, case.allowed)
+    assert (made, control.answers["made"]) == (count, answer), str(control)
+    made, result = case.made(words, case.denied)
+    assert (made, result.answers["made"]) == (count, answer), str(result)
+    case.block(result, 1, "train.py:9 in <module>", "cuMemCreate by ctypes/cffi")
 
 
 @pytest.mark.parametrize("env", [
