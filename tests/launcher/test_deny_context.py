@@ -155,6 +155,19 @@ def test_context_that_fails_counts_too(case):
     assert count == 0, str(result)
 
 
+def test_all_that_takes_a_gpus_memory_counts_in_a_process_that_allows_itself_contexts(case):
+    """The fake driver refuses arguments of zero with 1: a context that fails counts, too."""
+    names = sorted(harness.guarded("CONTEXT"))
+    steps = ["cu.init", *("cu.zeros=" + name for name in names)]
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", box.program("open"), *steps]
+    result = case.denied(words, ["--json", case.path("result.json")])
+    assert set(names) <= set(result.fake_calls), str(result)
+    case.block(result, 1, "asked for a CUDA context", "by open (its own policy allowed it)")
+    with open(case.path("result.json"), encoding="utf-8") as stream:
+        calls = json.load(stream)["calls"]
+    assert sorted(call["api"] for call in calls if call["asked"] == "context") == names, str(calls)
+
+
 @pytest.mark.parametrize(("policy", "answer", "count"), [("VALIDATE", "0", 1), ("NO_CONTEXT", REFUSED, 0)])
 def test_memory_without_a_context_counts(case, policy, answer, count):
     program = case.make("train.py", TRAIN + MEMORY)
@@ -164,6 +177,16 @@ def test_memory_without_a_context_counts(case, policy, answer, count):
     made, result = case.made(words, case.denied)
     assert (made, result.answers["made"]) == (count, answer), str(result)
     case.block(result, 1, "train.py:9 in <module>", "cuMemCreate by ctypes/cffi")
+
+
+def test_each_line_with_a_context_needs_its_own_pattern(case):
+    """In a process that allows itself contexts: the first one hides no later one on this device."""
+    program = case.make("train.py", TRAIN + "make()\n" +
+                        "cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)\n")
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", sys.executable, program]
+    result = case.denied(words, ["--allow=line:train.py:6"])
+    case.block(result, 1, "FAIL: 1 line asked for a CUDA context", "train.py:9 in <module>")
+    case.block(case.denied(words, ["--allow=line:train.py:6", "--allow=line:train.py:9"]), 0)
 
 
 @pytest.mark.parametrize("env", [
