@@ -261,6 +261,29 @@ def test_context_of_a_process_that_was_killed_counts(case, beacon, allowed):
     assert ("its own policy allowed it" in block) == allowed, block
 
 
+KILLED = """import ctypes, os, time
+if os.fork() == 0:
+    os.mkfifo("%s/%d" % (os.environ["KEPT_CONTEXTS"], os.getpid()))  # the driver waits for a reader
+    cuda = ctypes.CDLL("libcuda.so.1")
+    cuda.cuInit(0)
+    cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
+    os._exit(0)
+log = os.environ["CG_FAKE_LOG"]
+while not (os.path.exists(log) and "cuCtxCreate_v2" in open(log).read()): time.sleep(0.02)
+os.kill(int(os.listdir(os.environ["KEPT_CONTEXTS"])[0]), 9)
+os.wait()
+"""
+
+
+def test_context_of_a_process_that_was_killed_in_the_driver_counts(case):
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", sys.executable,
+             case.make("train.py", KILLED)]
+    count, result = case.made(words, case.denied)
+    assert count == 1, str(result)
+    case.block(result, 1, "asked for a CUDA context", "cuCtxCreate or the like",
+               "(its own policy allowed it)")
+
+
 # The program's own seccomp filter refuses getpid with the beacon's number. The fake driver needs the
 # other ones, as it compares process ids.
 REFUSES_GETPID = ("import struct\n"

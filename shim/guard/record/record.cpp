@@ -3,6 +3,7 @@
 
 #include "policy/decision.h"
 #include "policy/driver_api.h"
+#include "shim/guard/record/beacon.h"
 #include "shim/guard/record/output.h"
 #include "shim/guard/stack/hash.h"
 #include "shim/guard/stack/stack.h"
@@ -153,6 +154,13 @@ void report_exposed(Process& process, const char* library) {
 bool wants_events(const Process& process) {
   return process.decision.log == Log::kAll || wants_places(process);
 }
+
+bool begin_context(const void* caller) {
+  return inherited.record.listens.load(std::memory_order_relaxed) &&
+         announce(Beacon::kContext, caller);
+}
+
+void end_context(const void* caller) { announce(Beacon::kWithdrawn, caller); }
 
 void record_event(Process& process, const Event& event) {
   const uint64_t key = key_of(process, event);

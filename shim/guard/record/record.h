@@ -42,6 +42,11 @@ struct Event {
 /// Records the first event of its kind, device and result if wants_events() is true. Reports
 /// mistakes in the configuration, once.
 void record_event(Process& process, const Event& event);
+/// Tells the launcher that the driver begins to make a context, because the process may end there.
+/// Returns false if none listens. Otherwise call end_context() when the driver has answered and the
+/// event is recorded.
+bool begin_context(const void* caller);
+void end_context(const void* caller);
 /// True if a message, a report or a launcher wants events. Callers need not collect details
 /// otherwise.
 bool wants_events(const Process& process);
