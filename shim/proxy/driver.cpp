@@ -34,22 +34,6 @@ Result noted(Result result, Event::Kind kind, const char* api, const void* calle
   return result;
 }
 
-/// While the driver makes a context, which takes long: a process that is killed there counts, too.
-class ContextCall {
- public:
-  explicit ContextCall(const void* caller)
-      : caller_(caller), heard_(the_guard().begin_context(caller)) {}
-  ~ContextCall() {
-    if (heard_) the_guard().end_context(caller_);
-  }
-  ContextCall(const ContextCall&) = delete;
-  ContextCall& operator=(const ContextCall&) = delete;
-
- private:
-  const void* caller_;
-  bool heard_;
-};
-
 /// Under NO_CONTEXT: reports the call, which the driver does not get. Without cuInit, and in a
 /// forked child of a process that has called it, the answer is the driver's own.
 [[gnu::cold, gnu::noinline]] Result refuse(const Services& guard, const char* api,
@@ -185,7 +169,7 @@ Result cuDeviceGetAttribute(int* value, int attribute, int device) {
     CG_PASS(name);                                                                    \
     const Result refused = check_context(#name, CG_CALLER);                           \
     if (refused != kSuccess) return refused;                                          \
-    const ContextCall call(CG_CALLER);                                                \
+    const DriverCall call(Beacon::kContext, CG_CALLER);                               \
     return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER, device); \
   }
 CG_CONTEXT(cuCtxCreate, (void** context, unsigned flags, int device), context, flags, device)
@@ -213,7 +197,7 @@ CG_CONTEXT(cuVDPAUCtxCreate_v2,
     CG_PASS(name);                                                            \
     const Result refused = check_context(#name, CG_CALLER);                   \
     if (refused != kSuccess) return refused;                                  \
-    const ContextCall call(CG_CALLER);                                        \
+    const DriverCall call(Beacon::kContext, CG_CALLER);                       \
     return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER); \
   }
 CG_MEMORY(cuCtxFromGreenCtx, (void** context, void* green), context, green)

@@ -284,6 +284,17 @@ def test_context_of_a_process_that_was_killed_in_the_driver_counts(case):
                "(its own policy allowed it)")
 
 
+@pytest.mark.parametrize("inner", [[], [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--"]])
+def test_process_that_ends_in_the_drivers_cuinit_is_in_doubt(case, inner):
+    """As one that was killed because the driver hangs: it has not got as far as to a context."""
+    env = {"LD_LIBRARY_PATH": os.path.join(harness.FAKES, "sick")}
+    words = [*inner, box.program("open"), "cu.init", "pid"]
+    case.block(case.denied(words, env={**env, "CG_ANSWER": "0"}), 0)
+    result = case.denied(words, env={**env, "CG_SICK": "exits"})
+    assert "pid" not in result.answers, str(result)
+    case.block(result, 3, "got no CUDA (")
+
+
 # The program's own seccomp filter refuses getpid with the beacon's number. The fake driver needs the
 # other ones, as it compares process ids.
 REFUSES_GETPID = ("import struct\n"

@@ -155,12 +155,11 @@ bool wants_events(const Process& process) {
   return process.decision.log == Log::kAll || wants_places(process);
 }
 
-bool begin_context(const void* caller) {
-  return inherited.record.listens.load(std::memory_order_relaxed) &&
-         announce(Beacon::kContext, caller);
+bool begin_call(Beacon what, const void* caller) {
+  return inherited.record.listens.load(std::memory_order_relaxed) && announce(what, caller);
 }
 
-void end_context(const void* caller) { announce(Beacon::kWithdrawn, caller); }
+void end_call(const void* caller) { announce(Beacon::kWithdrawn, caller); }
 
 void record_event(Process& process, const Event& event) {
   const uint64_t key = key_of(process, event);
