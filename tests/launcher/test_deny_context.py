@@ -203,7 +203,8 @@ def test_no_variable_changes_what_is_refused(case, env):
 
 @pytest.mark.parametrize(("steps", "env", "why"), [
     (["cu.init"], {"LD_LIBRARY_PATH": None}, "found no driver by open"),
-    (["cu.init"], {"CUDA_VISIBLE_DEVICES": "-1"}, "found no GPU by open")])
+    (["cu.init"], {"CUDA_VISIBLE_DEVICES": "-1"}, "found no GPU by open"),
+    (["nv.init"], {"CG_SICK": "100"}, "NVML error 9 by open")])
 def test_without_an_answer_of_the_driver_the_result_is_incomplete(case, steps, env, why):
     """A program that finds no GPU does not get as far as to a context, so a PASS would mean
     nothing. One that asks nothing passes everywhere."""
