@@ -169,6 +169,7 @@ Result cuDeviceGetAttribute(int* value, int attribute, int device) {
     CG_PASS(name);                                                                    \
     const Result refused = check_context(#name, CG_CALLER);                           \
     if (refused != kSuccess) return refused;                                          \
+    const DriverCall call(Beacon::kContext, CG_CALLER);                               \
     return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER, device); \
   }
 CG_CONTEXT(cuCtxCreate, (void** context, unsigned flags, int device), context, flags, device)
@@ -191,12 +192,13 @@ CG_CONTEXT(cuVDPAUCtxCreate_v2,
 #undef CG_CONTEXT
 
 /// Forwards what takes a GPU's memory without a context, and a context for what has one already.
-#define CG_MEMORY(name, parameters, ...)                    \
-  Result name parameters {                                  \
-    CG_PASS(name);                                          \
-    const Result refused = check_context(#name, CG_CALLER); \
-    if (refused != kSuccess) return refused;                \
-    return real(__VA_ARGS__);                               \
+#define CG_MEMORY(name, parameters, ...)                                      \
+  Result name parameters {                                                    \
+    CG_PASS(name);                                                            \
+    const Result refused = check_context(#name, CG_CALLER);                   \
+    if (refused != kSuccess) return refused;                                  \
+    const DriverCall call(Beacon::kContext, CG_CALLER);                       \
+    return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER); \
   }
 CG_MEMORY(cuCtxFromGreenCtx, (void** context, void* green), context, green)
 CG_MEMORY(cuMemCreate, (void* handle, size_t size, const void* properties, uint64_t flags), handle,

@@ -71,6 +71,7 @@ Result init(const void* caller) {
   if (is_open()) return kSuccess;
   // While this thread waited, another thread's cuInit may have ended in FORCE_CPU.
   if (guard.policy(process) == Policy::kForceCpu) return kNoDevice;
+  const DriverCall call(Beacon::kCuda, caller);
   const Result result = init_inside_list(process, caller);
   if (result != kSuccess && guard.policy(process) != Policy::kForceCpu) {
     guard.record_event(process, {.api = "cuInit", .caller = caller, .result = result});

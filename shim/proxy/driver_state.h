@@ -54,6 +54,23 @@ template <typename Function>
   return reinterpret_cast<Function>(driver.real[which]);
 }
 
+/// Exists while the driver initialises itself or makes a context, which takes long: a process that
+/// ends meanwhile has asked, too.
+class DriverCall {
+ public:
+  DriverCall(Beacon what, const void* caller)
+      : caller_(caller), heard_(the_guard().begin_call(what, caller)) {}
+  ~DriverCall() {
+    if (heard_) the_guard().end_call(caller_);
+  }
+  DriverCall(const DriverCall&) = delete;
+  DriverCall& operator=(const DriverCall&) = delete;
+
+ private:
+  const void* caller_;
+  bool heard_;
+};
+
 /// True if cuInit has succeeded in this process. All calls pass then.
 [[gnu::always_inline]] inline bool is_open() {
   const Process* process = driver.process.load(std::memory_order_acquire);

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import pytest
 
 from support import guest, harness, messages
 
 RECORDS = guest.binary("records")
-FIELDS = {"v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup", "api", "decision",
+FIELDS = {"v", "ts", "pid", "ppid", "tid", "since", "uid", "host", "exe", "argv", "cgroup", "api", "decision",
           "caller", "library", "asked"}
 THREADS = 12
 PROCESSES = 100
@@ -90,6 +91,21 @@ def test_many_processes_write_whole_records_to_one_file(case):
             assert record["ppid"] == os.getpid()
             assert re.search(r"/records\+0x[0-9a-f]+$", record["caller"]), str(record["caller"])
             assert "cut" not in record
+
+
+def test_record_has_the_start_of_its_process(case):
+    """Whatever the name of the process has in it. A forked child has a start of its own."""
+    text = ("import ctypes, os\n"
+            "ctypes.CDLL(None).prctl(15, b') S 1 (2) ')\n"
+            "child = os.fork()\n"
+            "stat = open('/proc/self/stat').read().rpartition(')')[2].split()\n"
+            "ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
+            "print('%s=%s' % ('parent' if child else 'child', stat[19]), flush=True)\n"
+            "if child: os.waitpid(child, 0)\n")
+    result = harness.run([sys.executable, "-c", text],
+                         env=environment_of(case, CUDAGUARD_REPORT=case.path("report")))
+    starts = {str(record["since"]) for record in harness.records(case.path("report"))}
+    assert starts == {result.answers["parent"], result.answers["child"]}, str(result)
 
 
 def test_each_process_can_have_a_file_of_its_own(case):

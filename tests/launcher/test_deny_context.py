@@ -23,6 +23,10 @@ def make():
     return cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
 print("answers=%d:%d:%d" % (*answers, count.value), flush=True)
 """
+MEMORY = """properties = (ctypes.c_int * 16)(1, 0, 1, 0)  # on device 0
+print("made=%d" % cuda.cuMemCreate(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 21), properties,
+                                   ctypes.c_uint64(0)))
+"""
 
 
 class Context(verified.Case):
@@ -151,6 +155,40 @@ def test_context_that_fails_counts_too(case):
     assert count == 0, str(result)
 
 
+def test_all_that_takes_a_gpus_memory_counts_in_a_process_that_allows_itself_contexts(case):
+    """The fake driver refuses arguments of zero with 1: a context that fails counts, too."""
+    names = sorted(harness.guarded("CONTEXT"))
+    steps = ["cu.init", *("cu.zeros=" + name for name in names)]
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", box.program("open"), *steps]
+    result = case.denied(words, ["--json", case.path("result.json")])
+    assert set(names) <= set(result.fake_calls), str(result)
+    case.block(result, 1, "asked for a CUDA context", "by open (its own policy allowed it)")
+    with open(case.path("result.json"), encoding="utf-8") as stream:
+        calls = json.load(stream)["calls"]
+    assert sorted(call["api"] for call in calls if call["asked"] == "context") == names, str(calls)
+
+
+@pytest.mark.parametrize(("policy", "answer", "count"), [("VALIDATE", "0", 1), ("NO_CONTEXT", REFUSED, 0)])
+def test_memory_without_a_context_counts(case, policy, answer, count):
+    program = case.make("train.py", TRAIN + MEMORY)
+    words = [launcher.LAUNCHER, "run", "--policy", policy, "--", sys.executable, program]
+    made, control = case.made(words, case.allowed)
+    assert (made, control.answers["made"]) == (count, answer), str(control)
+    made, result = case.made(words, case.denied)
+    assert (made, result.answers["made"]) == (count, answer), str(result)
+    case.block(result, 1, "train.py:9 in <module>", "cuMemCreate by ctypes/cffi")
+
+
+def test_each_line_with_a_context_needs_its_own_pattern(case):
+    """In a process that allows itself contexts: the first one hides no later one on this device."""
+    program = case.make("train.py", TRAIN + "make()\n" +
+                        "cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)\n")
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", sys.executable, program]
+    result = case.denied(words, ["--allow=line:train.py:6"])
+    case.block(result, 1, "FAIL: 1 line asked for a CUDA context", "train.py:9 in <module>")
+    case.block(case.denied(words, ["--allow=line:train.py:6", "--allow=line:train.py:9"]), 0)
+
+
 @pytest.mark.parametrize("env", [
     {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"}, {"CUDAGUARD_POLICY": "FORCE_CPU"},
     {"CUDAGUARD_CHILDREN": "FORCE_CPU"}, {"CUDAGUARD_CHILDREN": "ONLY"},
@@ -165,7 +203,8 @@ def test_no_variable_changes_what_is_refused(case, env):
 
 @pytest.mark.parametrize(("steps", "env", "why"), [
     (["cu.init"], {"LD_LIBRARY_PATH": None}, "found no driver by open"),
-    (["cu.init"], {"CUDA_VISIBLE_DEVICES": "-1"}, "found no GPU by open")])
+    (["cu.init"], {"CUDA_VISIBLE_DEVICES": "-1"}, "found no GPU by open"),
+    (["nv.init"], {"CG_SICK": "100"}, "NVML error 9 by open")])
 def test_without_an_answer_of_the_driver_the_result_is_incomplete(case, steps, env, why):
     """A program that finds no GPU does not get as far as to a context, so a PASS would mean
     nothing. One that asks nothing passes everywhere."""
@@ -221,6 +260,40 @@ def test_context_of_a_process_that_was_killed_counts(case, beacon, allowed):
             "os.kill(os.getpid(), 9)\n" % beacon)
     block = case.block(case.denied([sys.executable, "-c", text]), 1, "cuCtxCreate or the like")
     assert ("its own policy allowed it" in block) == allowed, block
+
+
+KILLED = """import ctypes, os, time
+if os.fork() == 0:
+    os.mkfifo("%s/%d" % (os.environ["KEPT_CONTEXTS"], os.getpid()))  # the driver waits for a reader
+    cuda = ctypes.CDLL("libcuda.so.1")
+    cuda.cuInit(0)
+    cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
+    os._exit(0)
+log = os.environ["CG_FAKE_LOG"]
+while not (os.path.exists(log) and "cuCtxCreate_v2" in open(log).read()): time.sleep(0.02)
+os.kill(int(os.listdir(os.environ["KEPT_CONTEXTS"])[0]), 9)
+os.wait()
+"""
+
+
+def test_context_of_a_process_that_was_killed_in_the_driver_counts(case):
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", sys.executable,
+             case.make("train.py", KILLED)]
+    count, result = case.made(words, case.denied)
+    assert count == 1, str(result)
+    case.block(result, 1, "asked for a CUDA context", "cuCtxCreate or the like",
+               "(its own policy allowed it)")
+
+
+@pytest.mark.parametrize("inner", [[], [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--"]])
+def test_process_that_ends_in_the_drivers_cuinit_is_in_doubt(case, inner):
+    """As one that was killed because the driver hangs: it has not got as far as to a context."""
+    env = {"LD_LIBRARY_PATH": os.path.join(harness.FAKES, "sick")}
+    words = [*inner, box.program("open"), "cu.init", "pid"]
+    case.block(case.denied(words, env={**env, "CG_ANSWER": "0"}), 0)
+    result = case.denied(words, env={**env, "CG_SICK": "exits"})
+    assert "pid" not in result.answers, str(result)
+    case.block(result, 3, "got no CUDA (")
 
 
 # The program's own seccomp filter refuses getpid with the beacon's number. The fake driver needs the

@@ -160,6 +160,19 @@ def test_summary_tells_queries_from_contexts(who, options, context):
                                 summary.text)
 
 
+@pytest.mark.parametrize(("options", "seen"), [
+    ([], "GPU memory taken"), (["--policy", "NO_CONTEXT"], "no context seen, refused cuMemCreate by ctypes/cffi")])
+def test_memory_without_a_context_is_seen(who, options, seen):
+    who.make("train.py", """import ctypes
+cuda = ctypes.CDLL('libcuda.so.1')
+cuda.cuInit(0)
+cuda.cuMemCreate(ctypes.byref(ctypes.c_uint64()), ctypes.c_size_t(1 << 21), (ctypes.c_int * 16)(1, 0, 1, 0),
+                 ctypes.c_uint64(0))
+""")
+    result = who.observe([sys.executable, who.path("train.py")], options)
+    assert "      initialised CUDA by ctypes/cffi, %s\n" % seen in result.err, str(result)
+
+
 @pytest.mark.parametrize(("options", "steps", "name", "values"), [
     ([], ["cu.init"], "cuda_initialised", {"policy": "VALIDATE"}),
     (["--cpu"], ["cu.init"], "no_cuda", {"cause": "FORCE_CPU"}),

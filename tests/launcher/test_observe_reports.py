@@ -37,7 +37,7 @@ class Reports(observed.Case):
             harness.run([launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--report", control,
                          box.program("open")] + self.STEPS, world="none", guard=False, trace=False,
                         env=box.environment())
-            different = ("ts", "pid", "ppid", "tid", "argv", "caller")
+            different = ("ts", "pid", "ppid", "tid", "since", "argv", "caller")
             self.assertEqual(*[[{key: value for key, value in record.items()
                                  if key not in different} for record in some]
                                for some in (got, harness.records(control))])

@@ -195,6 +195,24 @@ def test_success_after_a_failure_is_no_doubt(case, options):
     assert case.outcomes(result) == {"passed": {"later"}, "failure": {"never"}}, str(result)
 
 
+def test_later_process_with_the_same_id_answers_for_itself_alone(case):
+    """Process ids are reused, and those of PID namespaces are often the same."""
+    case.make("test_all.py", """
+    import json, os
+    def process(since, result):
+        one = {"v": 1, "ts": 1.5, "pid": 7, "api": "cuInit", "asked": "cuda", "event": "init",
+               "decision": "allow", "result": result, "library": "x", "since": since}
+        with open(os.environ["CUDAGUARD_REPORT"], "a") as stream:
+            stream.write(json.dumps(one, separators=(",", ":")) + "\\n")
+    def test_same(): process(1, 100); process(1, 0)
+    def test_reused(): process(2, 100); process(3, 0)
+    def test_later(): process(4, 100)
+""")
+    result = case.pytest(env=NO_CONTEXT, plugin=DENY, world="none")
+    assert case.outcomes(result) == {"passed": {"same"}, "failure": {"reused", "later"}}, str(result)
+    assert "process 7 got no CUDA (cuInit)" in result.cases["reused"][1], str(result)
+
+
 def test_allowed_line_passes(case):
     case.make("test_all.py", SUITE)
     line = 1 + SUITE.split("\n").index("        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)")

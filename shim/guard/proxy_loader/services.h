@@ -25,6 +25,8 @@ struct Services {
 
   decltype(&cudaguard::fall_back) fall_back = nullptr;
   decltype(&cudaguard::record_event) record_event = nullptr;
+  decltype(&cudaguard::begin_call) begin_call = nullptr;
+  decltype(&cudaguard::end_call) end_call = nullptr;
   decltype(&cudaguard::record_attempt) record_attempt = nullptr;
   decltype(&cudaguard::record_no_context) record_no_context = nullptr;
   decltype(&cudaguard::print_message) print_message = nullptr;

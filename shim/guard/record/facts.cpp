@@ -60,6 +60,20 @@ uint32_t parent_of(uint32_t pid) {
   return parent;
 }
 
+/// Returns the start of this process in clock ticks since boot, the 22nd field; -1 if there is no
+/// /proc.
+int64_t started() {
+  char text[512];
+  std::string_view rest = read_all("/proc/self/stat", text, sizeof text);
+  rest = tail(rest, rest.rfind(')') + 1);  // " S 12", from the third field on
+  for (int field = 3; field <= 22; ++field) rest = tail(rest, rest.find(' ') + 1);
+  int64_t ticks = rest.empty() ? -1 : 0;
+  for (; !rest.empty() && is_digit(rest.front()); rest = tail(rest, 1)) {
+    ticks = ticks * 10 + (rest.front() - '0');
+  }
+  return ticks;
+}
+
 /// Writes "python3 app.py": the first program further out that is more than a shell's command or a
 /// tool such as `timeout`. Nothing if the user has typed the command, or cudaguard has started it.
 std::string_view find_starter(ProgramRoom& room) {
@@ -134,9 +148,10 @@ ProcessFacts gather_facts(FactsRoom& room, uint32_t pid, const Attempt& attempt)
   if (length > 0) facts.exe.value = {at, static_cast<size_t>(length)};
   facts.argv.value = attempt.program;
   if (const char* job = variable("SLURM_JOB_ID"); job != nullptr) facts.slurm.value = job;
-  // The host and the cgroup take as long as the rest of a start record; the record of the first
-  // CUDA attempt has both.
+  // These three take as long as the rest of a start record; the record of the first CUDA attempt
+  // has them.
   if (attempt.event == EventKind::kStart) return facts;
+  facts.since = {started()};
   at += facts.exe.value.size();
   facts.host.value = read_host(at, FactsRoom::kHost);
   at += facts.host.value.size();

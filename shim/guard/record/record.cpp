@@ -3,6 +3,7 @@
 
 #include "policy/decision.h"
 #include "policy/driver_api.h"
+#include "shim/guard/record/beacon.h"
 #include "shim/guard/record/output.h"
 #include "shim/guard/stack/hash.h"
 #include "shim/guard/stack/stack.h"
@@ -25,10 +26,12 @@ void add_modules(const Stack& stack, Hash& hash) {
 
 /// Returns the place of an attempt: the function, the calling library, the user's line and the
 /// modules that the line has called, because `--allow` may name one of these. Without a line, the
-/// return address is the place.
+/// return address is the place. A context on another device, or that failed, is from a new place.
 uint64_t hash_of_place(const Attempt& attempt, const void* caller) {
   Hash hash;
   hash.add(attempt.api).add(attempt.object).add(attempt.caller.module);
+  hash.add(uint64_t{static_cast<uint32_t>(attempt.device)});
+  hash.add(uint64_t{static_cast<uint32_t>(attempt.result)});
   if (attempt.stack != nullptr) add_modules(*attempt.stack, hash);
   const PythonFrame* frame = attempt.stack == nullptr ? nullptr : attempt.stack->named();
   if (frame != nullptr) return hash.add(frame->file).add(frame->line).result();
@@ -48,7 +51,12 @@ uint64_t hash_of(const Process& process, const Event& event) {
   const uint64_t call = call_of(event.api, event.caller, process.python_frames);
   if (call == 0) return 0;
   const uint64_t closes = inherited.hook.closes.load(std::memory_order_relaxed);
-  return Hash().add(call).add(closes).result();
+  return Hash()
+      .add(call)
+      .add(closes)
+      .add(uint64_t{static_cast<uint32_t>(event.device)})
+      .add(uint64_t{static_cast<uint32_t>(event.result)})
+      .result();
 }
 
 /// Writes the message and the record of an announced event.
@@ -147,9 +155,20 @@ bool wants_events(const Process& process) {
   return process.decision.log == Log::kAll || wants_places(process);
 }
 
+bool begin_call(Beacon what, const void* caller) {
+  return inherited.record.listens.load(std::memory_order_relaxed) && announce(what, caller);
+}
+
+void end_call(const void* caller) { announce(Beacon::kWithdrawn, caller); }
+
 void record_event(Process& process, const Event& event) {
   const uint64_t key = key_of(process, event);
-  if (key == 0 || process.record.reported.has(key)) return;
+  if (key == 0) return;
+  // As of attempts, verify's `--allow` may name one place and not the next.
+  if (event.kind == EventKind::kContext && wants_places(process)) {
+    return record_unseen(process, event, key);
+  }
+  if (process.record.reported.has(key)) return;
   const sys::HeldSignals held(wants_places(process));
   Output output;
   announce(event, output);

@@ -9,6 +9,7 @@
 #include "policy/text.h"
 #include "shim/guard/state/process.h"
 #include "shim/guard/text/attempt.h"
+#include "shim/guard/text/beacon.h"
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
 
@@ -42,6 +43,11 @@ struct Event {
 /// Records the first event of its kind, device and result if wants_events() is true. Reports
 /// mistakes in the configuration, once.
 void record_event(Process& process, const Event& event);
+/// Tells the launcher that the driver begins such a call, because the process may end there.
+/// Returns false if none listens. Otherwise call end_call() when the driver has answered and the
+/// event is recorded.
+bool begin_call(Beacon what, const void* caller);
+void end_call(const void* caller);
 /// True if a message, a report or a launcher wants events. Callers need not collect details
 /// otherwise.
 bool wants_events(const Process& process);

@@ -238,6 +238,7 @@ void Records::note(const CallFields& call, const SharedText& text, ObservedProce
     if (call.device >= 0 && call.device <= kMostDevice) {
       process.contexts.insert(static_cast<int>(call.device));
     }
+    process.memory |= call.device < 0;
   } else if (call.event == "work") {
     process.worked = true;
   } else if (call.event == "nvml") {

@@ -331,6 +331,9 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
   facts.pid = {static_cast<uint32_t>(who.pid)};
   facts.ppid = {static_cast<uint32_t>(who.stat.parent)};
   facts.tid = {static_cast<uint32_t>(who.thread)};
+  if (attempt.event != EventKind::kStart && who.stat.started != 0) {
+    facts.since = {static_cast<int64_t>(who.stat.started)};
+  }
   facts.ts = {static_cast<uint64_t>(now.tv_sec), static_cast<uint32_t>(now.tv_nsec / 1000)};
   facts.uid = {users.size() > 1 ? static_cast<uint32_t>(users[1]) : geteuid()};
   facts.exe.value = executable;

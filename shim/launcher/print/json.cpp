@@ -155,6 +155,7 @@ void put(Json& json, const ObservedProcess& process) {
       .field_if(process.initialised, "initialised_by", process.by)
       .field_or_null("visible_devices", process.visible_devices)
       .list("contexts", process.contexts)
+      .field("memory", process.memory)
       .field("worked", process.worked)
       .field("nvml", process.nvml)
       .list("tried", process.tried)

@@ -38,7 +38,9 @@ std::string facts_of(const ObservedProcess& process) {
   if (process.initialised) {
     facts.push_back("initialised CUDA by " + printable(process.by, kMostName));
   }
-  if (process.initialised && process.contexts.empty()) facts.emplace_back("no context seen");
+  if (process.initialised && process.contexts.empty()) {
+    facts.emplace_back(process.memory ? "GPU memory taken" : "no context seen");
+  }
   if (!process.contexts.empty()) {
     std::vector<std::string> devices;
     for (const int device : process.contexts) devices.push_back(std::to_string(device));

@@ -343,8 +343,8 @@ class Watcher:
         self.doubts: List[str] = []  # what is not known of the current test
         self.doubted = 0  # number of doubts that were judged
         self.has_blamed = False  # for a record that could not be read
-        self.initialised: Set[int] = set()  # processes in which cuInit has succeeded
-        self.in_vain: Dict[int, str] = {}  # other processes: what they called without success
+        self.initialised: Set[Tuple[int, int]] = set()  # processes in which cuInit has succeeded
+        self.in_vain: Dict[Tuple[int, int], str] = {}  # others: what they called without success
         self.open_files()
         if self.count:
             self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
@@ -414,11 +414,11 @@ class Watcher:
         """Where contexts count, a process without CUDA proves nothing, as under `verify`. Call this
         when its phase has ended, because cuInit may succeed after something else has failed."""
         own = Real.getpid()
-        for pid, api in self.in_vain.items():
-            if _CONTEXT in self.denied and pid not in self.initialised:
+        for process, api in self.in_vain.items():
+            if _CONTEXT in self.denied and process not in self.initialised:
                 # Workers of pytest-xdist must give the same text for the same import.
                 self.add_doubt("%s got no CUDA (%s), so it could make no context" % (
-                    "this process" if pid == own else "process %d" % pid, api))
+                    "this process" if process[0] == own else "process %d" % process[0], api))
         self.in_vain = {}
 
     def enter(self, name: str) -> None:
@@ -495,10 +495,10 @@ class Watcher:
         if attempt is None:
             return
         if record.event == "init" and record.decision == "allow" and record.result <= 0:
-            self.initialised.add(attempt.pid)
+            self.initialised.add(attempt.process())
         elif records.is_in_vain(record) and not any(
                 records.may(attempt, pattern) for pattern in self.allowed):
-            self.in_vain.setdefault(attempt.pid, attempt.api)
+            self.in_vain.setdefault(attempt.process(), attempt.api)
 
     def _hand_on(self, line: bytes, attempt: Optional[records.Attempt]) -> None:
         """Appends the record to the file that it would be in without the plug-in."""

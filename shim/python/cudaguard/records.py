@@ -38,6 +38,7 @@ class Record(NamedTuple):
     pid: int = -1
     ppid: int = -1
     tid: int = -1
+    since: int = -1
     uid: int = -1
     host: str = ""
     exe: str = ""
@@ -93,6 +94,11 @@ class Attempt(NamedTuple):
     passes_on: bool = False  # the library only passes calls on, as CUDA's runtime does
     line_frame: int = -1  # the index in `frames` of the frame that has the line; -1: none
     started_by: str = ""  # what started a tool such as nvidia-smi: "python3 app.py"
+    since: int = -1  # the start of the process in clock ticks; -1: not known
+
+    def process(self) -> Tuple[int, int]:
+        """Process ids are reused, and those of PID namespaces are often the same."""
+        return self.pid, self.since
 
     def line(self) -> Optional[Frame]:
         """The frame of the line that `code` names; None for a notebook's cell."""
@@ -178,8 +184,8 @@ def without_tables(attempts: List[Attempt]) -> List[Attempt]:
     """The attempts, each once: a refused export table is no attempt of its own if cuInit of the same
     process follows, by the same library and at the same line. The same as in
     shim/launcher/findings/records.cpp."""
-    def asker(attempt: Attempt) -> Tuple[int, str, str]:
-        return attempt.pid, attempt.library, attempt.code
+    def asker(attempt: Attempt) -> Tuple[Tuple[int, int], str, str]:
+        return attempt.process(), attempt.library, attempt.code
     last = {asker(one): i for i, one in enumerate(attempts) if one.api == "cuInit"}
     return [attempt for i, attempt in enumerate(attempts)
             if attempt.api != "cuGetExportTable" or last.get(asker(attempt), -1) < i]
@@ -189,10 +195,10 @@ def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
     """The attempts that no pattern allows. A library that only passes calls on is allowed if all
     other callers at the same place in the same process are."""
     bad = [attempt for attempt in attempts if not any(may(attempt, pattern) for pattern in patterns)]
-    callers = {(attempt.pid, attempt.place()) for attempt in attempts if not attempt.passes_on}
-    callers -= {(attempt.pid, attempt.place()) for attempt in bad if not attempt.passes_on}
+    callers = {(attempt.process(), attempt.place()) for attempt in attempts if not attempt.passes_on}
+    callers -= {(attempt.process(), attempt.place()) for attempt in bad if not attempt.passes_on}
     return [attempt for attempt in bad
-            if not (attempt.passes_on and (attempt.pid, attempt.place()) in callers)]
+            if not (attempt.passes_on and (attempt.process(), attempt.place()) in callers)]
 
 
 def shown(text: str) -> str:
@@ -232,7 +238,8 @@ def attempt_of(value: Any) -> Optional[Attempt]:
         return None
     return Attempt(_ASKED.get(record.asked, "init"), record.api, record.pid,
                    " ".join(map(str, record.argv)), record.library or "?", record.code, frames,
-                   record.python_missing, record.passes_on, record.line_frame, record.started_by)
+                   record.python_missing, record.passes_on, record.line_frame, record.started_by,
+                   record.since)
 
 
 def is_in_vain(record: Record) -> bool:

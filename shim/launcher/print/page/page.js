@@ -175,7 +175,7 @@
   function factsOf(process) {
     const facts = [];
     if (process.initialised_by !== null) facts.push(`initialised CUDA by ${process.initialised_by}`);
-    if (process.contexts.length === 0 && process.initialised_by !== null) facts.push("no context seen");
+    if (process.contexts.length === 0 && process.initialised_by !== null) facts.push(process.memory ? "GPU memory taken" : "no context seen");
     if (process.contexts.length > 0) facts.push(`context on ${process.contexts.join(", ")}`);
     if (process.worked) facts.push("loaded code");
     if (process.nvml) facts.push("used NVML");
