@@ -230,7 +230,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "verify",
      .value = "[=MODE]",
-     .help = "make the kernel refuse NVIDIA ioctls, or GPU device nodes:",
+     .help = "also refuse NVIDIA ioctls, or GPU device nodes:",
      .words = "auto, require, devices, off",
      .by_default = "auto",
      .to = &Options::fence},
