@@ -107,7 +107,7 @@ inline constexpr VariableText kVariableTexts[] = {
 #define VARIABLE(id, member, name, accepted, instead, help, by_default) \
   described(Variable::id, help, by_default),
 #include "policy/variables.inc"
-    {kHello, "whether each process reports its start; verify sets this to 1", "", "none"},
+    {kHello, "with 1, each process records its start; verify sets this", "", "none"},
     {kDoctorTimeout.name, "how long doctor waits for the driver:", kDoctorTimeout.accepted, "10"},
 };
 
