@@ -71,9 +71,13 @@ pidfd = libc.syscall(PIDFD_OPEN, parent, 0)
 listener = libc.syscall(PIDFD_GETFD, pidfd, int(number), 0)
 if listener < 0:
     raise SystemExit("may not: %s" % os.strerror(ctypes.get_errno()))
-os.kill(parent, signal.SIGSTOP)
-while open("/proc/%d/stat" % parent).read().rsplit(")")[1].split()[0] != "T":
-    pass
+# The keeper must not receive the request either.
+children = open("/proc/%d/task/%d/children" % (parent, parent)).read().split()
+others = [parent, *(int(pid) for pid in children if int(pid) != os.getpid())]
+for one in others:
+    os.kill(one, signal.SIGSTOP)
+    while open("/proc/%d/stat" % one).read().rsplit(")")[1].split()[0] != "T":
+        pass
 
 def answer():
     asked = ctypes.create_string_buffer(80)
@@ -83,7 +87,8 @@ def answer():
 threading.Thread(target=answer, daemon=True).start()
 libc.ioctl(os.open("/dev/null", os.O_RDWR), ctypes.c_ulong(0xC020462A), None)
 print("c020462a", errno.errorcode[ctypes.get_errno()])
-os.kill(parent, signal.SIGCONT)
+for one in others:
+    os.kill(one, signal.SIGCONT)
 """
 
 

@@ -49,7 +49,7 @@ def launch(case, redirections, steps, **options):
                      ["env", *("%s=%s" % item for item in environment.items()), guest.STEPS,
                       *steps])
     subprocess.run(["/bin/sh", "-c", "exec " + words + " " + redirections], check=True,
-                   timeout=20, env={"PATH": os.environ["PATH"]},
+                   timeout=60, env={"PATH": os.environ["PATH"]},
                    **{"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
                       "stderr": subprocess.DEVNULL, **options})
     with open(case.results, encoding="utf-8") as stream:
@@ -261,7 +261,7 @@ def ask(case, *steps, guard=True, wrap=(), **options):
     words += ["%s=%s" % item for item in options.pop("env", {}).items()]
     try:
         done = subprocess.run(words + [case.program, *steps], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, timeout=20, check=False, **options)
+                              stdout=subprocess.PIPE, timeout=60, check=False, **options)
     except subprocess.TimeoutExpired:
         case.fail("waits: " + shlex.join(words))
     return done.returncode, done.stdout.decode()

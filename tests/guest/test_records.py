@@ -19,6 +19,7 @@ THREADS = 12
 PROCESSES = 100
 KINDS = 7  # what programs/records.c asks for
 PIPE_BUF = 4096
+PATIENCE = 600  # seconds, then something hangs
 
 
 def environment_of(case, **more):
@@ -58,7 +59,7 @@ def many(environment, stderr):
     processes = [subprocess.Popen([RECORDS, str(THREADS), "number-%d" % i], env=environment,
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=stderr) for i in range(PROCESSES)]
-    answers = [p.communicate(timeout=60)[0] for p in processes]
+    answers = [p.communicate(timeout=PATIENCE)[0] for p in processes]
     assert {p.returncode for p in processes} == {0}
     assert set(answers) == {b"attempts=%d\n" % (THREADS * KINDS)}
     return {p.pid: i for i, p in enumerate(processes)}
@@ -131,7 +132,7 @@ def test_many_processes_write_whole_lines_to_one_pipe(case):
     pids = many(environment_of(case, CUDAGUARD_LOG="all", CUDAGUARD_REPORT="/dev/stderr"),
                 write_end)
     os.close(write_end)
-    assert reader.wait(timeout=60) == 0
+    assert reader.wait(timeout=PATIENCE) == 0
     with open(case.path("read"), encoding="utf-8") as stream:
         text = stream.read()
     lines = [line for line in text.splitlines() if not line.startswith("{")]
@@ -164,7 +165,7 @@ def to_a_fifo(case, count, room=None):
                          env=environment_of(case, CUDAGUARD_REPORT=path), stdout=subprocess.PIPE,
                          stderr=subprocess.PIPE) for i in range(count)
     ]
-    outputs = [p.communicate(timeout=60) for p in processes]
+    outputs = [p.communicate(timeout=PATIENCE) for p in processes]
     assert {p.returncode for p in processes} == {0}
     assert {out for out, _ in outputs} == {b"attempts=%d\n" % (2 * KINDS)}
     data = b""
@@ -231,7 +232,7 @@ def one(case, argv, **environment):
     report = case.path("report")
     done = subprocess.run(argv, env=environment_of(case, CUDAGUARD_REPORT=report, **environment),
                           executable=RECORDS, stdin=subprocess.DEVNULL, capture_output=True,
-                          cwd=case.directory, timeout=60, check=True)
+                          cwd=case.directory, timeout=PATIENCE, check=True)
     assert done.stdout == b"attempts=%d\n" % KINDS
     return parse(report)
 

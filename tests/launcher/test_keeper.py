@@ -112,10 +112,13 @@ def crash(case, verify):
 
 
 def leave(case, verify):
-    """The second signal ends the wait for the daemon, once the program is reaped."""
-    verify.terminate()
-    case.until(lambda: not os.path.exists("/proc/%d" % case.program), "the program's end")
-    verify.terminate()
+    """The first signal ends the program, and a later one the wait for the daemon. One that comes just
+    as the program ends is the program's."""
+    def ends():
+        verify.terminate()
+        return verify.poll() is not None
+
+    case.until(ends, "the launcher's end")
 
 
 @pytest.mark.parametrize("way,how", [("daemon", kill), ("shell", kill), ("tmux", kill),

@@ -190,9 +190,12 @@ class Completion(launcher.Case):
         """A bash with readline, a tab key, and nothing but this file."""
         child, master = pty.fork()
         if child == 0:
-            os.chdir(self.directory)
-            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"],
-                       launcher.environment(TERM="dumb", PS1="ready> ", INPUTRC="/dev/null"))
+            try:
+                os.chdir(self.directory)
+                os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"],
+                           launcher.environment(TERM="dumb", PS1="ready> ", INPUTRC="/dev/null"))
+            finally:
+                os._exit(127)  # otherwise it would be a second test runner
         self.addCleanup(os.close, master)
         seen = self.until(master, "ready> ")
         os.write(master, b'. "%s"\r' % COMPLETION.encode())
@@ -204,7 +207,7 @@ class Completion(launcher.Case):
 
     def until(self, master, word):
         seen = ""
-        end = time.monotonic() + 30
+        end = time.monotonic() + 60
         while word not in seen and time.monotonic() < end:
             if select.select([master], [], [], 1)[0]:
                 try:

@@ -248,17 +248,19 @@ def make_passed():
     (["-s", "TERM"], "", 124), (["-s", "KILL"], "", -9), (["-k", "0.2"], "trap '' TERM; ", -9),
     (["--foreground"], "", 124)])
 def test_timeout_ends_the_program(passed, options, trap, code):
-    """timeout(1) sends to its child and to the group; with -k, it sends KILL later."""
+    """timeout(1) sends to its child and to the group; with -k, it sends KILL later. Its time is over
+    when SIGALRM comes."""
     passed.need("timeout")
 
     def check(before):
-        mark = passed.path("pid")
-        done = passed.unguarded("timeout", *options, "0.4", *before, "sh", "-c", trap +
-                                "echo $$ >%s; while :; do sleep 0.05; done" % mark)
-        with open(mark, encoding="utf-8") as stream:
-            pid = int(stream.read())
+        process = passed.popen(["timeout", *options, "600", *before, "sh", "-c", trap +
+                                "echo $$; while :; do sleep 0.05; done"])
+        pid = int(process.stdout.readline())
+        passed.until(lambda: passed.state(process.pid) == "S", "the wait after fork")
+        process.send_signal(signal.SIGALRM)
+        process.wait(PATIENCE)
         passed.until(lambda: passed.has_ended(pid))
-        return done.returncode
+        return process.returncode
 
     assert passed.both(check) == code
 

@@ -333,10 +333,12 @@ class Plugin(pytest_runs.Case):
         self.make("test_late.py", """
             import os, subprocess, sys, time
             def test_starts():
-                subprocess.Popen([sys.executable, "-c", "import ctypes, time; time.sleep(0.5); "
+                os.mkfifo("go")
+                subprocess.Popen([sys.executable, "-c", "import ctypes; open('go').read(); "
                     "ctypes.CDLL('libcuda.so.1').cuInit(0); open('done', 'w')"],
                     stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             def test_waits():
+                open("go", "w").close()
                 while not os.path.exists("done"): time.sleep(0.05)
             """)
         for arguments in HOW:
@@ -345,7 +347,8 @@ class Plugin(pytest_runs.Case):
                              (1, {"passed": {"starts", "waits"}}), result)
             self.assertIn("after test_late.py::test_starts, by a process that it started: CUDA was "
                           "asked for by", result.out)
-            os.unlink(self.path("done"))
+            for name in ("done", "go"):
+                os.unlink(self.path(name))
 
     def test_other_report_gets_each_record_once(self):
         """cudaguard verify also reads the records, and gets each of them once."""

@@ -282,8 +282,10 @@ ChildEnd run_child(std::vector<std::string> words, Variables variables, TimeLimi
   kill(-child, SIGKILL);  // including the processes that it has started
   if (!end.in_time && !wait_for(child, out, err, kDeath, end.status)) end.stuck = child;
   // If we are process 1 of a container, the group's orphans are ours and must not become zombies.
+  // A killed one ends when it gets a processor.
+  const Clock::time_point last = Clock::now() + (end.stuck == 0 ? kDeath.busy : kDeath.usual);
   pid_t orphan = 1;
-  for (int i = 0; i < 50 && orphan >= 0; ++i) {
+  while (orphan >= 0 && Clock::now() < last) {
     orphan = waitpid(-child, nullptr, WNOHANG);
     if (orphan == 0) usleep(1000);
   }
