@@ -163,7 +163,7 @@ def test_same_pid_in_another_namespace_is_not_the_first_process(case):
     launcher = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
     assert in_a_namespace(case, "",
                           [launcher, "run", "--gpus", "1,2", "--children=cpu", "--"]) == "!100"
-    # The process id alone cannot distinguish them, as docs/workers.md says.
+    # The process id alone cannot distinguish them, as tests/lab/limits.md says.
     assert in_a_namespace(case, "export CUDAGUARD_ROOT=$$;") == [1, 2]
 
 
