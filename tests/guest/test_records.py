@@ -100,9 +100,9 @@ def test_record_has_the_start_of_its_process(case):
             "ctypes.CDLL(None).prctl(15, b') S 1 (2) ')\n"
             "child = os.fork()\n"
             "stat = open('/proc/self/stat').read().rpartition(')')[2].split()\n"
+            "if child: os.waitpid(child, 0)\n"
             "ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
-            "print('%s=%s' % ('parent' if child else 'child', stat[19]), flush=True)\n"
-            "if child: os.waitpid(child, 0)\n")
+            "print('%s=%s' % ('parent' if child else 'child', stat[19]), flush=True)\n")
     result = harness.run([sys.executable, "-c", text],
                          env=environment_of(case, CUDAGUARD_REPORT=case.path("report")))
     starts = {str(record["since"]) for record in harness.records(case.path("report"))}
