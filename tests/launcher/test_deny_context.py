@@ -293,7 +293,7 @@ def test_process_that_ends_in_the_drivers_cuinit_is_in_doubt(case, inner):
     case.block(case.denied(words, env={**env, "CG_ANSWER": "0"}), 0)
     result = case.denied(words, env={**env, "CG_SICK": "exits"})
     assert "pid" not in result.answers, str(result)
-    case.block(result, 3, "got no CUDA (")
+    case.block(result, 3, "got no CUDA (cuInit or the like by ")
 
 
 # The program's own seccomp filter refuses getpid with the beacon's number. The fake driver needs the

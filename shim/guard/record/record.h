@@ -40,10 +40,12 @@ struct Event {
   int result = 0;                ///< of kInit and kNvml: the answer; of kContext: the error or -1
 };
 
-/// Records the first event of its kind, device and result if wants_events() is true. Reports
-/// mistakes in the configuration, once.
+/// Records the first event of its kind, device and result if wants_events() is true, and a context
+/// from each place if a launcher or a report wants places. Reports mistakes in the configuration,
+/// once.
 void record_event(Process& process, const Event& event);
-/// Tells the launcher that the driver begins such a call, because the process may end there.
+/// Tells the launcher that the driver is about to initialise itself or to make a context, because
+/// the process may end in that call.
 /// Returns false if none listens. Otherwise call end_call() when the driver has answered and the
 /// event is recorded.
 bool begin_call(Beacon what, const void* caller);

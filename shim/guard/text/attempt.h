@@ -70,7 +70,7 @@ struct Attempt {
   EventKind event = EventKind::kNone;
   DriverApi asked = DriverApi::kCuda;  ///< as driver_api_of() or is_context() says
   int device = -1;                     ///< the index of a context or selection
-  int result = -1;                     ///< of an init of CUDA or NVML: its answer; -1 otherwise
+  int result = -1;                     ///< of an init or a context: its answer; -1: none
   bool last_place = false;             ///< attempts from further places are not recorded
   Policy policy = Policy::kForceCpu;   ///< of kStart
   std::string_view rule;               ///< Decision::decided_by; empty if FORCE_CPU has replaced it

@@ -23,7 +23,7 @@ enum class Beacon : uint64_t {
   kNvml,
   kOpenCl,
   kAllowed,
-  kWithdrawn,  ///< this thread's announced attempt is from a place that was reported before
+  kWithdrawn,  ///< this thread's announced attempt is recorded, or was reported before
   kRefused,    ///< a file of cudaguard could not be used, so the guard has refused a load
   kExposed,    ///< look-ups by dlsym may find the functions of NVIDIA's library
   kContext,    ///< a context was allowed

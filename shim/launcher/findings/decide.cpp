@@ -150,8 +150,11 @@ void add_doubts(Verdict& verdict) {
     if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
     if (is_allowed(verdict.allow, command)) continue;
     if (in_vain && process.not_loaded.empty()) {
-      const std::string what = process.tried.empty() ? "was refused " + *process.refused.front()
-                                                     : *process.tried.front();
+      std::string what = *(process.tried.empty() ? process.refused : process.tried).front();
+      // Without the details, it is not known whether the call was refused.
+      if (process.tried.empty() && what.find(" or the like") == std::string::npos) {
+        what.insert(0, "was refused ");
+      }
       doubts.push_back(name + "got no CUDA (" + what + "), so it could make no context");
     }
     const std::string why = why_unguarded(verdict.tree, process);

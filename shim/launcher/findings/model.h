@@ -90,7 +90,7 @@ struct ObservedProcess {
   std::string by;                   ///< the file that called cuInit, without its directories
   std::string visible_devices;      ///< the list of devices that the driver got; empty: no list
   std::set<int> contexts;           ///< devices
-  bool memory = false;              ///< took memory of a GPU without a context
+  bool memory = false;              ///< asked for GPU memory by a call that names no device
   bool worked = false;              ///< loaded code
   bool nvml = false;                ///< was allowed to use NVML
   bool found_none = false;          ///< asked the driver, which reported no GPU
