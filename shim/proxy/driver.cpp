@@ -164,14 +164,16 @@ Result cuDeviceGetAttribute(int* value, int attribute, int device) {
   return real(value, attribute, device);
 }
 
-#define CG_CONTEXT(name, parameters, ...)                                             \
-  Result name parameters {                                                            \
-    CG_PASS(name);                                                                    \
-    const Result refused = check_context(#name, CG_CALLER);                           \
-    if (refused != kSuccess) return refused;                                          \
-    const DriverCall call(Beacon::kContext, CG_CALLER);                               \
-    return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER, device); \
+/// `on`: the device's index, or -1.
+#define CG_CONTEXT_ON(on, name, parameters, ...)                                  \
+  Result name parameters {                                                        \
+    CG_PASS(name);                                                                \
+    const Result refused = check_context(#name, CG_CALLER);                       \
+    if (refused != kSuccess) return refused;                                      \
+    const DriverCall call(Beacon::kContext, CG_CALLER);                           \
+    return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER, on); \
   }
+#define CG_CONTEXT(name, parameters, ...) CG_CONTEXT_ON(device, name, parameters, __VA_ARGS__)
 CG_CONTEXT(cuCtxCreate, (void** context, unsigned flags, int device), context, flags, device)
 CG_CONTEXT(cuCtxCreate_v2, (void** context, unsigned flags, int device), context, flags, device)
 CG_CONTEXT(cuCtxCreate_v3, (void** context, void* affinity, int count, unsigned flags, int device),
@@ -192,14 +194,7 @@ CG_CONTEXT(cuVDPAUCtxCreate_v2,
 #undef CG_CONTEXT
 
 /// Forwards what takes a GPU's memory without a context, and a context for what has one already.
-#define CG_MEMORY(name, parameters, ...)                                      \
-  Result name parameters {                                                    \
-    CG_PASS(name);                                                            \
-    const Result refused = check_context(#name, CG_CALLER);                   \
-    if (refused != kSuccess) return refused;                                  \
-    const DriverCall call(Beacon::kContext, CG_CALLER);                       \
-    return noted(real(__VA_ARGS__), Event::Kind::kContext, #name, CG_CALLER); \
-  }
+#define CG_MEMORY(name, parameters, ...) CG_CONTEXT_ON(-1, name, parameters, __VA_ARGS__)
 CG_MEMORY(cuCtxFromGreenCtx, (void** context, void* green), context, green)
 CG_MEMORY(cuMemCreate, (void* handle, size_t size, const void* properties, uint64_t flags), handle,
           size, properties, flags)
@@ -212,6 +207,7 @@ CG_MEMORY(cuMulticastCreate, (void* handle, const void* properties), handle, pro
 CG_MEMORY(cuLogicalEndpointCreate, (unsigned id, const void* properties), id, properties)
 CG_MEMORY(cuLogicalEndpointImport, (unsigned id, const void* shared, int type), id, shared, type)
 #undef CG_MEMORY
+#undef CG_CONTEXT_ON
 
 #define CG_WORK(name, parameters, ...)                                     \
   Result name parameters {                                                 \

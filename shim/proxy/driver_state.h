@@ -58,16 +58,14 @@ template <typename Function>
 /// ends meanwhile has asked, too.
 class DriverCall {
  public:
-  DriverCall(Beacon what, const void* caller)
-      : caller_(caller), heard_(the_guard().begin_call(what, caller)) {}
+  DriverCall(Beacon what, const void* caller) : heard_(the_guard().begin_call(what, caller)) {}
   ~DriverCall() {
-    if (heard_) the_guard().end_call(caller_);
+    if (heard_) the_guard().end_call();
   }
   DriverCall(const DriverCall&) = delete;
   DriverCall& operator=(const DriverCall&) = delete;
 
  private:
-  const void* caller_;
   bool heard_;
 };
 

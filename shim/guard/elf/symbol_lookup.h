@@ -166,8 +166,8 @@ inline bool may_have(const uint32_t* gnu_hash, uint32_t hash) {
   const uint32_t bloom_words = gnu_hash[2];
   if (bloom_words == 0) return false;
   const auto* bloom = reinterpret_cast<const ElfW(Addr)*>(gnu_hash + 4);
-  const ElfW(Addr) word =
-      bloom[(hash / kBits) & (bloom_words - 1)];  // their number is a power of 2
+  // The number of words is a power of 2.
+  const ElfW(Addr) word = bloom[(hash / kBits) & (bloom_words - 1)];
   return ((word >> (hash % kBits)) & (word >> ((hash >> gnu_hash[3]) % kBits)) & 1U) != 0;
 }
 

@@ -159,7 +159,7 @@ bool begin_call(Beacon what, const void* caller) {
   return inherited.record.listens.load(std::memory_order_relaxed) && announce(what, caller);
 }
 
-void end_call(const void* caller) { announce(Beacon::kWithdrawn, caller); }
+void end_call() { announce(Beacon::kWithdrawn, nullptr); }
 
 void record_event(Process& process, const Event& event) {
   const uint64_t key = key_of(process, event);

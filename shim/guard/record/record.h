@@ -45,11 +45,10 @@ struct Event {
 /// once.
 void record_event(Process& process, const Event& event);
 /// Tells the launcher that the driver is about to initialise itself or to make a context, because
-/// the process may end in that call.
-/// Returns false if none listens. Otherwise call end_call() when the driver has answered and the
-/// event is recorded.
+/// the process may end in that call. Returns false if no launcher listens. Otherwise call
+/// end_call() when the driver has answered and the event is recorded.
 bool begin_call(Beacon what, const void* caller);
-void end_call(const void* caller);
+void end_call();
 /// True if a message, a report or a launcher wants events. Callers need not collect details
 /// otherwise.
 bool wants_events(const Process& process);
