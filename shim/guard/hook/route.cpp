@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 
 #include <atomic>
+#include <climits>
+#include <cstring>
 
 #include "policy/device_list.h"
 #include "policy/dlopen.h"
@@ -275,11 +277,16 @@ struct Answer {
   return search.comes_past_us();
 }
 
-/// True for almost every request under FORCE_CPU; calls nothing but strlen.
+/// True for almost every request under FORCE_CPU. Calls nothing but libc's strnlen: the guard's own
+/// strlen looks at one byte after the other, 20 ns longer for a usual path (scripts/bench, S3).
 [[gnu::always_inline]] inline bool is_nobodys_business(const char* name, int mode) {
   const Process* process = inherited.process.load(std::memory_order_acquire);
-  return process != nullptr && process->hook.is(HookState::kSteady) &&
-         (mode & RTLD_DEEPBIND) == 0 && (name == nullptr || !may_be_ours(name));
+  if (process == nullptr || !process->hook.is(HookState::kSteady) || (mode & RTLD_DEEPBIND) != 0) {
+    return false;
+  }
+  if (name == nullptr) return true;
+  const size_t size = strnlen(name, PATH_MAX);
+  return size < PATH_MAX && !may_be_ours({name, size});
 }
 
 }  // namespace
