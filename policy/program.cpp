@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "policy/user_code.h"
 
 namespace cudaguard {
 
@@ -134,7 +135,7 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
   Script script;
   script.is_module = word == "-m";
   if (script.is_module) word = take_argument(arguments);
-  if (!word.empty() && word[0] != '-') script.name = base_name(word);
+  if (!word.empty() && word[0] != '-') script.name = file_name(word);
   return script;
 }
 

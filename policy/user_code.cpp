@@ -132,17 +132,13 @@ std::string_view in_packages(std::string_view file) {
   return rest.size() == file.size() ? std::string_view() : tail(rest, 1);
 }
 
-namespace {
-
-/// True for "/dev/fd/63" and "/proc/self/fd/3", as the shell names a pipe: python3 <(generate).
-bool is_descriptor(std::string_view file) {
-  constexpr std::string_view kDirectory = "/fd/";
+std::string_view file_name(std::string_view file) {
+  constexpr std::string_view kDescriptors = "/fd/";
   const std::string_view name = base_name(file);
-  return (file.starts_with("/dev/") || file.starts_with("/proc/")) && !name.empty() &&
-         is_digit(name.front()) && head(file, file.size() - name.size()).ends_with(kDirectory);
+  if (!file.starts_with("/dev/") && !file.starts_with("/proc/")) return name;
+  const bool is_number = !name.empty() && is_digit(name.front());
+  return is_number && head(file, file.size() - name.size()).ends_with(kDescriptors) ? file : name;
 }
-
-}  // namespace
 
 CodeLine code_line(std::string_view file, unsigned line) {
   constexpr std::string_view kCell = "<ipython-input-";
@@ -151,10 +147,8 @@ CodeLine code_line(std::string_view file, unsigned line) {
     return {"notebook cell ", head(cell, cell.find('-')), line == 0 ? "" : ", line ", line};
   }
   if (is_kernel_cell(file)) return {"notebook cell", {}, line == 0 ? "" : ", line ", line};
-  const char* colon = line == 0 ? "" : ":";
-  if (is_descriptor(file)) return {"", file, colon, line};  // "63:1" says nothing
   const std::string_view rest = in_packages(file);
-  return {"", rest.data() == nullptr ? base_name(file) : rest, colon, line};
+  return {"", rest.data() == nullptr ? file_name(file) : rest, line == 0 ? "" : ":", line};
 }
 
 bool passes_calls_on(std::string_view module) {

@@ -63,6 +63,7 @@ TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
   for (const auto& [arguments, name] :
        {std::pair{"perl\0-w\0x.pl\0y\0"sv, "x.pl"sv}, std::pair{"perl\0-Ilib\0x.pl\0"sv, "x.pl"sv},
         std::pair{"perl\0-Mstrict\0x.pl\0"sv, "x.pl"sv},
+        std::pair{"bash\0/dev/fd/63\0"sv, "/dev/fd/63"sv},
         std::pair{"ruby\0-I/opt/rails/lib\0x.rb\0"sv, "x.rb"sv},
         std::pair{"python3\0-Wonce\0x.py\0"sv, "x.py"sv},
         std::pair{"php\0-dmemory_limit=1\0x.php\0"sv, "x.php"sv},
