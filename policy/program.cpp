@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "policy/user_code.h"
 
 namespace cudaguard {
 
@@ -12,10 +13,10 @@ namespace {
 constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
-    {"python pypy", true, "usSBO", "WX", "c"},
-    {"ruby perl nodejs node luajit lua", true, "usSBOWX", "", "eEpr"},
-    {"php", true, "nqf", "d", "r"},
-    {"sh bash dash zsh ksh", true, "euxv", "", "c"},
+    {"python pypy", true, "usSBO", "WX", "c", "WX"},
+    {"ruby perl nodejs node luajit lua", true, "usSBOWX", "", "eEpr", "IMm"},
+    {"php", true, "nqf", "d", "r", "d"},
+    {"sh bash dash zsh ksh", true, "euxv", "", "c", ""},
 };
 constexpr Interpreter kOther = {};
 constexpr char kOthers[] =
@@ -83,10 +84,12 @@ bool has_ending(std::string_view word) {
   return dot != kNowhere && is_one_of(tail(name, dot + 1), kEndings);
 }
 
-/// True for "-c", "-we", "--eval=1" of an interpreter whose letters of options are known.
+/// True for "-c", "-we", "--eval=1" of an interpreter whose letters of options are known; false for
+/// "-Mstrict", in which the letters after M are a name.
 bool brings_code(const Interpreter& interpreter, std::string_view option) {
   if (option.starts_with("--")) return is_one_of(head(option, option.find('=')), kOtherCode);
-  return option.find_first_of(interpreter.code) != kNowhere;
+  const std::string_view letters = head(option, option.find_first_of(interpreter.attached));
+  return letters.find_first_of(interpreter.code) != kNowhere;
 }
 
 }  // namespace
@@ -132,7 +135,7 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
   Script script;
   script.is_module = word == "-m";
   if (script.is_module) word = take_argument(arguments);
-  if (!word.empty() && word[0] != '-') script.name = base_name(word);
+  if (!word.empty() && word[0] != '-') script.name = file_name(word);
   return script;
 }
 

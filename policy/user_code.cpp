@@ -132,6 +132,14 @@ std::string_view in_packages(std::string_view file) {
   return rest.size() == file.size() ? std::string_view() : tail(rest, 1);
 }
 
+std::string_view file_name(std::string_view file) {
+  constexpr std::string_view kDescriptors = "/fd/";
+  const std::string_view name = base_name(file);
+  if (!file.starts_with("/dev/") && !file.starts_with("/proc/")) return name;
+  const bool is_number = !name.empty() && is_digit(name.front());
+  return is_number && head(file, file.size() - name.size()).ends_with(kDescriptors) ? file : name;
+}
+
 CodeLine code_line(std::string_view file, unsigned line) {
   constexpr std::string_view kCell = "<ipython-input-";
   if (file.starts_with(kCell)) {
@@ -140,7 +148,7 @@ CodeLine code_line(std::string_view file, unsigned line) {
   }
   if (is_kernel_cell(file)) return {"notebook cell", {}, line == 0 ? "" : ", line ", line};
   const std::string_view rest = in_packages(file);
-  return {"", rest.data() == nullptr ? base_name(file) : rest, line == 0 ? "" : ":", line};
+  return {"", rest.data() == nullptr ? file_name(file) : rest, line == 0 ? "" : ":", line};
 }
 
 bool passes_calls_on(std::string_view module) {

@@ -51,6 +51,10 @@ class FrameChoice {
   bool starts_child_ = false;  ///< The frame before was multiprocessing's start of a child.
 };
 
+/// Returns the base name, but all of "/dev/fd/63" and "/proc/self/fd/3", as a shell names a pipe
+/// (python3 <(generate)): a number says nothing.
+std::string_view file_name(std::string_view file);
+
 /// A line of Python code as messages and records name it: "ppo.py:159", "notebook cell 12, line 3"
 /// in Jupyter, "torch/utils/collect_env.py:952" in a package. The four parts are one text. Without
 /// a line, which is 0 then, `after` is empty.

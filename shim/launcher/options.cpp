@@ -198,6 +198,14 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
          (near.empty() ? "; " + see : near + " (" + see + ")"));
 }
 
+/// True for "--" and for one of these options.
+bool is_option(const std::string& word, const std::vector<const OptionRow*>& rows) {
+  const std::string name = word.substr(0, word.find('='));
+  return name == "--" || std::any_of(rows.begin(), rows.end(), [&](const OptionRow* row) {
+           return name == std::string("--") + row->name;
+         });
+}
+
 /// Takes the options from argv[1] on. Returns the index of the first word that is no option, or of
 /// --help.
 int take_options(int argc, char** argv, Options& options, bool& help) {
@@ -237,7 +245,10 @@ int take_options(int argc, char** argv, Options& options, bool& help) {
     if (found == '?') refuse_use(name, "takes no value");
     const bool once = std::holds_alternative<Value>(one->to) || has_optional_value(*one);
     if (once && !seen.insert(one).second) refuse_use(name, "is given twice");
-    if (found == ':') {
+    // Any text can be a pattern, so --allow --strict would lose --strict.
+    const bool takes_next = std::holds_alternative<std::vector<std::string> Options::*>(one->to) &&
+                            optarg == argv[optind - 1] && is_option(optarg, rows);
+    if (found == ':' || takes_next) {
       refuse_use(name, std::string("needs a value: ").append(name).append(" ").append(one->value));
     }
     set(options, *one, optarg, argv[optind]);

@@ -60,3 +60,17 @@ def test_other_policies_do_not_look_for_a_stub(policy, answer):
     _, done = ask("stub", *DRIVER, CUDAGUARD_POLICY=policy)
     assert done.stdout == (answer * 2 if answer else control.stdout), str(done)
     assert not messages.find(done.stderr, "stub", "stub_refused"), str(done)
+
+
+@pytest.mark.parametrize("policy", [name for name in ALLOWED if name != "list"])
+def test_driver_that_lacks_a_symbol_is_an_error_as_without_the_guard(policy, tmp_path):
+    """dlopen of it fails with RTLD_NOW, as ctypes asks. At the first call, it would end the program."""
+    (tmp_path / "driver.c").write_text(
+        "int missing(void);\nint cuInit(unsigned flags) { return missing(); }\n")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "driver.c", "-o",
+                    "libcuda.so.1"], cwd=tmp_path, check=True)
+    file, control = ask(str(tmp_path), *DRIVER, guard=False)
+    assert control.stdout == "%s: undefined symbol: missing\n" % file * 2, str(control)
+    _, done = ask(str(tmp_path), *DRIVER, **ALLOWED[policy])
+    assert done.stdout == control.stdout, str(done)
+    assert "libcudaguard-" not in done.stdout + done.stderr, str(done)

@@ -355,6 +355,29 @@ def test_forked_test_is_recorded_once(case):
     assert len(harness.records(case.path("own"))) == 1, str(result)
 
 
+@pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("how", ["rerunfailures", "flaky"])
+def test_run_that_is_repeated_counts(case, how, arguments):
+    """A framework that keeps the driver's first answer does not ask in the second run."""
+    case.make("rerun.py", pytest_runs.RERUN)
+    case.make("test_all.py", """
+        import ctypes, functools
+        @functools.lru_cache(None)
+        def is_available(): return %s == 0
+        def test_once(): is_available()
+        def test_always(): %s
+        def test_never(): pass
+        """ % (ATTEMPT, ATTEMPT))
+    how = {"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory, "HOW": how}
+    repeated = "test_all.py::test_once, in a run that was repeated: CUDA was asked for by test_all.py:4 "
+    result = case.pytest("-p", "rerun", *arguments, "-k", "once or never", env=how)
+    assert (result.rc, result.out.count(repeated)) == (1, 1), str(result)
+    result = case.pytest("-p", "rerun", *arguments, "-k", "always or never", env=how)
+    assert (result.rc, result.out.count("in a run that")) == (1, 0), str(result)
+    control = case.pytest("-p", "rerun", *arguments, env=how, guard=False, plugin=())
+    assert control.rc == 0 and "cuInit" in control.fake_calls, str(control)
+
+
 def test_message_is_one_line_in_the_summary_and_in_junit(case):
     """With CI in the environment, pytest's short summary has whole messages. The stack is in the
     report of the failure."""

@@ -327,7 +327,7 @@ class Plugin(pytest_runs.Case):
         result = self.pytest(plugin=("-p", "early", *PLUGIN),
                              env={"PYTHONPATH": PACKAGES + ":" + self.directory})
         self.assertEqual(result.rc, 1, result)
-        self.assertIn("1 calls before the plug-in was loaded", result.out)
+        self.assertIn("1 call before the plug-in was loaded", result.out)
 
     def test_attempt_after_the_test_ends_is_reported(self):
         self.make("test_late.py", """

@@ -42,6 +42,29 @@ def pytest_runtest_protocol(item, nextitem):
         return True
 """
 
+# They are pytest-rerunfailures and flaky in short: a test that fails runs once more.
+RERUN = """
+import os
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    if any(report.failed for report in reports):
+        for report in reports if os.environ["HOW"] == "rerunfailures" else ():
+            report.outcome = "rerun" if report.failed else report.outcome
+            item.ihook.pytest_runtest_logreport(report=report)
+        item._initrequest()
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+def pytest_report_teststatus(report):
+    return ("rerun", "R", "RERUN") if report.outcome == "rerun" else None
+"""
+
 
 class Case(harness.DirectoryCase):
     def make(self, name, text):

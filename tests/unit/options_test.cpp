@@ -142,6 +142,12 @@ TEST(Options, MissingValueIsNamed) {
             "--gpus needs a value: --gpus LIST; see cudaguard run --help");
   EXPECT_EQ(refusal_of({"run", "--cpu", "--log"}),
             "--log needs a value: --log LEVEL; see cudaguard run --help");
+  const std::string allow = "--allow needs a value: --allow PATTERN; see cudaguard verify --help";
+  for (const char* word : {"--", "--strict", "--deny", "--json=x"}) {
+    EXPECT_EQ(refusal_of({"verify", "--allow", word, "--", "make"}), allow) << word;
+  }
+  EXPECT_EQ(parse({"verify", "--allow=--strict", "make"}).allow, Words{"--strict"});
+  EXPECT_EQ(parse({"verify", "--allow", "-m pytest*", "make"}).allow, Words{"-m pytest*"});
 }
 
 TEST(Options, UnknownSubcommandIsRefused) {

@@ -239,8 +239,10 @@ Substitute make_proxy_ready(Process& process, Library library, const char* name,
   // In such a name, ld.so would put our directory in place of the caller's.
   if (search_for(name) == FileSearch::kToken) return Substitute::kNoLibrary;
   Quiet quiet(loader);
-  // This path may be the only way to a copy.
-  void* asked = quiet.open(name, RTLD_LAZY | RTLD_LOCAL | (mode & RTLD_NOLOAD));
+  // This path may be the only way to a copy. With RTLD_NOW, a copy that lacks a symbol fails here,
+  // as without the guard; bound lazily by the proxy, it would end the program at the first call.
+  const int binding = (mode & RTLD_NOW) != 0 ? RTLD_NOW : RTLD_LAZY;
+  void* asked = quiet.open(name, binding | RTLD_LOCAL | (mode & RTLD_NOLOAD));
   if (asked == nullptr) return Substitute::kNoLibrary;
   const OwnLibrary ours = proxy(process, library);
   // The program gets a stub itself, so that ld.so's error is about that file.

@@ -259,6 +259,10 @@ def _start_hint(config: pytest.Config) -> None:
         hint.pytest_unconfigure()
 
 
+def _calls(number: int) -> str:
+    return "1 call" if number == 1 else "%d calls" % number
+
+
 def _is_unreadable(doubt: str) -> bool:
     return doubt.startswith(_UNREADABLE)
 
@@ -342,12 +346,13 @@ class Watcher:
         self.judged = 0  # number of attempts that were judged
         self.doubts: List[str] = []  # what is not known of the current test
         self.doubted = 0  # number of doubts that were judged
+        self.failed: List[Tuple[pytest.TestReport, str]] = []  # reports that have not yet counted
         self.has_blamed = False  # for a record that could not be read
         self.initialised: Set[Tuple[int, int]] = set()  # processes in which cuInit has succeeded
         self.in_vain: Dict[Tuple[int, int], str] = {}  # others: what they called without success
         self.open_files()
         if self.count:
-            self.blame_session_for(["%d calls before the plug-in was loaded" % self.count])
+            self.blame_session_for([_calls(self.count) + " before the plug-in was loaded"])
 
     def open_files(self) -> None:
         """Makes a directory for the records, and the guard use it. Raises OSError."""
@@ -465,7 +470,7 @@ class Watcher:
         count = self.guard.attempts()
         pid = Real.getpid()
         if count > self.count and not any(attempt.pid == pid for attempt in attempts):
-            attempts.append(records.Attempt(self.kind, "%d calls" % (count - self.count), pid, "",
+            attempts.append(records.Attempt(self.kind, _calls(count - self.count), pid, "",
                                             "code that could not be written down", "", [], ""))
         self.count = count
         self.guard.watch()
@@ -622,7 +627,12 @@ class Watcher:
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         self.enter(item.nodeid)
+        self.failed = []
         yield
+        # A framework that keeps the driver's first answer does not ask again in the next run.
+        self.session += ["%s, in a run that was repeated: %s" % (item.nodeid, text.partition("\n")[0])
+                         for _, text in self.failed]
+        self.failed = []
         if self.phases == 0:  # the test ran and was judged in its own process (pytest-forked)
             self.note_used(self.take())
             self.doubts = []
@@ -640,6 +650,14 @@ class Watcher:
             report.longrepr = _failure(item, bad)
             if hasattr(report, "wasxfail"):
                 del report.wasxfail  # this is not the failure that the test expects
+            self.failed.append((report, bad))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """pytest-rerunfailures reports a failure as "rerun", and flaky does not report it, if a later
+        run may pass. A failure that counts makes the others of the test superfluous."""
+        if report.outcome != "rerun" and any(one is report for one, _ in self.failed):
+            self.failed = []
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         self.blame_session()
