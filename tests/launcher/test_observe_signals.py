@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import unittest.mock
 
 import pytest
@@ -318,20 +319,18 @@ class Waits(Case):
     # Stays until it may go; in a session of its own, its parents have ended.
     LEAVE = "(setsid sh -c 'exec <%s >/dev/null; echo $$ >%s; read word; exit 9' 2>/dev/null &); "
 
-    def setUp(self):
-        super().setUp()
-        os.mkfifo(self.path("go"))
-
-    def leaving(self, before=(), end="exit 7"):
+    def leaving(self, before=(), end="exit 7", command=None):
         """A program that leaves a process behind, and the process's number."""
-        script = self.LEAVE % (self.path("go"), self.path("pid"))
-        process = self.popen([*before, *observe_with_warnings(), "sh", "-c",
-                              script + "echo; " + end])
+        directory = tempfile.mkdtemp(dir=self.directory)
+        path, number = os.path.join(directory, "go"), os.path.join(directory, "pid")
+        os.mkfifo(path)
+        process = self.popen([*before, *(command or observe_with_warnings()), "sh", "-c",
+                              self.LEAVE % (path, number) + "echo; " + end])
         # Not only for writing, because that would block until there is a reader.
-        go = open(os.open(self.path("go"), os.O_RDWR), "w", encoding="utf-8")
+        go = open(os.open(path, os.O_RDWR), "w", encoding="utf-8")
         self.addCleanup(go.close)
-        self.until(lambda: os.path.exists(self.path("pid")) and os.path.getsize(self.path("pid")))
-        with open(self.path("pid"), encoding="utf-8") as stream:
+        self.until(lambda: os.path.exists(number) and os.path.getsize(number))
+        with open(number, encoding="utf-8") as stream:
             return process, int(stream.read()), go
 
     def test_launcher_waits_for_what_is_left_and_prints_it(self):
@@ -393,17 +392,24 @@ def make_waits():
     yield from harness.lent(Waits())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signal_ends_the_waiting(waits, number):
-    """The processes that were left go on."""
-    process, pid, go = waits.leaving(end="kill -USR1 $$")
-    assert "waiting for" in process.stderr.readline()
-    process.send_signal(signal.SIGUSR2)  # for the program, which is not there any more
-    process.send_signal(number)
-    assert process.communicate(timeout=PATIENCE) == (
-        "\n", NO_ATTEMPT + "  not waited for: sh (%d)\n" % pid)
-    assert process.returncode == -signal.SIGUSR1
-    assert not waits.has_ended(pid)
-    go.write("word\n")
-    go.close()
-    waits.until(lambda: waits.has_ended(pid))
+def test_signal_ends_the_waiting(waits):
+    """The processes that were left go on. All launchers wait at the same time."""
+    dies = "kill -USR1 $$"
+    started = [(number, *waits.leaving(end=end, command=command)) for number, end, command in (
+        (signal.SIGTERM, dies, None), (signal.SIGINT, dies, None),
+        (signal.SIGTERM, "exit 0", [launcher.LAUNCHER, "verify"]))]
+    for number, process, pid, go in started:
+        assert "waiting for" in process.stderr.readline()
+        process.send_signal(signal.SIGUSR2)  # for the program, which is not there any more
+        process.send_signal(number)
+        out, err = process.communicate(timeout=PATIENCE)
+        left = "  not waited for: sh (%d)\n" % pid
+        if process is started[-1][1]:  # verify's verdict
+            assert (process.returncode, out) == (3, "\n"), err
+            assert left in err
+        else:
+            assert (process.returncode, out, err) == (-signal.SIGUSR1, "\n", NO_ATTEMPT + left)
+        assert not waits.has_ended(pid)
+        go.write("word\n")
+        go.close()
+        waits.until(lambda pid=pid: waits.has_ended(pid))

@@ -230,9 +230,6 @@ class Warnings(launcher.Case):
     def test_log_off_silences_warnings(self):
         """The control: without it each prints a line."""
         static = launcher.program("static_7")
-        # A process that is left running, so that run --observe waits for it.
-        os.mkfifo(self.path("end"))
-        leaves = ["sh", "-c", "cat %s >/dev/null 2>&1 & exit 7" % self.path("end")]
         off = launcher.environment(CUDAGUARD_POLICY="OFF")
         cases = [(["run", static], None), (["run", "sh", "-c", "exit 7"], off),
                  (["run", "--report", "/proc/report", "sh", "-c", "exit 7"], None)]
@@ -243,16 +240,25 @@ class Warnings(launcher.Case):
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
             done = self.start(command, *words, env={**env, "CUDAGUARD_LOG": "off"})
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
-        command = [launcher.LAUNCHER, "run", "--observe"]
-        with subprocess.Popen([*command, *leaves], env=launcher.environment(),
-                              stderr=subprocess.PIPE, text=True) as waits:
-            self.assertIn("waiting for", waits.stderr.readline())
-            with open(self.path("end"), "w", encoding="utf-8"):
+
+    def test_log_off_silences_the_wait(self):
+        """Each launcher waits for a process that is left running. The control starts last, so once it
+        has said so, the silent one has had the time to say so, too."""
+        waits = []
+        for name, options in (("silent", ["--log=off"]), ("loud", [])):
+            os.mkfifo(self.path(name))
+            waits.append(subprocess.Popen(
+                [launcher.LAUNCHER, "run", "--observe", *options, "sh", "-c",
+                 'cat "$0" >/dev/null 2>&1 & echo; exit 7', self.path(name)], text=True,
+                env=launcher.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+            waits[-1].stdout.readline()
+        self.assertIn("waiting for", waits[1].stderr.readline())
+        errors = []
+        for process, name in zip(waits, ("silent", "loud")):
+            with open(self.path(name), "w", encoding="utf-8"):
                 pass
-        # It is longer than the time after which the launcher says so.
-        leaves = ["sh", "-c", "sleep 6 >/dev/null 2>&1 & exit 7"]
-        done = self.start("run", "--observe", "--log=off", *leaves)
-        self.assertEqual(done.stderr, "cudaguard: no process was seen to ask for CUDA or NVML\n")
+            errors.append(process.communicate(timeout=60)[1])
+        self.assertEqual(errors[0], "cudaguard: no process was seen to ask for CUDA or NVML\n")
 
     def test_log_off_keeps_errors(self):
         for words, code in ((["none"], 127), (["--gpus=x", "true"], 125)):

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import unittest.mock
 
@@ -382,24 +381,6 @@ class Lost(Case):
         result, tree = self.tree(self.python("import ctypes\n" + ATTEMPT),
                                  bwrap=["--tmpfs", "/proc"])
         self.assertNotIn("+0x0", self.ends(result, 1, ", in 1 of "))
-
-    def test_signal_ends_the_waiting_with_a_result(self):
-        """The user who does not want to wait gets the verdict and the processes that are left."""
-        started = subprocess.Popen(
-            [*verified.VERIFY, "sh", "-c", "setsid sleep 1000 >/dev/null 2>&1 & echo $!"], text=True,
-            env=launcher.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            start_new_session=True)
-        pid = int(started.stdout.readline())
-        try:
-            self.assertIn("the program has ended; waiting for the processes that it left "
-                          "running: sleep (%d)" % pid,
-                          started.stderr.readline())
-            started.terminate()
-            _, err = started.communicate(timeout=60)
-        finally:
-            os.kill(pid, signal.SIGKILL)
-        self.assertEqual(started.returncode, 3, err)
-        self.assertIn("  not waited for: sleep (%d)" % pid, err)
 
 
 class Signals(test_observe_signals.Case):
