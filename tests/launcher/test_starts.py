@@ -62,6 +62,24 @@ def test_end_after_a_failed_start_is_no_start(case):
     assert counts == [11, [], []], str(result)
 
 
+@pytest.mark.parametrize("program", [STATIC, DYNAMIC], ids=os.path.basename)
+def test_check_of_a_program_starts_nothing(case, program):
+    """AT_EXECVE_CHECK asks only whether the program may be started. An old kernel refuses it."""
+    result, *counts = account(case, [EXECUTES, "check", program], code=7)
+    assert counts == [1, [], []], str(result)
+
+
+@pytest.mark.parametrize("way", ["fexecve", "empty_path", "directory"])
+def test_script_by_a_descriptor_that_closes_is_not_started(case, way):
+    """Its interpreter could not open it, so the kernel refuses it. The control keeps it open."""
+    script = case.make("script.sh", "#!/bin/sh\nexit 7\n")
+    result, *counts = account(case, [EXECUTES, way, script], code=99)
+    assert counts == [1, [], []], str(result)
+    assert result.out == "No such file or directory\n", str(result)
+    result, *counts = account(case, [launcher.program("by_descriptor"), script], code=7)
+    assert counts == [2, [], []], str(result)
+
+
 def test_program_whose_loader_is_missing_is_not_started(case):
     result, *counts = account(case, [EXECUTES, "exec", launcher.program("missing_loader")], code=99)
     assert counts == [1, [], []], str(result)

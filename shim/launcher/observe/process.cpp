@@ -152,6 +152,16 @@ std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   return numbers_in(status_of(pid), name);
 }
 
+bool closes_on_exec(pid_t thread, int descriptor) {
+  // "pos:\t0\nflags:\t02100000\n", in octal
+  std::string text;
+  read_file(path_of(thread, ("fdinfo/" + std::to_string(descriptor)).c_str()), text, kOneRead);
+  constexpr std::string_view kFlags = "flags:";
+  const size_t at = text.find(kFlags);
+  if (at == std::string::npos) return false;
+  return (strtoul(text.c_str() + at + kFlags.size(), nullptr, 8) & O_CLOEXEC) != 0;
+}
+
 namespace {
 
 #if defined(__x86_64__)
@@ -165,6 +175,20 @@ uint64_t entry_of(pid_t pid) {
     if (entry.a_type == AT_ENTRY) return entry.a_un.a_val;
   }
   return 0;
+}
+
+/// The instruction at which the thread is stopped, for example by a debugger, while its stack ends
+/// here. 0 if it ends elsewhere; nothing if the thread runs.
+std::optional<uint64_t> stopped_at(pid_t thread, uint64_t stack) {
+  // As in waiting_at(), or only "-1", the stack pointer and the program counter.
+  std::string text;
+  read_file(path_of(thread, "syscall"), text, kOneRead);
+  std::istringstream words(text);
+  std::vector<uint64_t> values;
+  for (std::string word; words >> word;) values.push_back(strtoull(word.c_str(), nullptr, 0));
+  const size_t count = values.size();
+  if (count < 3) return {};
+  return values[count - 2] == stack ? values[count - 1] : 0;
 }
 
 /// True if the program begins with glibc's _start, up to its two pushes. Go's programs and those
@@ -273,12 +297,17 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
   if (arguments == 0 || !memory.read(arguments - sizeof address, &address, sizeof address)) {
     return {};
   }
+  const std::optional<uint64_t> first = stopped_at(pid, arguments);
+  if (!first && address == 0) return {};  // nothing may be below the arguments yet
+  bool begins = false;
   std::optional<bool> inside;  // a process that is being killed has no mappings
   each_mapped(pid, [&](const MappedFile& file) {
     if (!file.executable || !base_name(file.path).starts_with("ld-")) return true;
-    inside = file.from <= address && address < file.to;
+    begins = first && file.from <= *first && *first < file.to;
+    inside = begins || (file.from <= address && address < file.to);
     return !*inside;
   });
+  if (begins) return true;
   if (inside.value_or(false) && !begins_with_start(pid, memory)) return {};
   return inside;
 #else

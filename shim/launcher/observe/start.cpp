@@ -43,6 +43,7 @@ constexpr size_t kLongestLine = 256;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
 constexpr uint64_t kResolveInRoot = 0x10;  // RESOLVE_IN_ROOT of openat2, which older headers lack
 constexpr long kOpenat2 = 437;
+constexpr int kExecveCheck = 0x10000;  // AT_EXECVE_CHECK of execveat, which older headers lack
 
 constexpr const char* kOtherIds = "its effective user or group is not the real one";
 
@@ -167,6 +168,9 @@ struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
   /// A name for open_file(), also if the call means a file by its descriptor.
   std::string full_name(const std::string& name) const;
+  /// True if an interpreter could not open the script of this name, because execve closes the
+  /// descriptor that the name begins at. The call then fails.
+  bool closes(const std::string& name) const;
   /// Opens the file that this name means for the process. `hidden`: this process may not know
   /// which.
   Descriptor open_file(const std::string& name, bool& hidden, int more = 0) const;
@@ -220,6 +224,10 @@ std::string StartReader::Call::full_name(const std::string& name) const {
   if (directory == AT_FDCWD || name.starts_with('/')) return name;
   if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
   return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
+}
+
+bool StartReader::Call::closes(const std::string& name) const {
+  return directory != AT_FDCWD && !name.starts_with('/') && closes_on_exec(thread, directory);
 }
 
 Descriptor StartReader::Call::open_file(const std::string& name, bool& hidden, int more) const {
@@ -359,6 +367,7 @@ void StartReader::judge_file(Call& call, Start& start) {
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
+      if (start.texts.empty() && call.closes(start.program)) return;
       start.texts.push_back(std::exchange(name, facts.interpreter));
       continue;
     }
@@ -505,7 +514,11 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
     return start;
   }
   start.command = base_name(start.program);
-  if (has_own_numbers()) judge_file(call, start);
+  if ((call.flags & kExecveCheck) != 0) {
+    start.kind = Start::Kind::kFails;  // it asks only whether the program may be started
+  } else if (has_own_numbers()) {
+    judge_file(call, start);
+  }
   if (start.kind == Start::Kind::kFails) return start;  // most calls of a search in PATH
   Strings strings;
   std::string command = std::exchange(start.command, {});

@@ -101,6 +101,10 @@ int main(int argc, char** argv) {
     const int directory = open(words[0], O_PATH | O_CLOEXEC);
     *slash = '/';
     syscall(SYS_execveat, directory, slash + 1, words, environ, 0);
+  } else if (strcmp(way, "check") == 0) {
+    const int kCheck = 0x10000; /* AT_EXECVE_CHECK, Linux 6.14 */
+    syscall(SYS_execveat, AT_FDCWD, words[0], words, environ, kCheck);
+    return 7;
   } else if (strcmp(way, "relative") == 0) {
     char* slash = strrchr(words[0], '/');
     *slash = '\0';
