@@ -399,19 +399,14 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
             launch = [which("strace", os.environ["PATH"]), *quick, "-f", "-qq", "-s", "256", "-o",
                       trace_log, "-e", "trace=" + TRACED, "-e", "signal=none", "-EPATH", "-EPWD"]
             launch += ["-E" + variable for variable in variables] + ["--"] + words
-        elif box:
-            launch = [which("env", os.environ["PATH"]), "-i"] + variables + words
         else:
-            launch = words
+            launch = [which("env", os.environ["PATH"]), "-i"] + variables + words
         command = box + launch
+        command[0] = which(command[0], os.environ["PATH"])
         result = Result()
         result.words, result.environment, result.given = command, environment, set(env or ())
-        if trace or box:
-            command[0] = which(command[0], os.environ["PATH"])
-            # strace searches for the program in its own PATH. bubblewrap adds PWD.
-            outer = {"PATH": environment.get("PATH", os.defpath)}
-        else:
-            outer = environment
+        # strace searches for the program in its own PATH. bubblewrap adds PWD.
+        outer = {"PATH": environment.get("PATH", os.defpath)}
         process = subprocess.Popen(
             command, cwd=cwd, env=outer, stdin=subprocess.DEVNULL if stdin is None else
             subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
