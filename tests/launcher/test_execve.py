@@ -146,19 +146,6 @@ def test_tracers_work_below_verify(case, words):
     assert ("inside" if words[0] == "strace" else "exited normally") in done.out, done
 
 
-@pytest.mark.needs("tracing")
-def test_program_that_a_debugger_kills_at_its_beginning_is_no_start(case):
-    """At the first instruction of ld.so, no code of the program has run."""
-    case.need("gdb")
-    commands = ["set startup-with-shell off", "starti", "info proc", "kill"]
-    words = ["gdb", "-q", "-batch", "-nx"]
-    for command in commands:
-        words += ["-ex", command]
-    result, tree = case.tree([*words, "/bin/true"])
-    assert "Program stopped" in result.out and "process " in result.out, result
-    assert tree["unknown"] == [], result
-
-
 @pytest.mark.parametrize("count", [400, pytest.param(2000, marks=pytest.mark.all)])
 def test_quick_starts_are_all_counted(case, count):
     script = "i=0; while [ $i -lt %d ]; do /bin/true; i=$((i+1)); done" % count

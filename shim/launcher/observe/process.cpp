@@ -177,20 +177,6 @@ uint64_t entry_of(pid_t pid) {
   return 0;
 }
 
-/// The instruction at which the thread is stopped, for example by a debugger, while its stack ends
-/// here. 0 if it ends elsewhere; nothing if the thread runs.
-std::optional<uint64_t> stopped_at(pid_t thread, uint64_t stack) {
-  // As in waiting_at(), or only "-1", the stack pointer and the program counter.
-  std::string text;
-  read_file(path_of(thread, "syscall"), text, kOneRead);
-  std::istringstream words(text);
-  std::vector<uint64_t> values;
-  for (std::string word; words >> word;) values.push_back(strtoull(word.c_str(), nullptr, 0));
-  const size_t count = values.size();
-  if (count < 3) return {};
-  return values[count - 2] == stack ? values[count - 1] : 0;
-}
-
 /// True if the program begins with glibc's _start, up to its two pushes. Go's programs and those
 /// that ld.so runs as a command begin in other ways.
 bool begins_with_start(pid_t pid, ProcessView& memory) {
@@ -297,17 +283,12 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
   if (arguments == 0 || !memory.read(arguments - sizeof address, &address, sizeof address)) {
     return {};
   }
-  const std::optional<uint64_t> first = stopped_at(pid, arguments);
-  if (!first && address == 0) return {};  // nothing may be below the arguments yet
-  bool begins = false;
   std::optional<bool> inside;  // a process that is being killed has no mappings
   each_mapped(pid, [&](const MappedFile& file) {
     if (!file.executable || !base_name(file.path).starts_with("ld-")) return true;
-    begins = first && file.from <= *first && *first < file.to;
-    inside = begins || (file.from <= address && address < file.to);
+    inside = file.from <= address && address < file.to;
     return !*inside;
   });
-  if (begins) return true;
   if (inside.value_or(false) && !begins_with_start(pid, memory)) return {};
   return inside;
 #else
