@@ -23,7 +23,7 @@ EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
 IMPORTS = {
     "__errno_location", "__environ", "environ", "dl_iterate_phdr", "getauxval",
     "gnu_get_libc_version",  # weak: not in musl
-    "bcmp", "memchr", "memcmp", "memcpy", "memmove", "memset", "strcmp", "strlen",
+    "bcmp", "memchr", "memcmp", "memcpy", "memmove", "memset", "strcmp", "strlen", "strnlen",
 }  # fmt: skip
 # These names moved from libdl.so.2 to libc.so.6 in glibc 2.34.
 LIBDL = re.compile(
