@@ -161,9 +161,9 @@ def test_list_keeps_its_order_whatever_the_program_sets(case):
 
 
 @pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
-@pytest.mark.parametrize(("kind", "bind"), [("lazy", "1"), ("now", None)])
+@pytest.mark.parametrize(("kind", "bind"), [("lazy", "1"), ("now", None), ("no_plt", None)])
 def test_list_holds_with_immediate_binding(case, kind, bind, name, steps, keys):
-    """LD_BIND_NOW is 1, or the driver's table of addresses is read-only."""
+    """LD_BIND_NOW is 1, or the driver's table of addresses is read-only, or there is no PLT."""
     result = box.run(steps, name, allow="7,2,0", box=kind, LD_BIND_NOW=bind)
     case.silent(result)
     case.sees(result, **dict.fromkeys(keys, [7, 2, 0]))

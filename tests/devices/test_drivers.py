@@ -21,7 +21,8 @@ def test_control_each_fake_driver_shows_gpus_without_the_guard(case):
     case.sees(box.run(STEPS, guard=False, box="liar", own="1"), cu=FASTEST, nv=ALL)
     case.sees(box.run(STEPS, guard=False, box="bypass", own="1"), cu=[0], nv=ALL)
     case.sees(box.run(STEPS, guard=False, CG_GONE="5", own=uuid(5)), cu="!100", nv=ALL)
-    case.sees(box.run(["cu.see"], guard=False, box="no_nvml"), cu=FASTEST)
+    for kind in ("no_nvml", "no_plt"):
+        case.sees(box.run(["cu.see"], guard=False, box=kind), cu=FASTEST)
 
 
 def test_driver_without_a_getenv_import_shows_no_gpu(case):

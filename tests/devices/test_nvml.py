@@ -46,6 +46,15 @@ def test_handles_of_unlisted_gpus_are_not_found(name, preload):
     assert result.out.split()[1:] == printed({5: 0, 2: 1}), str(result)
 
 
+def test_mig_device_is_found_if_its_gpu_is_listed():
+    """Its index is that inside GPU 6, and equals the index of another GPU."""
+    steps = ["nv.init", *("nv.uuid=" + box.mig(part) for part in (0, 1))]
+    found = ["nv.uuid=0:0:" + box.mig(0), "nv.uuid=0:2:" + box.mig(1)]
+    for allow, wanted in ((None, found), ("6", found), ("2,0", ["nv.uuid=6:77:!6"] * 2)):
+        result = box.run(steps, guard=allow is not None, allow=allow, CG_MIG="1")
+        assert result.out.split()[1:] == wanted, str(result)
+
+
 def test_index_outside_the_list_is_an_error():
     steps = ["nv.get=0"]
     result = box.run(["nv.init"] + steps + ["nv.listold"], allow="5,2")

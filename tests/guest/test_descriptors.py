@@ -105,21 +105,24 @@ def test_no_record_goes_to_the_programs_own_files(descriptors_case, closed):
     assert guarded == unguarded
 
 
-def test_programs_own_socket_gets_no_message(descriptors_case):
-    """A program with all three closed that has a connection at 2."""
+@pytest.mark.parametrize(("make", "read"), [
+    ("a, b = (end.detach() for end in socket.socketpair())", "b"), ("a, b = os.pipe()", "a")])
+@pytest.mark.parametrize(("preload", "result"), [(harness.GUARD, 100), ("", 0)])
+def test_programs_own_socket_and_pipe_get_no_message(descriptors_case, make, read, preload, result):
+    """A program with all three closed that has a connection, or a pipe's end to read from, at 2."""
     script = ("import ctypes, os, socket, sys\n"
-              "a, b = socket.socketpair(); os.dup2(a.fileno(), 2); os.close(0); os.close(1)\n"
+              "%s; os.dup2(a, 2); os.close(0); os.close(1)\n"
               "r = ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
-              "b.setblocking(False)\n"
-              "try: got = b.recv(1000)\n"
+              "os.set_blocking(%s, False)\n"
+              "try: got = os.read(%s, 1000)\n"
               "except BlockingIOError: got = b''\n"
-              "open(sys.argv[1], 'w').write('%d %r' % (r, got))\n")
-    environment = {"LD_PRELOAD": harness.GUARD, "LD_LIBRARY_PATH": harness.FAKE_DRIVER}
+              "open(sys.argv[1], 'w').write('%%d %%r' %% (r, got))\n") % (make, read, read)
+    environment = {"LD_PRELOAD": preload, "LD_LIBRARY_PATH": harness.FAKE_DRIVER}
     subprocess.run([guest.PYTHON, "-c", script, descriptors_case.results], env=environment,
                    check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL, timeout=60)
     with open(descriptors_case.results, encoding="utf-8") as stream:
-        assert stream.read() == "100 b''"
+        assert stream.read() == "%d b''" % result
 
 
 # --- where the line is wanted ---------------------------------------------------------------

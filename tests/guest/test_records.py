@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, messages, syscalls
 
 RECORDS = guest.binary("records")
 FIELDS = {"v", "ts", "pid", "ppid", "tid", "since", "uid", "host", "exe", "argv", "cgroup", "api", "decision",
@@ -107,6 +107,20 @@ def test_record_has_the_start_of_its_process(case):
                          env=environment_of(case, CUDAGUARD_REPORT=case.path("report")))
     starts = {str(record["since"]) for record in harness.records(case.path("report"))}
     assert starts == {result.answers["parent"], result.answers["child"]}, str(result)
+
+
+def test_repeated_call_reads_nothing_of_proc(case):
+    """Only the first call of a place needs its stack and a record."""
+    counts = []
+    for calls in (1, 20):
+        env = {"LD_LIBRARY_PATH": harness.FAKE_DRIVER, "CUDAGUARD_REPORT": case.path("report")}
+        done, processes = syscalls.trace([guest.STEPS, *["ask"] * calls], harness.GUARD,
+                                         case.path("log"), env)
+        assert done.stdout.count(b"cuInit=100") == calls, str(done)
+        process, = processes.values()
+        counts.append(sum(call.strings[:1] == ("/proc/self/maps",) for call in process.calls))
+    assert counts[0] > 0
+    assert counts[1] == counts[0]
 
 
 def test_each_process_can_have_a_file_of_its_own(case):

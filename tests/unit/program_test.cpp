@@ -71,6 +71,7 @@ TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
         std::pair{"node\0--expose-gc\0x.js\0"sv, "x.js"sv},
         std::pair{"bash\0-o\0pipefail\0x.sh\0"sv, "x.sh"sv},
         std::pair{"sh\0-ex\0x.sh\0"sv, "x.sh"sv}, std::pair{"lua\0-lfoo\0x.lua\0"sv, "x.lua"sv},
+        std::pair{"python3\0-u\0-W\0x.py\0train\0"sv, "train"sv},
         std::pair{"python3\0--check\0train\0"sv, ""sv}, std::pair{"perl\0-we\0x.pl\0"sv, ""sv},
         std::pair{"node\0--eval\0x.js\0"sv, ""sv}, std::pair{"node\0-r\0a.js\0b.js\0"sv, ""sv},
         std::pair{"bash\0-lc\0x.sh\0"sv, ""sv},
