@@ -60,22 +60,26 @@ TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
     std::string_view rest = arguments;
     return script_of(*interpreter_of(take_argument(rest)), arguments, {}).name;
   };
-  for (const auto& [arguments, name] :
-       {std::pair{"perl\0-w\0x.pl\0y\0"sv, "x.pl"sv}, std::pair{"perl\0-Ilib\0x.pl\0"sv, "x.pl"sv},
-        std::pair{"perl\0-Mstrict\0x.pl\0"sv, "x.pl"sv},
-        std::pair{"bash\0/dev/fd/63\0"sv, "/dev/fd/63"sv},
-        std::pair{"ruby\0-I/opt/rails/lib\0x.rb\0"sv, "x.rb"sv},
-        std::pair{"python3\0-Wonce\0x.py\0"sv, "x.py"sv},
-        std::pair{"php\0-dmemory_limit=1\0x.php\0"sv, "x.php"sv},
-        std::pair{"perl\0-eMstrict\0x.pl\0"sv, ""sv}, std::pair{"sh\0-mc\0x.sh\0"sv, ""sv},
-        std::pair{"node\0--expose-gc\0x.js\0"sv, "x.js"sv},
-        std::pair{"bash\0-o\0pipefail\0x.sh\0"sv, "x.sh"sv},
-        std::pair{"sh\0-ex\0x.sh\0"sv, "x.sh"sv}, std::pair{"lua\0-lfoo\0x.lua\0"sv, "x.lua"sv},
-        std::pair{"python3\0-u\0-W\0x.py\0train\0"sv, "train"sv},
-        std::pair{"python3\0--check\0train\0"sv, ""sv}, std::pair{"perl\0-we\0x.pl\0"sv, ""sv},
-        std::pair{"node\0--eval\0x.js\0"sv, ""sv}, std::pair{"node\0-r\0a.js\0b.js\0"sv, ""sv},
-        std::pair{"bash\0-lc\0x.sh\0"sv, ""sv},
-        std::pair{"bash\0--rcfile\0a.sh\0b.sh\0"sv, ""sv}}) {
+  for (const auto& [arguments, name] : {std::pair{"perl\0-w\0x.pl\0y\0"sv, "x.pl"sv},
+                                        std::pair{"perl\0-Ilib\0x.pl\0"sv, "x.pl"sv},
+                                        std::pair{"perl\0-Mstrict\0x.pl\0"sv, "x.pl"sv},
+                                        std::pair{"bash\0/dev/fd/63\0"sv, "/dev/fd/63"sv},
+                                        std::pair{"ruby\0-I/opt/rails/lib\0x.rb\0"sv, "x.rb"sv},
+                                        std::pair{"python3\0-Wonce\0x.py\0"sv, "x.py"sv},
+                                        std::pair{"php\0-dmemory_limit=1\0x.php\0"sv, "x.php"sv},
+                                        std::pair{"perl\0-eMstrict\0x.pl\0"sv, ""sv},
+                                        std::pair{"sh\0-mc\0x.sh\0"sv, ""sv},
+                                        std::pair{"node\0--expose-gc\0x.js\0"sv, "x.js"sv},
+                                        std::pair{"bash\0-o\0pipefail\0x.sh\0"sv, "x.sh"sv},
+                                        std::pair{"sh\0-ex\0x.sh\0"sv, "x.sh"sv},
+                                        std::pair{"lua\0-lfoo\0x.lua\0"sv, "x.lua"sv},
+                                        std::pair{"python3\0-u\0-W\0x.py\0train\0"sv, "train"sv},
+                                        std::pair{"python3\0--check\0train\0"sv, ""sv},
+                                        std::pair{"perl\0-we\0x.pl\0"sv, ""sv},
+                                        std::pair{"node\0--eval\0x.js\0"sv, ""sv},
+                                        std::pair{"node\0-r\0a.js\0b.js\0"sv, ""sv},
+                                        std::pair{"bash\0-lc\0x.sh\0"sv, ""sv},
+                                        std::pair{"bash\0--rcfile\0a.sh\0b.sh\0"sv, ""sv}}) {
     EXPECT_EQ(script(arguments), name) << arguments;
   }
 }
