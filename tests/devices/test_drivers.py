@@ -65,8 +65,9 @@ def test_names_that_an_old_driver_lacks_are_not_found(case):
 
 @pytest.mark.parametrize("how", [None, "others"])
 def test_driver_that_ignores_the_list_is_refused(case, how):
-    result = box.run(["cu.see", "rt12.see"], box="liar", allow="2,5", CG_LIE=how)
+    result, records = case.run_reported(["cu.see", "rt12.see"], box="liar", allow="2,5", CG_LIE=how)
     assert result.answers["cu.see"].split(":")[0] == "100", str(result)
+    assert ("cuInit", "deny") in [(one["api"], one["decision"]) for one in records], str(records)
     case.sees(result, rt12="!100")
     case.explained(result)
 
