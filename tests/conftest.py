@@ -44,8 +44,12 @@ def pytest_configure(config):
     os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
     # The collection makes many objects, which all stay: a search for garbage finds none.
     gc.disable()
-    # A shell's background job ignores SIGINT, and the programs under test would inherit that.
+    # A shell's background job ignores SIGINT and SIGQUIT, and nohup's SIGHUP. The programs under test
+    # would inherit that, but they do not inherit a handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP:
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_make_parametrize_id(val):

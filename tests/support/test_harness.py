@@ -3,6 +3,7 @@
 
 import glob
 import os
+import signal
 import subprocess
 import sys
 import unittest
@@ -12,6 +13,7 @@ import pytest
 
 from support import harness, machine, settings
 
+IGNORED = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP]
 LOG = '''\
 100 execve("/usr/bin/env", ["env", "x"], 0x7ffe /* 3 vars */) = 0
 100 execve("/nowhere/x", ["x"], 0x7ffe /* 3 vars */) = -1 ENOENT (No such file or directory)
@@ -29,6 +31,24 @@ LOG = '''\
 102 execve("/usr/bin/nvidia-modprobe", ["nvidia-modprobe"], 0x7ffe) = -1 ENOENT (No such file)
 102 +++ exited with 0 +++
 ''' % harness.NULL_DRIVER_DIR
+
+
+class Signals(unittest.TestCase):
+
+    def test_programs_ignore_none(self):
+        text = subprocess.run(["grep", "SigIgn", "/proc/self/status"], stdout=subprocess.PIPE,
+                              text=True, check=True).stdout
+        ignored = int(text.split()[1], 16)
+        self.assertEqual([one.name for one in IGNORED if ignored >> (one - 1) & 1], [])
+
+    def test_programs_ignore_none_below_a_shell_that_does(self):
+        names = " ".join(one.name[3:] for one in IGNORED)
+        test = __file__ + "::Signals::test_programs_ignore_none"
+        done = subprocess.run(
+            ["sh", "-c", "trap '' %s; exec \"$@\"" % names, "sh", sys.executable, "-m", "pytest", "-q",
+             "-p", "no:cacheprovider", test, "--build=" + settings.BUILD],
+            stdout=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout)
 
 
 class Trace(unittest.TestCase):
