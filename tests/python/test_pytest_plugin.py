@@ -532,3 +532,7 @@ class Records(harness.DirectoryCase):
                                python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
         for text in (self.records.headline(attempt, False), self.records.story(attempt, False)):
             self.assertTrue(all(c.isprintable() or c == "\n" for c in text), repr(text))
+
+    def test_output_has_the_joiners_of_names(self):
+        for name in "می\u200cخواهم.py", "👩\u200d💻.py":
+            self.assertEqual(self.records.shown(name), name)

@@ -54,8 +54,9 @@ std::string printable(std::string_view text, size_t limit = 1000) {
 }
 
 TEST(Text, Printable_KeepsCharactersOfAllLanguages) {
-  for (const char* same : {"módulo.py", "грубо.py", "漢字.py", "l’été – “a” … b.py", "😀.py",
-                           "\u00a0\u07ff\u0800\ud7ff\ue000\ufffd\U00010000\U0010ffff"}) {
+  for (const char* same :
+       {"módulo.py", "грубо.py", "漢字.py", "l’été – “a” … b.py", "😀.py", "می\u200cخواهم.py",
+        "क्\u200dष.py", "👩\u200d💻.py", "\u00a0\u07ff\u0800\ud7ff\ue000\ufffd\U00010000\U0010ffff"}) {
     EXPECT_EQ(printable(same), same);
   }
 }

@@ -159,9 +159,14 @@ def may(attempt: Attempt, pattern: str) -> bool:
     return any(_is_module(glob, frame.file) for frame in frames)
 
 
+def _is_printable(character: str) -> bool:
+    """Also for the two joiners in names in Persian, Hindi or emoji, as in policy/text.cpp."""
+    return character.isprintable() or character in "\u200c\u200d"
+
+
 def _literal(text: str) -> str:
     """A pattern for exactly this text. A character that cannot be printed becomes "*"."""
-    return "".join("\\" + c if c in "*?[\\" else c if c.isprintable() else "*" for c in text)
+    return "".join("\\" + c if c in "*?[\\" else c if _is_printable(c) else "*" for c in text)
 
 
 def remedy(attempts: List[Attempt]) -> str:
@@ -203,7 +208,7 @@ def not_allowed(attempts: List[Attempt], patterns: List[str]) -> List[Attempt]:
 
 def shown(text: str) -> str:
     """The text without characters that a terminal might interpret."""
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return "".join(c if _is_printable(c) else "?" for c in text)
 
 
 def short_path(path: str) -> str:
