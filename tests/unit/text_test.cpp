@@ -125,10 +125,11 @@ TEST(Text, Copies_AreCutAtACharacter) {
 }
 
 TEST(Text, OfATerminalWithoutUtf8HasOneMarkForEachByte) {
-  char buffer[64];
-  Text out(buffer, sizeof buffer);
+  std::string buffer(64, '\xff');
+  Text out(buffer.data(), buffer.size());
   out.put("m\u00f3dulo.py:3").make_ascii();
   EXPECT_EQ(out.view(), "m??dulo.py:3");
+  EXPECT_EQ(buffer[out.view().size()], '\xff');  // it writes to the text alone
 }
 
 TEST(Locale, ShowsUtf8AsTheFirstVariableThatIsSetSays) {
