@@ -14,7 +14,7 @@ constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
     {"python pypy", true, "usSBO", "WX", "c", "WX"},
-    {"ruby perl nodejs node luajit lua", true, "usSBOWX", "", "eEpr", "IMm"},
+    {"ruby perl nodejs node luajit lua", true, "usSBOWX", "r", "eEp", "IMmr"},
     {"php", true, "nqf", "d", "r", "d"},
     {"sh bash dash zsh ksh", true, "euxv", "", "c", ""},
 };

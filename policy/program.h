@@ -19,8 +19,8 @@ struct Interpreter {
   bool known;          ///< the options; ScriptSearch is for the others
   char alone[8];       ///< letters of options without a value
   char with_value[3];  ///< letters of options whose value is the next word
-  char code[5];        ///< letters of options that bring code instead of a script
-  char attached[4];    ///< letters of options whose value may be the rest of the word
+  char code[4];        ///< letters of options that bring code instead of a script
+  char attached[5];    ///< letters of options whose value may be the rest of the word
 };
 
 /// Returns the interpreter for "python3.11", null for "node_exporter". The guard shows no arguments

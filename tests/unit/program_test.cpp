@@ -77,7 +77,8 @@ TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
                                         std::pair{"python3\0--check\0train\0"sv, ""sv},
                                         std::pair{"perl\0-we\0x.pl\0"sv, ""sv},
                                         std::pair{"node\0--eval\0x.js\0"sv, ""sv},
-                                        std::pair{"node\0-r\0a.js\0b.js\0"sv, ""sv},
+                                        std::pair{"node\0-r\0a.js\0b.js\0"sv, "b.js"sv},
+                                        std::pair{"ruby\0-rpp\0x.rb\0"sv, "x.rb"sv},
                                         std::pair{"bash\0-lc\0x.sh\0"sv, ""sv},
                                         std::pair{"bash\0--rcfile\0a.sh\0b.sh\0"sv, ""sv}}) {
     EXPECT_EQ(script(arguments), name) << arguments;
