@@ -133,11 +133,11 @@ std::string_view in_packages(std::string_view file) {
 }
 
 std::string_view file_name(std::string_view file) {
-  constexpr std::string_view kDescriptors = "/fd/";
   const std::string_view name = base_name(file);
-  if (!file.starts_with("/dev/") && !file.starts_with("/proc/")) return name;
-  const bool is_number = !name.empty() && is_digit(name.front());
-  return is_number && head(file, file.size() - name.size()).ends_with(kDescriptors) ? file : name;
+  const std::string_view directory = head(file, file.size() - name.size());
+  const bool is_descriptor = (directory.starts_with("/dev/") || directory.starts_with("/proc/")) &&
+                             directory.ends_with("/fd/") && !name.empty() && is_digit(name.front());
+  return is_descriptor ? file : name;
 }
 
 CodeLine code_line(std::string_view file, unsigned line) {

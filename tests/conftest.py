@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of every test, and which tests run."""
 
-import gc
 import os
 import signal
 import sys
@@ -42,8 +41,6 @@ def pytest_configure(config):
     sys.pycache_prefix, sys.dont_write_bytecode = os.path.join(settings.BUILD, "pycache"), False
     # "python3" must be this Python. pyenv's is a shell script, which takes longer than most tests.
     os.environ["PATH"] = os.path.dirname(sys.executable) + ":" + os.environ["PATH"]
-    # The collection makes many objects, which all stay: a search for garbage finds none.
-    gc.disable()
     # A shell's background job ignores SIGINT and SIGQUIT, and nohup's SIGHUP. The programs under test
     # would inherit that, but they do not inherit a handler.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -83,11 +80,6 @@ def pytest_collection_modifyitems(config, items):
     config.hook.pytest_deselected(items=omitted)
     omitted = set(omitted)
     items[:] = [item for item in items if item not in omitted]
-
-
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
 
 
 def pytest_sessionstart():

@@ -395,16 +395,17 @@ def make_waits():
 def test_signal_ends_the_waiting(waits):
     """The processes that were left go on. All launchers wait at the same time."""
     dies = "kill -USR1 $$"
-    started = [(number, *waits.leaving(end=end, command=command)) for number, end, command in (
-        (signal.SIGTERM, dies, None), (signal.SIGINT, dies, None),
-        (signal.SIGTERM, "exit 0", [launcher.LAUNCHER, "verify"]))]
-    for number, process, pid, go in started:
-        assert "waiting for" in process.stderr.readline()
+    started = [(number, verify, *waits.leaving(end="exit 0" if verify else dies, command=verify))
+               for number, verify in ((signal.SIGTERM, None), (signal.SIGINT, None),
+                                      (signal.SIGTERM, [launcher.LAUNCHER, "verify"]))]
+    for number, verify, process, pid, go in started:
+        assert ("the program has ended; waiting for the processes that it left running: sh (%d)" %
+                pid) in process.stderr.readline()
         process.send_signal(signal.SIGUSR2)  # for the program, which is not there any more
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
         left = "  not waited for: sh (%d)\n" % pid
-        if process is started[-1][1]:  # verify's verdict
+        if verify:
             assert (process.returncode, out) == (3, "\n"), err
             assert left in err
         else:

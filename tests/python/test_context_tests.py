@@ -229,7 +229,9 @@ def test_allowed_line_passes(case):
     ("VALIDATE", ["--cudaguard-deny=context"], "start the tests with " + COMMAND),
     ("NO_CONTEXT", [], "--cudaguard: queries are allowed in this process: its policy is NO_CONTEXT"),
     ("NO_CONTEXT", ["--cudaguard-deny=context,init"],
-     "--cudaguard-deny: context and init contradict each other; leave one out")])
+     "--cudaguard-deny: context and init contradict each other; leave one out"),
+    ("NO_CONTEXT", ["--cudaguard-deny=opencl,context"],
+     "--cudaguard-deny: context and opencl contradict each other; leave one out")])
 def test_policy_that_cannot_tell_contexts_from_queries_is_refused(case, policy, options, text):
     case.make("test_all.py", "def test_1(): pass\n")
     result = case.pytest(*options, env=box.environment(policy=policy), world="none")

@@ -166,6 +166,10 @@ bool Executables::names_nvidia(const std::string& path) {
 /// The arguments of the system call.
 struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
+  /// True if execveat's descriptor is where this name begins.
+  bool is_at_descriptor(const std::string& name) const {
+    return directory != AT_FDCWD && !name.starts_with('/');
+  }
   /// A name for open_file(), also if the call means a file by its descriptor.
   std::string full_name(const std::string& name) const;
   /// True if an interpreter could not open the script of this name, because execve closes the
@@ -221,13 +225,13 @@ Descriptor StartReader::Call::open_below(const std::string& place, const std::st
 }
 
 std::string StartReader::Call::full_name(const std::string& name) const {
-  if (directory == AT_FDCWD || name.starts_with('/')) return name;
+  if (!is_at_descriptor(name)) return name;
   if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
   return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
 }
 
 bool StartReader::Call::closes(const std::string& name) const {
-  return directory != AT_FDCWD && !name.starts_with('/') && closes_on_exec(thread, directory);
+  return is_at_descriptor(name) && closes_on_exec(thread, directory);
 }
 
 Descriptor StartReader::Call::open_file(const std::string& name, bool& hidden, int more) const {
