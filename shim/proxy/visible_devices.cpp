@@ -73,7 +73,7 @@ void print_in_vain(Process& process, const char* why, int error = 0) {
                             write_line_of<write_list_in_vain, ListInVainFacts>, &facts);
 }
 
-constexpr char kNoUuid[] = ": a chosen GPU does not say its UUID";
+constexpr char kNoUuid[] = ": a chosen GPU reports no UUID";
 
 bool list_is_set(const Process& process) { return !process.decision.allow_list.text.empty(); }
 

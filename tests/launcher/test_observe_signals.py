@@ -319,13 +319,13 @@ class Waits(Case):
     # Stays until it may go; in a session of its own, its parents have ended.
     LEAVE = "(setsid sh -c 'exec <%s >/dev/null; echo $$ >%s; read word; exit 9' 2>/dev/null &); "
 
-    def leaving(self, before=(), end="exit 7", command=None):
+    def leaving(self, before=(), end="echo; exit 7", command=None):
         """A program that leaves a process behind, and the process's number."""
         directory = tempfile.mkdtemp(dir=self.directory)
         path, number = os.path.join(directory, "go"), os.path.join(directory, "pid")
         os.mkfifo(path)
         process = self.popen([*before, *(command or observe_with_warnings()), "sh", "-c",
-                              self.LEAVE % (path, number) + "echo; " + end])
+                              self.LEAVE % (path, number) + end])
         # Not only for writing, because that would block until there is a reader.
         go = open(os.open(path, os.O_RDWR), "w", encoding="utf-8")
         self.addCleanup(go.close)
@@ -360,7 +360,7 @@ class Waits(Case):
 
     def test_signal_ends_the_program_but_not_the_waiting(self):
         """It is the program's alone, and the tree is waited for."""
-        process, _, go = self.leaving(end="trap 'exit 8' TERM; while :; do sleep 0.02; done")
+        process, _, go = self.leaving(end="trap 'exit 8' TERM; echo; while :; do sleep 0.02; done")
         process.stdout.readline()
         process.terminate()
         self.assertIn("waiting for", process.stderr.readline())
