@@ -150,7 +150,7 @@ inline constexpr OptionRow kOptions[] = {
      .commands = "run",
      .value = "WHO",
      .help = "give CUDA only to PROGRAM (cpu, query) or only to its descendants (gpu, contexts); "
-             "query and contexts let those without CUDA query GPUs",
+             "with query and contexts, the others can query GPUs",
      .words = "cpu, gpu, query, contexts",
      .by_default = "both",
      .sets = Variable::kChildren,
@@ -273,7 +273,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "spool",
      .commands = "system",
      .value = "[=DIR]",
-     .help = "with enable, make DIR for all users' records",
+     .help = "with enable, create DIR for all users' records",
      .by_default = "/var/log/cudaguard",
      .to = &Options::spool},
     {.name = "dry-run",
