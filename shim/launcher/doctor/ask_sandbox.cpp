@@ -85,27 +85,23 @@ std::string hindrance_of(const std::string& path, bool landlock, std::chrono::se
 }
 
 void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
-  namespace fs = std::filesystem;
-  std::vector<std::string> paths;
-  std::error_code error;
-  for (fs::directory_iterator entry("/dev", error), end; !error && entry != end;
-       entry.increment(error)) {
-    if (device_node(entry->path().filename().string()) == nullptr) continue;
+  const auto add = [&](const std::string& path) {
+    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit)});
+  };
+  for (const std::string& name : names_in("/dev")) {
+    if (device_node(name) == nullptr) continue;
+    const std::string path = "/dev/" + name;
     std::error_code none;
-    if (!entry->is_directory(none)) {
-      paths.push_back(entry->path());
+    if (!std::filesystem::is_directory(path, none)) {
+      add(path);
       continue;
     }
-    for (fs::directory_iterator node(entry->path(), none), last; !none && node != last;
-         node.increment(none)) {
-      std::error_code unknown;
-      if (node->is_character_file(unknown)) paths.push_back(node->path());
+    for (const std::string& inside : names_in(path)) {
+      const std::string node = path + "/" + inside;
+      if (std::filesystem::is_character_file(node, none)) add(node);
     }
   }
-  std::ranges::sort(paths);
-  for (const std::string& path : paths) {
-    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit)});
-  }
+  std::ranges::sort(sandbox.nodes, {}, &Sandbox::Node::path);
 }
 
 /// The driver needs these two since version 570. Refused, its cuInit answers 304.

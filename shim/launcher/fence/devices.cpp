@@ -5,7 +5,6 @@
 // 6.10 openat2.
 #include "shim/launcher/fence/devices.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -20,7 +19,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
+#include <filesystem>
 #include <sstream>
 #include <string_view>
 
@@ -58,23 +57,8 @@ struct [[gnu::packed]] PathBeneathAttr {
 /// The rights that this domain is about. The kernel never checks any other right.
 constexpr uint64_t kHandled = kReadFile | kWriteFile | kMakeChar | kMakeBlock | kRefer;
 
-struct Closer {
-  void operator()(DIR* directory) const { closedir(directory); }
-};
-using Directory = std::unique_ptr<DIR, Closer>;
-
 std::string in(const std::string& directory, const char* name) {
   return directory + (directory.ends_with('/') ? "" : "/") + name;
-}
-
-std::vector<std::string> entries_of(const std::string& directory) {
-  std::vector<std::string> names;
-  const Directory opened(opendir(directory.c_str()));
-  while (const dirent* const entry = opened ? readdir(opened.get()) : nullptr) {
-    const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
-  }
-  return names;
 }
 
 /// A device, or a directory with one in it, perhaps some directories deeper: nvgpu/igpu0/as.
@@ -83,7 +67,7 @@ bool has_device(const std::string& path, int deeper = 3) {
   if (lstat(path.c_str(), &status) != 0) return false;
   if (S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode)) return true;
   return S_ISDIR(status.st_mode) && deeper > 0 &&
-         std::ranges::any_of(entries_of(path), [&](const std::string& name) {
+         std::ranges::any_of(names_in(path), [&](const std::string& name) {
            return has_device(in(path, name.c_str()), deeper - 1);
          });
 }
@@ -136,7 +120,7 @@ class Grants {
       return error;
     }
     const bool is_dev = path == "/dev";
-    for (const std::string& name : entries_of(path)) {
+    for (const std::string& name : names_in(path)) {
       if (is_dev && device_node(name) != nullptr) continue;
       if (const int error = all(in(path, name.c_str())); error != 0) return error;
     }
@@ -198,6 +182,18 @@ int restrict_self(int ruleset, bool& no_new_privs) {
 
 }  // namespace
 
+std::vector<std::string> names_in(const std::string& directory) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
+    names.push_back(entry->path().filename());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
 GpuNodes find_gpu_nodes(const std::string& mounts) {
   GpuNodes nodes;
   const auto leave_out = [&](const std::string& path) {
@@ -236,7 +232,7 @@ GpuNodes find_gpu_nodes(const std::string& mounts) {
       // no nodes in their uppermost directory, and perhaps a million files.
       const bool may = directory != point || type == "devtmpfs" || type == "tmpfs";
       if (directory == "/dev" || !may) continue;
-      for (const std::string& name : entries_of(directory)) {
+      for (const std::string& name : names_in(directory)) {
         if (device_node(name) == nullptr) continue;
         const std::string path = in(directory, name.c_str());
         if (has_device(path)) leave_out(path);

@@ -8,6 +8,9 @@
 
 namespace cudaguard::launcher {
 
+/// The names in a directory, sorted; none if it cannot be read.
+std::vector<std::string> names_in(const std::string& directory);
+
 /// The directories that a fence of devices grants entry by entry, and the entries that it leaves
 /// out. Both grow from mounts by which GPU nodes are also elsewhere than in /dev.
 struct GpuNodes {

@@ -7,20 +7,18 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <optional>
 
 #include "policy/device_list.h"
 #include "shim/guard/text/message.h"
+#include "shim/launcher/fence/devices.h"
 #include "shim/launcher/format.h"
 
 namespace cudaguard::launcher {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* kGpus = "/proc/driver/nvidia/gpus";
 constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities";
@@ -72,17 +70,6 @@ std::optional<unsigned> number_in(const std::string& file, std::string_view key)
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) return {};
   const uint32_t number = number_of(text);
   return number > kMostIndex ? std::nullopt : std::optional(number);
-}
-
-std::vector<std::string> names_in(const std::string& directory) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
-       entry.increment(error)) {
-    names.push_back(entry->path().filename());
-  }
-  std::ranges::sort(names);
-  return names;
 }
 
 /// Returns what is wrong with a device node that should have this minor number (-1: any); empty if
