@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <utility>
 #include <vector>
@@ -51,7 +52,6 @@ struct Input {
 Keys keys_of(const Options& options) {
   if (!options.by) return {};
   Keys keys;
-  std::string accepted;
   std::string_view rest = *options.by;
   while (!rest.empty() || keys.empty()) {
     const std::string_view word = head(rest, rest.find(','));
@@ -65,11 +65,9 @@ Keys keys_of(const Options& options) {
       keys.push_back(*by);
       continue;
     }
-    for (const ByWord& one : kByWords) {
-      accepted.append(accepted.empty() ? "" : ", ").append(one.word);
-    }
     throw Refusal(kRefused, "--by " + in_quotes(*options.by) + " is not accepted (accepted: " +
-                                accepted + ", or two of these: job,line)");
+                                joined(kByWords | std::views::transform(&ByWord::word), ", ") +
+                                ", or two of these: job,line)");
   }
   return keys;
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <string_view>
 
 #include "policy/decision.h"
 #include "policy/text.h"
@@ -16,6 +15,7 @@
 #include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/settings.h"
+#include "shim/launcher/system/guard_file.h"
 
 namespace cudaguard::launcher {
 
@@ -28,10 +28,8 @@ void add(FindingList& findings, const char* id, State state, const std::string& 
 
 /// True if the library is complete and of this command's version, according to its note.
 bool is_sound(const std::string& path) {
-  using namespace std::string_view_literals;
-  constexpr std::string_view kNote = "\1\0\0\0cudaguard\0\0\0cudaguard " CUDAGUARD_VERSION "\0"sv;
   const FileBytes file(path);
-  return !read_exports(file).damaged && contains(file, kNote);
+  return !read_exports(file).damaged && version_of(file) == CUDAGUARD_VERSION;
 }
 
 void add_guard(const Machine& machine, const Libraries& libraries, FindingList& findings) {

@@ -390,8 +390,7 @@ Health check_health(const HealthWish& wish, const char* list, const Variables& v
   if (is_fenced()) {
     return {.reason = "this process is under a fence (cudaguard run --fence)", .asked = false};
   }
-  std::string text;
-  for (const std::string& entry : entries) text += (text.empty() ? "" : ",") + entry;
+  const std::string text = joined(entries, ",");
   AnswerCache cache(question_of(text, variables), variables);
   const auto known = [&] {
     // "fresh" accepts the answer of a process that asked meanwhile.

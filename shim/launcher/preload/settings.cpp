@@ -290,7 +290,7 @@ void take_back_presets(Variables& variables) {
 /// Sets the names even without presets. They show the guard that `run` started it, so that its
 /// message gives the right advice. A list is kept, so that messages name the option.
 void set_presets(bool wanted, const GuardSettings& settings, Variables& variables) {
-  std::string names;
+  std::vector<std::string> names;
   for (const Preset& preset : kPresets) {
     const std::string directory = preset.in_cache ? cache_directory(variables) : "";
     const bool nowhere = preset.in_cache && directory.empty();
@@ -298,13 +298,12 @@ void set_presets(bool wanted, const GuardSettings& settings, Variables& variable
                         (preset.also_read != nullptr && variables.has(preset.also_read));
     if (!wanted || nowhere || chosen) continue;
     variables.set(preset.name, directory + preset.value);
-    names.append(names.empty() ? "" : ",").append(preset.name);
+    names.emplace_back(preset.name);
   }
-  if (settings.unhealthy) names.append(names.empty() ? "" : ",").append(kUnhealthyMark);
-  if (settings.children) names.append(names.empty() ? "" : ",").append(kChildrenMark);
-  if (settings.gpus)
-    names.append(names.empty() ? "" : ",").append(kGpusMark).append(*settings.gpus);
-  variables.set(kPreset, names);
+  if (settings.unhealthy) names.emplace_back(kUnhealthyMark);
+  if (settings.children) names.emplace_back(kChildrenMark);
+  if (settings.gpus) names.push_back(kGpusMark + *settings.gpus);
+  variables.set(kPreset, joined(names, ","));
 }
 
 /// Returns the position of the GPU in the list, or its size if the list does not have it.

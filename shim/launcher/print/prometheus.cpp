@@ -30,14 +30,7 @@ void put_label(std::string& text, const char* name, std::string_view value) {
   text += '"';
 }
 
-/// Cuts between two characters.
-std::string cut(std::string text) {
-  if (text.size() <= kMostValue) return text;
-  size_t end = kMostValue;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  text.resize(end);
-  return text;
-}
+std::string cut(const std::string& text) { return std::string(whole_head(text, kMostValue)); }
 
 }  // namespace
 
