@@ -98,38 +98,6 @@ def test_run_path_to_a_copy_of_the_driver_is_guarded(run_paths, kind, path):
 
 
 class Names(doctor_program.Case):
-    """A table of function pointers called like the driver's functions, as in CUDA's own samples."""
-
-    def assert_about(self, answer, name, file):
-        self.assertIn("%s has a variable %s, which cudaguard's function would replace" %
-                      (file, name), answer.line)
-
-    def test_variable_of_a_library_is_not_guarded(self):
-        program = launcher.program("table_user")
-        answer = self.verdict(program, "no", ["variable"])
-        self.assert_about(answer, "cuInit", "libtable.so")
-        self.assertEqual(self.answer([program], "unguarded"), "42")
-        self.assertIn(self.guarded([program], "preload").rc, (-11, 139), "it does not crash")
-
-    def test_variable_that_its_library_binds_is_guarded(self):
-        """No code looks the variable up by its name, so the guard does not replace it."""
-        program = launcher.program("table_binds_user")
-        self.verdict(program, "yes", [])
-        self.assert_answers([program], "42", "42", "42")
-
-    def test_variable_of_the_program_is_guarded(self):
-        """The program's own comes first."""
-        program = launcher.program("table_own")
-        self.verdict(program, "yes", [])
-        self.assert_answers([program], "42", "42", "42")
-
-    def test_copy_of_a_variable_is_not_guarded(self):
-        """The executable's copy is filled from the first library that has the name: the guard."""
-        program = launcher.program("table_copy")
-        answer = self.verdict(program, "no", ["variable"])
-        self.assert_about(answer, "cuInit", "libtable.so")
-        self.assertEqual(self.answer([program], "unguarded"), "42")
-        self.assertIn(self.guarded([program], "preload").rc, (-11, 139))
 
     def test_functions_with_the_drivers_names_are_replaced(self):
         """What the trampolines open is the null driver."""
@@ -139,14 +107,6 @@ class Names(doctor_program.Case):
         program = launcher.program("functions_user")
         self.verdict(program, "yes", [])
         self.assert_answers([program], "5", "100", "100")
-
-    def test_names_of_the_null_driver_are_guarded(self):
-        """Preloaded for a linked program, it has every name of the driver."""
-        program = launcher.program("table_alloc_user")
-        self.verdict(program, "yes", [])
-        self.assert_answers([program], "42", "42", "42")
-        linked = launcher.program("table_alloc_linked")
-        self.verdict(linked, "no", ["variable"])
 
     def test_program_with_a_dlopen_of_its_own_is_guarded_in_part(self):
         program = launcher.program("own_dlopen")

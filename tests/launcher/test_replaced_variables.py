@@ -7,29 +7,26 @@ import os
 
 import pytest
 
-from support import harness, launcher
+from support import doctor_program, harness, launcher
 
 WHY = "libtable.so has a variable cuInit, which cudaguard's function would replace"
 CRASH = (-11, 139)
 POLICIES = (["--cpu"], ["--policy=VALIDATE"], ["--policy=CLAMP"], ["--gpus=0"], ["--policy=OFF"])
 
 
-class Case(launcher.Case):
-    def answer(self, *words, **more):
-        more.setdefault("guard", False)
-        return harness.run([*words], trace=False, **more)
-
-    def run_it(self, *words, **more):
-        return self.answer(launcher.LAUNCHER, "run", *words, **more)
+class Case(doctor_program.Case):
+    def run_it(self, *words):
+        return self.guarded([*words], "run")
 
     def assert_reaches(self, program):
         """The control: unguarded the program's own variable leads to the fake driver."""
-        unguarded = self.answer(program)
+        unguarded = self.guarded([program], "unguarded")
         self.assertEqual((unguarded.rc, unguarded.out), (0, "cuInit=0\n"), unguarded)
         self.assertEqual(unguarded.init_calls(), ["cuInit"], unguarded)
 
     def assert_refused(self, program, why=WHY):
         self.assert_reaches(program)
+        self.assertIn(why, self.verdict(program, "no", ["variable"]).line)
         for options in POLICIES:
             done = self.run_it(*options, program)
             self.assertEqual((done.rc, done.out), (125, ""), (options, str(done)))
@@ -41,12 +38,12 @@ class Case(launcher.Case):
 class Refused(Case):
     def test_program_linked_to_such_a_library_is_refused(self):
         program = launcher.program("loads_user")
-        self.assertIn(self.answer(program, guard=True).rc, CRASH)
+        self.assertIn(self.guarded([program], "preload").rc, CRASH)
         self.assert_refused(program)
 
     def test_variable_of_an_indirect_library_is_refused(self):
         program = launcher.program("loads_indirect")
-        self.assertIn(self.answer(program, guard=True).rc, CRASH)
+        self.assertIn(self.guarded([program], "preload").rc, CRASH)
         self.assert_refused(program)
 
     def test_message_has_the_number_of_variables(self):
@@ -61,8 +58,8 @@ class Refused(Case):
         text = launcher.source("table.c") + "".join("void* %s;\n" % name for name in names)
         text += "void* has(int n) { void** all[] = {%s}; return *all[n]; }" % ", ".join(
             "&" + name for name in names)
-        library = self.compile("libtable.so", self.make("names.c", text, 0o644), "-DLOADS",
-                               "-DNAME=own", "-shared", "-fPIC")
+        library = self.compile("libtable.so", self.make("names.c", text, 0o644), "-DNAME=own",
+                               "-shared", "-fPIC")
         program = self.compile("user", "calls_use.c", library)
         self.assert_refused(program, "libtable.so has %d variables such as cuCtxCreate, which "
                             "cudaguard's functions would replace" % len(names))
@@ -73,19 +70,15 @@ class Refused(Case):
         self.assertIn("R_%s_COPY" % ("X86_64" if os.uname().machine == "x86_64" else "AARCH64"),
                       self.unguarded("readelf", "-rW", program).stdout)
         self.assert_refused(program)
-        self.assertEqual(self.answer(program, guard=True).answers, {"cuInit": "7"})
+        self.assertEqual(self.answer([program], "preload"), "7")
 
-    def test_variable_with_another_driver_name_starts(self):
-        """Preloaded for a program that is linked to the driver, it has every name of the driver."""
-        program = launcher.program("loads_alloc_user")
+    def test_variable_with_any_driver_name_is_refused_in_a_linked_program(self):
+        """The null driver, which has every name of the driver, is preloaded for it."""
+        program = launcher.program("loads_alloc_linked")
         self.assert_reaches(program)
-        self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
-        linked = launcher.program("loads_alloc_linked")
-        self.assert_reaches(linked)
-        done = self.run_it(linked)
-        self.assertEqual(done.rc, 125, done)
-        self.assertIn(WHY.replace("cuInit", "cuMemAlloc_v2"), done.err)
-        self.assertEqual(self.run_it("--policy=OFF", linked).answers, {"cuInit": "0"})
+        self.assertIn(WHY.replace("cuInit", "cuMemAlloc_v2"),
+                      self.verdict(program, "no", ["variable"]).line)
+        self.assertEqual(self.run_it("--policy=OFF", program).answers, {"cuInit": "0"})
 
 
 @pytest.fixture(name="case")
@@ -101,42 +94,24 @@ def test_verify_and_observe_refuse_even_with_a_fence(case, words):
     case.refused(case.start(*words, program), 125, WHY)
 
 
-class Started(Case):
-    """A program that is not affected is not refused."""
+def test_program_starts_unguarded_under_the_fence(case):
+    """The refusal names this remedy."""
+    program = launcher.program("loads_user")
+    done = case.run_it("--fence", program)
+    assert (done.rc, done.out) == (0, "cuInit=0\n"), done  # the fake one has no device
+    assert done.err == ('cudaguard: "%s" is not guarded (%s); the fence refuses CUDA, '
+                        "but no message names the caller\n" % (program, WHY))
+    printed = case.run_it("--fence", "printenv", "LD_PRELOAD")
+    assert printed.out == harness.GUARD + "\n"
 
-    def test_program_starts_unguarded_under_the_fence(self):
-        """The refusal names this remedy."""
-        program = launcher.program("loads_user")
-        done = self.run_it("--fence", program)
-        self.assertEqual((done.rc, done.out), (0, "cuInit=0\n"), done)  # the fake one has no device
-        self.assertEqual(done.err, 'cudaguard: "%s" is not guarded (%s); the fence refuses CUDA, '
-                         "but no message names the caller\n" % (program, WHY))
-        printed = self.run_it("--fence", "printenv", "LD_PRELOAD")
-        self.assertEqual(printed.out, harness.GUARD + "\n")
 
-    def test_program_with_its_own_variable_starts(self):
-        program = launcher.program("loads_own")
-        self.assert_reaches(program)
-        self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
-
-    def test_programs_variable_precedes_the_librarys(self):
-        """The program's own comes first, for its libraries too."""
-        program = launcher.program("loads_precedes")
-        self.assert_reaches(program)
-        self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
-
-    def test_program_of_a_library_that_binds_its_names_starts(self):
-        program = launcher.program("loads_binds_user")
-        self.assert_reaches(program)
-        self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
-
-    def test_hidden_variable_is_not_replaced(self):
-        program = launcher.program("loads_hidden_user")
-        self.assert_reaches(program)
-        self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
-
-    def test_functions_of_a_library_are_replaced(self):
-        """The guard exists to replace a library's own function of such a name."""
-        program = launcher.program("functions_user")
-        self.assertEqual(self.answer(program).answers, {"cuInit": "5"})
-        self.assertEqual(self.run_it(program).answers, {"cuInit": "100"})
+@pytest.mark.parametrize("name", [
+    "loads_own",         # the variable is the program's
+    "loads_precedes",    # the program's comes before the library's
+    "loads_binds_user",  # no code looks the library's up by its name
+    "loads_hidden_user",
+    "loads_alloc_user"])  # the guard has no such name
+def test_variable_that_is_not_replaced_is_no_hindrance(case, name):
+    program = launcher.program(name)
+    case.verdict(program, "yes", [])
+    case.assert_answers([program], "0", "100", "100")
