@@ -411,21 +411,6 @@ class Files(Case):
         self.refused(self.unguarded(*report, self.path("below", "closed")), 125, "below/closed",
                      "Permission denied")
 
-    def test_html_writes_the_page_and_prints_the_text(self):
-        done = self.report("--html", self.path("page.html"), self.make("r.jsonl", text(line())))
-        self.assertIn("1 process asked", done.stdout)
-        with open(self.path("page.html"), encoding="utf-8") as stream:
-            self.assertIn("ppo.py:159", stream.read())
-
-    def test_full_disk_is_an_error(self):
-        path = self.make("r.jsonl", text(line()))
-        for words, meaning in (([], "cannot print"), (["--json", "-"], '--json "-"')):
-            done = self.unguarded("sh", "-c", '"$0" report "$@" >/dev/full', launcher.LAUNCHER,
-                                  *words,
-                                  path)
-            self.assertEqual((done.returncode, done.stderr), (
-                125, "cudaguard: %s: No space left on device\n" % meaning))
-
 
 class Forged(Case):
     def test_forged_names_are_printed_as_ascii(self):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher, machine, messages
+from support import harness, launcher, machine, messages, recorded
 
 ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
@@ -265,7 +265,12 @@ class Warnings(launcher.Case):
             self.refused(self.start("run", "--log=off", *words), code)
 
     def test_output_that_cannot_be_written_is_an_error(self):
-        for words in (["--help"], ["--version"], ["run", "--print"]):
-            for where in (">/dev/full", ">&-"):
+        records = self.make("r.jsonl", recorded.text(recorded.line()), 0o644)
+        for words, what in ((["--help"], "cannot print"), (["--version"], "cannot print"),
+                            (["run", "--print"], "cannot print"),
+                            (["report", records], "cannot print"),
+                            (["report", "--json", "-", records], '--json "-"')):
+            for where, why in ((">/dev/full", "No space left on device"),
+                               (">&-", "Bad file descriptor")):
                 done = self.unguarded("sh", "-c", '"$0" "$@" ' + where, launcher.LAUNCHER, *words)
-                self.refused(done, 125, "cannot print")
+                self.refused(done, 125, what, why)

@@ -293,13 +293,6 @@ class Json(Case):
             document = self.valid(json.load(stream))
         self.assertEqual(document["command"], ["true", "\ufffd\ufffd", "\u6f22\n"])
 
-    def test_full_disk_keeps_a_failing_verdict(self):
-        """The verdict stays; without one that fails it is our own error."""
-        for text, rc in (("", 125), (self.torch(), 1)):
-            result = self.forged(text, ["--json", "/dev/full"])
-            self.assertEqual(result.rc, rc, result)
-            self.assertIn('cudaguard: --json "/dev/full": No space left on device', result.err)
-
 
 class JUnit(Case):
     def suite(self, words, rc, options=()):
@@ -374,13 +367,3 @@ class JUnit(Case):
     def test_junit_has_no_control_characters(self):
         """XML 1.0 has no place for them."""
         self.suite(["sh", "-c", "exit 3", "a\x01\x1b[31m\x7f\n\t<&>\"']]>\u00e4\ufffe"], 2)
-
-
-class Page(Case):
-    def test_html_writes_the_page(self):
-        path = self.path("page.html")
-        self.ends(self.forged(self.torch(), ["--html", path], cwd=self.directory), 1)
-        with open(path, encoding="utf-8") as stream:
-            text = stream.read()
-        self.assertIn("<!doctype html>", text.lower())
-        self.assertIn("ppo.py", text)
