@@ -6,6 +6,7 @@
 #include <iostream>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "policy/process_rules.h"
@@ -15,27 +16,30 @@ namespace {
 
 using namespace cudaguard;  // NOLINT(google-build-using-namespace)
 
-std::string bytes_of(const std::string& word) {
-  std::string bytes;
-  for (size_t i = 1; i + 1 < word.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(word.substr(i, 2), nullptr, 16));
+/// A buffer of the exact size, so that the sanitizer finds a read behind the end.
+std::vector<char> bytes_of(const std::string& word) {
+  std::vector<char> bytes(word.size() / 2);
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(std::stoi(word.substr(1 + 2 * i, 2), nullptr, 16));
   }
   return bytes;
 }
 
-RuleFact fact_of(const std::string& word, const std::string& bytes) {
-  return {bytes, word != "-", false};
+std::string_view text_of(const std::vector<char>& bytes) { return {bytes.data(), bytes.size()}; }
+
+RuleFact fact_of(const std::string& word, const std::vector<char>& bytes) {
+  return {text_of(bytes), word != "-", false};
 }
 
 void decide(const std::string& line) {
   std::istringstream in(line);
   std::vector<std::string> words(10);
   for (std::string& word : words) in >> word;
-  std::vector<std::string> bytes;
+  std::vector<std::vector<char>> bytes;
   bytes.reserve(words.size());
   for (const std::string& word : words) bytes.push_back(bytes_of(word));
   std::vector<uint32_t> groups;
-  std::istringstream numbers(bytes[8]);
+  std::istringstream numbers(std::string(text_of(bytes[8])));
   for (uint32_t number = 0; numbers >> number;) groups.push_back(number);
   RuleFacts facts;
   facts.program = fact_of(words[2], bytes[2]);
@@ -44,14 +48,16 @@ void decide(const std::string& line) {
   facts.user_file = fact_of(words[5], bytes[5]);
   facts.group_file = fact_of(words[6], bytes[6]);
   facts.knows_user = words[7] != "-";
-  facts.user = facts.knows_user ? static_cast<uint32_t>(std::stoul(bytes[7])) : 0;
+  facts.user =
+      facts.knows_user ? static_cast<uint32_t>(std::stoul(std::string(text_of(bytes[7])))) : 0;
   facts.knows_groups = words[8] != "-";
   facts.groups = groups;
   Ruling otherwise;
   otherwise.policy =
-      static_cast<Policy>(place_of_word(row_of(Variable::kPolicy).accepted, bytes[9]));
+      static_cast<Policy>(place_of_word(row_of(Variable::kPolicy).accepted, text_of(bytes[9])));
   const Ruling ruling = decide_by_rules(
-      bytes[1], bytes[0] == "file" ? RuleSource::kFile : RuleSource::kVariable, facts, otherwise);
+      text_of(bytes[1]), text_of(bytes[0]) == "file" ? RuleSource::kFile : RuleSource::kVariable,
+      facts, otherwise);
   std::cout << name_of(ruling.policy) << ' ' << ruling.line << ' ' << ruling.unsure << ' '
             << (ruling.mistake.why != RuleMistake::Why::kNone) << " x" << ruling.gpus << '\n';
 }

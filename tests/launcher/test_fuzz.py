@@ -18,7 +18,6 @@ if harness.FULL:
 @pytest.mark.parametrize("name, rounds, files", [
     ("elf_fuzz", 20000 if harness.FULL else 250, ELF_FILES),
     ("report_fuzz", 200000 if harness.FULL else 1500, []),
-    ("rules_fuzz", 1000000 if harness.FULL else 20000, []),
 ])
 def test_broken_file_is_read_without_a_fault(name, rounds, files):
     program = os.path.join(harness.BUILD, "tests", "launcher", name)
