@@ -10,7 +10,6 @@ import pytest
 from support import box, harness, launcher
 
 RUN = [launcher.LAUNCHER, "run"]
-WHERE = os.path.join(harness.BUILD, "tests", "launcher", "where_installed")
 ASK = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 
 
@@ -316,24 +315,3 @@ class Moved(launcher.Case):
             image = stream.read()
         for word in (b"nsswitch.conf", b"libnss_", b"gconv-modules.d"):
             self.assertNotIn(word, image)
-
-
-@pytest.mark.parametrize("directory", ["lib/some-linux-gnu", "lib"])
-def test_library_directory_of_the_build_is_found(case, directory):
-    """The launcher looks in the directory that the build was given, wherever the tree lies.
-    Otherwise, it looks in lib, as in a build tree. (scripts/build-matrix builds, installs and
-    runs all of it so.)"""
-    tree = case.path(directory.replace("/", "-"))
-    os.makedirs(os.path.join(tree, "usr", "bin"))
-    program = shutil.copy(WHERE, os.path.join(tree, "usr", "bin"))
-    done = case.unguarded(program)
-    assert done.returncode == 125, str(done)
-    missing = os.path.join(tree, "usr", "lib/some-linux-gnu", "libcudaguard.so")
-    assert done.stdout == missing + " is missing or cannot be read; install cudaguard again\n"
-    lib = os.path.join(tree, "usr", directory)
-    shutil.copytree(harness.LIB, lib, symlinks=True)
-    done = case.unguarded(program)
-    case.assertEqual((done.returncode, done.stdout.split()), (0, [
-        os.path.join(lib, name) for name in (
-            "libcudaguard.so", "cudaguard/libcuda.so.1", "cudaguard/libnvidia-ml.so.1",
-            "cudaguard/libcudaguard-driver.so", "cudaguard/libcudaguard-nvml.so")]))
