@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """pytest --cudaguard works in real runs of pytest, with pytest-xdist, too."""
 
-import json
 import os
 import re
-import sys
 
 import pytest
 
-from support import built_rows, harness, pytest_runs, recorded, settings
+from support import built_rows, harness, pytest_runs, settings
 from support.pytest_runs import ATTEMPT, PACKAGES, PLUGIN
 
 HOW = ((), ("-n", "1")) if harness.FULL else ((),)
@@ -413,7 +411,7 @@ def test_deny_option_selects_what_fails(plugin_case, words, failed):
 @pytest.mark.parametrize(("pattern", "failed"), [("line:test_two.py:3", {"import"}),
                                                  ("module:other", {"cuda"})])
 def test_allow_option_permits_code(plugin_case, pattern, failed):
-    """Records.test_patterns_match_as_in_verify has the patterns."""
+    """tests/vectors has the patterns."""
     plugin_case.make("other.py", "import ctypes\n%s\n" % ATTEMPT)
     plugin_case.make("test_two.py", """
             import ctypes
@@ -432,107 +430,3 @@ def test_unknown_word_of_an_option_is_an_error(plugin_case):
         assert result.rc == 4, str(result)
         pattern = pattern.rpartition(",")[2]
         assert '--cudaguard-%s "%s" is not accepted%s' % (option, pattern, accepted) in result.err
-
-
-class Records(harness.DirectoryCase):
-    """Tests the sentences with records that the test makes."""
-
-    def setUp(self):
-        super().setUp()
-        sys.path.insert(0, PACKAGES)
-        self.addCleanup(sys.path.remove, PACKAGES)
-        from cudaguard import records
-        self.records = records
-
-    def attempt(self, **fields):
-        record = {"v": 1, "pid": 7, "argv": ["python3", "ppo.py"], "api": "cuInit",
-                  "decision": "deny", "caller": "/usr/lib/libffi.so.8+0x1", **fields}
-        record = recorded.with_line_frame(record)
-        return self.records.parse(json.dumps(record).encode() + b"\n")
-
-    def test_headline_names_the_users_line(self):
-        package = "/v/lib/python3.11/site-packages/torch/cuda/__init__.py"
-        frames = [{"file": package, "line": 118, "function": "is_available"},
-                  {"file": "/home/u/ppo.py", "line": 159, "function": "main"},
-                  {"file": "/home/u/run.py", "line": 3, "function": "<module>"}]
-        attempt = self.attempt(python=frames, library="libc10_cuda.so", code="ppo.py:159")
-        self.assertEqual(self.records.headline(attempt, True), "CUDA was asked for by "
-                         "/home/u/ppo.py:159 through libc10_cuda.so (cuInit)")
-        self.assertIn("  > /home/u/ppo.py:159 in main", self.records.story(attempt, True))
-        attempt = self.attempt(python=frames, library="ctypes/cffi", code="torch/cuda/__init__.py:118")
-        self.assertEqual(self.records.headline(attempt, False), "CUDA was asked for by %s:118 through "
-                         "ctypes/cffi (cuInit) in process 7: python3 ppo.py" % package)
-        # The path of a cell's file means nothing to a reader.
-        cell = {"file": "/tmp/ipykernel_7/28.py", "line": 3, "function": "<module>"}
-        attempt = self.attempt(python=[cell], library="libffi.so.8", code="notebook cell, line 3")
-        self.assertEqual(self.records.headline(attempt, True),
-                         "CUDA was asked for by notebook cell, line 3 through libffi.so.8 (cuInit)")
-        self.assertIn("Python stack: no frames", self.records.story(
-            self.attempt(python_missing="no frames"), True))
-
-    def test_headline_without_a_line_names_the_library(self):
-        frames = [{"file": "/usr/lib/python3.11/threading.py", "line": 995, "function": "run"}]
-        attempt = self.attempt(python=frames, library="ctypes/cffi")
-        self.assertIsNone(attempt.line())
-        self.assertEqual(self.records.headline(attempt, True),
-                         "CUDA was asked for by ctypes/cffi (cuInit)")
-        self.assertNotIn("\n  >", self.records.story(attempt, True))
-
-    def test_library_is_the_one_that_the_guard_has_named(self):
-        attempt = self.attempt(library="ctypes/cffi", caller="/usr/lib/libffi.so.8+0x1")
-        self.assertEqual((attempt.library, attempt.code), ("ctypes/cffi", ""))
-
-    def test_patterns_match_as_in_verify(self):
-        """These are the cases of tests/unit/allow_test.cpp: train.py:12 calls tensordict, which
-        calls PyTorch."""
-        packages = "/opt/venv/lib/python3.11/site-packages/"
-        frames = [{"file": file, "line": line, "function": "f"} for file, line in (
-            (packages + "torch/cuda/__init__.py", 118), (packages + "tensordict/nn/common.py", 7),
-            (packages + "tensordict/__init__helpers.py", 2),
-            ("/home/u/src/train.py", 12), ("/home/u/src/start.py", 3))]
-        attempt = self.attempt(python=frames, library="libc10_cuda.so", code="train.py:12")
-        for may, patterns in (
-                (True, ("lib:libc10_cuda.so", "lib:libc10*", "module:tensordict",
-                        "module:tensordict.nn", "module:tensordict.nn.*", "module:torch.cuda",
-                        "module:train", "module:src.train", "module:tensordict.__init__helpers",
-                        "line:train.py:12", "line:src/train.py:12", "line:train.py:*",
-                        "line:/home/u/src/train.py:12")),
-                (False, ("lib:libc10_cuda", "lib:c10", "module:libc10*", "module:start",
-                         "module:tensor", "module:nn", "module:common", "module:site-packages",
-                         "module:u", "module:home", "module:tensordict/nn", "line:train.py:1",
-                         "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"))):
-            for pattern in patterns:
-                self.assertEqual(self.records.not_allowed([attempt], [pattern]) == [], may, pattern)
-        unknown = self.attempt()._replace(library="")
-        for pattern in ("lib:*", "line:*", "module:*"):
-            self.assertEqual(self.records.not_allowed([unknown], [pattern]), [unknown])
-
-    def test_record_says_the_kind_and_whether_the_library_passes_calls_on(self):
-        for asked, kind in (*((row["asked"], row["denied"]) for row in built_rows.ATTEMPTS),
-                            ("other", "init"), (7, "init")):
-            self.assertEqual(self.attempt(asked=asked).kind, kind)
-        for value in (True, False, 1, "true", None):
-            self.assertEqual(self.attempt(passes_on=value).passes_on, value is True)
-
-    def test_other_lines_are_no_record(self):
-        for line in (b"\n", b"{}\n", b"[]\n", b"7\n", b"\xff\xfe\n",
-                     b'{"v":1,"api":"cuInit","decision":"deny"}\n',
-                     b'{"v":1,"pid":1,"ppid":0,"argv":[],"event":"start","policy":"FORCE_CPU"}\n',
-                     b'{"v":1,"pid":"x","argv":[],"api":"cuInit","decision":"deny"}\n',
-                     b'{"v":2,"pid":1,"api":"cuInit","decision":"deny"}\n',
-                     b'{"v":1,"pid":1,"argv":[],"api":"cuInit","decision":"deny",'
-                     b'"python":[{"file":1}]}\n'):
-            self.assertIsNone(self.records.parse(line), line)
-        # The record follows a piece of a record whose writer was killed.
-        self.assertEqual(self.records.parse(
-            b'{"v":1,"ts":12.5,"pid":{"v":1,"pid":8,"api":"cuInit","decision":"deny"}\n').pid, 8)
-
-    def test_output_has_no_terminal_control_characters(self):
-        attempt = self.attempt(argv=["a\x1b[31m\n"], caller="/x/lib\x9b\u202ey.so+0x1",
-                               python=[{"file": "/x\x1b.py", "line": 1, "function": "\r"}])
-        for text in (self.records.headline(attempt, False), self.records.story(attempt, False)):
-            self.assertTrue(all(c.isprintable() or c == "\n" for c in text), repr(text))
-
-    def test_output_has_the_joiners_of_names(self):
-        for name in "می\u200cخواهم.py", "👩\u200d💻.py":
-            self.assertEqual(self.records.shown(name), name)

@@ -9,6 +9,8 @@
 namespace cudaguard::launcher {
 namespace {
 
+// tests/vectors has the patterns of libraries, modules and lines.
+
 TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
   const std::string command = "python3 /srv/train.py --lr 1";
   for (const char* pattern :
@@ -67,41 +69,10 @@ CallSite example() {
   return one;
 }
 
-TEST(Allow, MatchesTheLibraryThatAsked) {
-  EXPECT_TRUE(is_code_allowed({"lib:libc10_cuda.so"}, example()));
-  EXPECT_TRUE(is_code_allowed({"train.py", "lib:libc10*"}, example()));
-  for (const char* pattern : {"lib:libc10_cuda", "lib:c10", "libc10_cuda.so", "module:libc10*"}) {
-    EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
+TEST(Allow, NoPatternMatchesUnknownCode) {
+  for (const char* pattern : {"lib:*", "module:*", "line:*"}) {
+    EXPECT_FALSE(is_code_allowed({pattern}, CallSite())) << pattern;
   }
-  EXPECT_FALSE(is_code_allowed({"lib:*"}, CallSite()));  // the library is unknown
-}
-
-TEST(Allow, MatchesAModuleThatTheLineCalled) {
-  for (const char* pattern : {"module:tensordict", "module:tensordict.nn", "module:tensordict.nn.*",
-                              "module:torch.cuda", "module:train", "module:src.train"}) {
-    EXPECT_TRUE(is_code_allowed({pattern}, example())) << pattern;
-  }
-  // "start" called the line, and "site-packages", "u" and "home" are not modules.
-  for (const char* pattern :
-       {"module:start", "module:tensor", "module:nn", "module:common", "module:site-packages",
-        "module:u", "module:home", "module:tensordict/nn"}) {
-    EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
-  }
-  CallSite checkout = example();
-  checkout.stack.python[1].file = "/home/u/tensordict/tensordict/__init__.py";
-  EXPECT_TRUE(is_code_allowed({"module:tensordict"}, checkout));
-}
-
-TEST(Allow, MatchesTheUsersLine) {
-  for (const char* pattern : {"line:train.py:12", "line:src/train.py:12", "line:train.py:*",
-                              "line:/home/u/src/train.py:12"}) {
-    EXPECT_TRUE(is_code_allowed({pattern}, example())) << pattern;
-  }
-  for (const char* pattern :
-       {"line:train.py:1", "line:train.py", "line:rain.py:12", "line:start.py:3", "line:12"}) {
-    EXPECT_FALSE(is_code_allowed({pattern}, example())) << pattern;
-  }
-  EXPECT_FALSE(is_code_allowed({"line:*"}, CallSite()));
 }
 
 /// The result of a process that made the call.
