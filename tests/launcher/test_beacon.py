@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import fence, harness, launcher, machine, verified
+from support import fence, fixtures, harness, launcher, machine, verified
 from launcher import test_verify_tree
 from support.observed import box
 
@@ -182,9 +182,7 @@ class Heard(test_verify_tree.Case):
         self.assertIn(result.rc, (0, 3), result)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Heard())
+make_case = fixtures.lent("case", Heard)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from support import harness, launcher, verified
+from support import fixtures, harness, launcher, verified
 from support.observed import box
 
 DENY = ["--deny=context"]
@@ -57,9 +57,7 @@ class Context(verified.Case):
                            env=box.environment(policy="VALIDATE", **env))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Context())
+make_case = fixtures.lent("case", Context)
 
 
 def test_queries_pass_and_have_the_drivers_answers(case):

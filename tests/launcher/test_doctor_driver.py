@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from support import doctor, harness, launcher, transcript
+from support import doctor, fixtures, harness, launcher, transcript
 
 BOX = os.path.join(harness.FAKES, "lazy")
 
@@ -29,9 +29,7 @@ def running(executable):
     return found
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(doctor.Case())
+make_case = fixtures.lent("case", doctor.Case)
 
 
 @transcript.each("doctor")
@@ -209,9 +207,7 @@ class Sick(doctor.Case):
             self.assertEqual(self.ill("").problems, [])
 
 
-@pytest.fixture(name="sick_case")
-def make_sick_case():
-    yield from harness.lent(Sick())
+make_sick_case = fixtures.lent("sick_case", Sick)
 
 
 @pytest.mark.parametrize(("illness", "where"), [("ignores signals", "in cuInit"),

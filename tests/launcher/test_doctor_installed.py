@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from support import doctor, harness, launcher, machine
+from support import doctor, fixtures, harness, launcher, machine
 
 BOX = os.path.join(harness.FAKES, "lazy")
 
@@ -135,9 +135,7 @@ class Installation(doctor.Case):
             self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
 
 
-@pytest.fixture(name="installation")
-def make_installation():
-    yield from harness.lent(Installation())
+make_installation = fixtures.lent("installation", Installation)
 
 
 @pytest.mark.parametrize("name", [

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import doctor_program, harness, launcher
+from support import doctor_program, fixtures, harness, launcher
 
 
 class Linked(doctor_program.Case):
@@ -56,9 +56,7 @@ class Linked(doctor_program.Case):
         self.verdict(program, "in part", ["linked_refused"])
 
 
-@pytest.fixture(name="linked_case")
-def make_linked_case():
-    yield from harness.lent(Linked())
+make_linked_case = fixtures.lent("linked_case", Linked)
 
 
 @pytest.mark.parametrize(("name", "library"), [("linked_cuda", "libcuda.so.1"),
@@ -82,9 +80,7 @@ class RunPaths(doctor_program.Case):
         self.assert_stopped([program], "run", world="none")
 
 
-@pytest.fixture(name="run_paths")
-def make_run_paths():
-    yield from harness.lent(RunPaths())
+make_run_paths = fixtures.lent("run_paths", RunPaths)
 
 
 @pytest.mark.parametrize("path", ["origin", "braces", "path"])
@@ -132,9 +128,7 @@ class Sanitizers(doctor_program.Case):
         self.assertIn("ASan runtime does not come first", result.err)
 
 
-@pytest.fixture(name="sanitizers_case")
-def make_sanitizers_case():
-    yield from harness.lent(Sanitizers())
+make_sanitizers_case = fixtures.lent("sanitizers_case", Sanitizers)
 
 
 @pytest.mark.parametrize(("compiler", "options"), [

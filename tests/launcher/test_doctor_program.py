@@ -9,7 +9,7 @@ import unittest
 
 import pytest
 
-from support import doctor_program, harness, launcher, machine
+from support import doctor_program, fixtures, harness, launcher, machine
 
 PYTHON = "import ctypes; print('cuInit=%%d' %% ctypes.CDLL(%r).cuInit(0))"
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
@@ -122,9 +122,7 @@ class Kinds(doctor_program.Case):
         self.verdict(program, "yes", [], env={"CUDAGUARD_POLICY": "VALIDATE"})
 
 
-@pytest.fixture(name="kinds")
-def make_kinds():
-    yield from harness.lent(Kinds())
+make_kinds = fixtures.lent("kinds", Kinds)
 
 
 def test_static_program_that_starts_or_opens_others_is_not_guarded(kinds):
@@ -273,9 +271,7 @@ class NoProgram(doctor_program.Case):
                              **more)
 
 
-@pytest.fixture(name="no_program")
-def make_no_program():
-    yield from harness.lent(NoProgram())
+make_no_program = fixtures.lent("no_program", NoProgram)
 
 
 @pytest.mark.parametrize(("name", "code"), [

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import doctor, fence, harness, launcher, machine, manager, nodes
+from support import doctor, fence, fixtures, harness, launcher, machine, manager, nodes
 
 GPU = "mknod -m 666 nvidia0 c 1 3\nmknod -m 666 nvidiactl c 1 3\n"
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -36,9 +36,7 @@ class Case(doctor.Case):
             self.assertEqual(answer.facts("device nodes"), nodes_say)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def test_control_without_a_sandbox_nothing_is_explained(case):

@@ -13,7 +13,7 @@ import types
 
 import pytest
 
-from support import doctor_program, harness, launcher, transcript
+from support import doctor_program, fixtures, harness, launcher, transcript
 
 
 pytestmark = pytest.mark.skipif(platform.machine() != "x86_64",
@@ -58,9 +58,7 @@ class Directory(doctor_program.Case):
         self.copied("hello_musl", "musl")
 
 
-@pytest.fixture(name="place", scope="module")
-def make_place():
-    yield from harness.lent(Directory())
+make_place = fixtures.lent("place", Directory, scope="module")
 
 
 @transcript.each("doctor_program")

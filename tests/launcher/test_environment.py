@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher
+from support import fixtures, harness, launcher
 
 GUARD = harness.GUARD
 ALL_PRESETS = ",".join(launcher.PRESETS)
@@ -83,9 +83,7 @@ class Environment(launcher.Case):
         self.assertEqual([entry for entry in done if not entry.startswith(changed)], unguarded)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Environment())
+make_case = fixtures.lent("case", Environment)
 
 
 @pytest.mark.parametrize(("options", "wanted"), [

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from launcher import test_verify_tree
-from support import harness
+from support import fixtures, harness
 
 # Each line is the name of a call and its outcome.
 CALLS = r"""
@@ -120,9 +120,7 @@ class Case(test_verify_tree.Case):
         return result
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def test_calls_end_as_without_verify(case):

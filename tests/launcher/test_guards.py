@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from support import box, harness, launcher
+from support import box, fixtures, harness, launcher
 
 RUN = [launcher.LAUNCHER, "run"]
 ASK = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
@@ -42,9 +42,7 @@ class Cpu(launcher.Case):
             self.assertEqual(result.init_calls(), [], result)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Cpu())
+make_case = fixtures.lent("case", Cpu)
 
 
 @pytest.mark.parametrize("words", [["{script}"], ["sh", "-c", "{script}"], ["python3", "{script}"]])
@@ -208,9 +206,7 @@ class Gpus(box.Case):
         self.assertEqual((box.lines(result), box.seen(result.answers["cu.see"])), ([], "!100"))
 
 
-@pytest.fixture(name="gpus")
-def make_gpus():
-    yield from harness.lent(Gpus())
+make_gpus = fixtures.lent("gpus", Gpus)
 
 
 @pytest.mark.parametrize(("name", "steps"), Gpus.LINKED)

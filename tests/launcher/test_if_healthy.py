@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from support import doctor, harness, launcher, machine, messages
+from support import doctor, fixtures, harness, launcher, machine, messages
 
 BOX = os.path.join(harness.FAKES, "lazy")  # eight GPUs
 SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
@@ -79,9 +79,7 @@ class Case(doctor.Case):
         return os.path.join(directory, names[0])
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 class Decision(Case):
@@ -472,9 +470,7 @@ class Cache(Case):
         self.assertEqual(self.number_of_questions(), 2)
 
 
-@pytest.fixture(name="cache")
-def make_cache():
-    yield from harness.lent(Cache())
+make_cache = fixtures.lent("cache", Cache)
 
 
 @pytest.mark.parametrize(("illness", "wanted"), [

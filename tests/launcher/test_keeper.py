@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from launcher import test_observe_signals
-from support import fence, harness, machine, verified
+from support import fence, fixtures, machine, verified
 
 # Waits for a line, and then starts programs. Another line must come before the attempts.
 PROGRAMS = """cd "${0%%/*}" && test ! -t 1 || exec 9>&1  # tmux ends what gives up the terminal
@@ -93,9 +93,7 @@ class Case(test_observe_signals.Case):
         assert "8 guarded, 1 unguarded:" in " ".join(err.split()), err
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def kill(case, verify):

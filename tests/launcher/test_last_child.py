@@ -7,7 +7,7 @@ import pytest
 
 from launcher import test_keeper, test_observe_signals
 from launcher.test_keeper import OPENS, PTRACE_DETACH, hold_at, trace
-from support import harness, verified
+from support import fixtures, verified
 
 PROGRAM = """import ctypes, os, sys
 child = os.fork()
@@ -21,9 +21,7 @@ print(os.getpid(), child, flush=True)
 """
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(test_keeper.Case())
+make_case = fixtures.lent("case", test_keeper.Case)
 
 
 @pytest.mark.needs("tracing")

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher, machine
+from support import fixtures, harness, launcher, machine
 
 pytestmark = pytest.mark.all
 
@@ -66,9 +66,7 @@ class Case(launcher.Case):
         return done.stdout.split(":")[0], done.stdout
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def plain(case):

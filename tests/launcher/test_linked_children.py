@@ -9,7 +9,7 @@ import re
 from launcher import test_verify_tree
 import pytest
 
-from support import guest, harness, launcher, messages, policies
+from support import fixtures, guest, harness, launcher, messages, policies
 
 MIDDLE = harness.program("middle.so")
 NVML = harness.program("plugin_linked_nvml.so")
@@ -56,9 +56,7 @@ class Started(launcher.Case):
         result.assert_untouched(self, linked=True)
 
 
-@pytest.fixture(name="started")
-def make_started():
-    yield from harness.lent(Started())
+make_started = fixtures.lent("started", Started)
 
 
 # The real driver is found in the same way whoever starts the program.
@@ -129,9 +127,7 @@ class SymbolsThatCannotBeChanged(test_verify_tree.Case):
         self.assertEqual((result.rc, tree["doubts"]), (1, []), result)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(SymbolsThatCannotBeChanged())
+make_case = fixtures.lent("case", SymbolsThatCannotBeChanged)
 
 
 def test_verify_is_incomplete(case):

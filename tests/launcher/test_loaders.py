@@ -9,7 +9,7 @@ import unittest
 
 import pytest
 
-from support import harness, launcher
+from support import fixtures, harness, launcher
 
 pytestmark = pytest.mark.all
 
@@ -79,9 +79,7 @@ class RunPaths(launcher.Case):
         self.assertIn(harness.GUARD + ":" + harness.NULL_DRIVER_CUDA, preload.out)
 
 
-@pytest.fixture(name="run_paths")
-def make_run_paths():
-    yield from harness.lent(RunPaths())
+make_run_paths = fixtures.lent("run_paths", RunPaths)
 
 
 # A RUNPATH is not for the libraries' own libraries.

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher
+from support import fixtures, harness, launcher
 
 INTERPRETER_IS_MISSING = ("./no-interpreter", "./relative", "./to-none")
 SHOW = "#!/bin/sh\necho \"$0 $*\"\nexit 7\n"
@@ -57,9 +57,7 @@ class Codes(Case):
         self.copied("text_as_loader", "file-elf")
 
 
-@pytest.fixture(name="codes", scope="module")
-def make_codes():
-    yield from harness.lent(Codes())
+make_codes = fixtures.lent("codes", Codes, scope="module")
 
 
 @pytest.mark.parametrize(("name", "code"), [
@@ -74,9 +72,7 @@ def test_exit_codes_are_those_of_bash(codes, name, code):
     codes.same(name, code=code)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 @pytest.mark.parametrize(("text", "code"), [
@@ -145,9 +141,7 @@ class Path(Case):
         self.same(self.path("e8"), code=7)
 
 
-@pytest.fixture(name="path_case", scope="module")
-def make_path_case():
-    yield from harness.lent(Path())
+make_path_case = fixtures.lent("path_case", Path, scope="module")
 
 
 @pytest.mark.parametrize(("path", "name"), [

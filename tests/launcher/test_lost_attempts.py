@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from support import harness, launcher
+from support import fixtures, harness, launcher
 from launcher import test_verify_tree
 from support.observed import box
 
@@ -38,9 +38,7 @@ class LostAttempts(test_verify_tree.Case):
             self.assertEqual(tree["doubts"], [], result)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(LostAttempts())
+make_case = fixtures.lent("case", LostAttempts)
 
 
 @pytest.mark.parametrize("name", SHAPES)

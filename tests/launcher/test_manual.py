@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from support import built_rows, harness, launcher, policies
+from support import built_rows, fixtures, harness, launcher, policies
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
@@ -217,9 +217,7 @@ class Completion(launcher.Case):
         return seen
 
 
-@pytest.fixture(name="completion_case")
-def make_completion_case():
-    yield from harness.lent(Completion())
+make_completion_case = fixtures.lent("completion_case", Completion)
 
 
 @pytest.mark.parametrize(("line", "wanted"),

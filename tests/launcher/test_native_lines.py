@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher
+from support import fixtures, harness, launcher
 from support.observed import box
 from launcher import test_verify_tree
 
@@ -89,9 +89,7 @@ class Lines(test_verify_tree.Case):
         self.assertFalse(os.path.exists(other))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Lines())
+make_case = fixtures.lent("case", Lines)
 
 
 @pytest.mark.parametrize("kind", ["gz", "no_pie", "dwarf_4", "dwarf_5"])

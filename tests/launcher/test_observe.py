@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from support import harness, launcher, messages, observed
+from support import fixtures, harness, launcher, messages, observed
 from support.observed import NO_ATTEMPT, OBSERVE, box
 
 CONTEXT = "cu.context=v2,%d"
@@ -109,9 +109,7 @@ class Who(observed.Case):
             self.assertTrue(summary.rows[summary.order[0]]["process"].startswith(shown), result)
 
 
-@pytest.fixture(name="who")
-def make_who():
-    yield from harness.lent(Who())
+make_who = fixtures.lent("who", Who)
 
 
 @pytest.mark.parametrize(("steps", "wanted"), [
@@ -231,9 +229,7 @@ class Tried(observed.Case):
             self.assertEqual(summary.totals["failed"], 1)
 
 
-@pytest.fixture(name="tried")
-def make_tried():
-    yield from harness.lent(Tried())
+make_tried = fixtures.lent("tried", Tried)
 
 
 @pytest.mark.parametrize("options", [[], ["--policy=CLAMP"], ["--gpus", "0,2"]])
@@ -372,9 +368,7 @@ class Trees(observed.Case):
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open", "nvml": "yes"})
 
 
-@pytest.fixture(name="trees")
-def make_trees():
-    yield from harness.lent(Trees())
+make_trees = fixtures.lent("trees", Trees)
 
 
 @pytest.mark.parametrize(("options", "children"), [

@@ -12,7 +12,7 @@ import unittest.mock
 
 import pytest
 
-from support import harness, launcher
+from support import fixtures, harness, launcher
 from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
 
 PATIENCE = 60  # seconds, then something hangs
@@ -103,9 +103,7 @@ class Codes(Case):
         self.assertEqual((done.returncode, done.stdout), (3, "late\n"), done)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Codes())
+make_case = fixtures.lent("case", Codes)
 
 
 @pytest.mark.parametrize("name", ["TERM", "KILL", "SEGV", "INT", "PIPE", "CHLD"])
@@ -240,9 +238,7 @@ class Passed(Case):
             self.assertEqual(self.both(check), ("[%d]\n" % signal.SIGCONT, 0), send.__name__)
 
 
-@pytest.fixture(name="passed")
-def make_passed():
-    yield from harness.lent(Passed())
+make_passed = fixtures.lent("passed", Passed)
 
 
 @pytest.mark.parametrize(("options", "trap", "code"), [
@@ -387,9 +383,7 @@ class Waits(Case):
             self.assertEqual(process.returncode, 4)
 
 
-@pytest.fixture(name="waits")
-def make_waits():
-    yield from harness.lent(Waits())
+make_waits = fixtures.lent("waits", Waits)
 
 
 def test_signal_ends_the_waiting(waits):

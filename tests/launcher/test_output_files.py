@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from support import harness, launcher, machine, recorded
+from support import fixtures, harness, launcher, machine, recorded
 
 OPTIONS = ("--json", "--junit", "--html")
 OF_REPORT = ("--json", "--html", "--prometheus")
@@ -305,9 +305,7 @@ class Written(Case):
         self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
 
 
-@pytest.fixture(name="written")
-def make_written():
-    yield from harness.lent(Written())
+make_written = fixtures.lent("written", Written)
 
 
 @pytest.mark.parametrize(("option", "words"), Written.commands("result"))

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher
+from support import fixtures, harness, launcher
 
 
 class Codes(launcher.Case):
@@ -52,9 +52,7 @@ class Codes(launcher.Case):
         self.assertEqual((done.stdout, done.returncode), ("no\n", 0), done)
 
 
-@pytest.fixture(name="codes_case")
-def make_codes_case():
-    yield from harness.lent(Codes())
+make_codes_case = fixtures.lent("codes_case", Codes)
 
 
 def test_exit_code_or_signal_is_the_programs(codes_case):
@@ -91,9 +89,7 @@ class Streams(launcher.Case):
                                   check=False, **more)
 
 
-@pytest.fixture(name="streams")
-def make_streams():
-    yield from harness.lent(Streams())
+make_streams = fixtures.lent("streams", Streams)
 
 
 @pytest.mark.parametrize("where", ["out", "err"])

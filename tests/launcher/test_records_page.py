@@ -3,19 +3,12 @@
 
 import os
 
-import pytest
-
 from lab import pages
-from support import harness, launcher, recorded
+from support import harness, recorded
 
 COMMAND = "cudaguard report --by job,line"
 # Each user, with the jobs and the script's line, on one of two hosts.
 USERS = [(4001, "ann/ppo.py", 159), (4002, "bob/eval.py", 12), (4003, "cyd/late.py", 7)]
-
-
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(launcher.Case())
 
 
 def test_six_jobs_of_three_users_are_the_pages_table(case):

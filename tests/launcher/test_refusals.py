@@ -9,7 +9,7 @@ import unittest
 
 import pytest
 
-from support import harness, launcher, machine
+from support import fixtures, harness, launcher, machine
 
 NOBODY = 65534
 
@@ -87,9 +87,7 @@ class Static(launcher.Case):
                          "itself\n" % loader))
 
 
-@pytest.fixture(name="static_case")
-def make_static_case():
-    yield from harness.lent(Static())
+make_static_case = fixtures.lent("static_case", Static)
 
 
 @pytest.mark.parametrize("name", ["hello_static", "hello_static_pie"])

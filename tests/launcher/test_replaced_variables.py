@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import doctor_program, harness, launcher
+from support import doctor_program, fixtures, harness, launcher
 
 WHY = "libtable.so has a variable cuInit, which cudaguard's function would replace"
 CRASH = (-11, 139)
@@ -81,9 +81,7 @@ class Refused(Case):
         self.assertEqual(self.run_it("--policy=OFF", program).answers, {"cuInit": "0"})
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Refused())
+make_case = fixtures.lent("case", Refused)
 
 
 @pytest.mark.parametrize("words", [["verify"], ["verify", "--fence=off"], ["run", "--observe"],

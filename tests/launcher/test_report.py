@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from support import harness, launcher, machine, observed, page, recorded
+from support import fixtures, harness, launcher, machine, observed, page, recorded
 from support.recorded import PACKAGES, line, start, text
 
 try:
@@ -188,9 +188,7 @@ class Prometheus(Case):
         self.assertEqual(os.listdir(self.directory), ["cudaguard.prom"])
 
 
-@pytest.fixture(name="reading")
-def make_reading():
-    yield from harness.lent(Reading())
+make_reading = fixtures.lent("reading", Reading)
 
 
 def asks(pid, file, number):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher, machine, messages, recorded
+from support import fixtures, harness, launcher, machine, messages, recorded
 
 ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
@@ -198,9 +198,7 @@ class AnothersReport(launcher.Case):
             self.assertEqual(names[0], "r-%s-%s-0-%d" % (words[0], record["host"], record["pid"]))
 
 
-@pytest.fixture(name="reports")
-def make_reports():
-    yield from harness.lent(AnothersReport())
+make_reports = fixtures.lent("reports", AnothersReport)
 
 
 @pytest.mark.parametrize("file", ["report", "new"])

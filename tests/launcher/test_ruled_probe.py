@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support import harness, launcher, machine, messages
+from support import fixtures, harness, launcher, machine, messages
 
 CONF = "/etc/cudaguard.conf"
 CALLS = r"""#include <stdio.h>
@@ -55,9 +55,7 @@ class Case(launcher.Case):
         return [line for line in out.splitlines() if "refused" in line or ": " in line or "done" in line]
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 @pytest.mark.parametrize("rules", ["FORCE_CPU\n", "OFF program=/other\n", "VALIDATES\n"])

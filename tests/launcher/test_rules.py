@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher, messages
+from support import fixtures, harness, launcher, messages
 
 RUN = [launcher.LAUNCHER, "run"]
 # The router asks, and then starts the worker that its arguments name.
@@ -30,9 +30,7 @@ class Case(launcher.Case):
                            guard=False, trace=False, **run)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def test_control_without_a_rule_both_or_none_reach_the_driver(case):

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import harness
+from support import fixtures
 from launcher import test_verify_tree
 
 INTO = "$LT$T$u20$as$u20$core..convert..Into$LT$U$GT$$GT$"
@@ -36,9 +36,7 @@ class Case(test_verify_tree.Case):
         return row.partition(": ")[2], found[0]
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 @pytest.fixture(name="program")

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher, machine
+from support import fixtures, harness, launcher, machine
 
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
 WITHOUT = os.path.join(harness.BUILD, "tests", "fence", "without")
@@ -65,9 +65,7 @@ class Case(launcher.Case):
         self.assertEqual(done.stdout, "cuInit=0\n", done)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 class Processes(Case):

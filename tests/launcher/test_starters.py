@@ -4,7 +4,7 @@ shell): the forms of the manual give the trainer its GPU, and no trainer is on t
 
 import pytest
 
-from support import harness, launcher, messages, observed
+from support import fixtures, harness, launcher, messages, observed
 from support.observed import box
 
 RUN = [launcher.LAUNCHER, "run", "--policy=VALIDATE", "--children=cpu"]
@@ -23,9 +23,7 @@ class Starters(observed.Case):
         return result, result.answers["cu.init"], result.answers["w.cu.init"]
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Starters())
+make_case = fixtures.lent("case", Starters)
 
 
 @pytest.mark.parametrize("starter", STARTERS)

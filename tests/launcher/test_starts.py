@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher, machine, nodes
+from support import fixtures, harness, launcher, machine, nodes
 from launcher import test_verify_tree
 
 EXECUTES = launcher.program("executes")
@@ -18,9 +18,7 @@ WAYS = ("exec", "child", "vfork", "spawn", "thread", "changing", "fexecve", "emp
         "directory", "relative", "memfd", "descriptor", "large", "search")
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(test_verify_tree.Case())
+make_case = fixtures.lent("case", test_verify_tree.Case)
 
 
 def account(case, words, options=(), code=0, **more):

@@ -8,15 +8,13 @@ import stat
 
 import pytest
 
-from support import harness, system_root
+from support import fixtures, harness, system_root
 from support.system_root import FILE, GUARD
 
 NOTHING = "nothing was changed"
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(system_root.Case())
+make_case = fixtures.lent("case", system_root.Case)
 
 
 def test_enable_guards_every_program_and_disable_ends_that(case):

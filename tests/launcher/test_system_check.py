@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import harness, launcher, machine, messages, policies
+from support import fixtures, launcher, machine, messages, policies
 
 CONF = "/etc/cudaguard.conf"
 MORE = CONF + ".d/10-more.conf"
@@ -59,9 +59,7 @@ class Case(launcher.Case):
                 dict(row.split(": ", 1) for row in answer.splitlines()))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def mistake(place, text):

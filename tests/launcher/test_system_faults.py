@@ -11,7 +11,7 @@ import subprocess
 
 import pytest
 
-from support import harness, system_root
+from support import fixtures, harness, system_root
 from support.system_root import FILE, GUARD
 
 pytestmark = pytest.mark.all
@@ -75,9 +75,7 @@ class Case(system_root.Case):
         return done
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def test_change_by_another_program_is_kept(case):

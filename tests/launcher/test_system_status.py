@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from support import harness, machine, system_root
+from support import fixtures, machine, system_root
 from support.system_root import FILE, GUARD
 
 # Process 1, whose /etc is the machine's. `start NAME PROGRAM...` returns when the process has written
@@ -72,9 +72,7 @@ class Case(system_root.Case):
         return pids, {title: rest for title, rest in (part.split("\n", 1) for part in parts)}
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def groups(text):

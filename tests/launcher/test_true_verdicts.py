@@ -10,7 +10,7 @@ import unittest
 
 import pytest
 
-from support import harness, launcher, machine
+from support import fixtures, harness, launcher, machine
 from launcher import test_verify_tree
 from support.observed import box
 
@@ -97,9 +97,7 @@ class EndsInLoader(test_verify_tree.Case):
         self.assertEqual([one["reason"] for one in tree["unknown"]], ["it sent no start beacon"])
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(EndsInLoader())
+make_case = fixtures.lent("case", EndsInLoader)
 
 
 @pytest.mark.parametrize("what", ["exits", "killed", "xec"])

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from support import harness, launcher, messages, verified
+from support import fixtures, harness, launcher, messages, verified
 from support.observed import box
 
 ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
@@ -43,9 +43,7 @@ class ExitCodes(verified.Case):
         self.assertIn("but the program ended with exit code 9", err)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(ExitCodes())
+make_case = fixtures.lent("case", ExitCodes)
 
 
 @pytest.mark.parametrize(("script", "code", "headline"), [
@@ -181,9 +179,7 @@ class Allowed(verified.Case):
         self.ends(self.steps(["nv.init"], ["--deny=nvml", "--allow=open"]), 0, "allowed: open\n    asked    nvmlInit")
 
 
-@pytest.fixture(name="allowed")
-def make_allowed():
-    yield from harness.lent(Allowed())
+make_allowed = fixtures.lent("allowed", Allowed)
 
 
 @pytest.mark.parametrize(("patterns", "code"), [
@@ -294,9 +290,7 @@ class Ways(verified.Case):
         self.assertIn("cuInit:initialised", result.fake_calls)
 
 
-@pytest.fixture(name="ways")
-def make_ways():
-    yield from harness.lent(Ways())
+make_ways = fixtures.lent("ways", Ways)
 
 
 @pytest.mark.parametrize("steps", [

@@ -13,7 +13,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from support import built_rows, harness, launcher, verified
+from support import built_rows, fixtures, harness, launcher, verified
 from support.observed import box
 from support.verified import record
 
@@ -129,9 +129,7 @@ class Block(Case):
         self.assertIn("\n  <string>:2 in <module>\n      use(1)\n", block)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Block())
+make_case = fixtures.lent("case", Block)
 
 
 @pytest.mark.parametrize(("name", "shown"), [

@@ -9,16 +9,14 @@ import signal
 import pytest
 
 from launcher import test_observe_signals
-from support import harness, launcher, verified
+from support import fixtures, launcher, verified
 from support.observed import OBSERVE
 
 PTRACE_SEIZE = 0x4206
 COMMANDS = pytest.mark.parametrize("command", [verified.VERIFY, OBSERVE], ids=["verify", "observe"])
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(test_observe_signals.Case())
+make_case = fixtures.lent("case", test_observe_signals.Case)
 
 
 def left(case, command, *options):

@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from support import harness, pytest_runs
+from support import fixtures, harness, pytest_runs
 from support.pytest_runs import ATTEMPT, PLUGIN
 
 pytestmark = pytest.mark.all  # each test starts two or more pytests
@@ -44,9 +44,7 @@ OUTCOMES = {"passed": {"gpu", "clean", "in_class", "may_ask"},
             "failure": {"cpu", "gpu_fails", "not_here"}, "skipped": {"gpu_skips"}}
 
 
-@pytest.fixture(name="case")
-def fixture_case():
-    yield from harness.lent(pytest_runs.Case())
+fixture_case = fixtures.lent("case", pytest_runs.Case)
 
 
 def run(case, *arguments, env=None, **options):

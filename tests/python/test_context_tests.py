@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import box, harness, pytest_runs
+from support import box, fixtures, harness, pytest_runs
 
 DENY = (*pytest_runs.PLUGIN, "--cudaguard-deny=context")
 LIBRARIES = ":".join(os.path.join(harness.FAKES, name) for name in ("lazy", "runtime"))
@@ -65,9 +65,7 @@ FAIL = {"fork", "context", "again", "primary", "runtime", "child"}
 PASS = {"query", "between", "query_child", "allowed"}
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(pytest_runs.Case())
+make_case = fixtures.lent("case", pytest_runs.Case)
 
 
 def contexts(case, **more):

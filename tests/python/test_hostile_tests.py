@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import harness, pytest_runs
+from support import fixtures, harness, pytest_runs
 from support.pytest_runs import ATTEMPT, PLUGIN
 
 pytestmark = pytest.mark.all  # many pytests
@@ -167,9 +167,7 @@ class TestOne:
 '''.replace("CHILD", CHILD)
 
 
-@pytest.fixture(name="case")
-def fixture_case():
-    yield from harness.lent(pytest_runs.Case())
+fixture_case = fixtures.lent("case", pytest_runs.Case)
 
 
 def names(suite_case, result, outcome):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from support import built_rows, harness, pytest_runs, settings
+from support import built_rows, fixtures, harness, pytest_runs, settings
 from support.pytest_runs import ATTEMPT, PACKAGES, PLUGIN
 
 HOW = ((), ("-n", "1")) if harness.FULL else ((),)
@@ -370,9 +370,7 @@ class Plugin(pytest_runs.Case):
         self.assertEqual(os.listdir(self.path("tmp")), [])
 
 
-@pytest.fixture(name="plugin_case")
-def make_plugin_case():
-    yield from harness.lent(Plugin())
+make_plugin_case = fixtures.lent("plugin_case", Plugin)
 
 
 @pytest.mark.parametrize("arguments", HOW)
