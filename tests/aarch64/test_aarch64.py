@@ -16,7 +16,7 @@ import unittest
 
 import pytest
 
-from support import elf_facts, guard_checks, harness, matrix, scenarios, settings
+from support import elf_facts, fixtures, guard_checks, harness, matrix, scenarios, settings
 
 TOOLS = ("aarch64-linux-gnu-objdump", "qemu-aarch64")
 # These rows need more than one emulated program, but qemu-user does not follow an exec.
@@ -54,9 +54,7 @@ def rows():
             yield dataclasses.replace(row, unguarded=unguarded, worlds=worlds, timeout=300)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(harness.Case())
+make_case = fixtures.lent("case", harness.Case)
 
 
 @pytest.mark.parametrize("check", guard_checks.CHECKS)

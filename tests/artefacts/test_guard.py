@@ -13,7 +13,7 @@ import unittest
 
 import pytest
 
-from support import guard_checks, harness
+from support import fixtures, guard_checks, harness
 
 
 # This library passes every check, and each library below fails one.
@@ -126,9 +126,7 @@ class Checks(unittest.TestCase):
         self.assertEqual([c for check in guard_checks.CHECKS for c in check(elf)], [])
 
 
-@pytest.fixture(name="checks")
-def make_rules():
-    yield from harness.lent(Checks())
+make_rules = fixtures.lent("checks", Checks)
 
 
 def test_each_rule_has_a_bad_library():

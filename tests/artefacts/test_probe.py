@@ -7,7 +7,7 @@ import unittest
 
 import pytest
 
-from support import guard_checks, harness
+from support import fixtures, guard_checks, harness
 
 PROBE = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
 CHECKS = [
@@ -43,9 +43,7 @@ class Probe(unittest.TestCase):
                             guard_checks.no_constructors(program), [])
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Probe())
+make_case = fixtures.lent("case", Probe)
 
 
 @pytest.mark.parametrize("check", CHECKS)

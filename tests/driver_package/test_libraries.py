@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import harness
+from support import fixtures, harness
 
 PROGRAM = harness.program("call_exports")
 NONE, OPENS = "opens nothing", "opens the device"
@@ -84,9 +84,7 @@ class Libraries(harness.Case):
         print("  looked at: " + " ".join(found))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Libraries())
+make_case = fixtures.lent("case", Libraries)
 
 
 @pytest.mark.parametrize(("name", "row"), LIBRARIES.items())

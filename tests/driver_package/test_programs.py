@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from support import harness, messages
+from support import fixtures, harness, messages
 
 LAUNCHER = os.path.join(os.path.dirname(harness.LIB), "bin", "cudaguard")
 
@@ -71,9 +71,7 @@ class Programs(harness.DirectoryCase):
         self.assertFalse(self.run_it(*inspect, guard=False).reached_driver())
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Programs())
+make_case = fixtures.lent("case", Programs)
 
 
 @pytest.mark.parametrize(("argv", "mapped"), [

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import fence, harness, launcher, machine, nodes
+from support import fence, fixtures, harness, launcher, machine, nodes
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 FENCED = [launcher.LAUNCHER, "run", "--log=off", "--fence=devices", "--"]
@@ -49,9 +49,7 @@ class Case(fence.Case):
         self.assertEqual(len(control["opened"]), len(fenced["EACCES"] + absent))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def test_fakes_have_a_node_for_each_row_of_the_table():

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from support import fence, harness, launcher
+from support import fence, fixtures, launcher
 
 # The program that must be installed -> a script. Each starts in an empty directory.
 PROGRAMS = {
@@ -140,9 +140,7 @@ class Case(fence.Case):
         self.assertNotEqual(control[1], "", control)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 @pytest.mark.full

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import doctor, fence, harness, launcher
+from support import doctor, fence, fixtures, harness, launcher
 
 NOBODY = "65534"
 
@@ -65,9 +65,7 @@ class Row(doctor.Case):
         self.assertEqual([line for line in own if any(one in line for one in mark)], [])
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Row())
+make_case = fixtures.lent("case", Row)
 
 
 @pytest.mark.parametrize("how", ["run", "verify"])

@@ -10,7 +10,7 @@ import shutil
 
 import pytest
 
-from support import driver, fence, harness, launcher, machine, messages
+from support import driver, fence, fixtures, harness, launcher, machine, messages
 
 NOBODY = 65534
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
@@ -55,9 +55,7 @@ class Driver(driver.Case):
             self.assertEqual("bypassing the guard" in done.stderr, "--fence=off" not in options)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Driver())
+make_case = fixtures.lent("case", Driver)
 
 
 @pytest.mark.parametrize("words",

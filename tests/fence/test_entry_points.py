@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import fence, harness, machine
+from support import fence, fixtures, harness, machine
 
 X86 = os.uname().machine == "x86_64"
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -90,9 +90,7 @@ class EntryPoints(EntryPointCase):
             self.assertEqual(len(alone), len(self.requests))
 
 
-@pytest.fixture(name="entry_points")
-def make_entry_points():
-    yield from harness.lent(EntryPoints())
+make_entry_points = fixtures.lent("entry_points", EntryPoints)
 
 
 @pytest.mark.parametrize("upper", ["1", "ffffffff"])
@@ -125,9 +123,7 @@ class OlderArchitectures(EntryPointCase):
         self.refused(fence.program("requests"), "--by=int80")
 
 
-@pytest.fixture(name="older_architectures")
-def make_older_architectures():
-    yield from harness.lent(OlderArchitectures())
+make_older_architectures = fixtures.lent("older_architectures", OlderArchitectures)
 
 
 @pytest.mark.needs("no_filter")

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from support import driver, framework, harness, launcher, messages
+from support import driver, fixtures, framework, harness, launcher, messages
 
 
 # By virtual environment: a program of tests/frameworks, or a tool of its own.
@@ -61,9 +61,7 @@ class Frameworks(driver.Case):
         self.assertIn("is_available=False device_count=0\n", done.stdout)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Frameworks())
+make_case = fixtures.lent("case", Frameworks)
 
 
 @pytest.mark.parametrize("program", harness.sample(PROGRAMS, 2))

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from support import fence, harness, launcher
+from support import fence, fixtures, launcher
 
 RM_CONTROL = "c020462a"
 UVM_INITIALIZE = "30000001"
@@ -145,9 +145,7 @@ class Limits(fence.Case):
         self.passes(*OTHER_MAKERS)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Limits())
+make_case = fixtures.lent("case", Limits)
 
 
 @pytest.mark.parametrize("fenced", [False, True])

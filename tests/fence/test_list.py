@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from support import box, fence, harness, launcher, machine, nodes
+from support import box, fence, fixtures, harness, launcher, machine, nodes
 
 UUIDS = [box.uuid(gpu) for gpu in box.ALL]
 # The addresses do not sort as text.
@@ -84,9 +84,7 @@ class Case(fence.Case):
         self.assertEqual((control.returncode, control.stdout), (0, "started\n"), control.stderr)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 # Minor 11 is the kernel's log, which not every superuser may open.

@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 
-from support import fence, harness, launcher, machine
+from support import fence, fixtures, harness, launcher, machine
 
 ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
@@ -236,9 +236,7 @@ class Programs(Case):
             self.assertEqual(document["tree"]["doubts"], doubts)
 
 
-@pytest.fixture(name="programs_case")
-def make_programs_case():
-    yield from harness.lent(Programs())
+make_programs_case = fixtures.lent("programs_case", Programs)
 
 
 def test_many_short_processes_are_all_reported(programs_case):
@@ -328,9 +326,7 @@ class OtherListeners(Case):
         return self.unguarded(*before, *words) if before else super().start(*words, **more)
 
 
-@pytest.fixture(name="other_listeners")
-def make_other_listeners():
-    yield from harness.lent(OtherListeners())
+make_other_listeners = fixtures.lent("other_listeners", OtherListeners)
 
 
 @pytest.mark.parametrize(
@@ -464,9 +460,7 @@ class Gone(Case):
             self.assertEqual(row in done.stderr, is_printed, done)
 
 
-@pytest.fixture(name="gone")
-def make_gone():
-    yield from harness.lent(Gone())
+make_gone = fixtures.lent("gone", Gone)
 
 
 @pytest.mark.parametrize(("step", "first"), [("restart", "ENODEV"), ("no-restart", "EINTR")])

@@ -7,7 +7,7 @@ import unittest
 
 import pytest
 
-from support import fence, harness, launcher, machine
+from support import fence, fixtures, harness, launcher, machine
 
 NOBODY = 65534
 
@@ -67,9 +67,7 @@ class Words(fence.Case):
                       done.stdout)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Words())
+make_case = fixtures.lent("case", Words)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import shlex
 
 import pytest
 
-from support import fence, harness, launcher, manager
+from support import fence, fixtures, harness, launcher, manager
 from support.fence import ASK, UNGUARDED, FENCED
 
 pytestmark = pytest.mark.all
@@ -54,9 +54,7 @@ class Systemd(fence.Case):
         self.assertEqual(self.systemd_run("--scope", "--", *ASK, run=FENCE), FENCED)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Systemd())
+make_case = fixtures.lent("case", Systemd)
 
 
 @pytest.mark.parametrize("properties",

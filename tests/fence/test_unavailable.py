@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from support import fence, harness, launcher
+from support import fence, fixtures, harness, launcher
 
 EPERM, EACCES, EINVAL, ENOSYS = "1", "13", "22", "38"
 # What the machine has -> what the messages print about it.
@@ -69,9 +69,7 @@ class Never(Case):
                          self.unguarded(named).returncode)
 
 
-@pytest.fixture(name="never")
-def make_never():
-    yield from harness.lent(Never())
+make_never = fixtures.lent("never", Never)
 
 
 @pytest.mark.parametrize("name", NEVER)
@@ -142,9 +140,7 @@ class OtherWays(Case):
         self.assertEqual(self.rows([])[0], "available (cudaguard run --fence)")
 
 
-@pytest.fixture(name="other_ways")
-def make_other_ways():
-    yield from harness.lent(OtherWays())
+make_other_ways = fixtures.lent("other_ways", OtherWays)
 
 
 @pytest.mark.parametrize("how", [["--fence=require"], ["--fence=require", "--observe"]])

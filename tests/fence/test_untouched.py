@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from support import fence, harness, uapi
+from support import fence, fixtures, uapi
 
 pytestmark = pytest.mark.all
 
@@ -65,9 +65,7 @@ class Untouched(fence.Case):
         print("devices: " + " ".join(sorted(kinds)))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Untouched())
+make_case = fixtures.lent("case", Untouched)
 
 
 @pytest.mark.parametrize("file", ["-1", "/dev/null"])

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import box, framework, harness, messages
+from support import box, fixtures, framework, harness, messages
 
 pytestmark = pytest.mark.torch
 
@@ -64,9 +64,7 @@ class Torchrun(TorchCase):
     Otherwise, the trainer is a child without a GPU."""
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Torchrun())
+make_case = fixtures.lent("case", Torchrun)
 
 
 @pytest.mark.full

@@ -5,7 +5,7 @@ fails an internal assertion when the driver then shows fewer GPUs. With the list
 
 import pytest
 
-from support import box, harness, messages
+from support import box, fixtures, harness, messages
 from frameworks import test_torch
 
 pytestmark = pytest.mark.torch
@@ -67,9 +67,7 @@ class TorchDevices(test_torch.TorchCase):
         self.assertTrue([line for line in lines if "CUDAGUARD_VISIBLE_DEVICES" in line], lines)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(TorchDevices())
+make_case = fixtures.lent("case", TorchDevices)
 
 
 @pytest.mark.parametrize("write", [None, "0"])

@@ -11,7 +11,7 @@ import threading
 import pytest
 
 from lab import pages
-from support import guest, harness, launcher, machine, messages, policies
+from support import fixtures, guest, harness, launcher, machine, messages, policies
 
 CONF = "/etc/cudaguard.conf"
 OFF = {"CUDAGUARD_POLICY": "OFF"}
@@ -64,9 +64,7 @@ class Case(guest.Case):
         return result
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def test_control_without_the_file_the_environment_decides(case):

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from support import guest, harness, launcher, machine, messages
+from support import fixtures, guest, harness, launcher, machine, messages
 
 ROOT = []
 ALICE = ["setpriv", "--reuid=1000", "--regid=1000", "--clear-groups"]
@@ -66,9 +66,7 @@ class Case(guest.Case):
         return listener
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def failures(result):

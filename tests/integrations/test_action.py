@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from support import harness, places
+from support import fixtures, harness, places
 
 try:
     import yaml
@@ -136,9 +136,7 @@ class Action(harness.DirectoryCase):
         self.assertEqual(set(used), set(self.action["inputs"]))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Action())
+make_case = fixtures.lent("case", Action)
 
 
 def test_lines_that_ask_are_annotated(case):

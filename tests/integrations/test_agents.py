@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from support import fence, harness, launcher, messages
+from support import fence, fixtures, harness, launcher, messages
 
 ASK = ["python3", "-c", "import ctypes\nprint(ctypes.CDLL('libcuda.so.1').cuInit(0))"]
 IOCTL = [fence.program("requests_static"), "/dev/null", fence.NVIDIA[0]]
@@ -35,9 +35,7 @@ class Case(fence.Case):
         return done
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 @pytest.mark.parametrize("sandbox", SANDBOXES)

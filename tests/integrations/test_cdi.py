@@ -5,19 +5,12 @@
 import json
 import os
 
-import pytest
-
 from support import harness, places
 
 SPECIFICATION = json.loads(places.read("container", "cdi.json"))
 (DEVICE,) = SPECIFICATION["devices"]
 (MOUNT,) = DEVICE["containerEdits"]["mounts"]
 ENV = dict(entry.split("=", 1) for entry in DEVICE["containerEdits"]["env"])
-
-
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(places.Case())
 
 
 def run(case, *words, **env):

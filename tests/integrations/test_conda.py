@@ -11,7 +11,7 @@ import shutil
 
 import pytest
 
-from support import harness, places
+from support import fixtures, harness, places
 from support.places import launcher
 
 ASK = " ".join(places.OPEN)
@@ -223,9 +223,7 @@ class Activation(places.Case):
         self.assertTrue(result.parts[2].startswith("cuInit=100 "), result)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Activation())
+make_case = fixtures.lent("case", Activation)
 
 
 @pytest.mark.parametrize("env", STARTS + ({"LD_PRELOAD": "QUOTED"},))

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import harness, image, messages, places
+from support import fixtures, harness, image, messages, places
 
 pytestmark = pytest.mark.full
 
@@ -106,9 +106,7 @@ class Dockerfile(Case):
         self.no_device(built.run(["cudaguard", "run", "--", *OPEN], entrypoint=[]))
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Dockerfile())
+make_case = fixtures.lent("case", Dockerfile)
 
 
 @pytest.mark.parametrize("options", [(), ("--remount-ro", "/"),

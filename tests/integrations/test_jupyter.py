@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from support import harness, messages, places
+from support import fixtures, harness, messages, places
 from support.places import launcher
 
 PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
@@ -145,9 +145,7 @@ class Jupyter(places.Case):
         self.assertEqual(self.spec()["argv"][0], launcher.LAUNCHER)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Jupyter())
+make_case = fixtures.lent("case", Jupyter)
 
 
 @pytest.mark.full

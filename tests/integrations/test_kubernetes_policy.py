@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from support import harness, places
+from support import places
 
 yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed")
 
@@ -27,11 +27,6 @@ def read(name):
 
 OBJECTS = list(yaml.safe_load_all(read("pods.yaml")))
 ADMITTED = json.loads(read("admitted.json"))
-
-
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(places.Case())
 
 
 def evaluated(case, policy):

@@ -12,9 +12,7 @@ import subprocess
 import time
 import urllib.request
 
-import pytest
-
-from support import guest, harness, launcher, places, recorded
+from support import fixtures, guest, harness, launcher, places, recorded
 
 LOGS = os.path.join(harness.DEPS, "logs")
 PATIENCE = 60
@@ -52,9 +50,7 @@ class Case(places.Case):
         return done.stdout
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def block_with(mark):

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import harness, places
+from support import places
 
 BUILDAH = """#!/bin/sh
 echo "$*" >>"$LOG"
@@ -16,11 +16,6 @@ case $1 in
   copy) cat "$4/bin/cudaguard" >>"$LOG" ;;
 esac
 """
-
-
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(places.Case())
 
 
 def run(case, *words):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from support import harness, messages, places
+from support import fixtures, harness, messages, places
 
 ASK = """import ctypes
 import sys
@@ -51,9 +51,7 @@ class Pool(places.Case):
         self.assertEqual(self.answers(UNGUARDED), {"worker": "0", "parent": "0"})
 
 
-@pytest.fixture(name="pool_case")
-def make_pool_case():
-    yield from harness.lent(Pool())
+make_pool_case = fixtures.lent("pool_case", Pool)
 
 
 @pytest.mark.parametrize(("method", "answer"), [("spawn", "100"), ("forkserver", "100"),

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import harness, hosts, launcher, places, rows_languages
+from support import fixtures, harness, hosts, launcher, places, rows_languages
 
 SECTION = "A service in Go, Rust, Java or Node"
 LANGUAGES = {row[0]: row for row in rows_languages.LANGUAGES}
@@ -52,9 +52,7 @@ SERVICES = {
     "Rust": (rust, "cuInit", "100"), "Node": (node, "cuInit", "100")}
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(launcher.Case())
+make_case = fixtures.lent("case", launcher.Case)
 
 
 @pytest.mark.full

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from support import harness, machine, messages, places, slurm_node
+from support import fixtures, harness, machine, messages, places, slurm_node
 from support.places import launcher
 
 PROLOG = places.script("slurm", "task-prolog")
@@ -329,9 +329,7 @@ class Script(places.Case):
                 [harness.GUARD] + ([after] if after else [])))
 
 
-@pytest.fixture(name="script_case")
-def make_script_case():
-    yield from harness.lent(Script())
+make_script_case = fixtures.lent("script_case", Script)
 
 
 @pytest.mark.parametrize(("env", "has"), [({}, False), ({"SLURM_GPUS_ON_NODE": "0"}, False),

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support import harness, manager, messages, places
+from support import fixtures, harness, manager, messages, places
 
 NAMES = ("cudaguard-run.conf", "cudaguard-preload.conf")
 EXAMPLE = "/usr/bin/program --its-options"
@@ -70,9 +70,7 @@ class Verify(Case):
             self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""), done)
 
 
-@pytest.fixture(name="verify_case")
-def make_verify_case():
-    yield from harness.lent(Verify())
+make_verify_case = fixtures.lent("verify_case", Verify)
 
 
 @pytest.mark.parametrize(("name", "mounts", "edit", "meaning"),
@@ -181,9 +179,7 @@ class Service(Case):
                 self.assertEqual((unit["Result"], unit["ExecMainStatus"]), (result, "203"))
 
 
-@pytest.fixture(name="service_case")
-def make_service_case():
-    yield from harness.lent(Service())
+make_service_case = fixtures.lent("service_case", Service)
 
 
 @pytest.mark.parametrize(("name", "edit", "directory"), [(None, None, None),

@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from support import harness, messages, places
+from support import fixtures, harness, messages, places
 
 GUARD = "/usr/local/lib/libcudaguard.so"
 FILE = "/etc/ld.so.preload"
@@ -242,9 +242,7 @@ class Damaged(Case):
         self.assertIn(LINE % "cannot open shared object file", done.stderr)
 
 
-@pytest.fixture(name="damaged")
-def make_damaged():
-    yield from harness.lent(Damaged())
+make_damaged = fixtures.lent("damaged", Damaged)
 
 
 @pytest.mark.parametrize(("damage", "words"), [

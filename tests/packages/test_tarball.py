@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from support import harness, messages, packaged
+from support import fixtures, harness, messages, packaged
 
 PROGRAM = os.path.join(harness.SOURCE, "tests", "packages", "programs", "user.c")
 LISTS = """
@@ -148,9 +148,7 @@ class Tarball(packaged.Case):
         return self.unpacked(name, "other")
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Tarball())
+make_case = fixtures.lent("case", Tarball)
 
 
 @pytest.mark.full

@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 
-from support import harness, packaged
+from support import fixtures, harness, packaged
 
 ATTEMPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 MOST_BYTES = 2000000  # Debian 13 makes the larger launcher, with 1,816,523 bytes on 2026-11-27
@@ -248,9 +248,7 @@ def test_wheel_has_its_own_libdir_in_a_conda_build(tmp_path):
         shutil.rmtree(tmp_path)
 
 
-@pytest.fixture(name="wheel_case")
-def make_wheel_case():
-    yield from harness.lent(Wheel())
+make_wheel_case = fixtures.lent("wheel_case", Wheel)
 
 
 @pytest.mark.parametrize("name", ["with space", "with:colon"])
@@ -284,9 +282,7 @@ class Systems(Case):
     """Systems of other releases with their own Python, from the oldest glibc to the newest."""
 
 
-@pytest.fixture(name="systems")
-def make_systems():
-    yield from harness.lent(Systems())
+make_systems = fixtures.lent("systems", Systems)
 
 
 @pytest.mark.full

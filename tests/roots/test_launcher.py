@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import harness, launcher, messages, systems
+from support import fixtures, launcher, messages, systems
 
 pytestmark = pytest.mark.full
 
@@ -131,9 +131,7 @@ class Systems(systems.Case):
         self.guards_in(root, mounts=())
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Systems())
+make_case = fixtures.lent("case", Systems)
 
 
 # Ubuntu 16.04 with glibc 2.23 is the oldest release that an archive still has.

@@ -4,7 +4,7 @@ constructor's thread while ld.so holds its lock, or missing."""
 
 import pytest
 
-from support import harness
+from support import fixtures, harness
 
 OFF = {"CUDAGUARD_POLICY": "OFF"}
 MAJORS = (12, 13)
@@ -57,9 +57,7 @@ class Scopes(harness.Case):
         forced.assert_untouched(self)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Scopes())
+make_case = fixtures.lent("case", Scopes)
 
 
 @pytest.mark.parametrize("program", ["global_runtimes", "global_runtimes_reversed"])

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from support import harness
+from support import fixtures, harness
 
 FAKE = [harness.program("fake_runtime_plugin_%d.so" % major) for major in (12, 13)]
 REAL = [harness.program("runtime_plugin_%d.so" % major) for major in (12, 13)]
@@ -99,9 +99,7 @@ class RealRuntimes(FakeRuntimes):
         self.assertEqual(len(result.out.splitlines()), 800)
 
 
-@pytest.fixture(name="fake_runtimes")
-def make_fake_runtimes():
-    yield from harness.lent(FakeRuntimes())
+make_fake_runtimes = fixtures.lent("fake_runtimes", FakeRuntimes)
 
 
 @pytest.mark.parametrize(("plugin", "major"), zip(FAKE, (12, 13)))
@@ -120,9 +118,7 @@ def test_fake_runtimes_guarded_calls_get_the_guards_answers(fake_runtimes):
         assert re.search(r"count=100:0 set=100 wait=100$", line), str(result)
 
 
-@pytest.fixture(name="real_runtimes")
-def make_real_runtimes():
-    yield from harness.lent(RealRuntimes())
+make_real_runtimes = fixtures.lent("real_runtimes", RealRuntimes)
 
 
 @pytest.mark.parametrize("plugin", FAKE)

@@ -10,7 +10,7 @@ import unittest
 
 import pytest
 
-from support import harness
+from support import fixtures, harness
 
 SCRIPTS = os.path.join(harness.SOURCE, "scripts")
 NOBODY = "65534"
@@ -81,9 +81,7 @@ class Path(Case):
         self.assertIn("dpkg-query", noted)
 
 
-@pytest.fixture(name="path_case")
-def make_path_case():
-    yield from harness.lent(Path())
+make_path_case = fixtures.lent("path_case", Path)
 
 
 @pytest.mark.parametrize("name", ["with space", "with:colon"])
@@ -111,9 +109,7 @@ class OldCMake(Case):
             self.assertIn(word, done.stderr)
 
 
-@pytest.fixture(name="old_cmake")
-def make_old_cmake():
-    yield from harness.lent(OldCMake())
+make_old_cmake = fixtures.lent("old_cmake", OldCMake)
 
 
 @pytest.mark.parametrize("script", ["quickstart", "test", "install-build-deps"])
@@ -220,9 +216,7 @@ class Packages(Case):
         self.assertFalse({"g++-13", "g++-14", "ruby", "clang-13"} & set(installed), installed)
 
 
-@pytest.fixture(name="packages_case")
-def make_packages_case():
-    yield from harness.lent(Packages())
+make_packages_case = fixtures.lent("packages_case", Packages)
 
 
 @pytest.mark.parametrize(("script", "some"), [("install-build-deps", "g++ ninja-build python3"),
@@ -240,9 +234,7 @@ def test_missing_packages_are_named_without_root(packages_case, script, some):
     assert "apt-get" not in noted
 
 
-@pytest.fixture(name="release")
-def make_release():
-    yield from harness.lent(Owner())
+make_release = fixtures.lent("release", Owner)
 
 
 # Each says on the FIFO that it has started, or waits for that of the other one and fails. The second

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import harness, interpreters
+from support import fixtures, harness, interpreters
 
 BUSY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "busy.py")
 TIMES = 5000 if harness.FULL else 200
@@ -37,9 +37,7 @@ class Busy(harness.DirectoryCase):
         self.assertEqual((len(wrong), wrong[:2]), (0, []))
 
 
-@pytest.fixture(name="busy")
-def make_busy():
-    yield from harness.lent(Busy())
+make_busy = fixtures.lent("busy", Busy)
 
 
 def need_stack(path, since=(3, 6)):

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from support import fence, harness, messages
+from support import fence, fixtures, harness, messages
 
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 BUILT = os.path.join(harness.BUILD, "tests", "stacks")
@@ -69,9 +69,7 @@ class Callers(harness.DirectoryCase):
         self.assertIn("main", self.symbols, self.result)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Callers())
+make_case = fixtures.lent("case", Callers)
 
 
 @pytest.mark.parametrize("name", ["native_%d", "native_fork_%d"])

@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from support import harness, messages
+from support import fixtures, harness, messages
 
 ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
@@ -136,9 +136,7 @@ class Generated(Case):
         self.assertIn("/_bootstrap/__init__.py", "".join(row["file"] for row in found[0]["python"]))
 
 
-@pytest.fixture(name="generated_case")
-def make_generated_case():
-    yield from harness.lent(Generated())
+make_generated_case = fixtures.lent("generated_case", Generated)
 
 
 @pytest.mark.parametrize(
@@ -285,9 +283,7 @@ class Bundlers(Case):
         self.assertIn("FAIL: 2 lines asked for CUDA", verified.err)
 
 
-@pytest.fixture(name="bundlers_case")
-def make_bundlers_case():
-    yield from harness.lent(Bundlers())
+make_bundlers_case = fixtures.lent("bundlers_case", Bundlers)
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from support import harness, launcher, messages
+from support import fixtures, harness, launcher, messages
 
 PLAIN = os.path.join(harness.BUILD, "tests", "stacks", "plain")
 SOURCE = os.path.join(harness.SOURCE, "tests", "stacks", "programs", "plain.c")
@@ -48,9 +48,7 @@ class Case(launcher.Case):
             return result.err, [one["name"] for one in json.load(stream)["places"]]
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 @pytest.mark.parametrize(("words", "script"), [

@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 
-from support import harness, interpreters, messages
+from support import fixtures, harness, interpreters, messages
 
 CASES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs", "cases.py")
 CALLS = os.path.join(harness.BUILD, "tests", "stacks", "calls.so")
@@ -114,9 +114,7 @@ class Pythons(Case):
         unguarded.assert_reached(self)
 
 
-@pytest.fixture(name="pythons")
-def make_pythons():
-    yield from harness.lent(Pythons())
+make_pythons = fixtures.lent("pythons", Pythons)
 
 
 @pytest.mark.parametrize("python", [
@@ -145,9 +143,7 @@ def test_record_has_the_stack_that_python_sees(pythons, python):
                 pythons.compare(name, facts, by_process[pid], seen)
 
 
-@pytest.fixture(name="case")
-def make_case():
-    yield from harness.lent(Case())
+make_case = fixtures.lent("case", Case)
 
 
 def test_record_has_the_stack_of_a_cffi_call(case):
@@ -177,9 +173,7 @@ class Descriptions(harness.DirectoryCase):
         return record.get("code"), record.get("python_missing")
 
 
-@pytest.fixture(name="descriptions")
-def make_descriptions():
-    yield from harness.lent(Descriptions())
+make_descriptions = fixtures.lent("descriptions", Descriptions)
 
 
 # Without one of them, the first is skipped.
@@ -222,9 +216,7 @@ class Embedded(Case):
         return result, record
 
 
-@pytest.fixture(name="embedded")
-def make_embedded():
-    yield from harness.lent(Embedded())
+make_embedded = fixtures.lent("embedded", Embedded)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -299,9 +291,7 @@ class Extension(Case):
         return self.directory
 
 
-@pytest.fixture(name="extension")
-def make_extension():
-    yield from harness.lent(Extension())
+make_extension = fixtures.lent("extension", Extension)
 
 
 def test_extension_has_its_stack_with_and_without_the_lock(extension):
