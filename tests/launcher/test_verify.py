@@ -257,16 +257,6 @@ class Ways(verified.Case):
         unguarded = harness.run([program], world="fake", guard=False, trace=False)
         self.assertIn("cuInit", unguarded.fake_calls)
 
-    def test_attempt_of_a_fork_servers_worker_is_found(self):
-        self.make("work.py", "import multiprocessing, ctypes\ndef attempt(_):\n    %s\n"
-                  "if __name__ == '__main__':\n"
-                  "    c = multiprocessing.get_context('forkserver')\n"
-                  "    w = c.Process(target=attempt, args=(0,))\n    w.start()\n    w.join()\n"
-                  % ATTEMPT.split("; ", 1)[1])
-        result = self.verify([sys.executable, self.path("work.py")])
-        self.one(result, "cuInit by ctypes/cffi")
-        self.assertEqual(result.answers["answer"], "100", result)
-
     def test_many_workers_are_one_place(self):
         script = 'i=0; while [ $i -lt 20 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait'
         block = self.ends(self.verify(["sh", "-c", script, box.program("open")]), 1,
@@ -294,9 +284,9 @@ make_ways = fixtures.lent("ways", Ways)
 
 
 @pytest.mark.parametrize("steps", [
-    ["thread=t", "cu.init", "end"], ["fork=f", "cu.init", "end"], ["spawn=s", "cu.init", "end"],
     ["exec", "cu.init"], ["rt12.sync"], ["rt13.sync"], ["linked.cu.init"], ["deep.cu.init"]])
-def test_attempt_is_found_in_each_kind_of_process(ways, steps):
+def test_attempt_is_found_in_each_way_to_the_driver(ways, steps):
+    """test_verify_tree has the threads and processes that ask."""
     ways.one(ways.steps(steps), " by ")
 
 
