@@ -388,8 +388,8 @@ make_waits = fixtures.lent("waits", Waits)
 
 def test_signal_ends_the_waiting(waits):
     """The processes that were left go on. All launchers wait at the same time."""
-    dies = "kill -USR1 $$"
-    started = [(number, verify, *waits.leaving(end="exit 0" if verify else dies, command=verify))
+    ends = {True: "echo; exit 0", False: "echo; kill -USR1 $$"}
+    started = [(number, verify, *waits.leaving(end=ends[verify is not None], command=verify))
                for number, verify in ((signal.SIGTERM, None), (signal.SIGINT, None),
                                       (signal.SIGTERM, [launcher.LAUNCHER, "verify"]))]
     for number, verify, process, pid, go in started:
