@@ -11,6 +11,7 @@ import collections
 import glob
 import os
 import re
+import shlex
 import shutil
 
 import box as machine
@@ -83,8 +84,9 @@ def perform(box, row, words, guarded):
     seen = box.run([str(word).format(**words) for word in row.argv], env=env, preload=preload,
                    cwd=row.cwd.format(**words) if row.cwd else None, timeout=row.timeout, watch=True)
     result = harness.Result()
-    for key in ("rc", "out", "err", "timed_out", "command"):
+    for key in ("rc", "out", "err", "timed_out"):
         setattr(result, key, getattr(seen, key))
+    result.words = shlex.split(seen.command)
     result.device_opens = seen.opens
     result.driver_files = seen.mapped
     result.exec_attempts = seen.attempts
