@@ -564,8 +564,7 @@ def first_difference(expected, seen):
 
 
 def report(lab, results):
-    """Writes the lab's part of tests/lab/results/programs.md. tests/support/programs.py writes the
-    part above."""
+    """Writes tests/lab/results/programs.md below its first part, which is written by hand."""
     page = lab.checkout / "tests/lab/results/programs.md"
     above = page.read_text().split(PAGE_HEADING)[0].rstrip()
     page.write_text(f"{above}\n\n{section(results)}")
