@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/messages.md: each message of the guard says what to do, or is explained there or on the pages
-of troubleshooting or verify. One that says what to do has no row. Each row has a source. The pages'
-examples are messages of the guard.
+of troubleshooting or verify. One that says what to do has no row. Each row has a source, in
+docs/troubleshooting.md, too. The pages' examples are messages of the guard.
 
 The page has "…" for a placeholder (%s) and for whatever the code puts between two literals, so this
 test compares the clauses between them: two words in a row or more.
@@ -70,10 +70,11 @@ def pages():
     return " ".join(text.replace("\\|", "|").split())
 
 
-def rows():
-    """Returns the quotations in the first column of each table."""
-    text = read(os.path.join(harness.SOURCE, "docs", "messages.md")).replace("\\|", "\0")
-    cells = re.findall(r"(?m)^\| (`.*?`)(?: \||$)", text)
+def rows(page="messages"):
+    """Returns the quotations in the first column of each table, and cudaguard's in the headings."""
+    text = read(os.path.join(harness.SOURCE, "docs", page + ".md")).replace("\\|", "\0")
+    cells = re.findall(r"(?m)^\| (`.*?`)(?: \||$)|^#.*(`cudaguard: .*`)", text)
+    cells = ["".join(pair) for pair in cells]
     return [quote.replace("\0", "|") for cell in cells for quote in re.findall(r"`([^`]+)`", cell)]
 
 
@@ -180,12 +181,13 @@ class Messages(unittest.TestCase):
                          ["is very red"])
 
     def test_each_row_has_a_source(self):
-        quotes = rows()
-        self.assertGreater(len(quotes), 40)
+        quotes = rows() + rows("troubleshooting")
+        self.assertGreater(len(rows()), 40)
+        self.assertGreater(len(rows("troubleshooting")), 5)
         known = parts_of(printed())
         parts = [part for part in parts_of(quotes) if PROSE.search(part)]
         self.assertEqual([part for part in parts if not is_made_of(part, known)], [],
-                         "docs/messages.md has these words, but no source has them")
+                         "the page has these words, but no source has them")
 
     def test_control_row_without_a_source_is_found(self):
         made = literals('say("it is purple, and " + name +\n    " has no " "colour"); // "not this"\n')
