@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A mistake in a list makes one clear message, and never more GPUs than were allowed."""
 
-import os
-import re
-import shutil
-import tempfile
-
 import pytest
 
-from support import box, harness, messages, policies
+from support import box, messages, policies
 from support.box import uuid
 
 STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see", "nv.get=0", "nv.uuid=" + uuid(0)]
@@ -130,27 +125,6 @@ def test_bad_list_without_nvml_is_explained(case):
         result = box.run(["cu.see", "rt12.see"], allow=allow, box="no_nvml")
         case.sees(result, cu="!100", rt12="!100")
         case.explained(result)
-
-
-@pytest.mark.parametrize(("kind", "steps"), [("driver", ["cu.see", "rt12.see", "rt13.see"]),
-                                             ("nvml", ["nv.see"])])
-def test_missing_proxy_shows_no_gpu_and_is_named(kind, steps):
-    """A file of cudaguard is missing, so the list cannot be enforced: the program gets
-    FORCE_CPU or no NVML, and a message."""
-    with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
-        shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
-        os.remove(os.path.join(directory, "cudaguard", "libcudaguard-%s.so" % kind))
-        guard = os.path.join(directory, "libcudaguard.so")
-        for allow in ("0,1", None):
-            result = box.run(steps, guard=False, preload=[guard], allow=allow,
-                             policy="VALIDATE")
-            for step in steps:
-                assert box.seen(result.answers[step]) in (("!-999", ) if kind == "nvml" else
-                                                          ("!100", )), str(result)
-            message = "file_broken" if kind == "nvml" else "proxy_broken"
-            assert messages.find(result.err, message, why=messages.text("missing"),
-                                 file=re.compile(".*/libcudaguard-%s.so" % kind)), str(result)
-            assert "cuInit" not in result.fake_calls, str(result)
 
 
 def test_rewrite_of_any_length_shows_listed_gpus_or_none(case):

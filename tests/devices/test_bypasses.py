@@ -63,14 +63,17 @@ def no_gpu(result, key, code="100"):
     assert len(named) == 1, str(result)
 
 
-@pytest.mark.parametrize(("name", "steps", "key"), WAYS)
-def test_broken_driver_proxy_shows_no_gpu(case, name, steps, key):
+# Under VALIDATE alone, a deep-bound plug-in calls the driver itself.
+@pytest.mark.parametrize(("name", "steps", "key", "settings", "gpus"), [
+    *((*way, {"allow": "2,5"}, [2, 5]) for way in WAYS),
+    *((*way, {"policy": "VALIDATE"}, FASTEST) for way in WAYS if "deep" not in way[2])])
+def test_broken_driver_proxy_shows_no_gpu(case, name, steps, key, settings, gpus):
     """The proxy is corrupt or missing."""
     keys = {key.replace(".", "_"): FASTEST}
-    case.sees(box.run(steps, name, guard=False, allow="2,5"), **keys)
-    case.sees(Copy(case).run(steps, name, allow="2,5"), **dict.fromkeys(keys, [2, 5]))
+    case.sees(box.run(steps, name, guard=False, **settings), **keys)
+    case.sees(Copy(case).run(steps, name, **settings), **dict.fromkeys(keys, gpus))
     for how in ("corrupt", "remove"):
-        no_gpu(Copy(case, how, DRIVER).run(steps, name, allow="2,5"), key)
+        no_gpu(Copy(case, how, DRIVER).run(steps, name, **settings), key)
 
 
 @pytest.mark.parametrize("files", ["64", "3"])
@@ -90,9 +93,10 @@ def test_broken_nvml_proxy_refuses_nvml_and_keeps_the_list_for_cuda(case, how, n
     # A program that uses dlopen gets no library; a linked program gets FORCE_CPU's answer.
     copy = Copy(case, how, NVML)
     case.sees(box.run(steps, name, guard=False), cu=FASTEST, nv=ALL)
-    result = copy.run(steps, name, allow="2,5")
-    case.sees(result, cu=[2, 5], nv=nvml)
-    case.message(result, "file_broken", file=copy.proxy(NVML), library="NVML")
+    for settings, gpus in (({"allow": "2,5"}, [2, 5]), ({"policy": "VALIDATE"}, FASTEST)):
+        result = copy.run(steps, name, **settings)
+        case.sees(result, cu=gpus, nv=nvml)
+        case.message(result, "file_broken", file=copy.proxy(NVML), library="NVML")
 
 
 @pytest.mark.parametrize(("name", "steps", "key"), WAYS)
