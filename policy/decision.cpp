@@ -13,6 +13,8 @@ constexpr uint8_t number(Log log) { return static_cast<uint8_t>(log); }
 constexpr uint32_t kNoProcess = UINT32_MAX;  // an id that no process has
 constexpr char kNoFirstProcess[] =
     "needs CUDAGUARD_ROOT: sh -c 'CUDAGUARD_ROOT=$$ exec APP'; FORCE_CPU applies";
+constexpr char kNoEffect[] =
+    "has no effect under FORCE_CPU; to use the list: CUDAGUARD_POLICY=VALIDATE";
 
 constexpr char kNotAccepted[] = "CUDAGUARD_RULES is not accepted";
 constexpr char kSplit[] = "two lists of GPUs, of which neither has the other's";
@@ -102,7 +104,7 @@ void by_list(const Environment& environment, Choice& choice, Mistakes& mistakes)
   if (choice.policy == Policy::kOff) return;  // the user has named OFF
   if (choice.policy == Policy::kForceCpu) {
     if (mistakes.complaint_count == 0 && !text.empty()) {
-      complain(mistakes, Variable::kVisibleDevices, text);
+      complain(mistakes, Variable::kVisibleDevices, text).instead = kNoEffect;
     }
     return;
   }

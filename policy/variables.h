@@ -23,8 +23,8 @@ enum class Variable : uint8_t {
 /// A row has no pointers to its texts (see Names).
 struct VariableRow {
   char name[26];
-  char accepted[48];  ///< words in the order of their enumeration, or a description of the value
-  char instead[76];   ///< what applies if the value is not accepted
+  char accepted[44];  ///< words in the order of their enumeration, or a description of the value
+  char instead[21];   ///< what applies if the value is not accepted
   const char* Environment::*place;  ///< the guard's copy
 };
 
