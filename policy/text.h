@@ -153,7 +153,7 @@ class Text {
   /// A pattern that does not fit its arguments does not compile.
   template <typename... Arguments>
   Text& print(std::type_identity_t<Pattern<Arguments...>> pattern, const Arguments&... arguments) {
-    const Argument list[] = {arguments..., uint64_t{0}};
+    const Argument list[] = {arguments...};
     return put_pattern(pattern.text, list);
   }
 
