@@ -108,6 +108,16 @@ const Interpreter* interpreter_of(std::string_view name) {
   return has_version_of(name, kOthers) ? &kOther : nullptr;
 }
 
+int64_t stat_field(std::string_view stat, int field) {
+  std::string_view rest = tail(stat, stat.rfind(')') + 1);  // " S 12", from the third field on
+  for (int i = 3; i <= field; ++i) rest = tail(rest, rest.find(' ') + 1);
+  int64_t number = rest.empty() ? -1 : 0;
+  for (; !rest.empty() && is_digit(rest.front()); rest = tail(rest, 1)) {
+    number = number * 10 + (rest.front() - '0');
+  }
+  return number;
+}
+
 bool is_interpreter(std::string_view module) {
   const std::string_view file = base_name(module);
   return begins(file, kLibraries) != 0 || interpreter_of(file) != nullptr;

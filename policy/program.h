@@ -31,6 +31,10 @@ const Interpreter* interpreter_of(std::string_view name);
 /// Its functions and source files are not the user's.
 bool is_interpreter(std::string_view module);
 
+/// Returns a number from the text of /proc/PID/stat; -1 if there is none. `field`: as in
+/// proc_pid_stat(5), 4 or more.
+int64_t stat_field(std::string_view stat, int field);
+
 /// The script of an interpreter's process.
 struct Script {
   bool is_module = false;  ///< Python's -m

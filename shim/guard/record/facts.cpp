@@ -49,29 +49,17 @@ std::string_view read_of(uint32_t pid, const char* name, char* to, size_t size) 
   return read_all(path, to, size);
 }
 
-/// Returns a number from the text of /proc/PID/stat; -1 if there is none. `field`: as in
-/// proc_pid_stat(5), 4 or more.
-int64_t number_in(std::string_view stat, int field) {
-  std::string_view rest = tail(stat, stat.rfind(')') + 1);  // " S 12", from the third field on
-  for (int i = 3; i <= field; ++i) rest = tail(rest, rest.find(' ') + 1);
-  int64_t number = rest.empty() ? -1 : 0;
-  for (; !rest.empty() && is_digit(rest.front()); rest = tail(rest, 1)) {
-    number = number * 10 + (rest.front() - '0');
-  }
-  return number;
-}
-
 /// Returns 0 if it is not known.
 uint32_t parent_of(uint32_t pid) {
   char text[512];
-  const int64_t parent = number_in(read_of(pid, "stat", text, sizeof text), 4);
+  const int64_t parent = stat_field(read_of(pid, "stat", text, sizeof text), 4);
   return parent < 0 ? 0 : static_cast<uint32_t>(parent);
 }
 
 /// Returns the start of this process in clock ticks since boot; -1 if there is no /proc.
 int64_t started() {
   char text[512];
-  return number_in(read_all("/proc/self/stat", text, sizeof text), 22);
+  return stat_field(read_all("/proc/self/stat", text, sizeof text), 22);
 }
 
 /// Writes "python3 app.py": the first program further out that is more than a shell's command or a

@@ -114,22 +114,13 @@ void FactsRoom::add(std::string_view rules, RuleSource source) {
   }
 }
 
-/// The value of a variable in `entry`, or null.
-const char* value_in(const char* entry, const char* name) {
-  while (*name != '\0' && *entry == *name) {
-    ++entry;
-    ++name;
-  }
-  return *name == '\0' && *entry == '=' ? entry + 1 : nullptr;
-}
-
 /// True if a variable loads code of the user's into this process.
 bool loads_other_code_here() {
   char** entries = kernel_environment();
   if (entries == nullptr) return true;
   for (; *entries != nullptr; ++entries) {
     for (const char* name : kLoadingVariables) {
-      const char* value = value_in(*entries, name);
+      const char* value = value_of(*entries, name);
       if (value != nullptr && loads_other_code(name, value)) return true;
     }
   }

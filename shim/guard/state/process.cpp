@@ -10,6 +10,7 @@
 #include <new>
 #include <span>
 
+#include "policy/program.h"
 #include "policy/text.h"
 #include "shim/guard/state/machine_file.h"
 #include "shim/guard/sys/system.h"
@@ -57,13 +58,7 @@ ProcessIdentity identify(const Environment& environment, bool forked, std::span<
 
 const char* variable(const char* name) {
   for (char** entry = __environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const char* text = *entry;
-    const char* wanted = name;
-    while (*wanted != '\0' && *text == *wanted) {
-      ++text;
-      ++wanted;
-    }
-    if (*wanted == '\0' && *text == '=') return text + 1;
+    if (const char* value = value_of(*entry, name); value != nullptr) return value;
   }
   return nullptr;
 }
@@ -116,6 +111,18 @@ void fall_back(Process& process, Fallen because_of) {
   inherited.hook.answers_age.fetch_add(HookInherited::kOneAge, std::memory_order_release);
 }
 
+/// True if this process was forked and has called no exec since. False if /proc is not there.
+static bool is_forked() {
+  const sys::File file("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  char text[256];
+  const long length = file.ok() ? sys::read(file.fd(), text, sizeof text) : 0;
+  if (length <= 0) return false;
+  constexpr int kFlags = 9;
+  constexpr int64_t kForkNoExec = 0x40;
+  const int64_t flags = stat_field({text, static_cast<size_t>(length)}, kFlags);
+  return flags >= 0 && (flags & kForkNoExec) != 0;
+}
+
 /// True if this process has only ever had one thread, and the process that forked it, too. False
 /// if that is not known.
 static bool had_one_thread(const Loader& loader) {
@@ -125,7 +132,7 @@ static bool had_one_thread(const Loader& loader) {
 
 bool may_inherit_locks(Process& process) {
   if (!process.fork_known.load(std::memory_order_acquire)) {
-    if (!had_one_thread(loader()) && sys::is_forked()) {
+    if (!had_one_thread(loader()) && is_forked()) {
       process.forked.store(true, std::memory_order_relaxed);
     }
     process.fork_known.store(true, std::memory_order_release);

@@ -12,14 +12,6 @@ namespace cudaguard {
 
 namespace {
 
-/// Returns the value in "NAME=value" if the name is equal, otherwise null.
-const char* value_of(const char* entry, const char* name) {
-  for (; *name != '\0'; ++name, ++entry) {
-    if (*entry != *name) return nullptr;
-  }
-  return *entry == '=' ? entry + 1 : nullptr;
-}
-
 constexpr size_t kMostShort = 255;
 
 /// Returns one more than the number of bytes of a value that count.
@@ -58,6 +50,13 @@ void copy_charset(const char* const (&locale)[3], char (&to)[sizeof StartEnviron
 }
 
 }  // namespace
+
+[[gnu::hot]] const char* value_of(const char* entry, const char* name) {
+  for (; *name != '\0'; ++name, ++entry) {
+    if (*entry != *name) return nullptr;
+  }
+  return *entry == '=' ? entry + 1 : nullptr;
+}
 
 [[gnu::hot]] void read_start_environment(StartEnvironment& to, char** variables) {
   // This writes nothing new, but a page that is read before it is written costs two page faults.

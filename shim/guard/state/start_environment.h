@@ -27,6 +27,9 @@ struct StartEnvironment {
             (std::size(kVariables) - 2) * 256] = {};
 };
 
+/// Returns the value in "NAME=value" if the name is equal, otherwise null.
+const char* value_of(const char* entry, const char* name);
+
 /// Reads `variables`, which end in a null pointer, unless they were read before.
 void read_start_environment(StartEnvironment& to, char** variables);
 

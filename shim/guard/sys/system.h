@@ -224,25 +224,4 @@ class File {
   int fd_;
 };
 
-/// True if this process was forked and has called no exec since. False if /proc is not there.
-inline bool is_forked() {
-  const File file("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  if (!file.ok()) return false;
-  char text[256] = {};
-  const long length = read(file.fd(), text, sizeof text);
-  // "PID (NAME) STATE PPID PGRP SESSION TTY TPGID FLAGS": the name may hold any character.
-  if (length <= 0) return false;
-  const char* at = text + length;
-  while (at != text && *--at != ')') continue;
-  constexpr int kWordsBefore = 7;
-  for (int spaces = 0; spaces < kWordsBefore; ++at) {
-    if (at == text + length) return false;
-    if (*at == ' ') ++spaces;
-  }
-  unsigned long flags = 0;
-  for (; at != text + length && *at >= '0' && *at <= '9'; ++at) flags = flags * 10 + (*at - '0');
-  constexpr unsigned long kForkNoExec = 0x40;
-  return (flags & kForkNoExec) != 0;
-}
-
 }  // namespace cudaguard::sys
