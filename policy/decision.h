@@ -34,7 +34,7 @@ enum class Children : uint8_t {
   kUnset,         ///< the variable is not set
 };
 /// The words of `run --children`, in the same order.
-inline constexpr const char* kChildrenWords[] = {"cpu", "gpu", "query", "contexts"};
+inline constexpr char kChildrenWords[][9] = {"cpu", "gpu", "query", "contexts"};
 /// True if the first process gets less than its descendants.
 constexpr bool favours_descendants(Children children) {
   return children == Children::kOnly || children == Children::kOnlyContexts;
