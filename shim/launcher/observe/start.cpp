@@ -364,7 +364,6 @@ void StartReader::judge_file(Call& call, Start& start) {
     const std::string path = path_of(call.opened);
     if ((status.st_mode & kExecutable) == 0 ||
         (access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) {
-      start.is_refused = true;
       start.reason = "its file could not be executed at first";
       return;
     }

@@ -74,7 +74,6 @@ struct Start {
   FileId file = {};             ///< that will run: of a script, the interpreter
   bool is_final = false;        ///< a start beacon does not change the kind
   bool names_nvidia = false;    ///< see TreeTruth::Unguarded
-  bool is_refused = false;      ///< the call will fail because the file may not be executed now
   bool own_guard = false;       ///< LD_PRELOAD names the guard of this launcher
   Descriptor process = {};      ///< as long as its end may tell whether the program began
   /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.

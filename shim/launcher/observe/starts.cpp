@@ -135,8 +135,9 @@ Start Starts::read(const Identity& who, const seccomp_data* call) {
   if (process.runs && process.runs->start.kind == Start::Kind::kGuarded && !process.runs->heard) {
     look_inside(who.pid, who.stat, *process.runs);
   }
-  const bool matters = start.is_refused || (start.kind == Start::Kind::kGuarded && start.own_guard);
-  if (matters) start.process = open_process(who.pid);
+  if (start.kind == Start::Kind::kGuarded && start.own_guard) {
+    start.process = open_process(who.pid);
+  }
   const std::string arguments = arguments_of(who);
   const Starter starter = starter_of(arguments);
   if (starter == Starter::kNamed) {
@@ -322,10 +323,7 @@ TreeTruth Starts::finish(const Findings& findings) {
     if (process.called) {
       const Stat stat = read_stat(key.second);
       const bool exists = stat.started == key.first && stat.state != 'X';
-      // One that is refused seldom ends well, so the file may have become executable meanwhile.
-      const Start& start = process.called->start;
-      const bool fails =
-          start.kind == Start::Kind::kFails && !(start.is_refused && end_of(start.process) == 0);
+      const bool fails = process.called->start.kind == Start::Kind::kFails;
       const std::optional<bool> became = exists ? has_become(process, stat) : std::nullopt;
       if (became.value_or(!fails)) begin(process);
     }
