@@ -51,26 +51,19 @@ std::string path_of(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-/// Calls `take` with each part until `take` returns false. Returns 0 or errno.
-template <typename Take>
-int read_parts(const std::string& path, Take take) {
+/// Appends the file, until `to` has `most` bytes. Returns 0 or errno.
+int read_file(const std::string& path, std::string& to, size_t most) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return errno;
   char part[16384];
   ssize_t count = 0;
   do {
     count = read(fd, part, sizeof part);
-  } while (count > 0 && take(std::string_view(part, static_cast<size_t>(count))));
+    if (count > 0) to.append(part, static_cast<size_t>(count));
+  } while (count > 0 && to.size() < most);
   const int error = count < 0 ? errno : 0;
   close(fd);
   return error;
-}
-
-int read_file(const std::string& path, std::string& to, size_t most) {
-  return read_parts(path, [&](std::string_view part) {
-    to.append(part);
-    return to.size() < most;
-  });
 }
 
 template <typename Take>
@@ -88,44 +81,6 @@ uint64_t take_number(std::string_view& text) {
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
   text.remove_prefix(std::min(text.size(), text.find_first_of(" \t\n")));
   return parsed.ec == std::errc() ? value : 0;
-}
-
-struct MappedFile {
-  std::string_view path;
-  uint64_t from = 0;
-  uint64_t to = 0;
-  bool executable = false;
-};
-
-/// `path` is the place of the path in the line.
-MappedFile mapped_file(std::string_view line, size_t path) {
-  MappedFile file;
-  file.path = line.substr(path);
-  const char* end = line.data() + line.size();
-  const char* minus = std::from_chars(line.data(), end, file.from, 16).ptr;
-  if (minus == end) return file;
-  const char* space = std::from_chars(minus + 1, end, file.to, 16).ptr;
-  file.executable = end - space > 3 && space[3] == 'x';
-  return file;
-}
-
-/// Calls `take` with each mapped file until `take` returns false. Lines of maps look like
-/// "7f00-7f10 r-xp 0 fe:00 12   /lib/x". Returns 0 or errno.
-template <typename Take>
-int each_mapped(pid_t pid, Take take) {
-  std::string rest;
-  return read_parts(path_of(pid, "maps"), [&](std::string_view part) {
-    rest.append(part);
-    size_t begin = 0;
-    for (size_t end = rest.find('\n'); end != std::string::npos; end = rest.find('\n', begin)) {
-      const std::string_view line = std::string_view(rest).substr(begin, end - begin);
-      const size_t path = line.find('/');
-      if (path != std::string_view::npos && !take(mapped_file(line, path))) return false;
-      begin = end + 1;
-    }
-    rest.erase(0, begin);
-    return true;
-  });
 }
 
 }  // namespace
@@ -256,11 +211,11 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
     return {};
   }
   std::optional<bool> inside;  // a process that is being killed has no mappings
-  each_mapped(pid, [&](const MappedFile& file) {
-    if (!file.executable || !base_name(file.path).starts_with("ld-")) return true;
-    inside = file.from <= address && address < file.to;
-    return !*inside;
-  });
+  const ProcessImage image(memory.maps());
+  for (const ProcessImage::Mapping& mapping : image.mappings()) {
+    if (!mapping.executable || !base_name(mapping.file).starts_with("ld-")) continue;
+    inside = inside.value_or(false) || (mapping.from <= address && address < mapping.to);
+  }
   return inside;
 #else
   static_cast<void>(pid);
@@ -434,35 +389,38 @@ std::string command_of(pid_t pid) {
 
 LoadedGuard loaded_guard(pid_t pid) {
   LoadedGuard guard;
-  guard.error = each_mapped(pid, [&](const MappedFile& file) {
-    guard.runs_program = true;
-    std::string_view path = file.path;
+  std::string maps;
+  guard.error = read_file(path_of(pid, "maps"), maps, SIZE_MAX);
+  const ProcessImage image(std::move(maps));
+  for (const ProcessImage::Mapping& mapping : image.mappings()) {
+    std::string_view path = mapping.file;
+    guard.runs_program |= path.starts_with('/');
     constexpr std::string_view kDeleted = " (deleted)";
     const bool removed = path.ends_with(kDeleted);
     if (removed) path.remove_suffix(kDeleted.size());
-    if (!file.executable || base_name(path) != "libcudaguard.so") return true;
+    if (!mapping.executable || base_name(path) != "libcudaguard.so") continue;
     char range[64];
-    snprintf(range, sizeof range, "map_files/%" PRIx64 "-%" PRIx64, file.from, file.to);
+    snprintf(range, sizeof range, "map_files/%" PRIx64 "-%" PRIx64, mapping.from, mapping.to);
     guard.path = path;
     guard.removed = removed;
     guard.file = path_of(pid, range);
-    return false;
-  });
+    break;
+  }
   return guard;
 }
 
 Driver driver_of(pid_t pid) {
   Driver found = Driver::kNone;
-  each_mapped(pid, [&](const MappedFile& file) {
+  const ProcessImage image(WaitingProcess(pid).maps());
+  for (const ProcessImage::Mapping& mapping : image.mappings()) {
     // A search tool, ldconfig or strip maps the file to read it.
-    if (!file.executable) return true;
-    const std::string_view name = base_name(file.path);
+    if (!mapping.executable) continue;
+    const std::string_view name = base_name(mapping.file);
     const bool cuda = name.starts_with("libcuda.so");
-    if ((cuda || name.starts_with("libnvidia-ml.so")) && !is_own_library(file.path)) {
-      found = cuda ? Driver::kAny : Driver::kNvml;
+    if ((cuda || name.starts_with("libnvidia-ml.so")) && !is_own_library(mapping.file)) {
+      found = std::max(found, cuda ? Driver::kAny : Driver::kNvml);
     }
-    return found != Driver::kAny;
-  });
+  }
   if (found != Driver::kNone) return found;
   const std::string directory = path_of(pid, "fd");
   each_entry(directory, [&](const char* number) {

@@ -99,19 +99,21 @@ class ProcessImage {
   ProcessImage(const ProcessImage&) = delete;  // The mappings refer to the text.
   ProcessImage& operator=(const ProcessImage&) = delete;
   bool empty() const { return mappings_.empty(); }
+
+  struct Mapping {
+    uint64_t from = 0;
+    uint64_t to = 0;
+    uint64_t offset = 0;
+    bool executable = false;
+    std::string_view file;  ///< "/lib/libc.so.6", "[vdso]"; empty if there is none
+  };
+  const std::vector<Mapping>& mappings() const { return mappings_; }
   MappedCode find(WordReader& memory, uint64_t address) const;
   /// The bits that an address of this process can have. The other bits of an AArch64 return address
   /// may hold its signature (pointer authentication).
   uint64_t address_bits() const;
 
  private:
-  struct Mapping {
-    uint64_t from = 0;
-    uint64_t to = 0;
-    uint64_t offset = 0;
-    bool executable = false;
-    std::string_view file;
-  };
   std::string text_;
   std::vector<Mapping> mappings_;  ///< sorted, as the kernel lists them
 };
