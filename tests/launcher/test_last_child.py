@@ -36,8 +36,7 @@ def test_child_of_a_child_that_ends_meanwhile_is_waited_for(case):
     case.until(lambda: not os.path.exists("/proc/%d" % main), "the program's end")
     # The launcher has read its list of children, and looks at the only one.
     hold_at(verify.pid, OPENS, lambda: None,
-            ["/proc/%d/task/%d/%s" % (pid, pid, name)
-             for pid, name in ((verify.pid, "children"), (child, "stat"))])
+            ["/proc/%d/task/%d/children" % (verify.pid, verify.pid), "/proc/%d/stat" % child])
     case.go("end")
     case.until(lambda: case.state(child) == "Z", "the child's end")
     trace(PTRACE_DETACH, verify.pid)

@@ -138,12 +138,10 @@ FileId id_of(const std::string& path) {
 
 FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 
-namespace {
-
-Stat read_stat_of(const std::string& path) {
+Stat read_stat(pid_t pid) {
   Stat result;
   std::string text;
-  read_file(path, text, kOneRead);
+  read_file(path_of(pid, "stat"), text, kOneRead);
   const size_t open = text.find('(');
   const size_t close = text.rfind(')');  // the name in parentheses may contain any character
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
@@ -165,13 +163,6 @@ Stat read_stat_of(const std::string& path) {
   return result;
 }
 
-}  // namespace
-
-Stat read_stat(pid_t pid) {
-  // The thread's own file, because /proc/PID/stat adds up the times of all threads.
-  return read_stat_of(path_of(pid, "task/") + std::to_string(pid) + "/stat");
-}
-
 bool has_own_numbers() {
   static const bool own = [] {
     char number[16];
@@ -185,17 +176,14 @@ bool has_own_numbers() {
 Identity identify(pid_t thread) {
   Identity who = {.pid = thread, .thread = thread};
   if (!has_own_numbers()) return who;
-  const auto stat_of = [](pid_t pid) {  // a file less to look up; no times needed
-    return read_stat_of(path_of(pid, "stat"));
-  };
-  who.stat = stat_of(thread);
+  who.stat = read_stat(thread);
   // Usually the thread is the first one of its process.
   if (who.stat.threads == 1 || syscall(SYS_tgkill, thread, thread, 0) == 0 || errno != ESRCH) {
     return who;
   }
   const std::vector<uint64_t> group = status_of(thread, "Tgid");
   if (!group.empty()) who.pid = static_cast<pid_t>(group[0]);
-  who.stat = stat_of(who.pid);
+  who.stat = read_stat(who.pid);
   return who;
 }
 
