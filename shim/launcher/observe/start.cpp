@@ -175,9 +175,10 @@ struct StartReader::Call {
   /// True if an interpreter could not open the script of this name, because execve closes the
   /// descriptor that the name begins at. The call then fails.
   bool closes(const std::string& name) const;
-  /// Opens the file that this name means for the process. `hidden`: this process may not know
-  /// which.
-  Descriptor open_file(const std::string& name, bool& hidden, int more = 0) const;
+  /// Opens the file that this name means for the process.
+  Descriptor open_file(const std::string& name, int more = 0) const;
+  /// True if this process may not know which file a name means.
+  bool hides_files() const { return access(proc("root/").c_str(), F_OK) != 0; }
   std::string proc(const char* name) const { return proc_ + name; }
 
   pid_t thread;
@@ -194,8 +195,6 @@ struct StartReader::Call {
   bool is_privileged = false;
 
  private:
-  Descriptor open_below(const std::string& place, const std::string& rest, int how,
-                        bool& hidden) const;
   std::string proc_;
 };
 
@@ -217,13 +216,6 @@ StartReader::Call::Call(pid_t caller, const seccomp_data& data)
   variables = from[2];
 }
 
-Descriptor StartReader::Call::open_below(const std::string& place, const std::string& rest, int how,
-                                         bool& hidden) const {
-  Descriptor file(open((place + rest).c_str(), how));
-  hidden = file.number() < 0 && access(proc("root/").c_str(), F_OK) != 0;
-  return file;
-}
-
 std::string StartReader::Call::full_name(const std::string& name) const {
   if (!is_at_descriptor(name)) return name;
   if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
@@ -234,15 +226,18 @@ bool StartReader::Call::closes(const std::string& name) const {
   return is_at_descriptor(name) && closes_on_exec(thread, directory);
 }
 
-Descriptor StartReader::Call::open_file(const std::string& name, bool& hidden, int more) const {
+Descriptor StartReader::Call::open_file(const std::string& name, int more) const {
   const int how = O_PATH | O_CLOEXEC | more;
+  const auto open_below = [&](const char* place, const std::string& rest) {
+    return Descriptor(open((proc(place) + rest).c_str(), how));
+  };
   // These names mean the caller's own.
   for (const auto& [from, to] : {std::pair("/proc/self/", ""), std::pair("/proc/thread-self/", ""),
                                  std::pair("/dev/fd/", "fd/")}) {
-    if (name.starts_with(from)) return open_below(proc(to), name.substr(strlen(from)), how, hidden);
+    if (name.starts_with(from)) return open_below(to, name.substr(strlen(from)));
   }
   if (name.empty()) return Descriptor(-1);
-  if (!name.starts_with('/')) return open_below(proc("cwd"), "/" + name, how, hidden);
+  if (!name.starts_with('/')) return open_below("cwd/", name);
   // A symbolic link below another root directory begins there.
   const Descriptor top(open(proc("root").c_str(), O_PATH | O_CLOEXEC));
   const struct {
@@ -253,7 +248,7 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool& hidden, i
         static_cast<int>(syscall(kOpenat2, top.number(), name.c_str(), &within, sizeof within)));
     if (file.error() == 0 || file.error() == ENOENT || file.error() == ENOTDIR) return file;
   }
-  return open_below(proc("root"), name, how, hidden);
+  return open_below("root", name);
 }
 
 struct StartReader::Strings {
@@ -327,9 +322,8 @@ StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 /// False if the file's ld.so is missing, so that execve fails. Examines it once.
 bool StartReader::has_interpreter(const Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
-  bool hidden = false;
-  const Descriptor file = call.open_file(facts.interpreter, hidden);
-  if (file.number() < 0) return hidden;
+  const Descriptor file = call.open_file(facts.interpreter);
+  if (file.number() < 0) return call.hides_files();
   facts.is_complete = true;
   const ElfFacts elf = read_elf(FileBytes(path_of(file)));
   // The name of a 32-bit one is not read.
@@ -348,9 +342,8 @@ void StartReader::judge_file(Call& call, Start& start) {
   std::string name = call.full_name(start.program);
   int how = (call.flags & AT_SYMLINK_NOFOLLOW) != 0 ? O_NOFOLLOW : 0;
   for (int i = 0; i < kMostInterpreters; ++i) {
-    bool hidden = false;
-    call.opened = call.open_file(name, hidden, std::exchange(how, 0));
-    if (hidden) {
+    call.opened = call.open_file(name, std::exchange(how, 0));
+    if (call.opened.number() < 0 && call.hides_files()) {
       start.reason = why_closed(call.thread);
       return;
     }
@@ -453,8 +446,7 @@ void StartReader::judge_strings(const Call& call, const Strings& strings, Start&
 bool StartReader::names_nvidia(const Call& call, const std::string& path, const Start& start) {
   return executables_.names_nvidia(path) ||
          std::ranges::any_of(start.texts, [&](const std::string& name) {
-           bool hidden = false;
-           const Descriptor file = call.open_file(name, hidden);
+           const Descriptor file = call.open_file(name);
            return file.number() >= 0 && executables_.names_nvidia(path_of(file));
          });
 }
