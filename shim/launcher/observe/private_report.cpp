@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "policy/text.h"
@@ -104,12 +106,8 @@ PrivateReport::PrivateReport(std::string copy)
 }
 
 PrivateReport::~PrivateReport() {
-  // A guard may create the file again between unlink() and rmdir().
-  constexpr int kTries = 8;
-  for (int i = 0; i < kTries; ++i) {
-    unlink(file_.c_str());
-    if (rmdir(directory_.c_str()) == 0 || errno != ENOTEMPTY) return;
-  }
+  std::error_code error;
+  std::filesystem::remove_all(directory_, error);
 }
 
 void PrivateReport::read_on() noexcept {
