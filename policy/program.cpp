@@ -125,7 +125,7 @@ bool is_interpreter(std::string_view module) {
 
 Script script_of(const Interpreter& interpreter, std::string_view arguments,
                  std::string_view file) {
-  if (!interpreter.known) return {false, base_name(file)};
+  if (!interpreter.known) return {false, base_name(file), file};
   const std::string_view alone = interpreter.alone;
   const std::string_view with_value = interpreter.with_value;
   take_argument(arguments);
@@ -146,7 +146,9 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
   Script script;
   script.is_module = word == "-m";
   if (script.is_module) word = take_argument(arguments);
-  if (!word.empty() && word[0] != '-') script.name = file_name(word);
+  if (word.empty() || word[0] == '-') return script;
+  script.name = file_name(word);
+  script.path = word;
   return script;
 }
 

@@ -37,8 +37,9 @@ int64_t stat_field(std::string_view stat, int field);
 
 /// The script of an interpreter's process.
 struct Script {
-  bool is_module = false;  ///< Python's -m
-  std::string_view name;   ///< "ppo.py", "pkg.train"; empty: not known
+  bool is_module = false;      ///< Python's -m
+  std::string_view name;       ///< "ppo.py", "pkg.train"; empty: not known
+  std::string_view path = {};  ///< as the command line has it: "/home/u/ppo.py"
 };
 /// `file` is what ScriptSearch has found, as Attempt::script.
 Script script_of(const Interpreter& interpreter, std::string_view arguments, std::string_view file);

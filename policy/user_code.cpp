@@ -38,6 +38,7 @@ constexpr char kBundleStarts[][25] = {
 constexpr char kTyped[][16] = {
     "<stdin>", "<ipython-input-", "<python-input-", "<console>", "<doctest ",
 };
+constexpr char kCell[] = "<ipython-input-";
 /// `exec` and a command line; what cloudpickle makes of a function of the user's program.
 constexpr char kCommand[] = "<string>";
 constexpr char kPickled[] = "<dynamic-code>";
@@ -140,10 +141,11 @@ std::string_view file_name(std::string_view file) {
   return is_descriptor ? file : name;
 }
 
+bool is_cell(std::string_view file) { return file.starts_with(kCell) || is_kernel_cell(file); }
+
 CodeLine code_line(std::string_view file, unsigned line) {
-  constexpr std::string_view kCell = "<ipython-input-";
   if (file.starts_with(kCell)) {
-    const std::string_view cell = tail(file, kCell.size());
+    const std::string_view cell = tail(file, sizeof kCell - 1);
     return {"notebook cell ", head(cell, cell.find('-')), line == 0 ? "" : ", line ", line};
   }
   if (is_kernel_cell(file)) return {"notebook cell", {}, line == 0 ? "" : ", line ", line};

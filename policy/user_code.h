@@ -73,6 +73,9 @@ std::string_view in_packages(std::string_view file);
 /// True for a cell of a Jupyter kernel: "/tmp/ipykernel_7/2815143473.py".
 bool is_kernel_cell(std::string_view file);
 
+/// True for any cell of IPython: also "<ipython-input-12-0a1b2c>".
+bool is_cell(std::string_view file);
+
 /// Why there is no Python stack in a process without CPython, or with another one than the guard
 /// can read.
 inline constexpr char kNoPython[] = "no CPython";

@@ -323,6 +323,30 @@ def test_group_is_named_by_the_users_line_and_the_library(reading, fields, shown
     assert asked == ([shown] if shown else [])
 
 
+@pytest.mark.parametrize("name", ["t.py", "main.py"])
+def test_file_that_has_two_names_is_one_place(reading, name):
+    """A symbolic link to it, or to its directory. Another line or another file is another place."""
+    for directory in ("real", "other"):
+        os.mkdir(reading.path(directory))
+        reading.make(directory + "/t.py", "")
+    os.symlink("real", reading.path("link"))
+    if name == "main.py":
+        os.symlink("t.py", reading.path("real", name))
+
+    def record(path, number, code):
+        frame = {"file": path, "line": number, "function": "main"}
+        return line(pid=number, python=[frame], code="%s:%d" % (code, number), line_frame=0)
+
+    real, link, other = (reading.path(*words) for words in (
+        ("real", "t.py"), ("link", name), ("other", "t.py")))
+    pair = text(line(pid=4), record(real, 5, "t.py"), record(link, 5, name))
+    shown = reading.shown("-", input=pair)
+    assert len(re.findall(r"(?m)^  asked by (?:t|main).py:5 ", shown)) == 1, shown
+    assert (real + ":5", 1, 1) in reading.groups("line", "-", input=pair)
+    three = text(record(link, 5, name), record(real, 6, "t.py"), record(other, 5, "t.py"))
+    assert len(reading.groups("line", "-", input=three)) == 3
+
+
 class Files(Case):
     def test_directory_is_read_with_its_rotated_files(self):
         """Other files and compressed files are left out."""

@@ -131,3 +131,81 @@ def test_each_of_many_texts_is_reported(files, tmp_path):
                          world="none", guard=False, trace=False, cwd=str(tmp_path))
     for i in range(count):
         assert "part%d.py:2 in <module>" % i in result.err, str(result)
+
+
+# As IPython runs the cells of a file: %run c.ipy, ipython c.ipy.
+IPYTHON = """name, file, text = {!r}, {!r}, {!r}
+def run_code(code, variables):
+    exec(code, variables)
+run_code(compile(text, name, "exec"), {{"__name__": "__main__", "__file__": file}})
+"""
+CELL = "<ipython-input-1-0a1b2c3d4e5f>"
+KERNEL_CELL = "/tmp/ipykernel_7/2815143473.py"
+
+
+@pytest.mark.parametrize(("file", "before", "code"), [
+    ("c.ipy", "", "c.ipy:2"), ("c.ipy", "\n", "c.ipy"), ("c.ipy", "!ls \\\n  -l\n", "c.ipy"),
+    ("c.ipy", "#" * 40000 + "\n", "c.ipy"), ("c.ipynb", "", "c.ipynb")],
+    ids=["whole", "empty-line", "joined-lines", "too-long", "notebook"])
+@pytest.mark.parametrize("cell", [CELL, KERNEL_CELL], ids=["typed", "kernel"])
+def test_cell_of_a_file_is_named_by_the_file(files, tmp_path, cell, file, before, code):
+    """The line is given if IPython has not moved it."""
+    real = files(file, before + ASK)
+    program = files("lib/site-packages/IPython/run.py", IPYTHON.format(cell, real, ASK))
+    check(program, code, str(tmp_path))
+
+
+@pytest.mark.parametrize("file", ["none.ipy", "train.py", ".", ""])
+def test_typed_cell_keeps_its_name(files, tmp_path, file):
+    """Users set __file__ in notebooks, for code that reads it."""
+    files("train.py", ASK)
+    program = files("lib/site-packages/IPython/run.py", IPYTHON.format(CELL, file, ASK))
+    guarded = harness.run([sys.executable, program], world="none", trace=False, cwd=str(tmp_path))
+    assert messages.find(guarded.err, "no_cuda",
+                         asked_by="notebook cell 1, line 2 through ctypes/cffi"), str(guarded)
+
+
+DELETES = "import os\nos.remove(__file__)\n"
+WRITE = "cat > %(file)s <<'EOF'\n%(text)sEOF\n%(python)s %(file)s\nrm -f %(file)s\n"
+
+
+def test_deleted_script_is_named_with_its_starter(files, tmp_path):
+    """The reader can open the starter."""
+    text = DELETES + ASK
+    words = ["bash", files("t.sh", WRITE % {"file": tmp_path / "x.py", "text": text,
+                                           "python": sys.executable})]
+    line = "x.py:%d" % text.count("\n")
+    control = harness.run(words, guard=False, trace=False, cwd=str(tmp_path))
+    assert "cuInit" in control.fake_calls, str(control)
+    guarded = harness.run(words, world="none", trace=False, cwd=str(tmp_path))
+    assert messages.find(guarded.err, "no_cuda", asked_by=line + " through ctypes/cffi, started by "
+                         "bash t.sh"), str(guarded)
+    for allow, rc in (((), 1), (("--allow", "line:" + line), 0)):
+        verified = harness.run([launcher.LAUNCHER, "verify", *allow, "--", *words], world="none",
+                               guard=False, trace=False, cwd=str(tmp_path))
+        assert verified.rc == rc, str(verified)
+        assert line + " in <module>, started by bash t.sh" in verified.err, str(verified)
+
+
+def test_deleted_script_without_a_starter_is_marked(files, tmp_path):
+    """The user has typed the command."""
+    script = str(tmp_path / "x.py")
+    text = DELETES + ASK
+
+    def run(*launch, **more):
+        files("x.py", text)
+        return harness.run([*launch, "sh"], trace=False, cwd=str(tmp_path),
+                           stdin="%s %s\ntrue\n" % (sys.executable, script), **more)
+
+    assert "cuInit" in run(guard=False).fake_calls
+    guarded = run(world="none")
+    assert messages.find(guarded.err, "no_cuda",
+                         asked_by="x.py:4 (deleted) through ctypes/cffi"), str(guarded)
+
+
+def test_script_that_exists_is_named_alone(files, tmp_path):
+    """The control, also after a change of the directory."""
+    files("x.py", "import os\nos.chdir('/')\n" + ASK)
+    script = files("t.sh", "%s x.py\ntrue\n" % sys.executable)
+    guarded = harness.run(["bash", script], world="none", trace=False, cwd=str(tmp_path))
+    assert messages.find(guarded.err, "no_cuda", asked_by="x.py:4 through ctypes/cffi"), str(guarded)

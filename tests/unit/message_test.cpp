@@ -712,6 +712,12 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
   EXPECT_EQ(by(), "asked by ppo.py:159 through libc10_cuda.so");
   attempt.caller.module = "/usr/lib/libffi.so.8";
   EXPECT_EQ(by(), "asked by ppo.py:159 through ctypes/cffi");
+  attempt.is_deleted = true;
+  EXPECT_EQ(by(), "asked by ppo.py:159 (deleted) through ctypes/cffi");
+  attempt.is_deleted = false;
+  attempt.started_by = "bash t.sh";
+  EXPECT_EQ(by(), "asked by ppo.py:159 through ctypes/cffi, started by bash t.sh");
+  attempt.started_by = {};
   attempt.caller = {};
   EXPECT_EQ(by(), "asked by ppo.py:159");
   attempt.caller.module = "/opt/libcudart.so.12";

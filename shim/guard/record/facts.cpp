@@ -3,7 +3,11 @@
 
 #include <sys/auxv.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "policy/program.h"
+#include "policy/user_code.h"
 #include "shim/guard/state/process.h"
 #include "shim/guard/sys/system.h"
 
@@ -38,6 +42,27 @@ std::string_view find_script(std::string_view arguments) {
     if (sys::stat(word.data(), &status) == 0 && S_ISREG(status.st_mode)) return word;
   }
   return {};
+}
+
+/// Returns the path of the interpreter's script if that is what a message names; otherwise nothing,
+/// also if the path depends on the directory in which the process was started.
+std::string_view named_script(const Attempt& attempt) {
+  std::string_view rest = attempt.program;
+  const Interpreter* interpreter = interpreter_of(base_name(take_argument(rest)));
+  if (interpreter == nullptr) return {};
+  const Script script = script_of(*interpreter, attempt.program, attempt.script);
+  const std::string_view named = named_code(attempt).file;
+  if (script.is_module || file_name(named) != script.name) return {};
+  const std::string_view path = named.starts_with('/') ? named : script.path;
+  return path.starts_with('/') ? path : std::string_view();
+}
+
+bool is_missing(std::string_view path, ProgramRoom& room) {
+  struct stat status = {};
+  if (path.empty() || path.size() >= sizeof room.starter) return false;
+  memcpy(room.starter, path.data(), path.size());
+  room.starter[path.size()] = '\0';
+  return sys::stat(room.starter, &status) == -ENOENT;
 }
 
 /// Returns a file of /proc/PID.
@@ -83,7 +108,11 @@ void read_program(ProgramRoom& room, Attempt& attempt) {
   attempt.program = read_all("/proc/self/cmdline", room.arguments, sizeof room.arguments);
   attempt.script = find_script(attempt.program);
   std::string_view rest = attempt.program;
-  if (is_query_tool(base_name(take_argument(rest)))) attempt.started_by = find_starter(room);
+  const bool is_tool = is_query_tool(base_name(take_argument(rest)));
+  // The reader of the message does not find such a script, so its starter is named, too.
+  const bool is_gone = is_missing(named_script(attempt), room);
+  if (is_tool || is_gone) attempt.started_by = find_starter(room);
+  attempt.is_deleted = is_gone && attempt.started_by.empty();
 }
 
 std::string_view read_all(const char* path, char* to, size_t size) {

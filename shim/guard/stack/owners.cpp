@@ -12,7 +12,7 @@ namespace cudaguard {
 namespace {
 
 constexpr char kMain[] = "__main__.py";
-constexpr std::string_view kMetadata = ".dist-info";
+constexpr char kMetadata[] = ".dist-info";
 
 bool is_main(std::string_view file) { return base_name(file) == kMain; }
 
@@ -55,6 +55,20 @@ Owners::Copy Owners::compare(std::string_view file, std::string_view real) {
   if (look({}, file, one) != Found::kYes) return Copy::kChanged;
   if (one.st_ino == other.st_ino && one.st_dev == other.st_dev) return Copy::kNone;
   return one.st_size == other.st_size ? Copy::kSame : Copy::kChanged;
+}
+
+Owners::Copy Owners::compare_cell(std::string_view real) {
+  const bool is_notebook = real.ends_with(".ipynb");
+  if ((!is_notebook && !real.ends_with(".ipy")) || !is_file(real)) return Copy::kNone;
+  // is_file() has put the path there. The whole file is one cell, of which IPython removes the
+  // empty lines at its start, and joins lines that end in a backslash.
+  const sys::File file(room_.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const long size = file.ok() ? sys::read(file.fd(), room_.bytes, sizeof room_.bytes) : 0;
+  if (is_notebook || size <= 0 || size == sizeof room_.bytes) return Copy::kChanged;
+  const std::string_view text(room_.bytes, static_cast<size_t>(size));
+  const bool same =
+      !is_blank(text.front()) && cudaguard::find(text, "\\\n") == std::string_view::npos;
+  return same ? Copy::kSame : Copy::kChanged;
 }
 
 bool Owners::set_script(std::string_view file) {

@@ -37,6 +37,8 @@ class Owners {
   };
   /// `real` is the file of which `file` may be a copy, so another one that exists.
   Copy compare(std::string_view file, std::string_view real);
+  /// The same for a cell that IPython runs, if `real` is a file of cells: "c.ipy", "c.ipynb".
+  Copy compare_cell(std::string_view real);
   /// `named` is the answer of whose_code().
   Whose whose(std::string_view file, Whose named);
 

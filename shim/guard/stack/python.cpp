@@ -345,19 +345,21 @@ uint64_t Reader::global(uint64_t frame, std::string_view name) {
 }
 
 /// Returns the file that the user can open if it is not that of the code: `exec` runs the text of a
-/// file that it has read (setuptools runs setup.py so), or the script is a copy in a temporary file
-/// (Snakemake). Both then have the file's name in __file__. Otherwise returns an empty text.
-/// Modules have a __loader__, too, and what exec() runs in one is no line of that module's file.
-/// `has_line`: the file has the code's line at the same place.
+/// file that it has read (setuptools runs setup.py so), the script is a copy in a temporary file
+/// (Snakemake), or IPython runs a file's cells. All have the file's name in __file__. Otherwise
+/// returns an empty text. Modules have a __loader__, too, and what exec() runs in one is no line of
+/// that module's file. `has_line`: the file has the code's line at the same place.
 std::string_view Reader::real_file(uint64_t frame, std::string_view file, bool& has_line) {
   const bool is_string = file == kString;
-  if (!is_string && !owners_.is_script(file)) return {};
+  const bool is_cell = cudaguard::is_cell(file);
+  if (!is_string && !is_cell && !owners_.is_script(file)) return {};
   const uint64_t object = global(frame, "__file__");
   if (object == 0 || (is_string && global(frame, "__loader__") != 0)) return {};
   const size_t used = used_;
   const std::string_view real = text(object);
   using Copy = Owners::Copy;
   const Copy copy = real.empty() || real == file || real.ends_with(".pyc") ? Copy::kNone
+                    : is_cell   ? owners_.compare_cell(real)
                     : is_string ? (owners_.is_file(real) ? Copy::kSame : Copy::kNone)
                                 : owners_.compare(file, real);
   has_line = copy != Copy::kChanged;

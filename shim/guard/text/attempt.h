@@ -65,8 +65,10 @@ struct Attempt {
   /// The first of these that is a file, if the program is an interpreter whose options are not
   /// known.
   std::string_view script;
-  /// The program that started this one, if this one is a tool such as nvidia-smi: "python3 app.py".
+  /// The program that started this one, "python3 app.py", if this one is a tool such as nvidia-smi
+  /// or runs a deleted script.
   std::string_view started_by;
+  bool is_deleted = false;  ///< the script that a message names does not exist any more
   EventKind event = EventKind::kNone;
   DriverApi asked = DriverApi::kCuda;  ///< as driver_api_of() or is_context() says
   int device = -1;                     ///< the index of a context or selection

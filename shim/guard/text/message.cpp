@@ -242,6 +242,10 @@ Text& put_report_error(Text& out, int error) {
 
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }
 
+static Text& put_starter(Text& out, const Attempt& attempt) {
+  return attempt.started_by.empty() ? out : out.print(", started by %s", attempt.started_by);
+}
+
 Text& put_call_site(Text& out, const Attempt& attempt) {
   const std::string_view file = file_of(attempt);
   const std::string_view library = library_of(attempt);
@@ -249,7 +253,9 @@ Text& put_call_site(Text& out, const Attempt& attempt) {
     const CodeLine code = code_line(frame->file, frame->line);
     out.print("%c%s%c", code.before, code.name, code.after);
     if (code.line != 0) out.put_decimal(code.line);
-    return file.empty() ? out : out.print(" through %s", library);
+    if (attempt.is_deleted) out.put(" (deleted)");
+    if (!file.empty()) out.print(" through %s", library);
+    return put_starter(out, attempt);
   }
   std::string_view program = attempt.program;
   const std::string_view name = base_name(take_argument(program));
@@ -261,9 +267,9 @@ Text& put_call_site(Text& out, const Attempt& attempt) {
   if (file.starts_with("libOpenCL.so")) out.put(", the OpenCL loader");
   if (has_script || file.empty() || passes_calls_on(file)) {
     put_program(out.put(" in "), attempt.program, attempt.script);
+    if (attempt.is_deleted) out.put(" (deleted)");
   }
-  if (!attempt.started_by.empty()) out.print(", started by %s", attempt.started_by);
-  return out;
+  return put_starter(out, attempt);
 }
 
 void write_denied(Text& out, const DeniedFacts& facts) {

@@ -17,9 +17,9 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr std::string_view kLibrary = "lib:";
+constexpr char kLibrary[] = "lib:";
 constexpr std::string_view kModule = "module:";
-constexpr std::string_view kLine = "line:";
+constexpr char kLine[] = "line:";
 constexpr std::string_view kProgram = "program:";
 
 /// An empty text matches nothing: it is the base name of "dir/", or a line that is not known.
@@ -124,13 +124,18 @@ std::vector<const CallSite*> sites_to_match(const Findings& findings, const Plac
 void add_place(std::vector<std::string>& patterns, const Findings& findings, const Place& place) {
   const std::vector<const CallSite*> sites = sites_to_match(findings, place);
   if (sites.empty()) return;
-  for (const std::string& pattern : {std::string(kLine) + literal(place.line),
-                                     std::string(kLibrary) + literal(sites.front()->library)}) {
-    if (std::ranges::all_of(
-            sites, [&](const CallSite* site) { return is_code_allowed({pattern}, *site); })) {
-      add_once(patterns, pattern);
-      return;
-    }
+  const auto line_of = [](const CallSite* site) { return kLine + literal(site->line); };
+  if (std::ranges::all_of(
+          sites, [&](const CallSite* site) { return is_code_allowed({line_of(site)}, *site); })) {
+    // A file may have several names.
+    for (const CallSite* site : sites) add_once(patterns, line_of(site));
+    return;
+  }
+  const std::string library = kLibrary + literal(sites.front()->library);
+  if (std::ranges::all_of(
+          sites, [&](const CallSite* site) { return is_code_allowed({library}, *site); })) {
+    add_once(patterns, library);
+    return;
   }
   for (const size_t process : place.forbidden) {
     add_program(patterns, findings.processes[process].command);

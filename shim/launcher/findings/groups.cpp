@@ -113,12 +113,12 @@ std::string without_detours(std::string line) {
 }
 
 std::string name_of(const CallSite& site) {
+  const std::string by = site.started_by.empty() ? "" : ", started by " + site.started_by;
   if (const PythonFrame* frame = own_frame(site.stack); frame != nullptr) {
-    return without_detours(file_and_line(*frame));
+    return without_detours(file_and_line(*frame)) + by;
   }
   if (site.bypassed_guard()) return "bypassing the guard";
-  if (!site.line.empty()) return without_detours(site.line);
-  const std::string by = site.started_by.empty() ? "" : ", started by " + site.started_by;
+  if (!site.line.empty()) return without_detours(site.line) + by;
   if (!site.passes_on) return site.library + by;
   const std::vector<NativeFrame>& frames = site.stack.native;
   const auto own = std::find_if(frames.begin(), frames.end(), [](const NativeFrame& frame) {
@@ -126,6 +126,43 @@ std::string name_of(const CallSite& site) {
   });
   return (own == frames.end() ? site.library : std::string(base_name(own->module))) + by;
 }
+
+/// Numbers places by their names. Two paths that lead to one file of this machine have one number.
+class PlaceNumbers {
+ public:
+  size_t number_of(const std::string& name) {
+    const auto [number, is_new] = by_name_.try_emplace(name, count_);
+    if (is_new) number->second = number_of_file(name);
+    return number->second;
+  }
+
+ private:
+  /// Looks at files only if another file has the same line, because a report may name files of
+  /// other machines, or in directories that are mounted when somebody looks.
+  size_t number_of_file(const std::string& name) {
+    if (!name.starts_with('/')) return count_++;
+    const std::string_view line =
+        std::string_view(name).substr(std::min(name.rfind(':'), name.size()));
+    const auto [first, is_first] = first_by_line_.try_emplace(std::string(line), name);
+    if (is_first) return count_++;
+    by_file_.try_emplace(without_links(first->second), by_name_[first->second]);
+    const auto [number, is_new] = by_file_.try_emplace(without_links(name), count_);
+    count_ += is_new ? 1 : 0;
+    return number->second;
+  }
+
+  static std::string without_links(const std::string& name) {
+    const std::string file = name.substr(0, name.rfind(':'));
+    std::error_code error;
+    const std::filesystem::path real = std::filesystem::canonical(file, error);
+    return error ? name : real.native() + name.substr(file.size());
+  }
+
+  size_t count_ = 0;
+  std::unordered_map<std::string, size_t> by_name_;
+  std::unordered_map<std::string, size_t> by_file_;
+  std::unordered_map<std::string, std::string> first_by_line_;
+};
 
 }  // namespace
 
@@ -171,14 +208,17 @@ void keep_first(std::vector<size_t>& processes, std::vector<double>& at) {
 
 void group_by_place(Findings& findings) {
   findings.places.clear();
-  std::unordered_map<std::string, size_t> numbers;
+  PlaceNumbers numbers;
   for (size_t i = 0; i < findings.sites.size(); ++i) {
     const CallSite& site = findings.sites[i];
-    const auto [number, is_new] = numbers.try_emplace(name_of(site), findings.places.size());
-    if (is_new) findings.places.emplace_back();
-    Place& place = findings.places[number->second];
-    place.name = number->first;
-    place.line = site.line;
+    const std::string name = name_of(site);
+    const size_t number = numbers.number_of(name);
+    if (number == findings.places.size()) {
+      findings.places.emplace_back();
+      findings.places.back().name = name;
+      findings.places.back().line = site.line;
+    }
+    Place& place = findings.places[number];
     place.sites.push_back(i);
     place.asked.insert(site.asked);
     place.processes.insert(place.processes.end(), site.processes.begin(), site.processes.end());

@@ -32,7 +32,8 @@ struct CallSite {
   std::string api;      ///< "cuInit", "nvmlInit_v2", "dlopen"
   std::string object;   ///< for dlopen, the library's name or path; for an ioctl, which one
   std::string library;  ///< the caller as in the guard's message: "libc10_cuda.so", "ctypes/cffi"
-  std::string started_by;  ///< as in the guard's message; for a tool such as nvidia-smi
+  std::string started_by;  ///< as in the guard's message; for a tool such as nvidia-smi, and for a
+                           ///< deleted script
   bool passes_on = false;  ///< the library only passes calls on, so another one has called it
   std::string line;        ///< the user's line as in the guard's message: "ppo.py:159"; for native
                            ///< code "app.cpp:12", by name_frames(); may be empty

@@ -219,7 +219,8 @@ Calls calls_of(const Findings& findings, const Place& place) {
   return calls;
 }
 
-/// Prints "ppo.py:159 in main", and below it the source line.
+/// Prints "ppo.py:159 in main", and below it the source line. What has started a deleted script is
+/// named, too.
 void put_title(std::string& out, const Place& place, const CallSite& first,
                const std::string& label) {
   const PythonFrame* frame = own_frame(first.stack);
@@ -227,7 +228,9 @@ void put_title(std::string& out, const Place& place, const CallSite& first,
     add_row(out, "  " + label + printable(place.name));
     return;
   }
-  add_row(out, "  " + label + row_of(*frame));
+  std::string row = row_of(*frame);
+  if (!first.started_by.empty()) row += ", started by " + printable(first.started_by);
+  add_row(out, "  " + label + row);
   const std::string source = printable(frame->source);
   if (!source.empty()) add_row(out, "      " + source);
 }
