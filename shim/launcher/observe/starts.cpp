@@ -303,9 +303,7 @@ void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const
   if (program.start.kind == Start::Kind::kGuarded && !program.heard) {
     program.inside = is_in_loader(thread, stat);
     // A filter of its own may refuse the beacon.
-    if (program.inside.value_or(true) && status_of(thread, "Seccomp_filters") != filters_) {
-      program.inside = false;
-    }
+    if (!program.inside && status_of(thread, "Seccomp_filters") != filters_) program.inside = false;
     return;
   }
   const Driver driver = driver_below(thread);
