@@ -150,7 +150,7 @@ inline constexpr OptionRow kOptions[] = {
      .commands = "run",
      .value = "WHO",
      .help = "give CUDA only to PROGRAM (cpu, query) or only to its descendants (gpu, contexts); "
-             "with query and contexts, the others can query GPUs",
+             "query and contexts let those without CUDA query GPUs",
      .words = "cpu, gpu, query, contexts",
      .by_default = "both",
      .sets = Variable::kChildren,

@@ -144,9 +144,10 @@ KERNEL_CELL = "/tmp/ipykernel_7/2815143473.py"
 
 
 @pytest.mark.parametrize(("file", "before", "code"), [
-    ("c.ipy", "", "c.ipy:2"), ("c.ipy", "\n", "c.ipy"), ("c.ipy", "!ls \\\n  -l\n", "c.ipy"),
+    ("c.ipy", "", "c.ipy:2"), ("c.ipy", "\n", "c.ipy"), ("c.ipy", "%%time\n", "c.ipy"),
+    ("c.ipy", "!ls \\\n  -l\n", "c.ipy"),
     ("c.ipy", "#" * 40000 + "\n", "c.ipy"), ("c.ipynb", "", "c.ipynb")],
-    ids=["whole", "empty-line", "joined-lines", "too-long", "notebook"])
+    ids=["whole", "empty-line", "magic", "joined-lines", "too-long", "notebook"])
 @pytest.mark.parametrize("cell", [CELL, KERNEL_CELL], ids=["typed", "kernel"])
 def test_cell_of_a_file_is_named_by_the_file(files, tmp_path, cell, file, before, code):
     """The line is given if IPython has not moved it."""

@@ -61,13 +61,13 @@ Owners::Copy Owners::compare_cell(std::string_view real) {
   const bool is_notebook = real.ends_with(".ipynb");
   if ((!is_notebook && !real.ends_with(".ipy")) || !is_file(real)) return Copy::kNone;
   // is_file() has put the path there. The whole file is one cell, of which IPython removes the
-  // empty lines at its start, and joins lines that end in a backslash.
+  // empty lines or the cell magic (%%time) at its start, and joins lines that end in a backslash.
   const sys::File file(room_.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   const long size = file.ok() ? sys::read(file.fd(), room_.bytes, sizeof room_.bytes) : 0;
   if (is_notebook || size <= 0 || size == sizeof room_.bytes) return Copy::kChanged;
   const std::string_view text(room_.bytes, static_cast<size_t>(size));
-  const bool same =
-      !is_blank(text.front()) && cudaguard::find(text, "\\\n") == std::string_view::npos;
+  const bool same = !is_blank(text.front()) && !text.starts_with("%%") &&
+                    cudaguard::find(text, "\\\n") == std::string_view::npos;
   return same ? Copy::kSame : Copy::kChanged;
 }
 

@@ -168,23 +168,22 @@ void read_rules(MachineFile& to, WorkRoom& work, int file) {
   if (to.said.unusable != nullptr) to.said.file = to.said.place = files.path();
 }
 
-// Neither has a text of its own. Of the first one, only the address counts.
-constexpr char kNoFile = 0;
-const auto* const kAbsent = reinterpret_cast<const MachineRuling*>(&kNoFile);
+// Neither has a text of its own.
+constexpr MachineRuling kAbsent = {};
 constexpr MachineRuling kUnread = {{}, kRuleFile, kRuleFile, kNotRead};
 
 /// Reads the files. Returns kAbsent, kUnread or a MachineFile's.
 const MachineRuling* read_files() {
   const int fd = RuleFiles::open();
   if (fd < 0) {
-    if (fd == -ENOENT) return kAbsent;
+    if (fd == -ENOENT) return &kAbsent;
     // There may be no free descriptor, or a filter of the program refuses the call.
     struct stat status = {};
-    if (sys::lstat(kRuleFile, &status) == -ENOENT) return kAbsent;
+    if (sys::lstat(kRuleFile, &status) == -ENOENT) return &kAbsent;
   }
   if (is_own_probe()) {
     if (fd >= 0) sys::close(fd);
-    return kAbsent;
+    return &kAbsent;
   }
   auto* file = static_cast<MachineFile*>(sys::map(sizeof(MachineFile)));
   const sys::Mapped<WorkRoom> work;
@@ -207,11 +206,11 @@ const MachineRuling* machine_ruling() {
     // Another thread may have been faster.
     if (inherited.machine.compare_exchange_strong(known, made, std::memory_order_acq_rel)) {
       known = made;
-    } else if (made != kAbsent && made != &kUnread) {
+    } else if (made != &kAbsent && made != &kUnread) {
       sys::unmap(const_cast<MachineRuling*>(made), sizeof(MachineFile));
     }
   }
-  return known == kAbsent ? nullptr : known;
+  return known == &kAbsent ? nullptr : known;
 }
 
 namespace {

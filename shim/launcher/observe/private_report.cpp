@@ -13,8 +13,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "policy/text.h"
@@ -106,8 +104,12 @@ PrivateReport::PrivateReport(std::string copy)
 }
 
 PrivateReport::~PrivateReport() {
-  std::error_code error;
-  std::filesystem::remove_all(directory_, error);
+  // A guard may create the file again between unlink() and rmdir().
+  constexpr int kTries = 8;
+  for (int i = 0; i < kTries; ++i) {
+    unlink(file_.c_str());
+    if (rmdir(directory_.c_str()) == 0 || errno != ENOTEMPTY) return;
+  }
 }
 
 void PrivateReport::read_on() noexcept {
