@@ -37,17 +37,14 @@ struct Choice {
 };
 
 /// A narrower policy for a reason that is no rule.
-[[gnu::noinline]] void narrow(Choice& choice, std::string_view because,
-                              Policy policy = Policy::kForceCpu) {
+[[gnu::noinline]] void narrow(Choice& choice, Policy policy, std::string_view because) {
   choice.policy = policy;
   choice.because = because;
   choice.decided_by = {};
 }
 
-/// The same for a constant, whose length is found here and not at each call: the guard is small.
-[[gnu::noinline]] void narrow(Choice& choice, const char* because,
-                              Policy policy = Policy::kForceCpu) {
-  narrow(choice, std::string_view(because), policy);
+void narrow_to_cpu(Choice& choice, std::string_view because) {
+  narrow(choice, Policy::kForceCpu, because);
 }
 
 /// Sets a rule's allow-list, which has no mistake. It may be the one that was given.
@@ -119,13 +116,13 @@ void by_list(const Environment& environment, Choice& choice, Mistakes& mistakes)
   }
   mistakes.list = list.error;
   if (list.none) {
-    return narrow(choice, choice.list.by == ListBy::kOption
-                              ? "--gpus allows no GPU"
-                              : "CUDAGUARD_VISIBLE_DEVICES allows no GPU");
+    return narrow_to_cpu(choice, choice.list.by == ListBy::kOption
+                                     ? "--gpus allows no GPU"
+                                     : "CUDAGUARD_VISIBLE_DEVICES allows no GPU");
   }
   if (list.error.why != ListError::Why::kNone) {
     mistakes.bad_list = head(text, kMaxVisibleDevices);
-    return narrow(choice, "CUDAGUARD_VISIBLE_DEVICES is not accepted");
+    return narrow_to_cpu(choice, "CUDAGUARD_VISIBLE_DEVICES is not accepted");
   }
   choice.list.text = text;
 }
@@ -151,20 +148,20 @@ void by_rules(const Environment& environment, const RuleInputs& rules, Choice& c
   const std::string_view text = environment.rules;
   if (text.size() > kMaxRules) {
     complain(mistakes, Variable::kProcessRules, text);
-    return narrow(choice, kNotAccepted);
+    return narrow_to_cpu(choice, kNotAccepted);
   }
   if (mistakes.complaint_count != 0 || !choice.because.empty()) return;
   const Ruling ruling = rules.known != nullptr ? *rules.known : rule_for(environment, rules.facts);
   if (ruling.mistake.why != RuleMistake::Why::kNone) {
     mistakes.rule = ruling.mistake;
     mistakes.rule_place = row_of(Variable::kProcessRules).name;
-    return narrow(choice, kNotAccepted);
+    return narrow_to_cpu(choice, kNotAccepted);
   }
   choice.rule = choice.decided_by = ruling.rule;
   choice.policy = ruling.policy;
   if (ruling.policy == Policy::kForceCpu) {
     mistakes.unknown_name = ruling.unknown;
-    if (ruling.split) return narrow(choice, kSplit);
+    if (ruling.split) return narrow_to_cpu(choice, kSplit);
     if (ruling.decided) choice.because = kIsRuled;
   } else {
     if (ruling.policy == Policy::kOff || !ruling.gpus.empty()) set_list(choice, ruling.gpus);
@@ -178,7 +175,7 @@ void by_rules(const Environment& environment, const RuleInputs& rules, Choice& c
 struct ChildrenRule {
   Children children = Children::kUnset;
   uint32_t first_process = 0;
-  const char* because = nullptr;  ///< why FORCE_CPU applies to all processes, if it does
+  std::string_view because;  ///< why FORCE_CPU applies to all processes, if it does
 };
 
 /// Reads CUDAGUARD_ROOT: "41" or, as the launcher writes it, "41:pid:[4026531836]".
@@ -204,7 +201,7 @@ ChildrenRule children_rule(const Environment& environment, Policy policy, Mistak
   if (word == kBad && policy != Policy::kOff) rule.because = "CUDAGUARD_CHILDREN is not accepted";
   rule.first_process = first_process_of(environment, mistakes);
   // Without a first process, nothing shows which process may keep the GPU.
-  if (rule.first_process == 0 && rule.because == nullptr && rule.children != Children::kUnset &&
+  if (rule.first_process == 0 && rule.because.empty() && rule.children != Children::kUnset &&
       allows_cuda(policy)) {
     Complaint& complaint = complain(mistakes, Variable::kChildren, {});
     complaint.accepted = {};
@@ -229,10 +226,11 @@ bool narrows(const ChildrenRule& rule, const Environment& environment,
 
 /// Narrows a process for which narrows() is true, and which may use CUDA.
 void narrow_one(Children children, Choice& choice) {
+  constexpr const char* kBecause[] = {kIsChild, kIsParent, kIsQueryChild, kIsQueryParent};
   const bool queries = children == Children::kNoContext || children == Children::kOnlyContexts;
   if (queries && refuses_contexts(choice.policy)) return;
-  narrow(choice, kIsNarrowed[static_cast<size_t>(children)],
-         queries ? Policy::kNoContext : Policy::kForceCpu);
+  narrow(choice, queries ? Policy::kNoContext : Policy::kForceCpu,
+         kBecause[static_cast<size_t>(children)]);
 }
 
 std::string_view report_of(const Environment& environment, Mistakes& mistakes) {
@@ -265,7 +263,7 @@ void by_machine(const MachineRuling& machine, const Environment& environment, bo
   if (machine.unusable != nullptr) {
     mistakes.unused_file = machine.file;
     mistakes.why_unused = machine.unusable;
-    return narrow(choice, machine.place);
+    return narrow_to_cpu(choice, machine.place);
   }
   if (said.log >= 0) choice.log = said.log;
   if (!said.report.empty()) choice.report = said.report;
@@ -279,12 +277,12 @@ void by_machine(const MachineRuling& machine, const Environment& environment, bo
   const std::string_view line = said.rule.empty() ? std::string_view{} : machine.place;
   if (said.policy == Policy::kForceCpu) {
     mistakes.unknown_name = said.unknown;
-    narrow(choice, machine.place);
+    narrow_to_cpu(choice, machine.place);
     choice.may_lift = said.may_widen && !privileged;
     choice.decided_by = line;
     return;
   }
-  if (result.split) return narrow(choice, kSplit);
+  if (result.split) return narrow_to_cpu(choice, kSplit);
   // The environment's ruling has no rule.
   if (!result.rule.empty()) choice.decided_by = line;
   choice.policy = result.policy;
@@ -336,7 +334,7 @@ Decision decide(const Environment& environment, const RuleInputs& rules,
   Choice choice = by_variables(given, mistakes);
   by_rules(given, rules, choice, mistakes);
   const ChildrenRule family = children_rule(given, choice.policy, mistakes);
-  if (family.because != nullptr) narrow(choice, family.because);
+  if (!family.because.empty()) narrow_to_cpu(choice, family.because);
   constexpr uint8_t kNoWord = UINT8_MAX;
   const uint8_t log = word_of(given, Variable::kLog, kNoWord, number(Log::kDeny), mistakes);
   if (choice.report.empty()) choice.report = report_of(given, mistakes);
@@ -366,12 +364,6 @@ Decision decide(const Environment& environment, const RuleInputs& rules,
   made.children_by_option = has_preset(given, kChildrenMark);
   made.unhealthy = has_preset(given, kUnhealthyMark);
   return made;
-}
-
-Children narrowed_by(std::string_view because) {
-  size_t word = 0;
-  while (word < std::size(kIsNarrowed) && because != kIsNarrowed[word]) ++word;
-  return static_cast<Children>(word);
 }
 
 bool wants_line(Log log, bool first) { return log == Log::kAll || (log == Log::kDeny && first); }

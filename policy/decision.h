@@ -98,13 +98,10 @@ struct ProcessIdentity {
 
 /// Decision::because of a process that Children narrows, in the same order: the children, the first
 /// process, and both of them again.
-inline constexpr char kIsNarrowed[][33] = {
-    "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_CHILDREN=ONLY", "CUDAGUARD_CHILDREN=NO_CONTEXT",
-    "CUDAGUARD_CHILDREN=ONLY_CONTEXTS"};
-inline constexpr const char* kIsChild = kIsNarrowed[0];
-inline constexpr const char* kIsParent = kIsNarrowed[1];
-/// Returns the word of Children for which this is the reason, otherwise kUnset.
-Children narrowed_by(std::string_view because);
+inline constexpr char kIsChild[] = "CUDAGUARD_CHILDREN=FORCE_CPU";
+inline constexpr char kIsParent[] = "CUDAGUARD_CHILDREN=ONLY";
+inline constexpr char kIsQueryChild[] = "CUDAGUARD_CHILDREN=NO_CONTEXT";
+inline constexpr char kIsQueryParent[] = "CUDAGUARD_CHILDREN=ONLY_CONTEXTS";
 /// Decision::because if the rule for this process, in CUDAGUARD_RULES, says FORCE_CPU or
 /// NO_CONTEXT.
 inline constexpr char kIsRuled[] = "rule";

@@ -59,18 +59,17 @@ std::string_view take_listed(std::string_view& words) {
   return word;
 }
 
-/// `words` are a constant. Its length is found here, and not by each caller: the guard is small.
-bool is_one_of(std::string_view name, const char* words) {
-  for (std::string_view rest = words; !rest.empty();) {
-    if (take_listed(rest) == name) return true;
+bool is_one_of(std::string_view name, std::string_view words) {
+  while (!words.empty()) {
+    if (take_listed(words) == name) return true;
   }
   return false;
 }
 
 /// True if the name is one of the words, or a version of it.
-bool has_version_of(std::string_view name, const char* words) {
-  for (std::string_view rest = words; !rest.empty();) {
-    const std::string_view word = take_listed(rest);
+bool has_version_of(std::string_view name, std::string_view words) {
+  while (!words.empty()) {
+    const std::string_view word = take_listed(words);
     if (name.starts_with(word) && is_version(tail(name, word.size()))) return true;
   }
   return false;

@@ -161,6 +161,8 @@ def test_typed_cell_keeps_its_name(files, tmp_path, file):
     """Users set __file__ in notebooks, for code that reads it."""
     files("train.py", ASK)
     program = files("lib/site-packages/IPython/run.py", IPYTHON.format(CELL, file, ASK))
+    control = harness.run([sys.executable, program], guard=False, trace=False, cwd=str(tmp_path))
+    assert "cuInit" in control.fake_calls, str(control)
     guarded = harness.run([sys.executable, program], world="none", trace=False, cwd=str(tmp_path))
     assert messages.find(guarded.err, "no_cuda",
                          asked_by="notebook cell 1, line 2 through ctypes/cffi"), str(guarded)
@@ -208,5 +210,7 @@ def test_script_that_exists_is_named_alone(files, tmp_path):
     """The control, also after a change of the directory."""
     files("x.py", "import os\nos.chdir('/')\n" + ASK)
     script = files("t.sh", "%s x.py\ntrue\n" % sys.executable)
+    control = harness.run(["bash", script], guard=False, trace=False, cwd=str(tmp_path))
+    assert "cuInit" in control.fake_calls, str(control)
     guarded = harness.run(["bash", script], world="none", trace=False, cwd=str(tmp_path))
     assert messages.find(guarded.err, "no_cuda", asked_by="x.py:4 through ctypes/cffi"), str(guarded)

@@ -23,43 +23,6 @@ constexpr uint32_t hash_of(const char* path) {
 constexpr uint32_t kGuard = hash_of("libcudaguard.so");
 constexpr uint32_t kLibc = hash_of("libc.so.6");
 
-/// Looks at an object. Returns true to end the walk.
-using Visit = bool (*)(const link_map& object, const void* data);
-
-bool visit_all(const StartObjects& start, LaterObjects later, Visit visit, const void* data) {
-  if (later == LaterObjects::kNone) {
-    return start.visit([=](const link_map& object) { return visit(object, data); });
-  }
-  struct Walk {
-    const link_map* first;
-    Visit visit;
-    const void* data;
-    bool found = false;
-  } walk = {start.first(), visit, data};
-  const auto all = [](void* state) {
-    auto& now = *static_cast<Walk*>(state);
-    for (const link_map* at = now.first; at != nullptr && !now.found; at = at->l_next) {
-      now.found = now.visit(*at, now.data);
-    }
-  };
-  if (later == LaterObjects::kFree) {
-    all(&walk);
-  } else {
-    with_held_list(all, &walk);
-  }
-  return walk.found;
-}
-
-/// Calls visit(const link_map&) for all loaded objects until it returns true. The walk is in the
-/// guard once, whatever it is for.
-template <typename Function>
-bool visit_objects(const StartObjects& start, LaterObjects later, const Function& visit) {
-  const auto call = [](const link_map& object, const void* function) {
-    return (*static_cast<const Function*>(function))(object);
-  };
-  return visit_all(start, later, call, &visit);
-}
-
 struct Object {
   const link_map* map;
   const void* definition;

@@ -92,4 +92,27 @@ enum class LaterObjects : uint8_t {
 /// Calls function(data) while ld.so's list does not change.
 void with_held_list(void (*function)(void*), void* data);
 
+/// Calls visit(const link_map&) for all loaded objects until it returns true.
+template <typename Visit>
+bool visit_objects(const StartObjects& start, LaterObjects later, const Visit& visit) {
+  if (later == LaterObjects::kNone) return start.visit(visit);
+  struct Walk {
+    const link_map* first;
+    const Visit* visit;
+    bool found = false;
+  } walk = {start.first(), &visit};
+  const auto all = [](void* data) {
+    auto& state = *static_cast<Walk*>(data);
+    for (const link_map* at = state.first; at != nullptr && !state.found; at = at->l_next) {
+      state.found = (*state.visit)(*at);
+    }
+  };
+  if (later == LaterObjects::kFree) {
+    all(&walk);
+  } else {
+    with_held_list(all, &walk);
+  }
+  return walk.found;
+}
+
 }  // namespace cudaguard

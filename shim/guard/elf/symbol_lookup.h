@@ -221,8 +221,7 @@ inline const ElfW(Sym) *
 
 // Returns the address of the symbol `name` that the object with this dynamic section *defines*
 // (functions and data; no TLS, no ifunc), or null. `base` is its load base (dlpi_addr, l_addr).
-[[gnu::noinline]] inline const void* elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base,
-                                                const char* name) {
+inline const void* elf_symbol(const ElfW(Dyn) * dynamic, ElfW(Addr) base, const char* name) {
   return elf_detail::lookup(elf_detail::read_tables(dynamic, base), name);
 }
 

@@ -336,22 +336,20 @@ void write_out(Process& process, const void* caller, Output& output) {
     Line line(scratch);
     if (is_denied(attempt.event)) {
       const std::string_view because = process.because();
-      const Children narrowed = narrowed_by(because);
-      write_denied(line,
-                   {.pid = pid,
-                    .because = because,
-                    .rule = because == kIsRuled ? decision.rule : std::string_view{},
-                    .attempt = attempt,
-                    .names_call = decision.log == Log::kAll,
-                    .is_child = narrowed != Children::kUnset && !favours_descendants(narrowed),
-                    .is_parent = favours_descendants(narrowed),
-                    .may_lift = decision.may_lift,
-                    .privileged = decision.privileged,
-                    .in_run = decision.in_run,
-                    .fenced = decision.fenced,
-                    .children_by_option = decision.children_by_option,
-                    .unhealthy = decision.unhealthy,
-                    .first_process = decision.first_process});
+      write_denied(line, {.pid = pid,
+                          .because = because,
+                          .rule = because == kIsRuled ? decision.rule : std::string_view{},
+                          .attempt = attempt,
+                          .names_call = decision.log == Log::kAll,
+                          .is_child = because == kIsChild || because == kIsQueryChild,
+                          .is_parent = because == kIsParent || because == kIsQueryParent,
+                          .may_lift = decision.may_lift,
+                          .privileged = decision.privileged,
+                          .in_run = decision.in_run,
+                          .fenced = decision.fenced,
+                          .children_by_option = decision.children_by_option,
+                          .unhealthy = decision.unhealthy,
+                          .first_process = decision.first_process});
     } else {
       write_allowed(line, process.policy(), attempt);
     }

@@ -86,7 +86,7 @@ inline int fstat(int fd, struct stat* to) {
   return static_cast<int>(call(SYS_fstat, fd, word(to)));
 }
 inline int fcntl(int fd, int command) { return static_cast<int>(call(SYS_fcntl, fd, command)); }
-[[gnu::noinline]] inline int stat(const char* path, struct stat* to) {
+inline int stat(const char* path, struct stat* to) {
   return static_cast<int>(call(SYS_newfstatat, AT_FDCWD, word(path), word(to), 0));
 }
 /// Looks at a symbolic link itself.
@@ -95,7 +95,7 @@ inline int lstat_at(int directory, const char* name, struct stat* to) {
       call(SYS_newfstatat, directory, word(name), word(to), AT_SYMLINK_NOFOLLOW));
 }
 inline int lstat(const char* path, struct stat* to) { return lstat_at(AT_FDCWD, path, to); }
-[[gnu::noinline]] inline long readlink(const char* path, char* to, size_t size) {
+inline long readlink(const char* path, char* to, size_t size) {
   return call(SYS_readlinkat, AT_FDCWD, word(path), word(to), static_cast<long>(size));
 }
 /// True if a message can be written to the descriptor at once. False for a pipe that is full or has

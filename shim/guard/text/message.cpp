@@ -17,8 +17,8 @@ namespace cudaguard {
 namespace {
 
 struct ErrorMeaning {
-  int16_t error;
-  char text[42];
+  int error;
+  char text[52];
 };
 constexpr ErrorMeaning kErrors[] = {
     {EACCES, "Permission denied"},
@@ -59,6 +59,7 @@ constexpr ErrorMeaning kErrors[] = {
     {ENOKEY, "Required key not available"},
     {EUCLEAN, "Structure needs cleaning"},
     {kAnothersFile, "the file belongs to another user"},
+    {kUnsafeDirectory, "other users could replace files in this directory"},
 };
 
 std::string_view text_of(ListError::Why why) {
@@ -227,9 +228,7 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
 Text& put_report_error(Text& out, int error) {
   const auto* row = std::begin(kErrors);
   while (row != std::end(kErrors) && row->error != error) ++row;
-  if (error == kUnsafeDirectory) {  // longer than a row
-    out.put("other users could replace files in this directory");
-  } else if (row != std::end(kErrors)) {
+  if (row != std::end(kErrors)) {
     out.put(row->text);
   } else {
     out.print("errno %u", static_cast<uint64_t>(error));

@@ -138,7 +138,7 @@ class PlaceNumbers {
 
  private:
   /// Looks at files only if another file has the same line, because a report may name files of
-  /// other machines, or in directories that are mounted when somebody looks.
+  /// other machines, or in directories that an access would mount.
   size_t number_of_file(const std::string& name) {
     if (!name.starts_with('/')) return count_++;
     const std::string_view line =
