@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher that is stopped stops no program: another process answers the start beacons. The result
-is the one of a launcher that was never stopped."""
+"""A launcher that is stopped stops no program: another process answers. The result says that it missed
+something."""
 
 import time
 
-from support import harness, launcher, verified
+from support import launcher, verified
 from launcher import test_verify_tree
 
 # The sleep ends only if programs cannot start. It is there before the launcher stops, because it is
@@ -41,19 +41,9 @@ class StoppedLauncher(test_verify_tree.Case):
             self.assertEqual(stream.read(), "started\n", result)
         return result, tree
 
-    def test_programs_start_and_are_counted(self):
-        report = self.path("report.jsonl")
-        result, tree = self.stopped("for i in $(seq 1000); do /bin/true $i; done",
-                                    ["--report", report])
-        self.ends(result, 0, "PASS: ")
-        self.assertEqual((tree["doubts"], tree["unguarded"]), ([], []), result)
-        self.assertEqual(tree["heard"], self.document["counts"]["processes"], result)
-        self.assertGreater(tree["heard"], 1000)
-        records = harness.records(report)
-        true = [one for one in records if one["argv"][0] == "/bin/true"]
-        self.assertEqual(len(true), 1000)
-        for record in true[:3]:
-            self.validates(record, "guard", "record", "record.schema.json")
+    def test_programs_start_and_make_the_result_incomplete(self):
+        result, _ = self.stopped("for i in $(seq 100); do /bin/true; done")
+        self.ends(result, 3, "INCOMPLETE: ", "cudaguard was stopped for a time, and missed ")
 
     def test_launcher_does_not_wait_for_a_call_that_the_other_process_has(self):
         """A busy machine delays the launcher between the look for a call and its receipt."""
@@ -65,26 +55,11 @@ class StoppedLauncher(test_verify_tree.Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertIn("PASS: no CUDA use (2 processes checked)", done.stderr)
 
-    def test_start_beacons_that_do_not_arrive_are_a_doubt(self):
-        """The other process holds more than a pipe can, and is stopped as well."""
-        result, tree = self.stopped("for i in $(seq 1000); do /bin/true; done\n"
-                                    "for one in $(ps -o pid= --ppid $PPID); do\n"
-                                    "  [ $one = $$ ] || kill -STOP $one\ndone")
-        self.ends(result, 3, "INCOMPLETE: ", "some records were not received")
-        self.assertLess(tree["heard"], 1000)
-
-    def test_unguarded_policy_is_seen_although_no_memory_was_read(self):
-        result, tree = self.stopped("CUDAGUARD_POLICY=OFF /bin/true off")
-        self.assertEqual([one["reason"] for one in tree["unguarded"]], ["CUDAGUARD_POLICY is OFF"],
-                         result)
-
-    def test_attempts_wait_and_fail(self):
-        """An attempt decides the verdict, so it waits for the launcher."""
-        program = self.make("ask.py", "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n")
-        result, tree = self.stopped("/usr/bin/env python3 %s & asks=$!; /bin/true; "
-                                    "(sleep 1; kill -CONT $PPID) & wait $asks" % program)
-        self.ends(result, 1, "FAIL: 1 line asked for CUDA", "ask.py:2 in <module>")
-        self.assertEqual(tree["doubts"], [], result)
+    def test_attempts_are_refused_and_make_the_result_incomplete(self):
+        program = self.make("ask.py", "import ctypes\n"
+                                      "assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 100\n")
+        result, _ = self.stopped("/usr/bin/env python3 %s || exit" % program)
+        self.ends(result, 3, "INCOMPLETE: ", "cudaguard was stopped for a time, and missed ")
 
     def test_nothing_is_left_over(self):
         """The other process ends with the launcher, even if that is killed."""

@@ -82,8 +82,7 @@ std::string record_of(const Identity& who, Beacon what, const char* why) {
   return kernel_record(who, attempt, why);
 }
 
-}  // namespace
-
+/// `argument` is the third argument of the beacon.
 std::string start_record_of(const Identity& who, uint64_t argument) {
   Attempt attempt;
   attempt.event = EventKind::kStart;
@@ -92,6 +91,8 @@ std::string start_record_of(const Identity& who, uint64_t argument) {
   }
   return kernel_record(who, attempt, nullptr);
 }
+
+}  // namespace
 
 void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
@@ -133,7 +134,6 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // finish() reports what was announced.
   if (!still_waits(descriptor_, call)) return;
   if (known != announced_.end()) announced_.erase(known);
-  if (what == Beacon::kStart) noted_ = call.id;
   if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
   NativeStack native;
   if (is_attempt && readable) {

@@ -4,15 +4,13 @@
 //
 // - before the launcher listens, and after it has stopped listening: the launcher itself starts
 //   ld.so and addr2line;
-// - while the launcher is stopped (two looks, 40 ms apart), or has no time (one second);
+// - while the launcher is stopped (two looks, 40 ms apart), or has done nothing for ten seconds: it
+//   may read a file of a server that starts programs itself;
 // - after the launcher's end, whatever ended it. The keeper ends when the kernel reports that no
 //   process has the filter any more.
 //
-// It forwards start beacons and all other calls through a socket. The launcher reads this socket
-// before it handles a call, so it sees the calls of a program in their order. It receives each call
-// into memory that both share: if it is killed before it answers, the keeper does. A thread of the
-// launcher would be stopped with it, and a helper that reads the memory of the tree would need more
-// rights (Yama).
+// The launcher receives each call into memory that both share: if it is stopped or killed before it
+// answers, the keeper does. A thread of the launcher would be stopped with it.
 #include "shim/launcher/observe/keeper.h"
 
 #include <fcntl.h>
@@ -25,53 +23,31 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <iterator>
 #include <new>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "shim/guard/text/beacon.h"
-#include "shim/guard/text/record.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/fence/filter.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/listener.h"
+#include "shim/launcher/observe/process.h"
 
 namespace cudaguard::launcher {
 
 namespace {
 
-/// The process takes over if calls wait at several looks and the launcher has done nothing between
-/// them: at two if it is stopped. Otherwise it only has no time, and it alone can read what a start
-/// is about.
-constexpr int kPeriod = 40;  // milliseconds
-constexpr int kPatience = 25;
-/// How long the launcher waits for a call that the process has received, in milliseconds. Only a
-/// stopped process needs longer.
-constexpr int kSilence = 3000;
+constexpr int kPeriod = 40;     // milliseconds from one look to the next
+constexpr int kPatience = 250;  // looks
 
-/// What a message begins with: the facts of an Identity, without its name. A record follows.
-struct Header {
-  seccomp_notif call = {};
-  bool answered = false;
-  pid_t pid = 0;
-  pid_t thread = 0;
-  pid_t parent = 0;
-  uint64_t started = 0;
-  Image image = {};
-  FileId program = {};
-  bool forked = false;
-};
-
-bool is_readable(int descriptor, int milliseconds = 0) {
+bool is_readable(int descriptor) {
   pollfd one = {descriptor, POLLIN, 0};
-  return poll(&one, 1, milliseconds) == 1 && (one.revents & POLLIN) != 0;
+  return poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
 }
 
 /// A message with one descriptor.
@@ -88,141 +64,40 @@ struct Passed {
   }
 };
 
-/// Runs in the process.
-class Server {
- public:
-  Server(int launcher, pid_t pid, Keeper::Shared& shared)
-      : launcher_(launcher), pid_(pid), shared_(shared) {}
-
-  /// Returns when the last process with the filter has ended.
-  void run() {
-    Passed passed;
-    if (recvmsg(launcher_, &passed.message, MSG_CMSG_CLOEXEC) != 1) return;
-    const cmsghdr* const descriptor = CMSG_FIRSTHDR(&passed.message);
-    if (descriptor == nullptr) return;
-    memcpy(&listener_, CMSG_DATA(descriptor), sizeof listener_);
-    uint64_t before = 0;
-    int looks = 0;  // at which calls waited
-    bool takes = true;
-    for (;;) {
-      pollfd both[] = {{takes ? listener_ : -1, POLLIN, 0},
-                       {launcher_, static_cast<short>(backlog_.empty() ? 0 : POLLOUT), 0}};
-      poll(both, std::size(both), launcher_ < 0 ? -1 : kPeriod);
-      if ((both[1].revents & (POLLERR | POLLHUP)) != 0) stay_alone();
-      if ((both[0].revents & (POLLERR | POLLHUP)) != 0 || shared_.over) return;
-      flush();
-      const uint64_t now = shared_.progress.load(std::memory_order_relaxed);
-      const bool waits = is_readable(listener_);
-      const bool silent = now == std::exchange(before, now);
-      looks = silent && waits ? looks + 1 : 0;
-      listens_ = launcher_ >= 0 && now != 0;
-      const bool stopped = (looks > 1 || (silent && has_one())) && is_stopped();
-      takes = !listens_ || (silent && takes) || looks > kPatience || stopped;
-      if (stopped) take_from_launcher(now);
-      if (takes && waits && !take()) return;
+/// Runs in the process. Returns when the last process with the filter has ended.
+void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
+  Passed passed;
+  if (recvmsg(launcher, &passed.message, MSG_CMSG_CLOEXEC) != 1) return;
+  const cmsghdr* const descriptor = CMSG_FIRSTHDR(&passed.message);
+  if (descriptor == nullptr) return;
+  int listener = -1;
+  memcpy(&listener, CMSG_DATA(descriptor), sizeof listener);
+  const bool knows_processes = has_own_numbers();
+  uint64_t before = 0;
+  int looks = 0;  // at which calls waited, and the launcher had done nothing
+  for (;;) {
+    const uint64_t now = shared.progress;
+    const bool silent = now == std::exchange(before, now);
+    const bool waits = silent && (is_readable(listener) || still_waits(listener, shared.last));
+    looks = waits ? looks + 1 : 0;
+    const bool alone = now == 0 || launcher < 0;
+    const bool stopped = looks > 1 && knows_processes && read_stat(pid).state == 'T';
+    const bool takes = alone || stopped || looks > kPatience;
+    if (takes) {
+      seccomp_notif call = shared.last;
+      int error = 0;
+      for (; error == 0; error = Keeper::receive(shared, listener, call)) {
+        if (answer_call(listener, call) && !alone) ++shared.answered;
+      }
+      // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
+      if (error != EAGAIN && error != ENOENT && error != EINTR) return;
     }
+    pollfd both[] = {{takes ? listener : -1, POLLIN, 0}, {launcher, 0, 0}};
+    poll(both, std::size(both), launcher < 0 ? -1 : kPeriod);
+    if ((both[0].revents & (POLLERR | POLLHUP)) != 0 || shared.over) return;
+    if ((both[1].revents & (POLLERR | POLLHUP)) != 0) close(std::exchange(launcher, -1));
   }
-
- private:
-  /// True if the launcher has received a start and not answered it.
-  bool has_one() const {
-    return listens_ && is_of_start(shared_.last) && still_waits(listener_, shared_.last);
-  }
-
-  bool is_stopped() const {
-    const char state = knows_processes_ ? read_stat(pid_).state : 'R';
-    return state == 'T' || state == 't';
-  }
-
-  /// Returns false if no call can be received on this system.
-  bool take() {
-    const int error = Keeper::receive(shared_, listener_, shared_.held);
-    const seccomp_notif call = shared_.held;
-    // ENOENT: the thread was killed meanwhile.
-    if (error != 0) return error == EAGAIN || error == ENOENT || error == EINTR;
-    if (!listens_) {
-      answer_call(listener_, call);
-    } else if (is_of_start(call)) {
-      answer_start(call);
-    } else {
-      std::erase_if(waiting_, [&](const auto& one) { return !still_waits(listener_, one); });
-      waiting_.push_back(call);
-      Header header;
-      header.call = call;
-      pass_on(header, "");
-    }
-    shared_.held.id = 0;
-    return true;
-  }
-
-  /// Answers the start that the stopped launcher has received.
-  void take_from_launcher(uint64_t progress) {
-    const seccomp_notif call = shared_.last;
-    std::atomic_thread_fence(std::memory_order_acquire);
-    // The launcher notes its progress before it receives the next call over this one.
-    if (shared_.progress.load() != progress) return;
-    if (is_of_start(call) && still_waits(listener_, call)) answer_start(call);
-  }
-
-  bool is_of_start(const seccomp_notif& call) const {
-    return is_exec(call) || (is_start(call) && knows_processes_);
-  }
-
-  void answer_start(const seccomp_notif& call) {
-    Header header;
-    header.call = call;
-    header.answered = true;
-    std::string record;
-    if (knows_processes_) {
-      const Identity who = identify(static_cast<pid_t>(call.pid));
-      header.pid = who.pid;
-      header.thread = who.thread;
-      header.parent = who.stat.parent;
-      header.started = who.stat.started;
-      header.image = who.stat.image;
-      header.forked = who.stat.forked;
-      header.program = executable_id(who.pid);
-      if (is_start(call)) record = start_record_of(who, call.data.args[2]);
-    }
-    pass_on(header, record);
-  }
-
-  void pass_on(Header header, const std::string& record) {
-    // From here on the launcher waits for this call before it looks at a later one of the program.
-    shared_.received.fetch_add(1, std::memory_order_release);
-    // The launcher may have gone on and answered the call itself.
-    if (header.answered && !answer_call(listener_, header.call)) header.call = {};
-    backlog_.push_back(std::string(reinterpret_cast<const char*>(&header), sizeof header) + record);
-    flush();
-  }
-
-  void flush() {
-    while (!backlog_.empty()) {
-      const std::string& first = backlog_.front();
-      const ssize_t sent = send(launcher_, first.data(), first.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-      if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return;
-      backlog_.pop_front();
-    }
-  }
-
-  /// The launcher has ended, perhaps between a call and its answer.
-  void stay_alone() {
-    close(std::exchange(launcher_, -1));
-    backlog_.clear();
-    waiting_.push_back(shared_.last);
-    for (const seccomp_notif& call : waiting_) answer_call(listener_, call);
-    waiting_.clear();
-  }
-
-  int launcher_;  ///< -1: it has ended, or does not listen any more
-  const pid_t pid_;
-  Keeper::Shared& shared_;
-  const bool knows_processes_ = has_own_numbers();
-  int listener_ = -1;
-  bool listens_ = false;
-  std::deque<std::string> backlog_;
-  std::vector<seccomp_notif> waiting_;  ///< for the launcher
-};
+}
 
 [[noreturn]] void give_up() {
   throw Refusal(kRefused, std::string("cannot start a process: ") + strerror(errno));
@@ -240,11 +115,6 @@ void leave(int launcher) {
 }
 
 }  // namespace
-
-bool is_start(const seccomp_notif& call) {
-  return call.data.nr == SYS_getpid && call.data.args[0] == kBeaconMagic &&
-         call.data.args[1] == static_cast<uint64_t>(Beacon::kStart);
-}
 
 bool is_exec(const seccomp_notif& call) {
   constexpr Architecture machine = kThisArchitecture;
@@ -285,8 +155,6 @@ int Keeper::receive(Shared& shared, int listener, seccomp_notif& to) {
   if (error == EOWNERDEAD) pthread_mutex_consistent(&shared.receiving);
   int result = EAGAIN;
   if (is_readable(listener)) {
-    // The other process must see the progress that was noted before it sees this call.
-    std::atomic_thread_fence(std::memory_order_release);
     to = {};  // the kernel wants zeros there
     result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &to) == 0 ? 0 : errno;
   }
@@ -317,14 +185,14 @@ Keeper::Keeper() {
     if (!is_child && fork() != 0) _exit(0);
     try {
       leave(both[1]);
-      Server(both[1], launcher, *shared_).run();
+      serve(both[1], launcher, *shared_);
     } catch (const std::exception&) {
       // Memory has run out. The calls wait for the launcher, as without this process.
     }
     _exit(0);
   }
   close(both[1]);
-  calls_ = both[0];
+  process_ = both[0];
   if (is_child) return;
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -338,60 +206,22 @@ void Keeper::keep(int listener) {
   one.cmsg_level = SOL_SOCKET;
   one.cmsg_type = SCM_RIGHTS;
   memcpy(CMSG_DATA(&one), &listener, sizeof listener);
-  if (sendmsg(calls_, &passed.message, MSG_NOSIGNAL) != 1) give_up();
+  if (sendmsg(process_, &passed.message, MSG_NOSIGNAL) != 1) give_up();
 }
 
 void Keeper::end() {
-  if (calls_ >= 0) close(std::exchange(calls_, -1));
+  if (process_ >= 0) close(std::exchange(process_, -1));
 }
 
-void Keeper::kill() {
+Keeper::~Keeper() {
+  if (outlives_) return;
   shared_->over = true;
   end();
   // Tree may have reaped it, and then its id may be another process's.
   if (pid_ == 0 || waitpid(pid_, nullptr, WNOHANG) != 0) return;
-  ::kill(pid_, SIGKILL);
+  kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
-}
-
-Keeper::~Keeper() {
-  if (!outlives_) kill();
-}
-
-std::optional<Keeper::Call> Keeper::held() const {
-  if (shared_->held.id == 0) return {};
-  return Call{shared_->held, false, {}, ""};
-}
-
-std::optional<Keeper::Call> Keeper::take() {
-  if (calls_ < 0) return {};
-  const bool behind = is_behind();
-  if (!is_readable(calls_, behind ? kSilence : 0)) {
-    if (!behind) return {};
-    kill();
-    return held();
-  }
-  Header header;
-  std::string text(sizeof header + kMaxRecord, '\0');
-  const ssize_t size = recv(calls_, text.data(), text.size(), MSG_DONTWAIT);
-  if (size < static_cast<ssize_t>(sizeof header)) {
-    if (size < 0 && errno == EINTR) return {};
-    end();  // it was killed
-    return held();
-  }
-  memcpy(&header, text.data(), sizeof header);
-  text.resize(static_cast<size_t>(size));
-  ++taken_;
-  Call taken = {header.call, header.answered, {}, text.substr(sizeof header)};
-  taken.who.pid = header.pid;
-  taken.who.thread = header.thread;
-  taken.who.program = header.program;
-  taken.who.stat.parent = header.parent;
-  taken.who.stat.started = header.started;
-  taken.who.stat.image = header.image;
-  taken.who.stat.forked = header.forked;
-  return taken;
 }
 
 }  // namespace cudaguard::launcher

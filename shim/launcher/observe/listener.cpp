@@ -16,6 +16,7 @@
 #include "policy/text.h"
 #include "shim/guard/text/attempt.h"
 #include "shim/launcher/child/child.h"
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"
@@ -99,7 +100,7 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   const auto go_on = [&] { return answered = answer_call(descriptor_, call); };
   try {
     if (is_exec(call)) {
-      exec_(identify(static_cast<pid_t>(call.pid)), &call.data, go_on);
+      exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
     } else if (const auto announcement = announcement_in(call)) {
       take_beacon(*announcement);
     } else {
@@ -112,28 +113,6 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   keeper_.note_progress();
 }
 
-void Listener::take_over() noexcept {
-  if (takes_over_) return;  // a report looks at its process, which calls this function
-  takes_over_ = true;
-  try {
-    while (const std::optional<Keeper::Call> taken = keeper_.take()) {
-      if (!taken->answered) {
-        handle(taken->call);
-      } else if (taken->call.id == noted_) {
-        continue;  // the keeper has answered while this process was stopped
-      } else if (is_start(taken->call)) {
-        report_ended_by(taken->who, announced_.begin(), announced_.end());
-        report_(taken->who, Beacon::kStart, taken->record, {});
-      } else if (is_exec(taken->call)) {
-        exec_(taken->who, nullptr, [] { return true; });
-      }
-    }
-  } catch (const std::exception&) {
-    failed_ = true;
-  }
-  takes_over_ = false;
-}
-
 void Listener::answer() noexcept {
   const int error = keeper_.receive(descriptor_);
   // ENOENT: the thread was killed meanwhile.
@@ -144,7 +123,6 @@ void Listener::answer() noexcept {
     failed_ = true;
     return;
   }
-  if (keeper_.is_behind()) take_over();  // earlier calls of this thread
   handle(keeper_.received());
 }
 
@@ -170,8 +148,6 @@ void Listener::take_ioctl(const seccomp_notif& call) {
 }
 
 void Listener::finish() noexcept {
-  take_over();
-  failed_ |= keeper_.is_behind();
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.
@@ -190,6 +166,10 @@ void Listener::finish() noexcept {
 std::vector<std::string> Listener::doubts() const {
   std::vector<std::string> doubts;
   if (failed_) doubts.emplace_back("some records were not received or not written");
+  if (const uint64_t calls = keeper_.answered(); calls > 0) {
+    doubts.push_back("cudaguard was stopped for a time, and missed " + counted(calls, "call") +
+                     " (starts of programs, attempts)");
+  }
   if (too_many_) doubts.emplace_back("too many beacons (more than 1 GB of records)");
   return doubts;
 }

@@ -30,9 +30,6 @@ struct seccomp_notif;
 
 namespace cudaguard::launcher {
 
-/// A start record. `argument` is the third argument of the beacon.
-std::string start_record_of(const Identity& who, uint64_t argument);
-
 class Listener {
  public:
   /// Called with the process, the kind of its beacon, a record of the report format, and the native
@@ -43,9 +40,9 @@ class Listener {
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
   /// Called for each execve before it goes on. Reads the waiting thread, and then lets it go on by
-  /// `go_on`, which returns false if the call does not count: the thread was killed, or repeats it.
-  /// Null: the keeper has answered the call. May throw.
-  using Exec = std::function<void(const Identity& who, const seccomp_data* call,
+  /// `go_on`, which returns false if the call does not count: the thread was killed, or repeats it,
+  /// or the keeper has answered it. May throw.
+  using Exec = std::function<void(const Identity& who, const seccomp_data& call,
                                   const std::function<bool()>& go_on)>;
   /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
@@ -54,10 +51,8 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  /// For poll(2): one is readable while a thread waits for an answer. -1: it is closed.
-  std::pair<int, int> descriptors() const { return {descriptor_, keeper_.descriptor()}; }
-  /// Takes the calls that the keeper has received. Does not throw. May be called from a report.
-  void take_over() noexcept;
+  /// For poll(2): readable while a thread waits for an answer. -1: it is closed.
+  int descriptor() const { return descriptor_; }
   /// Answers one thread, if any waits. Does not block or throw. If the descriptor is unusable from
   /// now on, the keeper answers.
   void answer() noexcept;
@@ -89,10 +84,8 @@ class Listener {
 
   int descriptor_;
   Keeper& keeper_;
-  bool takes_over_ = false;
   Report report_;
   Exec exec_;
-  uint64_t noted_ = 0;   ///< the last start beacon that was in time for its answer
   bool failed_ = false;  ///< a call could not be received or recorded
   Announced announced_;
   size_t bytes_ = 0;  ///< of all records of beacons so far

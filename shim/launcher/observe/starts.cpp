@@ -127,11 +127,10 @@ std::string Starts::arguments_of(const Identity& who) const {
   return has_own_numbers() ? launcher::arguments_of(who.pid) : "";
 }
 
-Start Starts::read(const Identity& who, const seccomp_data* call) {
+Start Starts::read(const Identity& who, const seccomp_data& call) {
   Process& process = process_of(who);
   if (process.called && has_become(process, who.stat).value_or(false)) begin(process);
-  if (call == nullptr) return {.reason = "it was started while verify was stopped"};
-  Start start = reader_.read(who.thread, *call);
+  Start start = reader_.read(who.thread, call);
   if (process.runs && process.runs->start.kind == Start::Kind::kGuarded && !process.runs->heard) {
     look_inside(who.pid, who.stat, *process.runs);
   }

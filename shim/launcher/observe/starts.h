@@ -31,9 +31,8 @@ class Starts {
   Starts(const std::string& guard, std::string unguarded)
       : reader_(guard), unguarded_(std::move(unguarded)) {}
 
-  /// See StartReader. Sets Start::started_by and Start::process, too. Null: the process has gone
-  /// on already.
-  Start read(const Identity& who, const seccomp_data* call);
+  /// See StartReader. Sets Start::started_by and Start::process, too.
+  Start read(const Identity& who, const seccomp_data& call);
 
   /// The process has called execve, which goes on.
   void note_call(const Identity& who, Start start);

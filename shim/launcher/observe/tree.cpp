@@ -83,8 +83,8 @@ Tree::Tree(std::optional<milliseconds> grace) : grace_(grace) {
   }
 }
 
-void Tree::serve(Descriptors descriptors, Serve serve) {
-  served_ = std::move(descriptors);
+void Tree::serve(std::function<int()> descriptor, std::function<void()> serve) {
+  served_ = std::move(descriptor);
   serve_ = std::move(serve);
 }
 
@@ -275,11 +275,10 @@ bool Tree::pause(milliseconds patience) {
   if (ended && (patience == milliseconds::zero() || patience > kPeriod)) patience = kPeriod;
   if (ended && grace_) patience = std::clamp(*grace_ - since_end(), milliseconds{1}, patience);
   const bool no_limit = patience == milliseconds::zero();
-  const auto [one, other] = served_ ? served_() : std::pair(-1, -1);
-  pollfd all[] = {{signals_, POLLIN, 0}, {one, POLLIN, 0}, {other, POLLIN, 0}};
+  pollfd all[] = {{signals_, POLLIN, 0}, {served_ ? served_() : -1, POLLIN, 0}};
   poll(all, std::size(all), no_limit ? -1 : static_cast<int>(patience.count()));
   const bool signalled = all[0].revents != 0;
-  if ((all[1].revents | all[2].revents) != 0) serve_(all[1].revents != 0, all[2].revents != 0);
+  if (all[1].revents != 0) serve_();
   if (!ended || reported_ || signalled || since_end() < kPatience) return signalled;
   reported_ = true;
   const std::string names = names_of(left_over().value_or(std::set<pid_t>()));

@@ -24,13 +24,9 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  /// Two, of which any may be -1.
-  using Descriptors = std::function<std::pair<int, int>()>;
-  /// Called with which of them are readable.
-  using Serve = std::function<void(bool one, bool other)>;
-  /// Call this before start(). While wait() waits, it calls `serve` whenever one of the descriptors
-  /// is readable.
-  void serve(Descriptors descriptors, Serve serve);
+  /// Call this before start(). While wait() waits, it calls `serve` whenever the descriptor is
+  /// readable. -1: there is none any more.
+  void serve(std::function<int()> descriptor, std::function<void()> serve);
 
   /// Calls `become` in the child, which replaces the child by the program, or returns errno. Closes
   /// all descriptors but the standard error and `kept`. Throws Refusal if the child
@@ -71,9 +67,9 @@ class Tree {
   struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before start()
-  Descriptors served_;
+  std::function<int()> served_;
   int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
-  Serve serve_;
+  std::function<void()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

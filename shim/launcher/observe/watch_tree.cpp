@@ -131,17 +131,13 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
                what == Beacon::kRefused || what == Beacon::kExposed;
       },
-      [&](const Identity& who, const seccomp_data* call, const auto& go_on) {
+      [&](const Identity& who, const seccomp_data& call, const auto& go_on) {
         Start start = starts.read(who, call);
         if (go_on()) starts.note_call(who, std::move(start));
       });
-  tree.serve([&] { return listener->descriptors(); },
-             [&](bool calls, bool received) {
-               if (received) listener->take_over();
-               if (calls) listener->answer();
-             });
+  tree.serve([&] { return listener->descriptor(); }, [&] { listener->answer(); });
   std::vector<int> open = kept;
-  open.insert(open.end(), {listener->descriptors().first, listener->descriptors().second});
+  open.insert(open.end(), {listener->descriptor(), keeper.descriptor()});
   keeper.note_progress();  // from here on, this process listens
   keeper.outlive(true);
   start(tree, program, variables, std::move(open));
