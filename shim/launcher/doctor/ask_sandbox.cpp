@@ -20,7 +20,6 @@
 #include "policy/driver_api.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/fence/devices.h"
-#include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/format.h"
 
 namespace cudaguard::launcher {
@@ -28,6 +27,7 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr int kOperatingSystem = 304;
+constexpr const char* kLandlockForbids = "Landlock forbids it";
 
 std::string error_name(int error) {
   const char* const name = strerrorname_np(error);
@@ -80,28 +80,47 @@ std::string hindrance_of(const std::string& path, bool landlock, std::chrono::se
   }
   if (!landlock) return "";
   const int error = try_open(path, limit);
-  if (error == EACCES) return "Landlock forbids it";
+  if (error == EACCES) return kLandlockForbids;
   return error == ETIMEDOUT ? "an open hangs" : "";
 }
 
+bool is_gpu(const std::string& path) {
+  constexpr std::string_view kStart = "/dev/nvidia";
+  return path.starts_with(kStart) &&
+         path.find_first_not_of("0123456789", kStart.size()) == path.npos;
+}
+
 void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
-  const auto add = [&](const std::string& path) {
-    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit)});
-  };
+  std::vector<std::string> paths;
+  std::error_code none;
   for (const std::string& name : names_in("/dev")) {
     if (device_node(name) == nullptr) continue;
     const std::string path = "/dev/" + name;
-    std::error_code none;
     if (!std::filesystem::is_directory(path, none)) {
-      add(path);
+      paths.push_back(path);
       continue;
     }
     for (const std::string& inside : names_in(path)) {
       const std::string node = path + "/" + inside;
-      if (std::filesystem::is_character_file(node, none)) add(node);
+      if (std::filesystem::is_character_file(node, none)) paths.push_back(node);
     }
   }
-  std::ranges::sort(sandbox.nodes, {}, &Sandbox::Node::path);
+  // Landlock can hide what is in /dev, but not that a file is there.
+  for (const NeededNode& one : nodes_of_cuda()) {
+    if (!std::filesystem::exists(one.path, none)) {
+      sandbox.missing.push_back(one);
+    } else if (std::ranges::count(paths, one.path) == 0) {
+      paths.push_back(one.path);
+    }
+  }
+  // One GPU is enough.
+  if (std::ranges::any_of(paths, is_gpu)) {
+    std::erase_if(sandbox.missing, [](const NeededNode& one) { return one.gpu; });
+  }
+  std::ranges::sort(paths);
+  for (const std::string& path : paths) {
+    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit)});
+  }
 }
 
 /// The driver needs these two since version 570. Refused, its cuInit answers 304.
@@ -130,13 +149,13 @@ std::string put(const Sandbox::Node& node) {
          (node.hindrance.empty() ? "" : " cannot be opened: " + node.hindrance);
 }
 
-/// Lists the nodes that the driver needs here, and says how a sandbox gets them. cuInit's answer is
-/// `code`.
-void report_missing_nodes(int code, FindingList& findings) {
+/// Lists the nodes that are missing, and says how a sandbox gets them. cuInit's answer is `code`.
+void report_missing_nodes(const Sandbox& sandbox, int code, const std::string& cause,
+                          FindingList& findings) {
   std::string bwrap;
   std::string engine;
   std::string landlock;
-  for (const NeededNode& one : nodes_of_cuda()) {
+  for (const NeededNode& one : sandbox.missing) {
     const std::string& node = one.path;
     findings.push_back({"missing nodes", Question::kDriver, State::kFact, node, ""});
     bwrap += (one.optional ? " --dev-bind-try " : " --dev-bind ") + node + " " + node;
@@ -145,12 +164,22 @@ void report_missing_nodes(int code, FindingList& findings) {
   }
   findings.push_back(
       {"sandbox", Question::kDriver, State::kProblem,
-       "cuInit answers " + std::to_string(code) +
-           " here, because there is no /dev/nvidia*, although NVIDIA's kernel module is loaded "
-           "(/proc/driver/nvidia)",
+       "cuInit answers " + std::to_string(code) + " here, because " + cause +
+           ", although NVIDIA's kernel module is loaded (/proc/driver/nvidia)",
        "outside a sandbox, run nvidia-modprobe -u -c 0; inside, it needs the nodes; with bwrap:" +
            bwrap + "; with Docker or Podman:" + engine +
            "; with Landlock, allow reading, writing and ioctl of " + landlock});
+}
+
+/// What to do about NVIDIA's nodes that Landlock forbids; empty if there are none.
+std::string remedy_for_landlock(const Sandbox& sandbox) {
+  std::vector<std::string> paths;
+  for (const Sandbox::Node& node : sandbox.nodes) {
+    if (node.hindrance == kLandlockForbids && node.path.starts_with("/dev/nvidia")) {
+      paths.push_back(printable(node.path));
+    }
+  }
+  return paths.empty() ? "" : "allow reading, writing and ioctl of " + joined(paths, ", ");
 }
 
 }  // namespace
@@ -188,8 +217,9 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     return;
   }
   const int code = answer->code;
-  if (!has_nvidia && access("/proc/driver/nvidia", F_OK) == 0) {
-    report_missing_nodes(code, findings);
+  const bool module = access("/proc/driver/nvidia", F_OK) == 0;
+  if (!has_nvidia && module) {
+    report_missing_nodes(sandbox, code, "there is no /dev/nvidia*", findings);
     return;
   }
   std::string why;
@@ -200,13 +230,24 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     }
   } else if (!sandbox.lacks.empty() && (code == kOperatingSystem || closed == nullptr)) {
     why = " here, because " + sandbox.lacks.front();
+    closed = nullptr;
   } else if (closed != nullptr) {
     why = " here, because " + put(*closed);
   } else if (!has_nvidia && !sandbox.around.empty()) {
     why = " here, because this sandbox has no /dev/nvidia*";
   }
-  if (why.empty()) return;
-  add("sandbox", State::kProblem, "cuInit answers " + std::to_string(code) + why);
+  if (why.empty()) {
+    const auto needed = std::ranges::find_if(sandbox.missing, [&](const NeededNode& one) {
+      return !one.optional && (code != kNoDevice || one.path != "/dev/nvidia-uvm");
+    });
+    if (module && needed != sandbox.missing.end()) {
+      report_missing_nodes(sandbox, code, needed->path + " is missing", findings);
+    }
+    return;
+  }
+  findings.push_back({"sandbox", Question::kDriver, State::kProblem,
+                      "cuInit answers " + std::to_string(code) + why,
+                      closed == nullptr ? "" : remedy_for_landlock(sandbox)});
 }
 
 }  // namespace cudaguard::launcher
