@@ -293,6 +293,15 @@ def test_limit_deep_bound_plugin_makes_a_context():
     assert result.answers["deep.cu.context"].split(":")[:2] == ["0", "set"], str(result)
 
 
+@pytest.mark.parametrize(("name", "prefix"), [("cuda", "cu."), ("open", "linked.cu.")])
+def test_limit_linked_code_reaches_functions_that_few_programs_link_to(name, prefix):
+    """tests/lab/limits.md: a program or a plug-in. The driver itself answers 1 to arguments of zero."""
+    steps = [prefix + "init", prefix + "zeros=cuCtxCreate_v3"]
+    assert box.run(steps, name, policy="NO_CONTEXT").answers[prefix + "zeros"] == "1"
+    result = box.run(steps, name, policy="NO_CONTEXT", preload=box.PROXIES)
+    assert result.answers[prefix + "zeros"] == REFUSED, str(result)
+
+
 def test_limit_export_tables_are_the_drivers():
     """docs/limits.md: NVIDIA's private tables stay the driver's own."""
     steps = ["cu.init", "cu.where=cuGetExportTable", "cu.ask=cuGetExportTable"]

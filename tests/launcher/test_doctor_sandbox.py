@@ -117,6 +117,9 @@ def test_landlock_that_hides_dev(case):
               "Landlock forbids it; allow reading, writing and ioctl of " + ", ".join(sorted(here)),
               sorted(node + " cannot be opened: Landlock forbids it" for node in here))
     assert answer.facts("missing nodes") == []
+    # A new thread's name is written, too.
+    answer = case.asked(999, *(word for word in start if word != "/proc"), "--", fakes=fakes)
+    assert "; and writing of /proc/self/task/*/comm" in " ".join(answer.problems)
     # What it says helps.
     answer = case.asked(999, *start, *here, "--", fakes=fakes, more=MACHINE)
     case.says(answer, "", sorted(here))

@@ -171,7 +171,7 @@ void report_missing_nodes(const Sandbox& sandbox, int code, const std::string& c
            "; with Landlock, allow reading, writing and ioctl of " + landlock});
 }
 
-/// What to do about NVIDIA's nodes that Landlock forbids; empty if there are none.
+/// What to do about what Landlock forbids; empty if that is none of NVIDIA's nodes.
 std::string remedy_for_landlock(const Sandbox& sandbox) {
   std::vector<std::string> paths;
   for (const Sandbox::Node& node : sandbox.nodes) {
@@ -179,7 +179,11 @@ std::string remedy_for_landlock(const Sandbox& sandbox) {
       paths.push_back(printable(node.path));
     }
   }
-  return paths.empty() ? "" : "allow reading, writing and ioctl of " + joined(paths, ", ");
+  if (paths.empty()) return "";
+  const bool comm = std::ranges::any_of(
+      sandbox.lacks, [](const std::string& lack) { return lack.starts_with("/proc/"); });
+  return "allow reading, writing and ioctl of " + joined(paths, ", ") +
+         (comm ? "; and writing of /proc/self/task/*/comm" : "");
 }
 
 }  // namespace

@@ -125,8 +125,9 @@ bool favours_descendants(const GuardSettings& settings) {
   return favours_descendants(children_of(settings));
 }
 
-[[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
-  const std::string other = settings.policy                 ? "--policy " + policy
+[[noreturn]] void refuse_fence(const GuardSettings& settings, Policy policy) {
+  const std::string shown(name_of(policy));
+  const std::string other = settings.policy                 ? "--policy " + shown
                             : favours_descendants(settings) ? "--children=" + *settings.children
                             : !settings.rules.empty()       ? "--rule"
                                                             : "";
@@ -135,10 +136,12 @@ bool favours_descendants(const GuardSettings& settings) {
         kRefused,
         "--fence and --gpus contradict each other; leave one out, or use --fence=devices");
   }
-  throw Refusal(kRefused, other.empty()
-                              ? "--fence allows no CUDA, and the policy is " + policy +
-                                    "; add --cpu, or leave --fence out"
-                              : "--fence and " + other + " contradict each other; leave one out");
+  const bool may_list = settings.wants_device_fence() && allows_cuda(policy);
+  throw Refusal(kRefused,
+                (other.empty() ? "--fence allows no CUDA, and the policy is " + shown +
+                                     "; add --cpu, or leave --fence out"
+                               : "--fence and " + other + " contradict each other; leave one out") +
+                    (may_list ? ", or name the GPUs that it leaves: --gpus LIST" : ""));
 }
 
 void refuse_empty(const GuardSettings& settings) {
@@ -226,7 +229,9 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
     if (settings.children) {
       std::vector<std::string> allowing;
       for (const PolicyRow& row : kPolicies) {
-        if (allows_cuda(row.policy)) {
+        const bool contradicts =
+            children_of(settings) >= Children::kNoContext && refuses_contexts(row.policy);
+        if (allows_cuda(row.policy) && !contradicts) {
           allowing.push_back("--policy " + std::string(name_of(row.policy)));
         }
       }
@@ -473,7 +478,7 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   const Policy policy = more ? Policy::kValidate : decision.calls;
   if (settings.wants_fence() && policy != Policy::kForceCpu &&
       !(settings.wants_device_fence() && settings.gpus)) {
-    refuse_fence(settings, std::string(name_of(policy)));
+    refuse_fence(settings, policy);
   }
   if (found.list.why != ListError::Why::kNone) {
     refuse_list(settings, found.bad_list, found.list);
