@@ -249,10 +249,13 @@ def test_roles_of_a_family(variable, option, first, child):
     assert causes == {"--children=" + option}, str(result)
 
 
-def test_option_for_descendants_alone_lets_the_parent_count():
+@pytest.mark.parametrize("policy", [None, "FORCE_CPU", "NO_CONTEXT"])
+def test_option_for_descendants_alone_lets_the_parent_count(policy):
+    """An option overrides the variable that contradicts it."""
     words = [launcher.LAUNCHER, "run", "--children=contexts", "--", box.program("open"), "spawn=s",
              *MAKE, "end", "cu.see", *MAKE]
-    result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+    result = harness.run(words, world="none", guard=False, trace=False,
+                         env=box.environment(policy=policy))
     assert box.seen(result.answers["cu.see"]) == box.FASTEST, str(result)
     assert result.answers["s.cu.context"].split(":")[0] == "0", str(result)
     assert result.answers["cu.context"].split(":")[0] == REFUSED, str(result)
