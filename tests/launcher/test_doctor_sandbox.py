@@ -63,6 +63,30 @@ def test_mode_of_a_node(case):
                "/dev/nvidiactl"])
 
 
+def test_closed_node_of_another_gpu_is_no_reason(case):
+    """As in a container that got one GPU, or on a server, where root alone may manage MIG."""
+    close = "chmod 600 /dev/nvidia0 /dev/nvidia-caps/nvidia-cap1"
+    fakes = GPU + nodes.nulls("/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap1")
+    command = case.installed()
+    case.says(case.asked(999, *NOBODY, fakes=fakes, more=close + "\n", command=command), "")
+    answer = case.asked(999, *NOBODY, fakes=fakes, more=close + " /dev/nvidia1\n", command=command)
+    case.says(answer, "cuInit answers 999 here, because /dev/nvidia0 cannot be opened: its mode is 600 "
+              "and its owner is 0:0 (EACCES)")
+
+
+def test_capability_of_mig_is_only_read(case):
+    """Its mode is 444. One that a listed MIG device needs is a reason, even if a GPU can be opened."""
+    cap = "/dev/nvidia-caps/nvidia-cap12"
+    fakes = GPU + nodes.nulls("/dev/nvidia8", "/dev/nvidia-uvm", "/dev/nvidia-caps/nvidia-cap13", cap)
+    command = case.installed()
+    for mode, hindrance in (("444", ""), ("400", "its mode is 400 and its owner is 0:0 (EACCES)")):
+        answer = case.asked(100, *NOBODY, fakes=fakes, more=MACHINE + "chmod %s %s\n" % (mode, cap),
+                            command=command)
+        case.says(answer, hindrance and "cuInit answers 100, although %s is there, because %s" % (
+            cap, hindrance))
+        assert (cap in answer.facts("device nodes")) == (mode == "444")
+
+
 def test_nodev(case):
     answer = case.asked(100, more="mount -o remount,nodev /dev\n")
     case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mount is nodev",
@@ -113,8 +137,9 @@ def test_landlock_that_hides_dev(case):
     here = [node for node in NEEDED if node not in OPTIONAL]
     fakes = nodes.nulls(*here)
     answer = case.asked(999, *start, "--", fakes=fakes, more=MACHINE)
-    case.says(answer, "cuInit answers 999 here, because /dev/nvidia-caps/nvidia-cap12 cannot be opened: "
-              "Landlock forbids it; allow reading, writing and ioctl of " + ", ".join(sorted(here)),
+    listed = sorted(here, key=lambda node: ("caps" in node, node))
+    case.says(answer, "cuInit answers 999 here, because /dev/nvidia-uvm cannot be opened: Landlock "
+              "forbids it; allow reading, writing and ioctl of " + ", ".join(listed),
               sorted(node + " cannot be opened: Landlock forbids it" for node in here))
     assert answer.facts("missing nodes") == []
     # A new thread's name is written, too.

@@ -27,6 +27,7 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr int kOperatingSystem = 304;
+constexpr const char* kCapabilities = "/dev/nvidia-caps/";
 constexpr const char* kLandlockForbids = "Landlock forbids it";
 
 std::string error_name(int error) {
@@ -36,12 +37,12 @@ std::string error_name(int error) {
 
 /// Opens the node in a child process, because the driver's part of an open may hang. Returns 0, an
 /// errno value, or ETIMEDOUT.
-int try_open(const std::string& path, std::chrono::seconds limit) {
+int try_open(const std::string& path, int access_mode, std::chrono::seconds limit) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno;
   const pid_t child = fork();
   if (child == 0) {
-    const int file = open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const int file = open(path.c_str(), access_mode | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     const int error = file < 0 ? errno : 0;
     const ssize_t written = write(ends[1], &error, sizeof error);
     _exit(written < 0);
@@ -66,7 +67,8 @@ int try_open(const std::string& path, std::chrono::seconds limit) {
 std::string hindrance_of(const std::string& path, bool landlock, std::chrono::seconds limit) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return "it cannot be looked at: " + error_name(errno);
-  if (access(path.c_str(), R_OK | W_OK) != 0) {
+  const bool read_only = path.starts_with(kCapabilities);
+  if (access(path.c_str(), read_only ? R_OK : R_OK | W_OK) != 0) {
     if (errno == EPERM) return "a cgroup's device filter forbids it (EPERM)";
     char mode[8];
     snprintf(mode, sizeof mode, "%03o", status.st_mode & 0777);
@@ -79,7 +81,7 @@ std::string hindrance_of(const std::string& path, bool landlock, std::chrono::se
     return "its mount is nodev";
   }
   if (!landlock) return "";
-  const int error = try_open(path, limit);
+  const int error = try_open(path, read_only ? O_RDONLY : O_RDWR, limit);
   if (error == EACCES) return kLandlockForbids;
   return error == ETIMEDOUT ? "an open hangs" : "";
 }
@@ -106,7 +108,8 @@ void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
     }
   }
   // Landlock can hide what is in /dev, but not that a file is there.
-  for (const NeededNode& one : nodes_of_cuda()) {
+  const std::vector<NeededNode> needed = nodes_of_cuda();
+  for (const NeededNode& one : needed) {
     if (!std::filesystem::exists(one.path, none)) {
       sandbox.missing.push_back(one);
     } else if (std::ranges::count(paths, one.path) == 0) {
@@ -119,7 +122,8 @@ void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
   }
   std::ranges::sort(paths);
   for (const std::string& path : paths) {
-    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit)});
+    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit),
+                             std::ranges::count(needed, path, &NeededNode::path) != 0});
   }
 }
 
@@ -171,13 +175,31 @@ void report_missing_nodes(const Sandbox& sandbox, int code, const std::string& c
            "; with Landlock, allow reading, writing and ioctl of " + landlock});
 }
 
+/// NVIDIA's nodes that cannot be opened and may be missed: of single GPUs only if no GPU can be,
+/// and of MIG only those of its devices, which are last.
+std::vector<const Sandbox::Node*> closed_nodes(const Sandbox& sandbox) {
+  const bool has_gpu = std::ranges::any_of(sandbox.nodes, [](const Sandbox::Node& node) {
+    return is_gpu(node.path) && node.hindrance.empty();
+  });
+  std::vector<const Sandbox::Node*> found;
+  std::vector<const Sandbox::Node*> of_mig;
+  for (const Sandbox::Node& node : sandbox.nodes) {
+    if (node.hindrance.empty() || !node.path.starts_with("/dev/nvidia")) continue;
+    if (node.path.starts_with(kCapabilities)) {
+      if (node.needed) of_mig.push_back(&node);
+    } else if (!has_gpu || !is_gpu(node.path)) {
+      found.push_back(&node);
+    }
+  }
+  found.insert(found.end(), of_mig.begin(), of_mig.end());
+  return found;
+}
+
 /// What to do about what Landlock forbids; empty if that is none of NVIDIA's nodes.
 std::string remedy_for_landlock(const Sandbox& sandbox) {
   std::vector<std::string> paths;
-  for (const Sandbox::Node& node : sandbox.nodes) {
-    if (node.hindrance == kLandlockForbids && node.path.starts_with("/dev/nvidia")) {
-      paths.push_back(printable(node.path));
-    }
+  for (const Sandbox::Node* node : closed_nodes(sandbox)) {
+    if (node->hindrance == kLandlockForbids) paths.push_back(printable(node->path));
   }
   if (paths.empty()) return "";
   const bool comm = std::ranges::any_of(
@@ -205,14 +227,13 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
   const auto add = [&](const char* id, State state, const std::string& text) {
     findings.push_back({id, Question::kDriver, state, text, ""});
   };
-  const Sandbox::Node* closed = nullptr;
   bool has_nvidia = false;
   for (const Sandbox::Node& node : sandbox.nodes) {
-    const bool nvidia = node.path.starts_with("/dev/nvidia");
-    has_nvidia |= nvidia;
+    has_nvidia |= node.path.starts_with("/dev/nvidia");
     add("device nodes", State::kFact, put(node));
-    if (nvidia && !node.hindrance.empty() && closed == nullptr) closed = &node;
   }
+  const std::vector<const Sandbox::Node*> all_closed = closed_nodes(sandbox);
+  const Sandbox::Node* closed = all_closed.empty() ? nullptr : all_closed.front();
   if (!sandbox.around.empty()) {
     add("sandbox", State::kFact, "this process is in " + joined(sandbox.around, ", "));
   }

@@ -110,6 +110,7 @@ struct Sandbox {
   struct Node {
     std::string path;
     std::string hindrance;  ///< a clause: "its mount is nodev"; empty if it can be opened
+    bool needed = false;    ///< by CUDA, if a program uses this GPU
   };
   std::vector<Node> nodes;          ///< the GPU device nodes in /dev
   std::vector<NeededNode> missing;  ///< what CUDA needs and is not there
