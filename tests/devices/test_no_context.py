@@ -9,28 +9,31 @@ import tempfile
 
 import pytest
 
-from devices import test_index_table
 from devices.test_children import FIRST
-from support import box, harness, launcher, messages, policies
+from support import box, cuda_headers, harness, launcher, messages, policies
 
 CONTEXTS = sorted(harness.guarded("CONTEXT"))
 REFUSED = "46"
 QUERIES = ["cu.init", "cu.list", "cu.insist=0", "nv.see", "rt12.see"]
 MAKE = ["cu.init", "cu.context=v2,0"]
 NONE = {"cause": "NO_CONTEXT", "asked_by": "open", "remedy": "CUDAGUARD_POLICY=VALIDATE"}
-# The functions with a device or a location that have no mark, by the reason.
+# The functions that have a device or a location, or whose name says that they make or import
+# something, and that have no mark, by the reason that cuda.h gives.
 UNMARKED = {
     "a query": (
-        "cuArrayGetMemoryRequirements cuDeviceCanAccessPeer cuDeviceComputeCapability cuDeviceGet "
-        "cuDeviceGetAttribute cuDeviceGetCliqueCount cuDeviceGetCliqueInfo "
+        "cuArrayGetMemoryRequirements cuCheckpointProcessGetRestoreThreadId cuCtxGetDevice "
+        "cuDeviceCanAccessPeer cuDeviceComputeCapability cuDeviceGet "
+        "cuDeviceGetAttribute cuDeviceGetByPCIBusId cuDeviceGetCliqueCount cuDeviceGetCliqueInfo "
         "cuDeviceGetDefaultMemPool cuDeviceGetDevResource cuDeviceGetExecAffinitySupport "
         "cuDeviceGetFabricClusterUuid cuDeviceGetGraphMemAttribute "
         "cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetMemPool cuDeviceGetName "
         "cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities cuDeviceGetP2PAttribute "
         "cuDeviceGetPCIBusId cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth "
-        "cuDeviceGetUuid cuDevicePrimaryCtxGetState cuDeviceTotalMem "
-        "cuMemGetAllocationGranularity cuMemGetDefaultMemPool cuMemGetMemPool "
-        "cuMipmappedArrayGetMemoryRequirements"),
+        "cuDeviceGetUuid cuDevicePrimaryCtxGetState cuDeviceTotalMem cuGLGetDevices "
+        "cuGraphMemAllocNodeGetParams cuGraphNodeGetParams cuLogicalEndpointGetLimits "
+        "cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle "
+        "cuMemGetDefaultMemPool cuMemGetLocationInfo cuMemGetMemPool "
+        "cuMipmappedArrayGetMemoryRequirements cuStreamGetDevice cuVDPAUGetDevice cuWGLGetDevice"),
     "gives back or forgets": (
         "cuDeviceGraphMemTrim cuDevicePrimaryCtxRelease cuDevicePrimaryCtxReset "
         "cuDeviceUnregisterAsyncNotification cuLogicalEndpointUnbind cuMulticastUnbind"),
@@ -38,13 +41,30 @@ UNMARKED = {
         "cuDevicePrimaryCtxSetFlags cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute "
         "cuDeviceSetMemPool cuMemSetMemPool cuMemPoolSetAccess"),
     "needs memory or an object that another function makes": (
-        "cuLogicalEndpointAddDevice cuLogicalEndpointBindAddr cuLogicalEndpointBindMem "
-        "cuMemGetAccess cuMemPoolGetAccess cuMemSetAccess cuMulticastAddDevice "
-        "cuMulticastBindAddr cuMulticastBindMem"),
+        "cuGraphAddMemAllocNode cuGraphAddNode cuGraphExecNodeSetParams cuGraphNodeSetParams "
+        "cuGraphRetainUserObject cuGreenCtxStreamCreate cuLogicalEndpointAddDevice "
+        "cuLogicalEndpointBindAddr cuLogicalEndpointBindMem "
+        "cuMemGetAccess cuMemPoolGetAccess cuMemPoolImportPointer cuMemRetainAllocationHandle "
+        "cuMemSetAccess cuMulticastAddDevice "
+        "cuMulticastBindAddr cuMulticastBindMem cuUserObjectRetain"),
     "needs a current context, a stream, or code that is loaded": (
-        "cuKernelGetAttribute cuKernelSetAttribute cuKernelSetCacheConfig cuMemAdvise "
-        "cuMemDiscardAndPrefetchBatchAsync cuMemPrefetchAsync cuMemPrefetchBatchAsync"),
+        "cuArray3DCreate cuArrayCreate cuCtxAttach cuEGLStreamConsumerConnect "
+        "cuEGLStreamConsumerConnectWithFlags cuEGLStreamProducerConnect cuEventCreate "
+        "cuEventCreateFromEGLSync cuFabricCpyBatchAsync cuImportExternalMemory "
+        "cuImportExternalSemaphore cuIpcOpenEventHandle cuIpcOpenMemHandle "
+        "cuKernelGetAttribute cuKernelSetAttribute cuKernelSetCacheConfig cuLinkCreate cuMemAdvise "
+        "cuMemAlloc cuMemAllocAsync cuMemAllocFromPoolAsync cuMemAllocHost cuMemAllocManaged "
+        "cuMemAllocPitch cuMemDiscardAndPrefetchBatchAsync cuMemHostAlloc cuMemPrefetchAsync "
+        "cuMemPrefetchBatchAsync cuMemcpy3DBatchAsync cuMemcpy3DWithAttributesAsync "
+        "cuMemcpyBatchAsync cuMemcpyWithAttributesAsync cuMipmappedArrayCreate "
+        "cuStreamAttachMemAsync cuStreamCreate cuStreamCreateWithPriority cuSurfObjectCreate "
+        "cuTexObjectCreate cuTexRefCreate"),
+    "makes an object or reserves a number in this process's own memory": (
+        "cuGraphConditionalHandleCreate cuGraphCreate cuLogicalEndpointIdReserve "
+        "cuMemAddressReserve cuTensorMapSetAllocationClass cuUserObjectCreate"),
+    "gives memory back to another process, which had it": "cuCheckpointProcessRestore",
 }
+MAKERS = re.compile("Create|Alloc|Import|Open|Retain|Attach|Restore|Connect|Reserve")
 
 
 @pytest.mark.parametrize("name", CONTEXTS)
@@ -62,13 +82,21 @@ def test_each_function_that_makes_a_context_is_refused(case, name):
         ("cuInit", "allow"), (name, "deny")], str(records)
 
 
-def test_every_other_function_with_a_device_has_a_reason():
-    rows = {re.sub(r"_v\d$", "", name) for name in test_index_table.rows()
-            if re.match("cu[A-Z]", name)}
-    assert len(rows) > 50
-    named = [name for names in UNMARKED.values() for name in names.split()]
-    marked = {re.sub(r"_v\d$", "", name) for name in CONTEXTS}
-    assert sorted(named) == sorted(rows - marked)
+@pytest.mark.parametrize("headers", cuda_headers.SETS)
+def test_every_other_function_with_a_device_has_a_reason(case, headers):
+    """A device or a location can also be in a struct. A name can say what cuda.h's types do not."""
+    functions = cuda_headers.functions(headers)
+    if not functions:
+        harness.skip(case, "run scripts/fetch-cuda build/_deps all")
+    types = cuda_headers.types_with(headers, {"CUdevice", "CUmemLocation"})
+    assert {"CUmemAllocationProp", "CUmemPoolProps", "CUDA_MEM_ALLOC_NODE_PARAMS"} <= types
+    asked = {name for name, words in functions.items() if words & types or MAKERS.search(name)}
+    assert len(asked) > 80
+    named = {name for names in UNMARKED.values() for name in names.split()}
+    marked = {cuda_headers.VERSION.sub("", name) for name in CONTEXTS}
+    assert sorted(asked - marked - named) == []
+    if headers == cuda_headers.SETS[-1]:
+        assert (named & marked, named - asked) == (set(), set())
 
 
 def test_function_that_the_driver_lacks_is_not_found():
@@ -221,10 +249,13 @@ def test_roles_of_a_family(variable, option, first, child):
     assert causes == {"--children=" + option}, str(result)
 
 
-def test_option_for_descendants_alone_lets_the_parent_count():
+@pytest.mark.parametrize("policy", [None, "FORCE_CPU", "NO_CONTEXT"])
+def test_option_for_descendants_alone_lets_the_parent_count(policy):
+    """An option overrides the variable that contradicts it."""
     words = [launcher.LAUNCHER, "run", "--children=contexts", "--", box.program("open"), "spawn=s",
              *MAKE, "end", "cu.see", *MAKE]
-    result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+    result = harness.run(words, world="none", guard=False, trace=False,
+                         env=box.environment(policy=policy))
     assert box.seen(result.answers["cu.see"]) == box.FASTEST, str(result)
     assert result.answers["s.cu.context"].split(":")[0] == "0", str(result)
     assert result.answers["cu.context"].split(":")[0] == REFUSED, str(result)
@@ -263,6 +294,15 @@ def test_limit_deep_bound_plugin_makes_a_context():
     """tests/lab/limits.md: with RTLD_DEEPBIND, ld.so binds it to the driver before the guard."""
     result = box.run(["deep.cu.init", "deep.cu.context=v2,0"], policy="NO_CONTEXT")
     assert result.answers["deep.cu.context"].split(":")[:2] == ["0", "set"], str(result)
+
+
+@pytest.mark.parametrize(("name", "prefix"), [("cuda", "cu."), ("open", "linked.cu.")])
+def test_limit_linked_code_reaches_functions_that_few_programs_link_to(name, prefix):
+    """tests/lab/limits.md: a program or a plug-in. The driver itself answers 1 to arguments of zero."""
+    steps = [prefix + "init", prefix + "zeros=cuCtxCreate_v3"]
+    assert box.run(steps, name, policy="NO_CONTEXT").answers[prefix + "zeros"] == "1"
+    result = box.run(steps, name, policy="NO_CONTEXT", preload=box.PROXIES)
+    assert result.answers[prefix + "zeros"] == REFUSED, str(result)
 
 
 def test_limit_export_tables_are_the_drivers():

@@ -4,6 +4,7 @@ nodes and /proc/driver/nvidia are made up. Each control runs the same program wi
 
 import os
 import shutil
+import sys
 
 import pytest
 
@@ -165,6 +166,34 @@ def test_guarded_program_inside_sees_the_listed_gpus(case, allow, gpus):
     answers = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     assert box.seen(answers["cu.see"]) == gpus
     assert box.seen(answers["nv.see"]) == gpus
+
+
+RECEIVE = """
+import array, os, socket, sys
+peer = socket.socket(fileno=int(sys.argv[1]))
+_, parts, _, _ = peer.recvmsg(1, socket.CMSG_LEN(4))
+os.write(array.array("i", parts[0][2])[0], b"x")
+print("received")
+"""
+SEND = """
+import array, os, socket, subprocess, sys
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+node = array.array("i", [os.open("/dev/nvidia3", os.O_RDWR)])
+ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, node)])
+sys.exit(subprocess.call([*sys.argv[1:], str(theirs.fileno())], pass_fds=[theirs.fileno()]))
+"""
+
+
+def test_limit_descriptor_of_another_gpu_that_was_opened_outside_can_be_used(case):
+    """tests/lab/limits.md: inherited, or received from a process outside."""
+    inside = ["sh", "-c", "echo x >&3 && echo inherited; echo x >/dev/nvidia3 && echo opened"]
+    outside = ["sh", "-c", 'exec "$@" 3<>/dev/nvidia3', "sh"]
+    assert case.on_machine(*outside, *inside).stdout == "inherited\nopened\n"
+    done = case.on_machine(*outside, *fenced("2", *inside))
+    assert done.stdout == "inherited\n"
+    assert "Permission denied" in done.stderr
+    send = [sys.executable, "-c", SEND, *fenced("2", sys.executable, "-c", RECEIVE)]
+    assert case.on_machine(*send).stdout == "received\n"
 
 
 def test_nvidias_ioctls_are_allowed(case):

@@ -99,6 +99,18 @@ def test_variables_that_allow_cuda_contradict_the_fence(case, name, value, polic
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize(("policy", "listed"), [("VALIDATE", True), ("NO_CONTEXT", True),
+                                                ("OFF", False)])
+def test_fence_of_devices_says_that_it_can_leave_listed_gpus(case, policy, listed):
+    advice = "or name the GPUs that it leaves: --gpus LIST"
+    env = launcher.environment(CUDAGUARD_POLICY=policy)
+    for how, says in (("--fence=devices", listed), ("--fence=require", False)):
+        for words, given in (([], env), (["--policy", policy], None)):
+            done = case.start("run", how, *words, "true", env=given)
+            case.refused(done, 125, "--fence")
+            assert (advice in done.stderr) == says, done.stderr
+
+
 def test_verify_with_a_fence_ignores_the_policy_variable(case):
     # verify allows no CUDA, whatever the environment has.
     env = launcher.environment(CUDAGUARD_POLICY="OFF")

@@ -63,6 +63,30 @@ def test_mode_of_a_node(case):
                "/dev/nvidiactl"])
 
 
+def test_closed_node_of_another_gpu_is_no_reason(case):
+    """As in a container that got one GPU, or on a server, where root alone may manage MIG."""
+    close = "chmod 600 /dev/nvidia0 /dev/nvidia-caps/nvidia-cap1"
+    fakes = GPU + nodes.nulls("/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap1")
+    command = case.installed()
+    case.says(case.asked(999, *NOBODY, fakes=fakes, more=close + "\n", command=command), "")
+    answer = case.asked(999, *NOBODY, fakes=fakes, more=close + " /dev/nvidia1\n", command=command)
+    case.says(answer, "cuInit answers 999 here, because /dev/nvidia0 cannot be opened: its mode is 600 "
+              "and its owner is 0:0 (EACCES)")
+
+
+def test_capability_of_mig_is_only_read(case):
+    """Its mode is 444. One that a listed MIG device needs is a reason, even if a GPU can be opened."""
+    cap = "/dev/nvidia-caps/nvidia-cap12"
+    fakes = GPU + nodes.nulls("/dev/nvidia8", "/dev/nvidia-uvm", "/dev/nvidia-caps/nvidia-cap13", cap)
+    command = case.installed()
+    for mode, hindrance in (("444", ""), ("400", "its mode is 400 and its owner is 0:0 (EACCES)")):
+        answer = case.asked(100, *NOBODY, fakes=fakes, more=MACHINE + "chmod %s %s\n" % (mode, cap),
+                            command=command)
+        case.says(answer, hindrance and "cuInit answers 100, although %s is there, because %s" % (
+            cap, hindrance))
+        assert (cap in answer.facts("device nodes")) == (mode == "444")
+
+
 def test_nodev(case):
     answer = case.asked(100, more="mount -o remount,nodev /dev\n")
     case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mount is nodev",
@@ -91,7 +115,8 @@ def test_landlock(case):
     granted = ["/usr", "/etc", "/proc", "/tmp", "/dev/urandom", os.path.dirname(harness.BUILD),
                case.directory]
     answer = case.asked(100, fence.program("landlock"), *granted, "--")
-    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because Landlock forbids it",
+    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because Landlock forbids it; "
+              "allow reading, writing and ioctl of /dev/nvidia0, /dev/nvidiactl",
               ["/dev/nvidia0 cannot be opened: Landlock forbids it",
                "/dev/nvidiactl cannot be opened: Landlock forbids it"])
     assert answer.facts("sandbox") == ["this process is in 1 Landlock domain"]
@@ -100,6 +125,30 @@ def test_landlock(case):
                         fence.program("landlock"), "/", "--")
     case.says(answer, "", ["/dev/nvidia0", "/dev/nvidiactl"])
     assert answer.facts("sandbox") == ["this process is in 2 Landlock domains"]
+
+
+GRANTED = ["/usr", "/etc", "/proc", "/tmp", "/dev/urandom", os.path.dirname(harness.BUILD)]
+
+
+def test_landlock_that_hides_dev(case):
+    """Most sandboxes do not let a program list /dev. Its nodes are there nevertheless."""
+    fence.Case.need_fence_of_devices(case)
+    start = [fence.program("landlock"), "--lists", *GRANTED, case.directory]
+    here = [node for node in NEEDED if node not in OPTIONAL]
+    fakes = nodes.nulls(*here)
+    answer = case.asked(999, *start, "--", fakes=fakes, more=MACHINE)
+    listed = sorted(here, key=lambda node: ("caps" in node, node))
+    case.says(answer, "cuInit answers 999 here, because /dev/nvidia-uvm cannot be opened: Landlock "
+              "forbids it; allow reading, writing and ioctl of " + ", ".join(listed),
+              sorted(node + " cannot be opened: Landlock forbids it" for node in here))
+    assert answer.facts("missing nodes") == []
+    # A new thread's name is written, too.
+    answer = case.asked(999, *(word for word in start if word != "/proc"), "--", fakes=fakes)
+    assert "; and writing of /proc/self/task/*/comm" in " ".join(answer.problems)
+    # What it says helps.
+    answer = case.asked(999, *start, *here, "--", fakes=fakes, more=MACHINE)
+    case.says(answer, "", sorted(here))
+    assert answer.facts("missing nodes") == []
 
 
 def test_memfd_create_that_a_filter_refuses(case):
@@ -155,6 +204,35 @@ def test_module_without_nodes_is_one_problem_with_what_the_sandbox_needs(case, c
                          ", ".join(NEEDED))]
     assert answer.facts("missing nodes") == NEEDED
     assert answer.code == 1
+
+
+@pytest.mark.parametrize(("code", "there", "missing"), [
+    (999, ["/dev/nvidiactl", "/dev/nvidia3"], ["/dev/nvidia-uvm"]),
+    (100, ["/dev/nvidiactl", "/dev/nvidia-uvm"],
+     ["/dev/nvidia8", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13",
+      "/dev/nvidia3"])])
+def test_sandbox_with_some_of_the_nodes_needs_the_others(case, code, there, missing):
+    """One GPU is enough."""
+    answer = case.asked(code, fakes=nodes.nulls(*there), more=MACHINE)
+    sentences = [text for text in answer.problems if text.startswith("cuInit answers")]
+    assert len(sentences) == 1, answer.document
+    assert "cuInit answers %d here, because %s is missing, although" % (code, missing[0]) in sentences[0]
+    for node in missing:
+        assert " --dev-bind %s %s" % (node, node) in sentences[0]
+    for node in there:
+        assert node + " " not in sentences[0]
+    assert [node for node in answer.facts("missing nodes") if node not in OPTIONAL] == missing
+
+
+def test_bwrap_with_the_printed_arguments_has_the_nodes(case):
+    case.need("bwrap")
+    start = ["bwrap", "--unshare-user", "--bind", "/", "/", "--dev", "/dev"]
+    here = [node for node in NEEDED if node not in OPTIONAL]
+    fakes = nodes.nulls(*here)
+    text = " ".join(case.asked(999, *start, "--", fakes=fakes, more=MACHINE).problems)
+    printed = text.partition("with bwrap: ")[2].partition(";")[0].split()
+    answer = case.asked(999, *start, *printed, "--", fakes=fakes, more=MACHINE)
+    case.says(answer, "", sorted(here))
 
 
 def test_control_module_with_nodes_or_an_answer_of_the_driver_is_no_problem(case):

@@ -327,6 +327,8 @@ TEST_F(Settings, ContradictoryOptionsAreRefused) {
       {false, "1", "off", {}, "--gpus and --policy OFF contradict each other; leave one out"},
       {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other; leave one out"},
       {false, {}, {}, "cpu", needed},
+      // NO_CONTEXT, too, would contradict it.
+      {false, {}, {}, "query", needed.substr(0, needed.find(" or --policy NO_CONTEXT"))},
       {false,
        "1",
        {},

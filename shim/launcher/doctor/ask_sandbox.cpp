@@ -20,7 +20,6 @@
 #include "policy/driver_api.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/fence/devices.h"
-#include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/format.h"
 
 namespace cudaguard::launcher {
@@ -28,6 +27,8 @@ namespace cudaguard::launcher {
 namespace {
 
 constexpr int kOperatingSystem = 304;
+constexpr const char* kCapabilities = "/dev/nvidia-caps/";
+constexpr const char* kLandlockForbids = "Landlock forbids it";
 
 std::string error_name(int error) {
   const char* const name = strerrorname_np(error);
@@ -36,12 +37,12 @@ std::string error_name(int error) {
 
 /// Opens the node in a child process, because the driver's part of an open may hang. Returns 0, an
 /// errno value, or ETIMEDOUT.
-int try_open(const std::string& path, std::chrono::seconds limit) {
+int try_open(const std::string& path, int access_mode, std::chrono::seconds limit) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return errno;
   const pid_t child = fork();
   if (child == 0) {
-    const int file = open(path.c_str(), O_RDWR | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    const int file = open(path.c_str(), access_mode | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     const int error = file < 0 ? errno : 0;
     const ssize_t written = write(ends[1], &error, sizeof error);
     _exit(written < 0);
@@ -66,7 +67,8 @@ int try_open(const std::string& path, std::chrono::seconds limit) {
 std::string hindrance_of(const std::string& path, bool landlock, std::chrono::seconds limit) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return "it cannot be looked at: " + error_name(errno);
-  if (access(path.c_str(), R_OK | W_OK) != 0) {
+  const bool read_only = path.starts_with(kCapabilities);
+  if (access(path.c_str(), read_only ? R_OK : R_OK | W_OK) != 0) {
     if (errno == EPERM) return "a cgroup's device filter forbids it (EPERM)";
     char mode[8];
     snprintf(mode, sizeof mode, "%03o", status.st_mode & 0777);
@@ -79,29 +81,50 @@ std::string hindrance_of(const std::string& path, bool landlock, std::chrono::se
     return "its mount is nodev";
   }
   if (!landlock) return "";
-  const int error = try_open(path, limit);
-  if (error == EACCES) return "Landlock forbids it";
+  const int error = try_open(path, read_only ? O_RDONLY : O_RDWR, limit);
+  if (error == EACCES) return kLandlockForbids;
   return error == ETIMEDOUT ? "an open hangs" : "";
 }
 
+bool is_gpu(const std::string& path) {
+  constexpr std::string_view kStart = "/dev/nvidia";
+  return path.starts_with(kStart) &&
+         path.find_first_not_of("0123456789", kStart.size()) == path.npos;
+}
+
 void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
-  const auto add = [&](const std::string& path) {
-    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit)});
-  };
+  std::vector<std::string> paths;
+  std::error_code none;
   for (const std::string& name : names_in("/dev")) {
     if (device_node(name) == nullptr) continue;
     const std::string path = "/dev/" + name;
-    std::error_code none;
     if (!std::filesystem::is_directory(path, none)) {
-      add(path);
+      paths.push_back(path);
       continue;
     }
     for (const std::string& inside : names_in(path)) {
       const std::string node = path + "/" + inside;
-      if (std::filesystem::is_character_file(node, none)) add(node);
+      if (std::filesystem::is_character_file(node, none)) paths.push_back(node);
     }
   }
-  std::ranges::sort(sandbox.nodes, {}, &Sandbox::Node::path);
+  // Landlock can hide what is in /dev, but not that a file is there.
+  const std::vector<NeededNode> needed = nodes_of_cuda();
+  for (const NeededNode& one : needed) {
+    if (!std::filesystem::exists(one.path, none)) {
+      sandbox.missing.push_back(one);
+    } else if (std::ranges::count(paths, one.path) == 0) {
+      paths.push_back(one.path);
+    }
+  }
+  // One GPU is enough.
+  if (std::ranges::any_of(paths, is_gpu)) {
+    std::erase_if(sandbox.missing, [](const NeededNode& one) { return one.gpu; });
+  }
+  std::ranges::sort(paths);
+  for (const std::string& path : paths) {
+    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit),
+                             std::ranges::count(needed, path, &NeededNode::path) != 0});
+  }
 }
 
 /// The driver needs these two since version 570. Refused, its cuInit answers 304.
@@ -130,13 +153,13 @@ std::string put(const Sandbox::Node& node) {
          (node.hindrance.empty() ? "" : " cannot be opened: " + node.hindrance);
 }
 
-/// Lists the nodes that the driver needs here, and says how a sandbox gets them. cuInit's answer is
-/// `code`.
-void report_missing_nodes(int code, FindingList& findings) {
+/// Lists the nodes that are missing, and says how a sandbox gets them. cuInit's answer is `code`.
+void report_missing_nodes(const Sandbox& sandbox, int code, const std::string& cause,
+                          FindingList& findings) {
   std::string bwrap;
   std::string engine;
   std::string landlock;
-  for (const NeededNode& one : nodes_of_cuda()) {
+  for (const NeededNode& one : sandbox.missing) {
     const std::string& node = one.path;
     findings.push_back({"missing nodes", Question::kDriver, State::kFact, node, ""});
     bwrap += (one.optional ? " --dev-bind-try " : " --dev-bind ") + node + " " + node;
@@ -145,12 +168,44 @@ void report_missing_nodes(int code, FindingList& findings) {
   }
   findings.push_back(
       {"sandbox", Question::kDriver, State::kProblem,
-       "cuInit answers " + std::to_string(code) +
-           " here, because there is no /dev/nvidia*, although NVIDIA's kernel module is loaded "
-           "(/proc/driver/nvidia)",
+       "cuInit answers " + std::to_string(code) + " here, because " + cause +
+           ", although NVIDIA's kernel module is loaded (/proc/driver/nvidia)",
        "outside a sandbox, run nvidia-modprobe -u -c 0; inside, it needs the nodes; with bwrap:" +
            bwrap + "; with Docker or Podman:" + engine +
            "; with Landlock, allow reading, writing and ioctl of " + landlock});
+}
+
+/// NVIDIA's nodes that cannot be opened and may be missed: of single GPUs only if no GPU can be,
+/// and of MIG only those of its devices, which are last.
+std::vector<const Sandbox::Node*> closed_nodes(const Sandbox& sandbox) {
+  const bool has_gpu = std::ranges::any_of(sandbox.nodes, [](const Sandbox::Node& node) {
+    return is_gpu(node.path) && node.hindrance.empty();
+  });
+  std::vector<const Sandbox::Node*> found;
+  std::vector<const Sandbox::Node*> of_mig;
+  for (const Sandbox::Node& node : sandbox.nodes) {
+    if (node.hindrance.empty() || !node.path.starts_with("/dev/nvidia")) continue;
+    if (node.path.starts_with(kCapabilities)) {
+      if (node.needed) of_mig.push_back(&node);
+    } else if (!has_gpu || !is_gpu(node.path)) {
+      found.push_back(&node);
+    }
+  }
+  found.insert(found.end(), of_mig.begin(), of_mig.end());
+  return found;
+}
+
+/// What to do about what Landlock forbids; empty if that is none of NVIDIA's nodes.
+std::string remedy_for_landlock(const Sandbox& sandbox) {
+  std::vector<std::string> paths;
+  for (const Sandbox::Node* node : closed_nodes(sandbox)) {
+    if (node->hindrance == kLandlockForbids) paths.push_back(printable(node->path));
+  }
+  if (paths.empty()) return "";
+  const bool comm = std::ranges::any_of(
+      sandbox.lacks, [](const std::string& lack) { return lack.starts_with("/proc/"); });
+  return "allow reading, writing and ioctl of " + joined(paths, ", ") +
+         (comm ? "; and writing of /proc/self/task/*/comm" : "");
 }
 
 }  // namespace
@@ -172,14 +227,13 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
   const auto add = [&](const char* id, State state, const std::string& text) {
     findings.push_back({id, Question::kDriver, state, text, ""});
   };
-  const Sandbox::Node* closed = nullptr;
   bool has_nvidia = false;
   for (const Sandbox::Node& node : sandbox.nodes) {
-    const bool nvidia = node.path.starts_with("/dev/nvidia");
-    has_nvidia |= nvidia;
+    has_nvidia |= node.path.starts_with("/dev/nvidia");
     add("device nodes", State::kFact, put(node));
-    if (nvidia && !node.hindrance.empty() && closed == nullptr) closed = &node;
   }
+  const std::vector<const Sandbox::Node*> all_closed = closed_nodes(sandbox);
+  const Sandbox::Node* closed = all_closed.empty() ? nullptr : all_closed.front();
   if (!sandbox.around.empty()) {
     add("sandbox", State::kFact, "this process is in " + joined(sandbox.around, ", "));
   }
@@ -188,8 +242,9 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     return;
   }
   const int code = answer->code;
-  if (!has_nvidia && access("/proc/driver/nvidia", F_OK) == 0) {
-    report_missing_nodes(code, findings);
+  const bool module = access("/proc/driver/nvidia", F_OK) == 0;
+  if (!has_nvidia && module) {
+    report_missing_nodes(sandbox, code, "there is no /dev/nvidia*", findings);
     return;
   }
   std::string why;
@@ -200,13 +255,24 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     }
   } else if (!sandbox.lacks.empty() && (code == kOperatingSystem || closed == nullptr)) {
     why = " here, because " + sandbox.lacks.front();
+    closed = nullptr;
   } else if (closed != nullptr) {
     why = " here, because " + put(*closed);
   } else if (!has_nvidia && !sandbox.around.empty()) {
     why = " here, because this sandbox has no /dev/nvidia*";
   }
-  if (why.empty()) return;
-  add("sandbox", State::kProblem, "cuInit answers " + std::to_string(code) + why);
+  if (why.empty()) {
+    const auto needed = std::ranges::find_if(sandbox.missing, [&](const NeededNode& one) {
+      return !one.optional && (code != kNoDevice || one.path != "/dev/nvidia-uvm");
+    });
+    if (module && needed != sandbox.missing.end()) {
+      report_missing_nodes(sandbox, code, needed->path + " is missing", findings);
+    }
+    return;
+  }
+  findings.push_back({"sandbox", Question::kDriver, State::kProblem,
+                      "cuInit answers " + std::to_string(code) + why,
+                      closed == nullptr ? "" : remedy_for_landlock(sandbox)});
 }
 
 }  // namespace cudaguard::launcher

@@ -11,6 +11,7 @@
 
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/fence/fence.h"
+#include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/options.h"
 #include "shim/launcher/preload/machine_rules.h"
@@ -109,8 +110,10 @@ struct Sandbox {
   struct Node {
     std::string path;
     std::string hindrance;  ///< a clause: "its mount is nodev"; empty if it can be opened
+    bool needed = false;    ///< by CUDA, if a program uses this GPU
   };
   std::vector<Node> nodes;          ///< the GPU device nodes in /dev
+  std::vector<NeededNode> missing;  ///< what CUDA needs and is not there
   std::vector<std::string> lacks;   ///< what the driver needs: "memfd_create is refused (EPERM)"
   std::vector<std::string> around;  ///< "a seccomp filter", "a user namespace"
 };

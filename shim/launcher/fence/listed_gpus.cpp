@@ -169,12 +169,12 @@ std::vector<NvidiaGpu> nvidia_gpus(std::string& unknown) {
 
 std::vector<NeededNode> nodes_of_cuda() {
   std::vector<NeededNode> nodes;
-  for (const SharedNode& node : kSharedNodes) nodes.push_back({node.path, node.optional});
+  for (const SharedNode& node : kSharedNodes) nodes.push_back({node.path, node.optional, false});
   std::string unknown;
   for (const NvidiaGpu& gpu : nvidia_gpus(unknown)) {
-    nodes.push_back({node_of(gpu), false});
+    nodes.push_back({node_of(gpu), false, true});
     for (const Capability& one : capabilities_of(gpu)) {
-      if (one.number) nodes.push_back({one.node(), false});
+      if (one.number) nodes.push_back({one.node(), false, true});
     }
   }
   return nodes;

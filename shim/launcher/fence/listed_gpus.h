@@ -13,6 +13,7 @@ namespace cudaguard::launcher {
 struct NeededNode {
   std::string path;
   bool optional = false;
+  bool gpu = false;  ///< of one GPU; others may do without it
 };
 /// The nodes that CUDA needs for all GPUs of this machine, whether they are there or not.
 std::vector<NeededNode> nodes_of_cuda();

@@ -125,8 +125,16 @@ bool favours_descendants(const GuardSettings& settings) {
   return favours_descendants(children_of(settings));
 }
 
-[[noreturn]] void refuse_fence(const GuardSettings& settings, const std::string& policy) {
-  const std::string other = settings.policy                 ? "--policy " + policy
+/// True if --children chooses who makes contexts, and nobody may.
+bool contradicts(const GuardSettings& settings, Policy policy) {
+  const Children children = children_of(settings);
+  return refuses_contexts(policy) &&
+         (children == Children::kNoContext || children == Children::kOnlyContexts);
+}
+
+[[noreturn]] void refuse_fence(const GuardSettings& settings, Policy policy) {
+  const std::string shown(name_of(policy));
+  const std::string other = settings.policy                 ? "--policy " + shown
                             : favours_descendants(settings) ? "--children=" + *settings.children
                             : !settings.rules.empty()       ? "--rule"
                                                             : "";
@@ -135,10 +143,12 @@ bool favours_descendants(const GuardSettings& settings) {
         kRefused,
         "--fence and --gpus contradict each other; leave one out, or use --fence=devices");
   }
-  throw Refusal(kRefused, other.empty()
-                              ? "--fence allows no CUDA, and the policy is " + policy +
-                                    "; add --cpu, or leave --fence out"
-                              : "--fence and " + other + " contradict each other; leave one out");
+  const bool may_list = settings.wants_device_fence() && allows_cuda(policy);
+  throw Refusal(kRefused,
+                (other.empty() ? "--fence allows no CUDA, and the policy is " + shown +
+                                     "; add --cpu, or leave --fence out"
+                               : "--fence and " + other + " contradict each other; leave one out") +
+                    (may_list ? ", or name the GPUs that it leaves: --gpus LIST" : ""));
 }
 
 void refuse_empty(const GuardSettings& settings) {
@@ -179,10 +189,7 @@ void check_contradictions(const GuardSettings& settings, Policy policy) {
   if (settings.cpu && policy != Policy::kForceCpu) contradict("--cpu", shown);
   if (settings.gpus && !allows_cuda(policy)) contradict("--gpus", shown);
   if (settings.children && !allows_cuda(policy)) contradict("--children", shown);
-  if (settings.children && children_of(settings) >= Children::kNoContext &&
-      refuses_contexts(policy)) {
-    contradict("--children=" + *settings.children, shown);
-  }
+  if (contradicts(settings, policy)) contradict("--children=" + *settings.children, shown);
   if (settings.observe && policy == Policy::kOff) contradict("--observe", shown);
 }
 
@@ -208,8 +215,10 @@ std::optional<Policy> set_policy(const GuardSettings& settings, Policy wanted,
     return set(Policy::kForceCpu);
   }
   const Policy policy = policy_of(settings, word);
-  // CLAMP from the environment is compatible with a list; FORCE_CPU and OFF are not.
-  return through && !(named && allows_cuda(policy)) ? set(Policy::kValidate) : policy;
+  // CLAMP from the environment is compatible with a list; FORCE_CPU and OFF are not. NO_CONTEXT is
+  // not with a choice of who makes contexts.
+  const bool fits = named && allows_cuda(policy) && !contradicts(settings, policy);
+  return through && !fits ? set(Policy::kValidate) : policy;
 }
 
 /// Sets CUDAGUARD_POLICY and CUDAGUARD_ROOT.
@@ -226,7 +235,7 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
     if (settings.children) {
       std::vector<std::string> allowing;
       for (const PolicyRow& row : kPolicies) {
-        if (allows_cuda(row.policy)) {
+        if (allows_cuda(row.policy) && !contradicts(settings, row.policy)) {
           allowing.push_back("--policy " + std::string(name_of(row.policy)));
         }
       }
@@ -473,7 +482,7 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   const Policy policy = more ? Policy::kValidate : decision.calls;
   if (settings.wants_fence() && policy != Policy::kForceCpu &&
       !(settings.wants_device_fence() && settings.gpus)) {
-    refuse_fence(settings, std::string(name_of(policy)));
+    refuse_fence(settings, policy);
   }
   if (found.list.why != ListError::Why::kNone) {
     refuse_list(settings, found.bad_list, found.list);
