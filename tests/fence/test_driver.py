@@ -6,13 +6,11 @@ kernel looks at last; where it sees one, it and the other libraries go further."
 
 import os
 import re
-import shutil
 
 import pytest
 
-from support import driver, fence, fixtures, harness, launcher, machine, messages
+from support import driver, fixtures, harness, launcher, messages
 
-NOBODY = 65534
 FIRST = 0xC04846D2  # CHECK_VERSION_STR: what each of these libraries asks first
 LAST = 0xC020462A  # RM_CONTROL, of libcuda to -1
 ENTRY_POINT = harness.program("entry_point")
@@ -103,40 +101,3 @@ def test_only_programs_that_bypass_the_guard_are_reported_as_such(case, words, m
     assert ("bypassing the guard" in done.stderr) == bool(words), str(done)
     requests, answers = driver.requests_of(asked)
     assert (requests, answers) == (([LAST], {"ENODEV"}) if words else ([], set()))
-
-
-class Privileged(fence.Case):
-    """An ordinary user starts a setuid-root program, as nvidia-modprobe is one."""
-
-    def setUp(self):
-        super().setUp()
-        self.need("setpriv")
-        machine.need("setuid_programs")
-        self.launcher = self.installed()
-        self.helper = shutil.copy(fence.program("helper"), self.path("helper"))
-        os.chmod(self.helper, 0o4755)
-        self.as_nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
-
-    def output(self, *words):
-        done = self.unguarded(*words)
-        self.assertEqual(done.returncode, 0, done)
-        return done.stdout, done.stderr
-
-    @pytest.mark.needs("roots_filters")
-    def test_setuid_program_under_roots_fence_becomes_root(self):
-        """Root's fence sets no no_new_privs."""
-        unguarded, _ = self.output(*self.as_nobody, self.helper)
-        self.assertEqual(unguarded, "uid=65534 euid=0 no_new_privs=0 request=ENOTTY\n")
-        fenced, _ = self.output(self.launcher, "run", "--fence", "--", *self.as_nobody, self.helper)
-        self.assertEqual(fenced, "uid=65534 euid=0 no_new_privs=0 request=ENODEV\n")
-
-    def test_setuid_program_under_a_users_fence_stays_the_user(self):
-        """With no_new_privs the program gains no rights. The launcher knows that, and so it guards
-        the program."""
-        run = [*self.as_nobody, self.launcher, "run"]
-        expected = "uid=65534 euid=65534 no_new_privs=1 request=ENODEV\n"
-        for words in ([self.helper], ["env", "-i", self.helper]):
-            self.assertEqual(self.output(*run, "--fence", "--", *words), (expected, ""))
-        # Without a fence it is refused: ld.so would take the guard away.
-        done = self.unguarded(*run, "--", self.helper)
-        self.refused(done, 125, "setuid")
