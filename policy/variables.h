@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string_view>
 
 namespace [[gnu::visibility("hidden")]] cudaguard {
@@ -20,11 +21,29 @@ enum class Variable : uint8_t {
 #include "policy/variables.inc"
 };
 
-/// A row has no pointers to its texts (see Names).
+/// Returns the largest of these sizes.
+constexpr size_t longest(std::initializer_list<size_t> sizes) {
+  size_t result = 0;
+  for (const size_t size : sizes) result = size > result ? size : result;
+  return result;
+}
+
+/// A row has no pointers to its texts (see Names), so each column has room for its longest one.
 struct VariableRow {
-  char name[26];
-  char accepted[44];  ///< words in the order of their enumeration, or a description of the value
-  char instead[21];   ///< what applies if the value is not accepted
+  char name[longest({
+#define VARIABLE(id, member, name, ...) sizeof name,
+#include "policy/variables.inc"
+  })];
+  /// Words in the order of their enumeration, or a description of the value.
+  char accepted[longest({
+#define VARIABLE(id, member, name, accepted, ...) sizeof accepted,
+#include "policy/variables.inc"
+  })];
+  /// What applies if the value is not accepted.
+  char instead[longest({
+#define VARIABLE(id, member, name, accepted, instead, ...) sizeof instead,
+#include "policy/variables.inc"
+  })];
   const char* Environment::*place;  ///< the guard's copy
 };
 

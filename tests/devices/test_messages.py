@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from support import box, harness, launcher, messages
+from support import box, harness, launcher, messages, policies
 
 RUN = [launcher.LAUNCHER, "run"]
 LATE = ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=%s", "cu.see"]
@@ -166,7 +166,8 @@ class Golden(box.Case):
                     seconds=seconds)
 
     def settings(self):
-        self.prints(box.run(["cu.init"], policy="x"), "bad_policy", ["bad_value"], value="x")
+        self.prints(box.run(["cu.init"], policy="x"), "bad_policy", ["bad_value"], value="x",
+                    accepted=policies.ACCEPTED)
         self.prints(box.run(["cu.init"], CUDAGUARD_RULES="OFF; OFF user="), "rule_wrong",
                     place="CUDAGUARD_RULES", mistake="user= needs a value")
         self.prints(box.run(["cu.init"], CUDAGUARD_LOG="x"), "bad_log", value="x")

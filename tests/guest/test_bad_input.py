@@ -7,10 +7,10 @@ import struct
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness, messages, policies
 
-POLICY, LOG, REPORT = (messages.text(name, value="%s")
-                       for name in ("bad_policy", "bad_log", "bad_report"))
+POLICY = messages.text("bad_policy", value="%s", accepted=policies.ACCEPTED)
+LOG, REPORT = (messages.text(name, value="%s") for name in ("bad_log", "bad_report"))
 
 
 TOP = 1 << 64
