@@ -117,7 +117,7 @@ AskedDriver ask_driver(const Plan& plan, const Variables& variables) {
 
 /// Sets the guard's variables. What the user silences says nothing from then on.
 GuardConfig configure(const GuardSettings& settings, Variables& variables) {
-  GuardConfig config = settle(settings, variables);
+  GuardConfig config = settle(settings, variables, count_of_gpus());
   if (config.silent) silence_warnings();
   if (!config.left_out.empty()) warn(config.left_out);
   return config;
