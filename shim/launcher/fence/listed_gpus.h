@@ -11,8 +11,8 @@
 
 namespace cudaguard::launcher {
 
-/// How many GPUs NVIDIA's kernel module has, whose indices are all smaller; 0: it does not say. Only
-/// names are read, because the module's answer about a GPU may hang like the GPU.
+/// How many GPUs NVIDIA's kernel module has, whose indices are all smaller; 0: it does not say.
+/// Only names are read, because the module's answer about a GPU may hang like the GPU.
 size_t count_of_gpus();
 
 struct NeededNode {
