@@ -207,6 +207,8 @@ TEST_F(Settings, OtherToolsWordsAreExplained) {
   ends("FORCE_CPU");
   settings_.log = "none";
   ends("off");
+  settings_.log = "warn";
+  ends("deny");
   settings_.gpus = "all";
   ends("--policy VALIDATE");
   settings_.gpus = "none";
