@@ -323,6 +323,14 @@ def test_message_of_run_names_what_fails_once(case):
         assert case.start("run", "--log", level, "--fence=devices", "true").stderr == ""
 
 
+@pytest.mark.parametrize("how", ["--fence", "--fence=devices"])
+def test_program_that_only_the_fence_keeps_off_cuda_is_no_error(case, how):
+    words = [how, "--", fence.program("opens_static"), "/dev/null"]
+    assert '" is not guarded (' in case.start("run", *words).stderr
+    for level in ("off", "error"):
+        assert case.start("run", "--log", level, *words).stderr == ""
+
+
 def test_documentation_has_each_row_of_the_table():
     with open(os.path.join(harness.SOURCE, "docs", "fence.md"), encoding="utf-8") as stream:
         text = stream.read()

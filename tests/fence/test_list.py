@@ -156,6 +156,22 @@ def test_variable_of_cuda_set_before_the_launcher_has_the_machines_numbers(case)
     assert case.on_machine(*words).stdout == "1\n"
 
 
+@pytest.mark.parametrize("fence_of", [(), ("--fence=devices",)])
+@pytest.mark.parametrize(("own", "left", "unknown"), [
+    ("1,9,2", "0", "0,1"), ("2,8", "1", "1"), ("1,9,1", "0", "-1"), ("9,1", None, "0")])
+def test_index_that_no_gpu_has_ends_the_variable_of_cuda(case, own, left, unknown, fence_of):
+    """As in CUDA. /proc/driver/nvidia says how many GPUs there are."""
+    words = ["env", "CUDA_VISIBLE_DEVICES=" + own, launcher.LAUNCHER, "run", *fence_of,
+             "--gpus", "1,2", "--", "printenv", "CUDA_VISIBLE_DEVICES"]
+    done = case.on_machine(*words)
+    assert done.stdout == (left + "\n" if left else ""), done.stderr
+    line = 'CUDA_VISIBLE_DEVICES="%s", set before cudaguard, leaves ' % own
+    assert line in done.stderr and (done.returncode == 125) == (left is None), done.stderr
+    if not fence_of:
+        control = case.on_machine(*words, more="umount /proc/driver\n")
+        assert control.stdout == unknown + "\n", control.stderr
+
+
 @pytest.mark.parametrize(("allow", "gpus"), [("2,5", [2, 5]), ("5,2", [5, 2])])
 def test_guarded_program_inside_sees_the_listed_gpus(case, allow, gpus):
     """The fake driver has the same GPUs, and no nodes: its numbers are the machine's."""

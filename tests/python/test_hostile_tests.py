@@ -251,6 +251,8 @@ DAMAGE = {
     "removed": "os.unlink(report)",
     "replaced": "os.unlink(report); open(report, 'w').close()",
     "directory": "shutil.rmtree(os.path.dirname(report))",
+    "truncated": "subprocess.run([sys.executable, '-c', CHILD]); os.truncate(report, 0)",
+    "opened": "open(report, 'w').close()",
     "junk": "open(report, 'a').write('junk\\n')",
     "value": "open(report, 'a').write('7\\n')",
     "version": "open(report, 'a').write('{\"v\":2,\"pid\":7}\\n')",
@@ -262,7 +264,10 @@ DAMAGE = {
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "2")])
 def test_unreadable_record_fails_its_test_only(case, arguments):
-    case.make("test_all.py", "import ctypes, os, pytest, shutil, subprocess, sys\n" + "".join("""
+    case.make("test_all.py", """
+import ctypes, os, pytest, shutil, subprocess, sys
+CHILD = "%s"
+""" % CHILD + "".join("""
 def test_%s():
     report = os.environ["CUDAGUARD_REPORT"]
     %s
@@ -286,6 +291,39 @@ def test_fixture(cudaguard_attempts):
         assert "CUDA was asked for by" in result.cases[name + "_child"][1], str(result)
         assert "CUDA was asked for by" in result.cases[name + "_own"][1], str(result)
     assert "outside of any test" not in result.out, str(result)
+
+
+def test_file_that_became_shorter_is_a_doubt_once(case, monkeypatch):
+    """The next records are read nevertheless. The control only appends."""
+    monkeypatch.syspath_prepend(pytest_runs.PACKAGES)
+    from cudaguard import originals
+    path = case.path("records")
+    file = originals.RecordFile(path)
+
+    def write(how, data):
+        with open(path, how) as stream:
+            stream.write(data)
+        return file.read()
+
+    assert file.read() == ([], "")
+    assert write("ab", b"1\n") == ([b"1\n"], "")
+    assert write("ab", b"22\n") == ([b"22\n"], "")
+    assert write("wb", b"3\n") == ([], path + " was truncated")
+    assert write("ab", b"4\n") == ([b"4\n"], "")
+    assert write("wb", b"") == ([], path + " was truncated")
+    assert file.read() == ([], "")
+    assert write("ab", b"5\n") == ([b"5\n"], "")
+    file.close()
+
+
+def test_remedy_is_for_code_that_is_known(case):
+    case.make("test_all.py", WAYS + """
+def test_1():
+    with limited(resource.RLIMIT_FSIZE, 0): ask()
+""")
+    text = case.pytest().cases["1"][1]
+    assert "asked for by code that could not be written down" in text and "--cudaguard-allow" not in text, text
+    assert "to allow this: mark the test with @pytest.mark.cudaguard_allow" in text
 
 
 def test_incomplete_record_fails_the_session(case):

@@ -22,7 +22,7 @@ class Settings : public testing::Test {
     environment.push_back(nullptr);
     variables_ = Variables(environment.data());
     try {
-      const GuardConfig config = settle(settings_, variables_);
+      const GuardConfig config = settle(settings_, variables_, gpus_);
       left_out_ = config.left_out;
       return std::string(name_of(config.policy));
     } catch (const Refusal& refusal) {
@@ -36,6 +36,7 @@ class Settings : public testing::Test {
   GuardSettings settings_;
   Variables variables_{nullptr};
   std::string left_out_;
+  size_t gpus_ = 0;  // this machine's
 };
 
 TEST_F(Settings, ForceCpuIsTheDefault) {
@@ -206,6 +207,8 @@ TEST_F(Settings, OtherToolsWordsAreExplained) {
   ends("FORCE_CPU");
   settings_.log = "none";
   ends("off");
+  settings_.log = "warn";
+  ends("deny");
   settings_.gpus = "all";
   ends("--policy VALIDATE");
   settings_.gpus = "none";
@@ -232,7 +235,8 @@ TEST_F(Settings, VisibleDevicesOfBeforeAreTheMachines) {
       {"1,2", "-1", "-1", "leaves no GPU of "},
       {"1,2", "NoDevFiles", "NoDevFiles", "leaves no GPU of "},
       {"1,2", "1,2,1", "-1", "leaves no GPU of "},  // CUDA's rule for a GPU twice
-      {"1,2", "GPU-1,GPU-2", "GPU-1,GPU-2", ""},    // the guard finds them in the list
+      {"GPU-1,GPU-2", "GPU-1,GPU-2,GPU-12", "-1", "leaves no GPU of "},
+      {"1,2", "GPU-1,GPU-2", "GPU-1,GPU-2", ""},  // the guard finds them in the list
       {"GPU-1,GPU-2", "GPU-2345,GPU-3", "1", "leaves only GPU-2 of "},
       {"GPU-1,2", "2", "1", "leaves only GPU 2 of "},
   };
@@ -252,6 +256,43 @@ TEST_F(Settings, VisibleDevicesOfBeforeAreTheMachines) {
       << left_out_;
 }
 
+TEST_F(Settings, VisibleDevicesEndAtAnIndexThatTheMachineDoesNotHave) {
+  gpus_ = 8;
+  const struct {
+    const char* list;
+    const char* before;
+    const char* after;  // with 8 GPUs; "": refused
+    const char* unknown;
+  } cases[] = {{"1,2", "1,9,2", "0", "0,1"},
+               {"1,2", "1,8,2", "0", "0,1"},
+               {"1,2", "2,7,1", "1,0", "1,0"},
+               {"1,2", "1,999999999999,2", "0", "0,1"},
+               {"1,2", "1,9,1", "0", "-1"},  // a GPU that comes again after the end is not read
+               {"1,2", "1,1,9", "-1", "-1"},
+               {"0,1", " 1, 0", "1,0", "1,0"},
+               {"0,1", "+1gpu,09,0", "1", "1,0"},
+               {"1,2", "8,1,2", "", "0,1"},
+               {"1,2", "9,9", "-1", "-1"},
+               {"GPU-1,GPU-2", "GPU-1,GPU-3,GPU-2", "0,1", "0,1"},
+               {"1,2", "9", "", ""}};
+  for (const auto& one : cases) {
+    const std::string before = std::string("CUDA_VISIBLE_DEVICES=") + one.before;
+    settings_.gpus = one.list;
+    gpus_ = 8;
+    const std::string known = settled({before.c_str()});
+    if (*one.after == '\0') {
+      EXPECT_TRUE(known.starts_with("refused: ")) << one.before << known;
+      EXPECT_NE(known.find(", set before cudaguard, leaves no GPU of --gpus"), std::string::npos);
+    } else {
+      EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), one.after) << one.before;
+    }
+    gpus_ = 0;
+    if (!settled({before.c_str()}).starts_with("refused: ")) {
+      EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), one.unknown) << one.before;
+    }
+  }
+}
+
 TEST_F(Settings, VisibleDevicesInARunArePositionsInItsList) {
   const auto inner = [&](const char* mask) {
     return settled({(std::string("CUDA_VISIBLE_DEVICES=") + mask).c_str(),
@@ -262,6 +303,9 @@ TEST_F(Settings, VisibleDevicesInARunArePositionsInItsList) {
   EXPECT_EQ(left_out_, "");
   settings_.gpus = "6,5";
   inner("1,0,9");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "0,1");
+  gpus_ = 1;  // the list has more positions in a container
+  inner("1,0,3,0");
   EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "0,1");
   settings_.gpus = "GPU-12";
   inner("2");

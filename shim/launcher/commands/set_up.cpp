@@ -117,7 +117,7 @@ AskedDriver ask_driver(const Plan& plan, const Variables& variables) {
 
 /// Sets the guard's variables. What the user silences says nothing from then on.
 GuardConfig configure(const GuardSettings& settings, Variables& variables) {
-  GuardConfig config = settle(settings, variables);
+  GuardConfig config = settle(settings, variables, count_of_gpus());
   if (config.silent) silence_warnings();
   if (!config.left_out.empty()) warn(config.left_out);
   return config;
@@ -243,7 +243,8 @@ Prepared set_up(const Plan& plan, Variables& variables) {
                      .records_ioctls = fence.listener >= 0 && fence.holds,
                      .observed = plan.watch != Plan::Watch::kNot,
                      .fence_tried = plan.settings.wants_fence() || plan.only_listens,
-                     .listed = fences_list(driver.settings) && fence.devices},
+                     .listed = fences_list(driver.settings) && fence.devices,
+                     .errors_only = config.errors_only},
                     variables);
   if (config.policy == Policy::kOff && !driver.settings.policy) {
     warn("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");

@@ -3,12 +3,17 @@
 // /proc/driver/nvidia which node is which GPU's.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
 #include "shim/launcher/fence/fence.h"
 
 namespace cudaguard::launcher {
+
+/// How many GPUs NVIDIA's kernel module has, whose indices are all smaller; 0: it does not say.
+/// Only names are read, because the module's answer about a GPU may hang like the GPU.
+size_t count_of_gpus();
 
 struct NeededNode {
   std::string path;

@@ -153,6 +153,7 @@ void note_unguarded(const std::string& path, const std::string& why, const RunCo
                     Judged& judged, const char* remedy = kTryFence) {
   if ((context.fenced || context.listed) && !context.strict) {
     judged.unguarded = why;
+    if (context.errors_only) return;  // the fence holds, so this is no error
     const std::string fence =
         context.listed ? "); the fence leaves it only the listed GPUs"
                        : std::string("); the fence refuses CUDA, ") +

@@ -75,6 +75,7 @@ struct RunContext {
   bool observed = false;        ///< the launcher stays, and reports CUDA attempts
   bool fence_tried = false;     ///< the user gave --fence, so messages must not advise it
   bool listed = false;          ///< unguarded programs reach only the listed GPUs either
+  bool errors_only = false;     ///< the user wants errors only, or nothing
 };
 
 /// Throws Refusal if the program can never be guarded and there is no fence. `variables` has the

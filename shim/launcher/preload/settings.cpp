@@ -83,6 +83,7 @@ constexpr Synonym kSynonyms[] = {{Variable::kPolicy, "cpu", "FORCE_CPU"},
                                  {Variable::kLog, "none", "off"},
                                  {Variable::kLog, "quiet", "off"},
                                  {Variable::kLog, "silent", "off"},
+                                 {Variable::kLog, "warn", "deny"},
                                  {Variable::kLog, "warning", "deny"},
                                  {Variable::kLog, "debug", "all"},
                                  {Variable::kVisibleDevices, "all", "--policy VALIDATE"},
@@ -326,14 +327,21 @@ size_t position_of(const AllowEntry& gpu, const AllowList& list) {
 /// in a run with a list, positions in this `outer` list. The program reads them as positions in its
 /// own list. Returns a warning if some GPUs of the list are left out. Throws Refusal if the numbers
 /// cannot be translated, or leave no GPU. The guard itself finds UUIDs in a list of indices.
+/// `gpus`: how many the machine has; 0: not known.
 std::string translate_visible_devices(const GuardSettings& settings, const AllowList& outer,
-                                      Variables& variables) {
+                                      size_t gpus, Variables& variables) {
   const char* text = variables.get(kVisible);
   const char* mask = variables.get(kCudaVisible);
   const AllowList list = parse_allow_list(text == nullptr ? "" : text);
   const bool listed = list.count > 0 && list.error.why == ListError::Why::kNone;
   if (mask == nullptr || !listed || (outer.count > 0 && !settings.gpus)) return {};
-  const Selection written = select(mask, nullptr, nullptr);
+  const Selection all = select(mask, nullptr, nullptr);
+  Selection written = all;
+  if (all.numbers) {  // as in CUDA, an index that does not exist ends the list
+    View view;
+    view.count = outer.count > 0 ? outer.count : gpus;
+    if (view.count > 0) written = select(mask, &view, nullptr);
+  }
   const AllowList uuids = parse_allow_list(written.numbers ? "" : mask);
   const std::string subject = text_of([&](Text& out) {
     out.print("%c=\"%s\", set before cudaguard, ", kCudaVisible, std::string_view(mask));
@@ -365,10 +373,13 @@ std::string translate_visible_devices(const GuardSettings& settings, const Allow
     ++count;
   }
   // A GPU that comes twice leaves none, as in CUDA. In the shorter list it might come once.
-  const bool twice = written.count == 0 && std::string_view(mask).find(',') != std::string::npos;
+  const bool several = std::string_view(mask).find(',') != std::string::npos;
+  const bool twice = uuids.error.why == ListError::Why::kDuplicate ||
+                     (several && all.count == 0 && written.count == 0);
+  if (twice) count = 0;
   if (written.count > 0 || twice) variables.set(kCudaVisible, twice ? "-1" : positions);
   if (count == list.count) return {};
-  if (count == 0 && written.count > 0) {
+  if (count == 0 && all.count > 0 && !twice) {
     throw Refusal(kRefused, subject + "leaves no GPU of " + whose + remedy);
   }
   return subject + (count == 0 ? "leaves no GPU" : "leaves only " + left) + " of " + whose + remedy;
@@ -449,7 +460,7 @@ bool is_first_process(const Variables& variables) {
   return text.substr(0, text.find(':')) == std::to_string(getpid());
 }
 
-GuardConfig settle(const GuardSettings& settings, Variables& variables) {
+GuardConfig settle(const GuardSettings& settings, Variables& variables, size_t gpus) {
   refuse_empty(settings);
   check_rules(settings.rules);
   const bool inner = variables.has(kPreset);
@@ -496,7 +507,7 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables) {
   if (!settings.no_presets) set_asan_option(variables);
   // Inside a run, the program that starts this one may have left them out on purpose.
   const std::string left_out =
-      translate_visible_devices(settings, parse_allow_list(outer_list), variables);
+      translate_visible_devices(settings, parse_allow_list(outer_list), gpus, variables);
   return {policy, std::string(decision.report), decision.log == Log::kOff,
           log_is_given && decision.log < Log::kDeny, inner ? "" : left_out};
 }

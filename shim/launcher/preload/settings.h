@@ -3,6 +3,7 @@
 // environment, then default.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,9 @@ struct GuardConfig {
 };
 
 /// Sets the CUDAGUARD_* variables and, under FORCE_CPU, all presets. Throws Refusal for values that
-/// the guard would reject, and for options that contradict each other.
-GuardConfig settle(const GuardSettings& settings, Variables& variables);
+/// the guard would reject, and for options that contradict each other. `gpus`: how many this
+/// machine has; 0: not known.
+GuardConfig settle(const GuardSettings& settings, Variables& variables, size_t gpus = 0);
 
 /// Returns a message for each CUDAGUARD_* variable that cudaguard does not read, such as a misspelt
 /// one.

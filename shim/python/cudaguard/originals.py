@@ -39,6 +39,7 @@ class Real:
     """A class, because pyfakefs also replaces the functions that a module has imported."""
 
     open, close, fstat, stat, fchmod = os.open, os.close, os.fstat, os.stat, os.fchmod
+    utime = os.utime
     read, pread, write = os.read, os.pread, os.write
     getpid, geteuid, getcwd, uname, sleep = os.getpid, os.geteuid, os.getcwd, os.uname, time.sleep
     environ = os.environ
@@ -84,6 +85,9 @@ class RecordFile:
         self._identity = _identity_of(Real.fstat(self._descriptor))
         # A test may change the user, whose processes must be able to write records.
         Real.fchmod(self._descriptor, 0o666)
+        # Any later time of an empty file means that something wrote to it and emptied it.
+        Real.utime(self._descriptor, (0, 0))
+        self._modified = Real.fstat(self._descriptor).st_mtime_ns  # while the file was empty
 
     def read(self) -> Tuple[List[bytes], str]:
         """The complete lines since the last call, and the reason if that cannot be all of them.
@@ -97,7 +101,10 @@ class RecordFile:
                     break
                 data += part
             problem = "" if self.is_in_place() else self.path + " was removed"
-            if Real.fstat(descriptor).st_mode & _LOST:
+            status = Real.fstat(descriptor)
+            if self._was_truncated(status):
+                problem = self.path + " was truncated"
+            if status.st_mode & _LOST:
                 Real.fchmod(descriptor, 0o666)
                 problem = "a process could not write its record to " + self.path
         except Exception as error:
@@ -105,6 +112,17 @@ class RecordFile:
         lines = data[:data.rfind(b"\n") + 1].split(b"\n")[:-1]
         self._position += sum(len(line) + 1 for line in lines)
         return [line + b"\n" for line in lines], problem
+
+    def _was_truncated(self, status: os.stat_result) -> bool:
+        """True once after something has made the file shorter than what was read, or empty."""
+        shorter = status.st_size < self._position
+        if shorter:
+            self._position = status.st_size  # of new records, none is lost
+        if status.st_size > 0:
+            return shorter
+        emptied = status.st_mtime_ns != self._modified
+        self._modified = status.st_mtime_ns
+        return shorter or emptied
 
     def rest(self) -> str:
         """What is wrong with the end of the file, once. Raises nothing."""

@@ -471,7 +471,7 @@ class Watcher:
         pid = Real.getpid()
         if count > self.count and not any(attempt.pid == pid for attempt in attempts):
             attempts.append(records.Attempt(self.kind, _calls(count - self.count), pid, "",
-                                            "code that could not be written down", "", [], ""))
+                                            records.UNWRITTEN, "", [], ""))
         self.count = count
         self.guard.watch()
         return attempts

@@ -110,6 +110,7 @@ class Attempt(NamedTuple):
         return line.place() if line else self.code or self.library
 
 
+UNWRITTEN = "code that could not be written down"  # the library of an attempt without a record
 CODE = ("lib:", "module:", "line:")
 _NOT_PLAIN = re.compile(r"[^\w@%+:,./-]", re.ASCII)  # a shell may change it
 _OPTIONS = 3  # the most that a user would copy
@@ -174,7 +175,8 @@ def remedy(attempts: List[Attempt]) -> str:
     options = []
     for attempt in attempts:
         patterns = ["line:" + _literal(attempt.code), "lib:" + _literal(attempt.library)]
-        pattern = next((one for one in patterns if may(attempt, one)), "")
+        known = attempt.library != UNWRITTEN
+        pattern = next((one for one in patterns if known and may(attempt, one)), "")
         if _NOT_PLAIN.search(pattern):
             pattern = "'%s'" % pattern.replace("'", "'\\''")
         options.append("--cudaguard-allow " + pattern if pattern else "")
