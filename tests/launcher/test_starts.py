@@ -108,17 +108,30 @@ def test_forked_processes_start_nothing(case):
     assert counts == [1, [], []], str(result)
 
 
-def test_start_in_another_root_directory_is_judged_there(case):
+@pytest.mark.parametrize("name", ["/link", "./link", "bin/up/link", "/../bin/../link"])
+def test_start_in_another_root_directory_is_judged_there(case, name):
     """A symbolic link in it begins there."""
     machine.need("change_of_root" if os.geteuid() == 0 else "user_namespaces")
     inside = case.path("root")
     os.makedirs(os.path.join(inside, "bin"))
     shutil.copy(STATIC, os.path.join(inside, "bin", "static"))
     os.symlink("/bin/static", os.path.join(inside, "link"))
+    os.symlink("../../..", os.path.join(inside, "bin", "up"))
     # Outside, a dynamic program has this name.
-    words = [*(["unshare", "-r"] if os.geteuid() else []), "chroot", inside, "/link"]
+    words = [*(["unshare", "-r"] if os.geteuid() else []), "chroot", inside, name]
     result, *counts = account(case, words, code=7)
     assert counts == [1 if os.geteuid() == 0 else 2, ["static"], []], str(result)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "/proc/./self/fd//7", "/proc/thread-self/fd/7",
+                                  "/proc/$$/fd/7", "/dev/../dev/fd/7", "link", "./links/7"])
+def test_name_that_leads_to_the_caller_is_judged_there(case, name):
+    """/proc/self is another directory for verify itself."""
+    os.symlink("/proc/self/fd/7", case.path("link"))
+    os.symlink("/dev/fd", case.path("links"))
+    script = 'cd "$1" && exec 7<"$0" 0<&7 && PATH=$1 exec %s' % name
+    result, *counts = account(case, ["sh", "-c", script, STATIC, case.path("")], code=7)
+    assert counts == [1, ["static"], []], str(result)
 
 
 def test_loader_that_ignores_the_guard_is_no_guarded_start(case):
