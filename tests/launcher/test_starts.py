@@ -54,6 +54,23 @@ def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     assert result.out == error + "\n", str(result)
 
 
+@pytest.mark.needs("root", "other_users_processes")
+@pytest.mark.parametrize("program", [STATIC, DYNAMIC], ids=os.path.basename)
+@pytest.mark.parametrize(("place", "file", "code"), [
+    (0o700, 0o755, 99), (0o755, 0o744, 99), (0o711, 0o755, 7)])
+def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, file, code):
+    """root's verify may execute the file."""
+    os.mkdir(case.path("place"))
+    copy = shutil.copy(program, case.path("place/program"))
+    os.chmod(copy, file)
+    os.chmod(case.path("place"), place)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", EXECUTES, "exec", copy]
+    result, *counts = account(case, words, code=code)
+    starts = code == 7
+    assert counts == [2 + (starts and program == DYNAMIC),
+                      ["static"] * (starts and program == STATIC), []], str(result)
+
+
 def test_end_after_a_failed_start_is_no_start(case):
     """While a process ends, the kernel shows no memory of it, as after an execve."""
     result, *counts = account(case, [EXECUTES, "slow_end", case.make("format", "\x7fEL")], code=99)

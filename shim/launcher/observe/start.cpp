@@ -180,6 +180,8 @@ struct StartReader::Call {
   bool closes(const std::string& name) const;
   /// Opens the file that this name means for the process.
   Descriptor open_file(const std::string& name, bool follow = true) const;
+  /// False if the process may not execute this file, or search this directory, as this one may.
+  bool may_execute(const Descriptor& file) const;
   /// True if this process may not know which file a name means.
   bool hides_files() const { return access(proc("root/").c_str(), F_OK) != 0; }
   std::string proc(const char* name) const { return proc_ + name; }
@@ -229,6 +231,27 @@ bool StartReader::Call::closes(const std::string& name) const {
   return is_at_descriptor(name) && closes_on_exec(thread, directory);
 }
 
+bool StartReader::Call::may_execute(const Descriptor& file) const {
+  constexpr mode_t kAnyone = S_IXUSR | S_IXGRP | S_IXOTH;
+  constexpr const char* kNoCapabilities = "\nCapEff:\t0000000000000000\n";
+  struct stat status = {};
+  const bool is_for_anyone =
+      fstat(file.number(), &status) != 0 || (status.st_mode & kAnyone) == kAnyone;
+  if (is_for_anyone || geteuid() != 0) return true;  // another user's verify has no more rights
+  const std::string process = status_of(thread);
+  const std::vector<uint64_t> user = numbers_in(process, "Uid");  // the last one is for files
+  const std::vector<uint64_t> group = numbers_in(process, "Gid");
+  std::vector<uint64_t> groups = numbers_in(process, "Groups");
+  if (user.empty() || group.empty() || process.find(kNoCapabilities) == std::string::npos) {
+    return true;
+  }
+  groups.push_back(group.back());
+  const bool is_member = std::ranges::find(groups, status.st_gid) != groups.end();
+  const mode_t bit = status.st_uid == user.back() ? S_IXUSR : is_member ? S_IXGRP : S_IXOTH;
+  return (status.st_mode & bit) != 0 ||
+         getxattr(path_of(file).c_str(), "system.posix_acl_access", nullptr, 0) > 0;
+}
+
 /// Goes from directory to directory. openat2 cannot: to this process, /proc/self is another one.
 Descriptor StartReader::Call::open_file(const std::string& name, bool follow) const {
   constexpr int kMostLinks = 40;
@@ -253,6 +276,7 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool follow) co
       continue;
     }
     if (part == ".." && is_root(at)) continue;
+    if (!may_execute(at) && !is_proc(at)) return Descriptor(-1);
     const auto open_next = [&](int more) {
       return Descriptor(openat(at.number(), part.c_str(), O_PATH | O_CLOEXEC | more));
     };
@@ -378,7 +402,8 @@ void StartReader::judge_file(Call& call, Start& start) {
     }
     const std::string path = path_of(call.opened);
     if ((status.st_mode & kExecutable) == 0 ||
-        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) {
+        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || !call.may_execute(call.opened) ||
+        is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
