@@ -5,6 +5,7 @@ is not in it. An execve that fails starts none."""
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -241,6 +242,23 @@ def test_setuid_program_is_unguarded_only_if_its_rights_count(case, before, coun
     assert done.returncode == 0, done.stderr
     assert ("exits_0 (setuid)" in done.stderr) == counts, done.stderr
     assert ("unguarded" in done.stderr) == counts, done.stderr
+
+
+@pytest.mark.needs("root", "file_capabilities", "other_users_processes")
+@pytest.mark.parametrize("before", [(), ("--no-new-privs",)], ids=["plain", "no_new_privs"])
+@pytest.mark.parametrize(("rights", "wanted"), [
+    ("ep", "2 programs started: 1 guarded, 1 unguarded: PROGRAM (file capabilities)"),
+    ("i", "2 programs started: 2 guarded")])
+def test_program_with_capabilities_is_unguarded(case, rights, wanted, before):
+    """Also under no_new_privs, which the filter of an ordinary user's verify needs. The control
+    could only inherit them."""
+    program = case.copied("exits_0")
+    subprocess.run(["setcap", "cap_net_raw+" + rights, program], check=True)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *before, program]
+    done = case.unguarded(launcher.LAUNCHER, "verify", "--", *words)
+    assert (" ".join(done.stderr.split()), done.returncode) == (
+        "cudaguard: PASS: no CUDA use (1 process checked) " + wanted.replace("PROGRAM", program),
+        0), done.stderr
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="its 32-bit programs are x86's")

@@ -344,8 +344,9 @@ std::string why_closed(pid_t thread) {
 }
 
 /// Why ld.so will distrust the environment (AT_SECURE); empty if it will not. The kernel compares
-/// the effective ids after execve with the real ones. A mount with nosuid and another user
-/// namespace may prevent it, and then a start beacon shows that the program is guarded.
+/// the effective ids after execve with the real ones. File capabilities count even if no_new_privs
+/// keeps the process from gaining them. A mount with nosuid and another user namespace may prevent
+/// it, and then a start beacon shows that the program is guarded.
 std::string privileges_of(pid_t thread, const struct stat& status, bool capabilities) {
   constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
   const std::string process = status_of(thread);
@@ -358,7 +359,7 @@ std::string privileges_of(pid_t thread, const struct stat& status, bool capabili
   if (user.size() < 2 || group.size() < 2) return {};
   if ((setuid ? status.st_uid : user[1]) != user[0]) return setuid ? "setuid" : kOtherIds;
   if ((setgid ? status.st_gid : group[1]) != group[0]) return setgid ? "setgid" : kOtherIds;
-  return gains && capabilities && user[0] != 0 ? "file capabilities" : "";
+  return capabilities && user[0] != 0 ? "file capabilities" : "";
 }
 
 }  // namespace
