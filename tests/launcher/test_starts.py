@@ -5,6 +5,7 @@ is not in it. An execve that fails starts none."""
 import json
 import os
 import shutil
+import subprocess
 
 import pytest
 
@@ -52,6 +53,23 @@ def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     result, *counts = account(case, [EXECUTES, way, file], code=99)
     assert counts == [1, [], []], str(result)
     assert result.out == error + "\n", str(result)
+
+
+@pytest.mark.needs("root", "other_users_processes")
+@pytest.mark.parametrize("program", [STATIC, DYNAMIC], ids=os.path.basename)
+@pytest.mark.parametrize(("place", "file", "code"), [
+    (0o700, 0o755, 99), (0o755, 0o744, 99), (0o711, 0o755, 7)])
+def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, file, code):
+    """root's verify may execute the file."""
+    os.mkdir(case.path("place"))
+    copy = shutil.copy(program, case.path("place/program"))
+    os.chmod(copy, file)
+    os.chmod(case.path("place"), place)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", EXECUTES, "exec", copy]
+    result, *counts = account(case, words, code=code)
+    starts = code == 7
+    assert counts == [2 + (starts and program == DYNAMIC),
+                      ["static"] * (starts and program == STATIC), []], str(result)
 
 
 def test_end_after_a_failed_start_is_no_start(case):
@@ -108,17 +126,30 @@ def test_forked_processes_start_nothing(case):
     assert counts == [1, [], []], str(result)
 
 
-def test_start_in_another_root_directory_is_judged_there(case):
+@pytest.mark.parametrize("name", ["/link", "./link", "bin/up/link", "/../bin/../link"])
+def test_start_in_another_root_directory_is_judged_there(case, name):
     """A symbolic link in it begins there."""
     machine.need("change_of_root" if os.geteuid() == 0 else "user_namespaces")
     inside = case.path("root")
     os.makedirs(os.path.join(inside, "bin"))
     shutil.copy(STATIC, os.path.join(inside, "bin", "static"))
     os.symlink("/bin/static", os.path.join(inside, "link"))
+    os.symlink("../../..", os.path.join(inside, "bin", "up"))
     # Outside, a dynamic program has this name.
-    words = [*(["unshare", "-r"] if os.geteuid() else []), "chroot", inside, "/link"]
+    words = [*(["unshare", "-r"] if os.geteuid() else []), "chroot", inside, name]
     result, *counts = account(case, words, code=7)
     assert counts == [1 if os.geteuid() == 0 else 2, ["static"], []], str(result)
+
+
+@pytest.mark.parametrize("name", ["/dev/stdin", "/proc/./self/fd//7", "/proc/thread-self/fd/7",
+                                  "/proc/$$/fd/7", "/dev/../dev/fd/7", "link", "./links/7"])
+def test_name_that_leads_to_the_caller_is_judged_there(case, name):
+    """/proc/self is another directory for verify itself."""
+    os.symlink("/proc/self/fd/7", case.path("link"))
+    os.symlink("/dev/fd", case.path("links"))
+    script = 'cd "$1" && exec 7<"$0" 0<&7 && PATH=$1 exec %s' % name
+    result, *counts = account(case, ["sh", "-c", script, STATIC, case.path("")], code=7)
+    assert counts == [1, ["static"], []], str(result)
 
 
 def test_loader_that_ignores_the_guard_is_no_guarded_start(case):
@@ -211,6 +242,23 @@ def test_setuid_program_is_unguarded_only_if_its_rights_count(case, before, coun
     assert done.returncode == 0, done.stderr
     assert ("exits_0 (setuid)" in done.stderr) == counts, done.stderr
     assert ("unguarded" in done.stderr) == counts, done.stderr
+
+
+@pytest.mark.needs("root", "file_capabilities", "other_users_processes")
+@pytest.mark.parametrize("before", [(), ("--no-new-privs",)], ids=["plain", "no_new_privs"])
+@pytest.mark.parametrize(("rights", "wanted"), [
+    ("ep", "2 programs started: 1 guarded, 1 unguarded: PROGRAM (file capabilities)"),
+    ("i", "2 programs started: 2 guarded")])
+def test_program_with_capabilities_is_unguarded(case, rights, wanted, before):
+    """Also under no_new_privs, which the filter of an ordinary user's verify needs. The control
+    could only inherit them."""
+    program = case.copied("exits_0")
+    subprocess.run(["setcap", "cap_net_raw+" + rights, program], check=True)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *before, program]
+    done = case.unguarded(launcher.LAUNCHER, "verify", "--", *words)
+    assert (" ".join(done.stderr.split()), done.returncode) == (
+        "cudaguard: PASS: no CUDA use (1 process checked) " + wanted.replace("PROGRAM", program),
+        0), done.stderr
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="its 32-bit programs are x86's")

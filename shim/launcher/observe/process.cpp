@@ -99,7 +99,9 @@ std::vector<uint64_t> numbers_in(std::string_view status, std::string_view name)
   if (at == std::string::npos) return numbers;
   std::string_view line = status.substr(at + name.size() + 2);
   line = line.substr(0, line.find('\n'));
-  while (!line.empty()) numbers.push_back(take_number(line));
+  while (line.find_first_not_of(" \t") != std::string_view::npos) {
+    numbers.push_back(take_number(line));
+  }
   return numbers;
 }
 

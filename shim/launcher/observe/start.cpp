@@ -2,10 +2,10 @@
 #include "shim/launcher/observe/start.h"
 
 #include <fcntl.h>
-#include <linux/audit.h>
+#include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -41,8 +41,6 @@ constexpr size_t kMostString = size_t{32} * 4096;
 constexpr int kMostInterpreters = 5;
 constexpr size_t kLongestLine = 256;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
-constexpr uint64_t kResolveInRoot = 0x10;  // RESOLVE_IN_ROOT of openat2, which older headers lack
-constexpr long kOpenat2 = 437;
 constexpr int kExecveCheck = 0x10000;  // AT_EXECVE_CHECK of execveat, which older headers lack
 
 constexpr const char* kOtherIds = "its effective user or group is not the real one";
@@ -50,6 +48,11 @@ constexpr const char* kOtherIds = "its effective user or group is not the real o
 /// By which the file can be opened again.
 std::string path_of(const Descriptor& file) {
   return "/proc/self/fd/" + std::to_string(file.number());
+}
+
+bool is_proc(const Descriptor& directory) {
+  struct statfs system = {};
+  return fstatfs(directory.number(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
 /// One search through the whole file.
@@ -176,7 +179,9 @@ struct StartReader::Call {
   /// descriptor that the name begins at. The call then fails.
   bool closes(const std::string& name) const;
   /// Opens the file that this name means for the process.
-  Descriptor open_file(const std::string& name, int more = 0) const;
+  Descriptor open_file(const std::string& name, bool follow = true) const;
+  /// False if the process may not execute this file, or search this directory, as this one may.
+  bool may_execute(const Descriptor& file) const;
   /// True if this process may not know which file a name means.
   bool hides_files() const { return access(proc("root/").c_str(), F_OK) != 0; }
   std::string proc(const char* name) const { return proc_ + name; }
@@ -226,29 +231,70 @@ bool StartReader::Call::closes(const std::string& name) const {
   return is_at_descriptor(name) && closes_on_exec(thread, directory);
 }
 
-Descriptor StartReader::Call::open_file(const std::string& name, int more) const {
-  const int how = O_PATH | O_CLOEXEC | more;
-  const auto open_below = [&](const char* place, const std::string& rest) {
-    return Descriptor(open((proc(place) + rest).c_str(), how));
+bool StartReader::Call::may_execute(const Descriptor& file) const {
+  constexpr mode_t kAnyone = S_IXUSR | S_IXGRP | S_IXOTH;
+  constexpr const char* kNoCapabilities = "\nCapEff:\t0000000000000000\n";
+  struct stat status = {};
+  const bool is_for_anyone =
+      fstat(file.number(), &status) != 0 || (status.st_mode & kAnyone) == kAnyone;
+  if (is_for_anyone || geteuid() != 0) return true;  // another user's verify has no more rights
+  const std::string process = status_of(thread);
+  const std::vector<uint64_t> user = numbers_in(process, "Uid");  // the last one is for files
+  const std::vector<uint64_t> group = numbers_in(process, "Gid");
+  std::vector<uint64_t> groups = numbers_in(process, "Groups");
+  if (user.empty() || group.empty() || process.find(kNoCapabilities) == std::string::npos) {
+    return true;
+  }
+  groups.push_back(group.back());
+  const bool is_member = std::ranges::find(groups, status.st_gid) != groups.end();
+  const mode_t bit = status.st_uid == user.back() ? S_IXUSR : is_member ? S_IXGRP : S_IXOTH;
+  return (status.st_mode & bit) != 0 ||
+         getxattr(path_of(file).c_str(), "system.posix_acl_access", nullptr, 0) > 0;
+}
+
+/// Goes from directory to directory. openat2 cannot: to this process, /proc/self is another one.
+Descriptor StartReader::Call::open_file(const std::string& name, bool follow) const {
+  constexpr int kMostLinks = 40;
+  constexpr std::string_view kSelf = "/proc/self/";
+  const auto open_own = [&](const char* place) {
+    return Descriptor(open(proc(place).c_str(), O_PATH | O_CLOEXEC));
   };
-  // These names mean the caller's own.
-  for (const auto& [from, to] : {std::pair("/proc/self/", ""), std::pair("/proc/thread-self/", ""),
-                                 std::pair("/dev/fd/", "fd/")}) {
-    if (name.starts_with(from)) return open_below(to, name.substr(strlen(from)));
-  }
+  const auto is_root = [&](const Descriptor& place) {
+    return id_of(path_of(place)) == id_of(proc("root"));
+  };
   if (name.empty()) return Descriptor(-1);
-  if (!name.starts_with('/')) return open_below("cwd/", name);
-  // A symbolic link below another root directory begins there.
-  const Descriptor top(open(proc("root").c_str(), O_PATH | O_CLOEXEC));
-  const struct {
-    uint64_t flags, mode, resolve;
-  } within = {static_cast<uint64_t>(how), 0, kResolveInRoot};
-  if (top.number() >= 0) {
-    Descriptor file(
-        static_cast<int>(syscall(kOpenat2, top.number(), name.c_str(), &within, sizeof within)));
-    if (file.error() == 0 || file.error() == ENOENT || file.error() == ENOTDIR) return file;
+  const bool is_own = name.starts_with(kSelf);  // also without a /proc in the root directory
+  Descriptor at = open_own(is_own ? "" : name.front() == '/' ? "root" : "cwd");
+  std::string rest = name.substr(is_own ? kSelf.size() : 0);
+  for (int links = 0; at.number() >= 0 && !rest.empty();) {
+    const size_t begin = std::min(rest.find_first_not_of('/'), rest.size());
+    const size_t end = std::min(rest.find('/', begin), rest.size());
+    const std::string part = begin == end ? "." : rest.substr(begin, end - begin);
+    rest.erase(0, end);
+    if ((part == "self" || part == "thread-self") && is_proc(at)) {
+      at = open_own("");
+      continue;
+    }
+    if (part == ".." && is_root(at)) continue;
+    if (!may_execute(at) && !is_proc(at)) return Descriptor(-1);
+    const auto open_next = [&](int more) {
+      return Descriptor(openat(at.number(), part.c_str(), O_PATH | O_CLOEXEC | more));
+    };
+    Descriptor next = open_next(O_NOFOLLOW);
+    char target[PATH_MAX];
+    const bool asks = next.number() >= 0 && (follow || !rest.empty());
+    const ssize_t size = asks ? readlinkat(next.number(), "", target, sizeof target) : -1;
+    if (size < 0) {
+      at = std::move(next);
+    } else if (is_proc(at)) {  // such a link leads to the file itself
+      at = open_next(0);
+    } else {
+      if (++links > kMostLinks) return Descriptor(-1);
+      rest.insert(0, std::string(target, static_cast<size_t>(size)));
+      if (target[0] == '/') at = open_own("root");
+    }
   }
-  return open_below("root", name);
+  return at;
 }
 
 struct StartReader::Strings {
@@ -298,8 +344,9 @@ std::string why_closed(pid_t thread) {
 }
 
 /// Why ld.so will distrust the environment (AT_SECURE); empty if it will not. The kernel compares
-/// the effective ids after execve with the real ones. A mount with nosuid and another user
-/// namespace may prevent it, and then a start beacon shows that the program is guarded.
+/// the effective ids after execve with the real ones. File capabilities count even if no_new_privs
+/// keeps the process from gaining them. A mount with nosuid and another user namespace may prevent
+/// it, and then a start beacon shows that the program is guarded.
 std::string privileges_of(pid_t thread, const struct stat& status, bool capabilities) {
   constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
   const std::string process = status_of(thread);
@@ -312,7 +359,7 @@ std::string privileges_of(pid_t thread, const struct stat& status, bool capabili
   if (user.size() < 2 || group.size() < 2) return {};
   if ((setuid ? status.st_uid : user[1]) != user[0]) return setuid ? "setuid" : kOtherIds;
   if ((setgid ? status.st_gid : group[1]) != group[0]) return setgid ? "setgid" : kOtherIds;
-  return gains && capabilities && user[0] != 0 ? "file capabilities" : "";
+  return capabilities && user[0] != 0 ? "file capabilities" : "";
 }
 
 }  // namespace
@@ -340,9 +387,9 @@ bool StartReader::has_interpreter(const Call& call, FileFacts& facts) const {
 void StartReader::judge_file(Call& call, Start& start) {
   using Kind = FileFacts::Kind;
   std::string name = call.full_name(start.program);
-  int how = (call.flags & AT_SYMLINK_NOFOLLOW) != 0 ? O_NOFOLLOW : 0;
+  bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0;
   for (int i = 0; i < kMostInterpreters; ++i) {
-    call.opened = call.open_file(name, std::exchange(how, 0));
+    call.opened = call.open_file(name, std::exchange(follow, true));
     if (call.opened.number() < 0 && call.hides_files()) {
       start.reason = why_closed(call.thread);
       return;
@@ -356,7 +403,8 @@ void StartReader::judge_file(Call& call, Start& start) {
     }
     const std::string path = path_of(call.opened);
     if ((status.st_mode & kExecutable) == 0 ||
-        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || is_written(path, status)) {
+        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || !call.may_execute(call.opened) ||
+        is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
