@@ -29,6 +29,7 @@
 #include <exception>
 #include <iterator>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -86,7 +87,7 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
     if (takes) {
       seccomp_notif call = shared.last;
       int error = 0;
-      for (; error == 0; error = Keeper::receive(shared, listener, call)) {
+      for (; error == 0; error = Keeper::receive(shared, listener, call, now)) {
         if (answer_call(listener, call) && !alone) ++shared.answered;
       }
       // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
@@ -147,14 +148,15 @@ bool still_waits(int listener, const seccomp_notif& call) {
   return errno != ENOENT && ioctl(listener, kOlderIdValid, &id) == 0;
 }
 
-int Keeper::receive(Shared& shared, int listener, seccomp_notif& to) {
+int Keeper::receive(Shared& shared, int listener, seccomp_notif& to,
+                    std::optional<uint64_t> progress) {
   // The ioctl blocks if there is no call, as after the other process has received it. So both must
   // not see the same call. The mutex is robust, because either process may be killed.
   const int error = pthread_mutex_trylock(&shared.receiving);
   if (error == EBUSY) return EAGAIN;
   if (error == EOWNERDEAD) pthread_mutex_consistent(&shared.receiving);
   int result = EAGAIN;
-  if (is_readable(listener)) {
+  if ((!progress || shared.progress == *progress) && is_readable(listener)) {
     to = {};  // the kernel wants zeros there
     result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &to) == 0 ? 0 : errno;
   }
@@ -207,6 +209,12 @@ void Keeper::keep(int listener) {
   one.cmsg_type = SCM_RIGHTS;
   memcpy(CMSG_DATA(&one), &listener, sizeof listener);
   if (sendmsg(process_, &passed.message, MSG_NOSIGNAL) != 1) give_up();
+}
+
+void Keeper::listen() {
+  pthread_mutex_lock(&shared_->receiving);  // the process may be about to receive a call
+  note_progress();
+  pthread_mutex_unlock(&shared_->receiving);
 }
 
 void Keeper::end() {

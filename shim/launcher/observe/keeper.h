@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 namespace cudaguard::launcher {
 
@@ -41,7 +42,9 @@ class Keeper {
   /// This process must keep it: the other one takes over when it is closed.
   int descriptor() const { return process_; }
 
-  /// Call this often. From the first time on, this process listens.
+  /// From here on, this process receives each call.
+  void listen();
+  /// Call this often.
   void note_progress() { shared_->progress.fetch_add(1, std::memory_order_relaxed); }
   /// How many calls the process has answered since then.
   uint64_t answered() const { return shared_->answered; }
@@ -60,8 +63,9 @@ class Keeper {
     seccomp_notif last = {};            ///< the launcher's, which it may not have answered
   };
   /// Receives a call that waits, and blocks for none. Returns 0 or errno; EAGAIN if no call waits,
-  /// or if the other process receives it.
-  static int receive(Shared& shared, int listener, seccomp_notif& to);
+  /// or if the other process receives it. `progress`: only if the launcher has made no more.
+  static int receive(Shared& shared, int listener, seccomp_notif& to,
+                     std::optional<uint64_t> progress = {});
   int receive(int listener) { return receive(*shared_, listener, shared_->last); }
   const seccomp_notif& received() const { return shared_->last; }
 

@@ -138,7 +138,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   tree.serve([&] { return listener->descriptor(); }, [&] { listener->answer(); });
   std::vector<int> open = kept;
   open.insert(open.end(), {listener->descriptor(), keeper.descriptor()});
-  keeper.note_progress();  // from here on, this process listens
+  keeper.listen();
   keeper.outlive(true);
   start(tree, program, variables, std::move(open));
   tree.wait([&] {
