@@ -31,7 +31,8 @@ constexpr char kLibraries[][13] = {
 
 constexpr char kShells[] = "sh bash dash zsh ksh";
 constexpr char kStarters[] =
-    "bwrap env ionice nice nohup setsid stdbuf strace sudo time timeout xargs";
+    "bwrap env find flock ionice nice nohup script setsid stdbuf strace su sudo time timeout watch "
+    "xargs";
 // Options whose value is the script; options whose value is another file; options after which there
 // is no script, because their value is code or another file of code; and how scripts' names end.
 constexpr char kScriptOptions[] = "-jar -f -s -File --script -extra";
@@ -138,7 +139,9 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
   if (is_option(word) && word != "-m") {
     // It is not known whether the next word is its value.
     while (!word.empty() && word != "-m" && (is_option(word) || !has_ending(word))) {
-      if (is_option(word) && brings_code(interpreter, word)) return {};
+      if (is_option(word) && brings_code(interpreter, word)) {
+        return {.is_code = !word.starts_with("--")};
+      }
       word = take_argument(arguments);
     }
   }
@@ -174,28 +177,20 @@ std::string_view ScriptSearch::next() {
   }
 }
 
-bool only_starts(std::string_view arguments) {
-  std::string_view rest = arguments;
-  const std::string_view name = base_name(take_argument(rest));
-  if (is_one_of(name, kStarters)) return true;
-  const std::string_view option = take_argument(rest);
-  return is_one_of(name, kShells) && option.starts_with('-') && !option.starts_with("--") &&
-         option.find('c') != kNowhere;
-}
-
 Starter starter_of(std::string_view arguments) {
-  if (only_starts(arguments)) return Starter::kFurtherOut;
   std::string_view options = arguments;
   const std::string_view name = base_name(take_argument(options));
+  if (is_one_of(name, kStarters)) return Starter::kFurtherOut;
   // A login shell's name begins with a hyphen.
   if (name.empty() || name == "cudaguard" || is_option(name)) return Starter::kNobody;
   const Interpreter* interpreter = interpreter_of(name);
   if (interpreter == nullptr) return Starter::kNamed;
+  const Script script = script_of(*interpreter, arguments, {});
+  if (script.is_code) return is_one_of(name, kShells) ? Starter::kFurtherOut : Starter::kCode;
   const std::string_view first = take_argument(options);
   const bool may_be_prompt =
       first.empty() || first == "-i" || first == "-l" || first.starts_with("--");
-  const bool is_prompt = may_be_prompt && script_of(*interpreter, arguments, {}).name.empty();
-  return is_prompt ? Starter::kNobody : Starter::kNamed;
+  return may_be_prompt && script.name.empty() ? Starter::kNobody : Starter::kNamed;
 }
 
 bool is_query_tool(std::string_view name) {

@@ -38,8 +38,9 @@ int64_t stat_field(std::string_view stat, int field);
 /// The script of an interpreter's process.
 struct Script {
   bool is_module = false;      ///< Python's -m
-  std::string_view name;       ///< "ppo.py", "pkg.train"; empty: not known
+  std::string_view name = {};  ///< "ppo.py", "pkg.train"; empty: not known
   std::string_view path = {};  ///< as the command line has it: "/home/u/ppo.py"
+  bool is_code = false;        ///< the command line has the code: -c, -e
 };
 /// `file` is what ScriptSearch has found, as Attempt::script.
 Script script_of(const Interpreter& interpreter, std::string_view arguments, std::string_view file);
@@ -61,14 +62,11 @@ class ScriptSearch {
   bool any_ = false;
 };
 
-/// True for a shell or a program such as `timeout` that only starts others, so that what has
-/// started it matters: "sh -c 'nvidia-smi | head'". A shell that runs a script is no such program.
-bool only_starts(std::string_view arguments);
-
 /// What the arguments of a process say of it as what has started another.
 enum class Starter : uint8_t {
   kNamed,       ///< put_program() names it
-  kFurtherOut,  ///< it only starts others, so what has started it matters
+  kCode,        ///< it runs code of its command line: named only if what has started it is not
+  kFurtherOut,  ///< a shell's command or a program such as `timeout`: what has started it matters
   kNobody,      ///< the user has typed the command, or cudaguard has started it
 };
 Starter starter_of(std::string_view arguments);

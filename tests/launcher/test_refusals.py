@@ -167,6 +167,23 @@ class Privileged(launcher.Case):
         os.chmod(self.program, 0o4711)
         self.refused(self.as_nobody(self.launcher, "run", self.program), 125, "setuid")
 
+    def test_attempt_of_a_program_that_cannot_be_read_has_its_name(self):
+        """Its memory cannot be read either, and /proc shows none of its files."""
+        fake = shutil.copytree(harness.FAKE_DRIVER, self.path("fake"), symlinks=True)
+        program = self.copied("ask_driver", "solver")
+        before = ["env", "LD_LIBRARY_PATH=" + fake]
+        for mode, lost in ((0o755, False), (0o711, True)):
+            os.chmod(program, mode)
+            self.assertEqual(self.as_nobody(*before, program).stdout, "cuInit=0\n")
+            done = self.as_nobody(*before, self.launcher, "verify", "--", program)
+            self.assertEqual(done.stdout, "cuInit=100\n", done)
+            self.assertIn("FAIL: 1 place asked for CUDA, in 1 of 1 process\n  solver\n",
+                          done.stderr)
+            self.assertEqual("could not be read" in done.stderr, lost, done)
+            done = self.as_nobody(*before, self.launcher, "verify", "--allow", "lib:solver", "--",
+                                  program)
+            self.assertEqual(done.returncode, 0, done)
+
 
 class Kernel(launcher.Case):
     """binfmt_misc starts files of which the launcher knows nothing."""

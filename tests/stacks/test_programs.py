@@ -96,11 +96,15 @@ def test_source_of_an_interpreter_is_no_line(case):
     ("subprocess.run([TOOL])", "python3 app.py"),
     ("os.system(TOOL + ' | cat')", "python3 app.py"),
     ("subprocess.run(['timeout', '60', TOOL])", "python3 app.py"),
+    ("subprocess.run(['bash', '-e', '-o', 'pipefail', '-c', TOOL + '; true'])", "python3 app.py"),
+    ("subprocess.run(['flock', 'app.py', TOOL])", "python3 app.py"),
+    ("subprocess.run([sys.executable, '-c', 'import os; os.system(%r)' % TOOL])", "python3 app.py"),
     ("subprocess.run(['sh', 'tool.sh'])", "sh tool.sh")])
 def test_tool_is_named_with_what_has_started_it(case, command, starter):
     tool = case.copy("bin/nvidia-smi")
     case.make("tool.sh", tool + "\ntrue\n", 0o644)
-    app = case.make("app.py", "import os, subprocess\nTOOL = %r\n%s\n" % (tool, command), 0o644)
+    app = case.make("app.py", "import os, subprocess, sys\nTOOL = %r\n%s\n" % (tool, command),
+                    0o644)
     python = os.path.join(os.path.dirname(app), "python3")
     os.symlink(sys.executable, python)
     name = "nvidia-smi, started by " + starter

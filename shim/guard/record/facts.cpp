@@ -90,16 +90,19 @@ int64_t started() {
 /// Writes "python3 app.py": the first program further out that is more than a shell's command or a
 /// tool such as `timeout`. Nothing if the user has typed the command, or cudaguard has started it.
 std::string_view find_starter(ProgramRoom& room) {
+  std::string_view found;
   uint32_t pid = sys::getppid();
   for (int i = 0; i < kMostStarters && pid > 1; ++i, pid = parent_of(pid)) {
     const std::string_view arguments = read_of(pid, "cmdline", room.starter, sizeof room.starter);
     const Starter starter = starter_of(arguments);
     if (starter == Starter::kFurtherOut) continue;
-    if (starter == Starter::kNobody) return {};
+    if (starter == Starter::kNobody) break;
+    if (starter == Starter::kCode && !found.empty()) continue;
     Text out(room.started_by, sizeof room.started_by);
-    return put_program(out, arguments, find_script(arguments)).view();
+    found = put_program(out, arguments, find_script(arguments)).view();
+    if (starter == Starter::kNamed) break;
   }
-  return {};
+  return found;
 }
 
 }  // namespace

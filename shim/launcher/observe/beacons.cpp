@@ -8,6 +8,7 @@
 
 #include "policy/driver_api.h"
 #include "policy/policies.h"
+#include "policy/program.h"
 #include "shim/guard/text/record.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
@@ -51,9 +52,14 @@ bool is_same_program(const Identity& a, const Identity& b) {
   return a.pid == b.pid && a.stat.started == b.stat.started && a.stat.image == b.stat.image;
 }
 
-/// A record without the details that the guard would have sent.
+/// A record without the details that the guard would have sent. The process's program stands for
+/// the caller.
 std::string record_of(const Identity& who, Beacon what, const char* why) {
+  const std::string arguments = has_own_numbers() ? arguments_of(who.pid) : "";
+  std::string_view rest = arguments;
   Attempt attempt;
+  attempt.file = base_name(take_argument(rest));
+  if (attempt.file.empty()) attempt.file = who.stat.name;
   attempt.api = "cuInit or the like";
   if (what == Beacon::kNvml) {
     attempt.api = "nvmlInit or the like";

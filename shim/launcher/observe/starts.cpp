@@ -139,10 +139,12 @@ Start Starts::read(const Identity& who, const seccomp_data& call) {
   }
   const std::string arguments = arguments_of(who);
   const Starter starter = starter_of(arguments);
-  if (starter == Starter::kNamed) {
-    start.started_by = text_of([&](Text& out) { put_program(out, arguments, {}); });
-  } else if (starter == Starter::kFurtherOut) {
+  if (starter == Starter::kFurtherOut || starter == Starter::kCode) {
     start.started_by = started_by(running_in(who.pid) != nullptr ? who.pid : who.stat.parent);
+  }
+  const bool is_nobody_further_out = starter == Starter::kCode && start.started_by.empty();
+  if (starter == Starter::kNamed || is_nobody_further_out) {
+    start.started_by = text_of([&](Text& out) { put_program(out, arguments, {}); });
   }
   return start;
 }
