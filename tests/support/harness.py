@@ -407,8 +407,6 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         result.words, result.environment, result.given = command, environment, set(env or ())
         # strace searches for the program in its own PATH. bubblewrap adds PWD.
         outer = {"PATH": environment.get("PATH", os.defpath)}
-        if not box and not trace:  # the same without a process of env, which only a failure shows
-            command, outer = words, environment
         process = subprocess.Popen(
             command, cwd=cwd, env=outer, stdin=subprocess.DEVNULL if stdin is None else
             subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
