@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A launcher that is stopped stops no program: another process answers. The result says that it missed
-something."""
+"""A launcher that is stopped stops no program from starting: another process answers. The result says
+that it missed something."""
 
 import time
 
@@ -55,11 +55,12 @@ class StoppedLauncher(test_verify_tree.Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertIn("PASS: no CUDA use (2 processes checked)", done.stderr)
 
-    def test_attempts_are_refused_and_make_the_result_incomplete(self):
-        program = self.make("ask.py", "import ctypes\n"
-                                      "assert ctypes.CDLL('libcuda.so.1').cuInit(0) == 100\n")
-        result, _ = self.stopped("/usr/bin/env python3 %s || exit" % program)
-        self.ends(result, 3, "INCOMPLETE: ", "cudaguard was stopped for a time, and missed ")
+    def test_attempts_wait_and_fail(self):
+        """An attempt decides the verdict, so it waits for the launcher."""
+        program = self.make("ask.py", "import ctypes\nctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+        result, _ = self.stopped("/usr/bin/env python3 %s & asks=$!; /bin/true; "
+                                 "(sleep 1; kill -CONT $PPID) & wait $asks" % program)
+        self.ends(result, 1, "FAIL: 1 line asked for CUDA", "ask.py:2 in <module>")
 
     def test_nothing_is_left_over(self):
         """The other process ends with the launcher, even if that is killed."""

@@ -65,6 +65,12 @@ struct Passed {
   }
 };
 
+/// True for an execve and for a start beacon.
+bool is_of_start(const seccomp_notif& call) {
+  return is_exec(call) || (call.data.nr == SYS_getpid && call.data.args[0] == kBeaconMagic &&
+                           call.data.args[1] == static_cast<uint64_t>(Beacon::kStart));
+}
+
 /// Runs in the process. Returns when the last process with the filter has ended.
 void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
   Passed passed;
@@ -85,10 +91,19 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
     const bool stopped = looks > 1 && knows_processes && read_stat(pid).state == 'T';
     const bool takes = alone || stopped || looks > kPatience;
     if (takes) {
-      seccomp_notif call = shared.last;
-      int error = 0;
-      for (; error == 0; error = Keeper::receive(shared, listener, call, now)) {
+      const auto answer = [&](const seccomp_notif& call) {
         if (answer_call(listener, call) && !alone) ++shared.answered;
+      };
+      if (is_of_start(shared.last)) answer(shared.last);
+      seccomp_notif call = {};
+      int error = 0;
+      while ((error = Keeper::receive(shared, listener, call, now)) == 0) {
+        if (alone || is_of_start(call) || shared.put - shared.taken == shared.left.size()) {
+          answer(call);
+        } else {
+          shared.left[shared.put % shared.left.size()] = call;
+          ++shared.put;
+        }
       }
       // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
       if (error != EAGAIN && error != ENOENT && error != EINTR) return;
@@ -96,7 +111,10 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
     pollfd both[] = {{takes ? listener : -1, POLLIN, 0}, {launcher, 0, 0}};
     poll(both, std::size(both), launcher < 0 ? -1 : kPeriod);
     if ((both[0].revents & (POLLERR | POLLHUP)) != 0 || shared.over) return;
-    if ((both[1].revents & (POLLERR | POLLHUP)) != 0) close(std::exchange(launcher, -1));
+    if ((both[1].revents & (POLLERR | POLLHUP)) == 0) continue;
+    close(std::exchange(launcher, -1));
+    answer_call(listener, shared.last);
+    for (const seccomp_notif& call : shared.left) answer_call(listener, call);
   }
 }
 
@@ -215,6 +233,13 @@ void Keeper::listen() {
   pthread_mutex_lock(&shared_->receiving);  // the process may be about to receive a call
   note_progress();
   pthread_mutex_unlock(&shared_->receiving);
+}
+
+std::optional<seccomp_notif> Keeper::take() {
+  if (shared_->taken == shared_->put) return {};
+  const seccomp_notif call = shared_->left[shared_->taken % shared_->left.size()];
+  ++shared_->taken;
+  return call;
 }
 
 void Keeper::end() {

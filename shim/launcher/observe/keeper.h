@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <optional>
@@ -23,8 +24,9 @@ bool answer_call(int listener, const seccomp_notif& call);
 /// another thread.
 bool still_waits(int listener, const seccomp_notif& call);
 
-/// The process answers before the launcher listens, while it is stopped, and after its end. What it
-/// answers while the launcher watches is missing in the account.
+/// The process answers before the launcher listens, and after its end. While the launcher is
+/// stopped, it answers the starts of programs, which are missing in the account, and leaves the
+/// other calls, which decide the verdict, to the launcher.
 class Keeper {
  public:
   /// Starts the process. It is in a session of its own, so that neither Ctrl-Z nor a signal to the
@@ -48,6 +50,8 @@ class Keeper {
   void note_progress() { shared_->progress.fetch_add(1, std::memory_order_relaxed); }
   /// How many calls the process has answered since then.
   uint64_t answered() const { return shared_->answered; }
+  /// The next call that the process has received for this one.
+  std::optional<seccomp_notif> take();
 
   /// This process does not listen any more. The other one answers all calls.
   void end();
@@ -56,11 +60,14 @@ class Keeper {
 
   /// What both processes use.
   struct Shared {
-    std::atomic<uint64_t> progress{0};  ///< of the launcher
-    std::atomic<uint64_t> answered{0};  ///< calls, by the process
-    std::atomic<bool> over{false};      ///< no process with the filter is left
-    pthread_mutex_t receiving = {};     ///< held by the one that receives a call
-    seccomp_notif last = {};            ///< the launcher's, which it may not have answered
+    std::atomic<uint64_t> progress{0};        ///< of the launcher
+    std::atomic<uint64_t> answered{0};        ///< calls, by the process
+    std::atomic<bool> over{false};            ///< no process with the filter is left
+    pthread_mutex_t receiving = {};           ///< held by the one that receives a call
+    seccomp_notif last = {};                  ///< the launcher's, which it may not have answered
+    std::array<seccomp_notif, 64> left = {};  ///< a ring of calls for the launcher
+    std::atomic<uint64_t> put{0};             ///< how many the process has put into it
+    std::atomic<uint64_t> taken{0};           ///< how many the launcher has taken
   };
   /// Receives a call that waits, and blocks for none. Returns 0 or errno; EAGAIN if no call waits,
   /// or if the other process receives it. `progress`: only if the launcher has made no more.

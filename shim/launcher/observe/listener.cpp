@@ -113,7 +113,12 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   keeper_.note_progress();
 }
 
+void Listener::take_over() noexcept {
+  while (const auto call = keeper_.take()) handle(*call);
+}
+
 void Listener::answer() noexcept {
+  take_over();  // earlier calls of this thread
   const int error = keeper_.receive(descriptor_);
   // ENOENT: the thread was killed meanwhile.
   if (error == EAGAIN || error == ENOENT || error == EINTR) return;
@@ -148,6 +153,7 @@ void Listener::take_ioctl(const seccomp_notif& call) {
 }
 
 void Listener::finish() noexcept {
+  take_over();
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.
@@ -168,7 +174,7 @@ std::vector<std::string> Listener::doubts() const {
   if (failed_) doubts.emplace_back("some records were not received or not written");
   if (const uint64_t calls = keeper_.answered(); calls > 0) {
     doubts.push_back("cudaguard was stopped for a time, and missed " + counted(calls, "call") +
-                     " (starts of programs, attempts)");
+                     " of programs");
   }
   if (too_many_) doubts.emplace_back("too many beacons (more than 1 GB of records)");
   return doubts;

@@ -143,6 +143,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   start(tree, program, variables, std::move(open));
   tree.wait([&] {
     keeper.note_progress();
+    listener->take_over();
     return starts.look();
   });
   note_end(tree, program, watched);
