@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
