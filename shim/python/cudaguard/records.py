@@ -119,8 +119,8 @@ _OPTIONS = 3  # the most that a user would copy
 def _matches(pattern: str, text: str) -> bool:
     """libc's fnmatch() on bytes, as in shim/launcher/findings/allow.cpp. Python's own has no
     backslash and no character classes."""
-    if not text or pattern == text:
-        return bool(text)
+    if not text:
+        return False
     old = _libc.uselocale(_bytes_locale)
     try:
         return _libc.fnmatch(pattern.encode("utf-8", "surrogatepass"),
