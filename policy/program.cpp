@@ -31,8 +31,7 @@ constexpr char kLibraries[][13] = {
 
 constexpr char kShells[] = "sh bash dash zsh ksh";
 constexpr char kStarters[] =
-    "bwrap env find flock ionice nice nohup script setsid stdbuf strace su sudo time timeout watch "
-    "xargs";
+    "bwrap env find flock ionice nice nohup setsid stdbuf strace su sudo time timeout xargs";
 // Options whose value is the script; options whose value is another file; options after which there
 // is no script, because their value is code or another file of code; and how scripts' names end.
 constexpr char kScriptOptions[] = "-jar -f -s -File --script -extra";

@@ -145,6 +145,9 @@ def test_landlock_that_hides_dev(case):
     # A new thread's name is written, too.
     answer = case.asked(999, *(word for word in start if word != "/proc"), "--", fakes=fakes)
     assert "; and writing of /proc/self/task/*/comm" in " ".join(answer.problems)
+    answer = case.asked(304, *(word for word in start if word != "/proc"), *here, "--", fakes=fakes)
+    case.says(answer, "cuInit answers 304 here, because /proc/self/task/*/comm cannot be written "
+              "(EACCES); allow writing of /proc/self/task/*/comm")
     # What it says helps.
     answer = case.asked(999, *start, *here, "--", fakes=fakes, more=MACHINE)
     case.says(answer, "", sorted(here))
@@ -189,6 +192,10 @@ NEEDED = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nv
           "/dev/nvidia3"]
 
 
+CAPABILITY = "-f /proc/driver/nvidia/capabilities/gpu8/mig/gi1/%saccess"
+COMMANDS = ["-c 255", "-u -c 0", "-c 8", CAPABILITY % "", CAPABILITY % "ci0/", "-c 3"]
+
+
 @pytest.mark.parametrize("code", [100, 999])
 def test_module_without_nodes_is_one_problem_with_what_the_sandbox_needs(case, code):
     """As in bwrap --dev /dev. The nodes are those of the machine's GPUs."""
@@ -196,9 +203,9 @@ def test_module_without_nodes_is_one_problem_with_what_the_sandbox_needs(case, c
     sentences = [text for text in answer.problems if text.startswith("cuInit answers")]
     assert sentences == [
         "cuInit answers %d here, because there is no /dev/nvidia*, although NVIDIA's kernel module "
-        "is loaded (/proc/driver/nvidia); outside a sandbox, run nvidia-modprobe -u -c 0; inside, it "
+        "is loaded (/proc/driver/nvidia); outside a sandbox, run %s; inside, it "
         "needs the nodes; with bwrap:%s; with Docker or Podman:%s; with Landlock, allow reading, writing and "
-        "ioctl of %s" % (code, "".join(" --dev-bind%s %s %s" % (
+        "ioctl of %s" % (code, " && ".join("nvidia-modprobe " + one for one in COMMANDS), "".join(" --dev-bind%s %s %s" % (
             "-try" if node in OPTIONAL else "", node, node) for node in NEEDED),
                          "".join(" --device " + node for node in NEEDED if node not in OPTIONAL),
                          ", ".join(NEEDED))]

@@ -269,6 +269,10 @@ TEST_F(Doubts, ProgramOfUnknownKindIsOne) {
   EXPECT_EQ(verdict.exit_code, 3);
   EXPECT_EQ(verdict.tree.doubts,
             std::vector<std::string>{"su may not be guarded; to accept it: --allow program:su"});
+  verdict_.tree.unknown.front().program = "./a[1]";
+  EXPECT_EQ(decided().tree.doubts,
+            std::vector<std::string>{
+                "./a[1] may not be guarded; to accept it: --allow 'program:a\\[1]'"});
   verdict_.allow_incomplete = true;
   EXPECT_TRUE(decided().passed());
   verdict_.strict = true;

@@ -122,8 +122,9 @@ void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
   }
   std::ranges::sort(paths);
   for (const std::string& path : paths) {
-    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit),
-                             std::ranges::count(needed, path, &NeededNode::path) != 0});
+    const bool is_needed = std::ranges::any_of(
+        needed, [&](const NeededNode& one) { return one.path == path && !one.optional; });
+    sandbox.nodes.push_back({path, hindrance_of(path, landlock, limit), is_needed});
   }
 }
 
@@ -159,24 +160,26 @@ void report_missing_nodes(const Sandbox& sandbox, int code, const std::string& c
   std::string bwrap;
   std::string engine;
   std::string landlock;
+  std::vector<std::string> commands;
   for (const NeededNode& one : sandbox.missing) {
     const std::string& node = one.path;
+    if (!one.optional) commands.push_back(one.made_by);
     findings.push_back({"missing nodes", Question::kDriver, State::kFact, node, ""});
     bwrap += (one.optional ? " --dev-bind-try " : " --dev-bind ") + node + " " + node;
     if (!one.optional) engine += " --device " + node;
     landlock += (landlock.empty() ? "" : ", ") + node;
   }
-  findings.push_back(
-      {"sandbox", Question::kDriver, State::kProblem,
-       "cuInit answers " + std::to_string(code) + " here, because " + cause +
-           ", although NVIDIA's kernel module is loaded (/proc/driver/nvidia)",
-       "outside a sandbox, run nvidia-modprobe -u -c 0; inside, it needs the nodes; with bwrap:" +
-           bwrap + "; with Docker or Podman:" + engine +
-           "; with Landlock, allow reading, writing and ioctl of " + landlock});
+  findings.push_back({"sandbox", Question::kDriver, State::kProblem,
+                      "cuInit answers " + std::to_string(code) + " here, because " + cause +
+                          ", although NVIDIA's kernel module is loaded (/proc/driver/nvidia)",
+                      "outside a sandbox, run " + joined(commands, " && ") +
+                          "; inside, it needs the nodes; with bwrap:" + bwrap +
+                          "; with Docker or Podman:" + engine +
+                          "; with Landlock, allow reading, writing and ioctl of " + landlock});
 }
 
-/// NVIDIA's nodes that cannot be opened and may be missed: of single GPUs only if no GPU can be,
-/// and of MIG only those of its devices, which are last.
+/// The nodes that CUDA needs and that cannot be opened: of single GPUs only if no GPU can be. Those
+/// of MIG are last.
 std::vector<const Sandbox::Node*> closed_nodes(const Sandbox& sandbox) {
   const bool has_gpu = std::ranges::any_of(sandbox.nodes, [](const Sandbox::Node& node) {
     return is_gpu(node.path) && node.hindrance.empty();
@@ -184,28 +187,27 @@ std::vector<const Sandbox::Node*> closed_nodes(const Sandbox& sandbox) {
   std::vector<const Sandbox::Node*> found;
   std::vector<const Sandbox::Node*> of_mig;
   for (const Sandbox::Node& node : sandbox.nodes) {
-    if (node.hindrance.empty() || !node.path.starts_with("/dev/nvidia")) continue;
-    if (node.path.starts_with(kCapabilities)) {
-      if (node.needed) of_mig.push_back(&node);
-    } else if (!has_gpu || !is_gpu(node.path)) {
-      found.push_back(&node);
-    }
+    if (node.hindrance.empty() || (is_gpu(node.path) ? has_gpu : !node.needed)) continue;
+    (node.path.starts_with(kCapabilities) ? of_mig : found).push_back(&node);
   }
   found.insert(found.end(), of_mig.begin(), of_mig.end());
   return found;
 }
 
-/// What to do about what Landlock forbids; empty if that is none of NVIDIA's nodes.
+/// What to do about what Landlock forbids; empty if that is nothing that CUDA needs.
 std::string remedy_for_landlock(const Sandbox& sandbox) {
+  if (landlock_domains() == 0) return "";
   std::vector<std::string> paths;
   for (const Sandbox::Node* node : closed_nodes(sandbox)) {
     if (node->hindrance == kLandlockForbids) paths.push_back(printable(node->path));
   }
-  if (paths.empty()) return "";
-  const bool comm = std::ranges::any_of(
-      sandbox.lacks, [](const std::string& lack) { return lack.starts_with("/proc/"); });
-  return "allow reading, writing and ioctl of " + joined(paths, ", ") +
-         (comm ? "; and writing of /proc/self/task/*/comm" : "");
+  std::vector<std::string> all;
+  if (!paths.empty()) all.push_back("reading, writing and ioctl of " + joined(paths, ", "));
+  if (std::ranges::any_of(sandbox.lacks,
+                          [](const std::string& lack) { return lack.starts_with("/proc/"); })) {
+    all.emplace_back("writing of /proc/self/task/*/comm");
+  }
+  return all.empty() ? "" : "allow " + joined(all, "; and ");
 }
 
 }  // namespace
@@ -255,7 +257,6 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     }
   } else if (!sandbox.lacks.empty() && (code == kOperatingSystem || closed == nullptr)) {
     why = " here, because " + sandbox.lacks.front();
-    closed = nullptr;
   } else if (closed != nullptr) {
     why = " here, because " + put(*closed);
   } else if (!has_nvidia && !sandbox.around.empty()) {
@@ -272,7 +273,7 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
   }
   findings.push_back({"sandbox", Question::kDriver, State::kProblem,
                       "cuInit answers " + std::to_string(code) + why,
-                      closed == nullptr ? "" : remedy_for_landlock(sandbox)});
+                      remedy_for_landlock(sandbox)});
 }
 
 }  // namespace cudaguard::launcher

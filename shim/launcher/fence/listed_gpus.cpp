@@ -86,8 +86,12 @@ std::string fault_of(const std::string& path, long number, const std::string& ma
 
 std::string node_of(const NvidiaGpu& gpu) { return "/dev/nvidia" + std::to_string(gpu.minor); }
 
+std::string made_by(const NvidiaGpu& gpu) {
+  return "nvidia-modprobe -c " + std::to_string(gpu.minor);
+}
+
 std::string fault_of(const NvidiaGpu& gpu) {
-  return fault_of(node_of(gpu), gpu.minor, "nvidia-modprobe -c " + std::to_string(gpu.minor));
+  return fault_of(node_of(gpu), gpu.minor, made_by(gpu));
 }
 
 /// A node that the GPU's MIG devices need.
@@ -98,6 +102,8 @@ struct Capability {
     return "/dev/nvidia-caps/nvidia-cap" + std::to_string(number.value_or(0));
   }
 };
+
+std::string made_by(const Capability& one) { return "nvidia-modprobe -f " + printable(one.file); }
 
 /// Those of all MIG devices of the GPU.
 std::vector<Capability> capabilities_of(const NvidiaGpu& gpu) {
@@ -123,7 +129,7 @@ std::string add_capabilities(const NvidiaGpu& gpu, std::vector<std::string>& nod
   for (const Capability& one : capabilities_of(gpu)) {
     const std::string file = printable(one.file);
     if (!one.number) return file + " has no DeviceFileMinor, so its node is not known";
-    std::string fault = fault_of(one.node(), *one.number, "nvidia-modprobe -f " + file);
+    std::string fault = fault_of(one.node(), *one.number, made_by(one));
     if (!fault.empty()) return fault;
     nodes.push_back(one.node());
   }
@@ -174,12 +180,14 @@ size_t count_of_gpus() { return addresses_of_gpus().size(); }
 
 std::vector<NeededNode> nodes_of_cuda() {
   std::vector<NeededNode> nodes;
-  for (const SharedNode& node : kSharedNodes) nodes.push_back({node.path, node.optional, false});
+  for (const SharedNode& node : kSharedNodes) {
+    nodes.push_back({node.path, node.optional, false, node.made_by});
+  }
   std::string unknown;
   for (const NvidiaGpu& gpu : nvidia_gpus(unknown)) {
-    nodes.push_back({node_of(gpu), false, true});
+    nodes.push_back({node_of(gpu), false, true, made_by(gpu)});
     for (const Capability& one : capabilities_of(gpu)) {
-      if (one.number) nodes.push_back({one.node(), false, true});
+      if (one.number) nodes.push_back({one.node(), false, true, made_by(one)});
     }
   }
   return nodes;

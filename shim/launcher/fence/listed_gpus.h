@@ -18,7 +18,8 @@ size_t count_of_gpus();
 struct NeededNode {
   std::string path;
   bool optional = false;
-  bool gpu = false;  ///< of one GPU; others may do without it
+  bool gpu = false;          ///< of one GPU; others may do without it
+  std::string made_by = {};  ///< the command that makes it
 };
 /// The nodes that CUDA needs for all GPUs of this machine, whether they are there or not.
 std::vector<NeededNode> nodes_of_cuda();

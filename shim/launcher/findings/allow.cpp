@@ -189,6 +189,10 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
   });
 }
 
+std::string pattern_of_program(std::string_view file) {
+  return std::string(kProgram) + literal(base_name(file));
+}
+
 bool is_program_allowed(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
     if (!pattern.starts_with(kProgram)) return false;

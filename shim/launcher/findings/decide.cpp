@@ -213,8 +213,7 @@ std::string_view remedy_for(std::string_view reason) {
 std::string doubt_of(const Verdict& verdict, const ProgramGroup& group) {
   const TreeTruth::Unguarded& program = *group.first;
   const std::string name = name_of(program);
-  const std::string accept =
-      " it: --allow " + shell_quoted("program:" + std::string(base_name(name)));
+  const std::string accept = " it: --allow " + shell_quoted(pattern_of_program(name));
   if (!group.known) return name + " may not be guarded; to accept" + accept;
   std::string text = name + " is not guarded";
   std::string remedy(remedy_for(program.reason));

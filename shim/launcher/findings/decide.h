@@ -6,6 +6,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "policy/driver_api.h"
@@ -33,6 +34,8 @@ bool is_allowed(const std::vector<std::string>& patterns, const std::string& com
 
 /// True if a pattern matches the name of a program (groups.h), or its base name.
 bool is_program_allowed(const std::vector<std::string>& patterns, const std::string& name);
+/// The pattern for exactly this file: "program:stat".
+std::string pattern_of_program(std::string_view file);
 
 /// True if a pattern matches the calling library, the user's line, or a Python module between.
 bool is_code_allowed(const std::vector<std::string>& patterns, const CallSite& site);

@@ -9,8 +9,9 @@
 // - after the launcher's end, whatever ended it. The keeper ends when the kernel reports that no
 //   process has the filter any more.
 //
-// The launcher receives each call into memory that both share: if it is stopped or killed before it
-// answers, the keeper does. A thread of the launcher would be stopped with it.
+// The launcher receives each call into memory that both share: if it is killed before it answers,
+// or stopped before it answers the start of a program, the keeper does. A thread of the launcher
+// would be stopped with it.
 #include "shim/launcher/observe/keeper.h"
 
 #include <fcntl.h>
@@ -82,6 +83,7 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
   const bool knows_processes = has_own_numbers();
   uint64_t before = 0;
   int looks = 0;  // at which calls waited, and the launcher had done nothing
+  bool takes = true;
   for (;;) {
     const uint64_t now = shared.progress;
     const bool silent = now == std::exchange(before, now);
@@ -89,12 +91,15 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
     looks = waits ? looks + 1 : 0;
     const bool alone = now == 0 || launcher < 0;
     const bool stopped = looks > 1 && knows_processes && read_stat(pid).state == 'T';
-    const bool takes = alone || stopped || looks > kPatience;
+    // Until the launcher goes on: an exec after the other would wait for the looks again.
+    takes = alone || (silent && takes) || stopped || looks > kPatience;
+    bool busy = false;  // the launcher is in the midst of receiving a call
     if (takes) {
       const auto answer = [&](const seccomp_notif& call) {
         if (answer_call(listener, call) && !alone) ++shared.answered;
       };
-      if (is_of_start(shared.last)) answer(shared.last);
+      const seccomp_notif last = shared.last;
+      if (!alone && is_of_start(last)) answer(last);
       seccomp_notif call = {};
       int error = 0;
       while ((error = Keeper::receive(shared, listener, call, now)) == 0) {
@@ -107,9 +112,11 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
       }
       // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
       if (error != EAGAIN && error != ENOENT && error != EINTR) return;
+      busy = is_readable(listener);
     }
-    pollfd both[] = {{takes ? listener : -1, POLLIN, 0}, {launcher, 0, 0}};
-    poll(both, std::size(both), launcher < 0 ? -1 : kPeriod);
+    pollfd both[] = {{takes ? listener : -1, static_cast<short>(busy ? 0 : POLLIN), 0},
+                     {launcher, 0, 0}};
+    poll(both, std::size(both), launcher < 0 && !busy ? -1 : kPeriod);
     if ((both[0].revents & (POLLERR | POLLHUP)) != 0 || shared.over) return;
     if ((both[1].revents & (POLLERR | POLLHUP)) == 0) continue;
     close(std::exchange(launcher, -1));
@@ -230,7 +237,10 @@ void Keeper::keep(int listener) {
 }
 
 void Keeper::listen() {
-  pthread_mutex_lock(&shared_->receiving);  // the process may be about to receive a call
+  // The process may be about to receive a call.
+  if (pthread_mutex_lock(&shared_->receiving) == EOWNERDEAD) {
+    pthread_mutex_consistent(&shared_->receiving);
+  }
   note_progress();
   pthread_mutex_unlock(&shared_->receiving);
 }

@@ -25,8 +25,8 @@ bool answer_call(int listener, const seccomp_notif& call);
 bool still_waits(int listener, const seccomp_notif& call);
 
 /// The process answers before the launcher listens, and after its end. While the launcher is
-/// stopped, it answers the starts of programs, which are missing in the account, and leaves the
-/// other calls, which decide the verdict, to the launcher.
+/// stopped, or has done nothing for ten seconds, it answers the starts of programs, which are then
+/// missing in the account, and leaves the other calls, which decide the verdict, to the launcher.
 class Keeper {
  public:
   /// Starts the process. It is in a session of its own, so that neither Ctrl-Z nor a signal to the

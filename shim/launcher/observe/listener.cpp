@@ -173,8 +173,8 @@ std::vector<std::string> Listener::doubts() const {
   std::vector<std::string> doubts;
   if (failed_) doubts.emplace_back("some records were not received or not written");
   if (const uint64_t calls = keeper_.answered(); calls > 0) {
-    doubts.push_back("cudaguard was stopped for a time, and missed " + counted(calls, "call") +
-                     " of programs");
+    doubts.push_back("cudaguard was stopped for a time, or too slow, and missed " +
+                     counted(calls, "call") + " of programs; run it again");
   }
   if (too_many_) doubts.emplace_back("too many beacons (more than 1 GB of records)");
   return doubts;

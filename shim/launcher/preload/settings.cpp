@@ -218,8 +218,9 @@ std::optional<Policy> set_policy(const GuardSettings& settings, Policy wanted,
   const Policy policy = policy_of(settings, word);
   // CLAMP from the environment is compatible with a list; FORCE_CPU and OFF are not. NO_CONTEXT is
   // not with a choice of who makes contexts.
-  const bool fits = named && allows_cuda(policy) && !contradicts(settings, policy);
-  return through && !fits ? set(Policy::kValidate) : policy;
+  const bool replaced =
+      contradicts(settings, policy) || (through && !(named && allows_cuda(policy)));
+  return replaced ? set(Policy::kValidate) : policy;
 }
 
 /// Sets CUDAGUARD_POLICY and CUDAGUARD_ROOT.
