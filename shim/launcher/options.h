@@ -230,7 +230,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "verify",
      .value = "[=MODE]",
-     .help = "also refuse NVIDIA ioctls; mode devices blocks GPU nodes as well:",
+     .help = "also refuse NVIDIA ioctls (with devices: GPU nodes, too):",
      .words = "auto, require, devices, off",
      .by_default = "auto",
      .to = &Options::fence},
