@@ -244,7 +244,7 @@ def test_setuid_program_is_unguarded_only_if_its_rights_count(case, before, coun
     assert ("unguarded" in done.stderr) == counts, done.stderr
 
 
-@pytest.mark.needs("root", "file_capabilities", "other_users_processes")
+@pytest.mark.needs("root", "other_users_processes")
 @pytest.mark.parametrize("before", [(), ("--no-new-privs",)], ids=["plain", "no_new_privs"])
 @pytest.mark.parametrize(("rights", "wanted"), [
     ("ep", "2 programs started: 1 guarded, 1 unguarded: PROGRAM (file capabilities)"),
@@ -252,6 +252,8 @@ def test_setuid_program_is_unguarded_only_if_its_rights_count(case, before, coun
 def test_program_with_capabilities_is_unguarded(case, rights, wanted, before):
     """Also under no_new_privs, which the filter of an ordinary user's verify needs. The control
     could only inherit them."""
+    case.need("setcap")
+    machine.need("file_capabilities")
     program = case.copied("exits_0")
     subprocess.run(["setcap", "cap_net_raw+" + rights, program], check=True)
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *before, program]
