@@ -36,14 +36,14 @@ def types_with(name, types):
         while depth > 0:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
-        name = re.match(r"\s*(\w*)", text[end:])[1]  # of "typedef struct ... { ... } name"
-        bodies[start[1]] = bodies[name or start[1]] = words(text[start.end():end])
+        alias = re.match(r"\s*(\w*)", text[end:])[1]  # "typedef struct ... { ... } alias"
+        bodies[start[1]] = bodies[alias or start[1]] = words(text[start.end():end])
     for old, new in re.findall(r"\btypedef\s+(?:struct\s+)?(\w+)\s+(\w+)\s*;", text):
         bodies.setdefault(new, {old})
     found, before = set(types), set()
     while found != before:
         before = set(found)
-        found |= {name for name, body in bodies.items() if body & found}
+        found |= {one for one, body in bodies.items() if body & found}
     return found
 
 

@@ -148,14 +148,11 @@ std::unique_ptr<Machine> machine_of(const std::vector<NvidiaGpu>& gpus) {
   return machine;
 }
 
-/// The PCI addresses of the module's GPUs, also of those that it excludes.
-std::vector<std::string> addresses_of_gpus() { return names_in(kGpus); }
-
 /// Returns all GPUs that the driver uses, in PCI order, as NVML counts them. Sets `unknown` to the
 /// file of one of which this is not known, so that no index is.
 std::vector<NvidiaGpu> nvidia_gpus(std::string& unknown) {
   std::vector<std::pair<Address, NvidiaGpu>> found;
-  for (const std::string& name : addresses_of_gpus()) {
+  for (const std::string& name : names_in(kGpus)) {
     const std::string file = std::string(kGpus) + "/" + name + "/information";
     if (value_in(file, "GPU Excluded") == "Yes") continue;  // no program can use it
     const std::optional<Address> address = address_of(name);
@@ -176,7 +173,7 @@ std::vector<NvidiaGpu> nvidia_gpus(std::string& unknown) {
 
 }  // namespace
 
-size_t count_of_gpus() { return addresses_of_gpus().size(); }
+size_t count_of_gpus() { return names_in(kGpus).size(); }
 
 std::vector<NeededNode> nodes_of_cuda() {
   std::vector<NeededNode> nodes;

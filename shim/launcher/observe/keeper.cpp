@@ -52,6 +52,11 @@ bool is_readable(int descriptor) {
   return poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
 }
 
+bool has_hung_up(int socket) {
+  pollfd one = {socket, 0, 0};
+  return poll(&one, 1, 0) == 1 && (one.revents & POLLHUP) != 0;
+}
+
 /// A message with one descriptor.
 struct Passed {
   char byte = 0;
@@ -91,7 +96,7 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
     looks = waits ? looks + 1 : 0;
     const bool alone = now == 0 || launcher < 0;
     const bool stopped = looks > 1 && knows_processes && read_stat(pid).state == 'T';
-    // Until the launcher goes on: an exec after the other would wait for the looks again.
+    // Until the launcher goes on. Otherwise, each call would wait for the looks again.
     takes = alone || (silent && takes) || stopped || looks > kPatience;
     bool busy = false;  // the launcher is in the midst of receiving a call
     if (takes) {
@@ -100,15 +105,16 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
       };
       const seccomp_notif last = shared.last;
       if (!alone && is_of_start(last)) answer(last);
-      seccomp_notif call = {};
       int error = 0;
-      while ((error = Keeper::receive(shared, listener, call, now)) == 0) {
+      while ((error = Keeper::receive(shared, listener, shared.held, now)) == 0) {
+        const seccomp_notif call = shared.held;
         if (alone || is_of_start(call) || shared.put - shared.taken == shared.left.size()) {
           answer(call);
         } else {
           shared.left[shared.put % shared.left.size()] = call;
           ++shared.put;
         }
+        shared.held.id = 0;
       }
       // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
       if (error != EAGAIN && error != ENOENT && error != EINTR) return;
@@ -246,7 +252,10 @@ void Keeper::listen() {
 }
 
 std::optional<seccomp_notif> Keeper::take() {
-  if (shared_->taken == shared_->put) return {};
+  if (shared_->taken == shared_->put) {
+    if (shared_->held.id == 0 || !has_hung_up(process_)) return {};
+    return std::exchange(shared_->held, {});
+  }
   const seccomp_notif call = shared_->left[shared_->taken % shared_->left.size()];
   ++shared_->taken;
   return call;

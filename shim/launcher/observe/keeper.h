@@ -50,7 +50,8 @@ class Keeper {
   void note_progress() { shared_->progress.fetch_add(1, std::memory_order_relaxed); }
   /// How many calls the process has answered since then.
   uint64_t answered() const { return shared_->answered; }
-  /// The next call that the process has received for this one.
+  /// The next call that the process has received for this one, or had not answered when it was
+  /// killed.
   std::optional<seccomp_notif> take();
 
   /// This process does not listen any more. The other one answers all calls.
@@ -60,11 +61,12 @@ class Keeper {
 
   /// What both processes use.
   struct Shared {
-    std::atomic<uint64_t> progress{0};        ///< of the launcher
-    std::atomic<uint64_t> answered{0};        ///< calls, by the process
-    std::atomic<bool> over{false};            ///< no process with the filter is left
-    pthread_mutex_t receiving = {};           ///< held by the one that receives a call
-    seccomp_notif last = {};                  ///< the launcher's, which it may not have answered
+    std::atomic<uint64_t> progress{0};  ///< of the launcher
+    std::atomic<uint64_t> answered{0};  ///< calls, by the process
+    std::atomic<bool> over{false};      ///< no process with the filter is left
+    pthread_mutex_t receiving = {};     ///< held by the one that receives a call
+    seccomp_notif last = {};            ///< the launcher's, which it may not have answered
+    seccomp_notif held = {};            ///< the process's, likewise; its id is 0 if there is none
     std::array<seccomp_notif, 64> left = {};  ///< a ring of calls for the launcher
     std::atomic<uint64_t> put{0};             ///< how many the process has put into it
     std::atomic<uint64_t> taken{0};           ///< how many the launcher has taken

@@ -126,7 +126,7 @@ bool favours_descendants(const GuardSettings& settings) {
   return favours_descendants(children_of(settings));
 }
 
-/// True if --children chooses who makes contexts, and nobody may.
+/// True if --children chooses the processes that make contexts, and the policy allows none.
 bool contradicts(const GuardSettings& settings, Policy policy) {
   const Children children = children_of(settings);
   return refuses_contexts(policy) &&
