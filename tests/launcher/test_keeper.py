@@ -30,7 +30,7 @@ PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 
 PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
 OPENS = {"x86_64": 257, "aarch64": 56}[os.uname().machine]  # openat
 IOCTL = {"x86_64": 16, "aarch64": 29}[os.uname().machine]
-ANSWER = 0xC0182101  # SECCOMP_IOCTL_NOTIF_SEND
+RECEIVE, ANSWER = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND
 READS_MEMORY = {"x86_64": 310, "aarch64": 270}[os.uname().machine]  # process_vm_readv
 WAYS = {"daemon": "setsid -f sh %s",
         "shell": "sh %s &",
@@ -164,10 +164,10 @@ def text_at(pid, address):
         return memory.read(64).split(b"\0")[0].decode()
 
 
-def hold_at(pid, call, begin, paths=(), second=None):
+def hold_at(pid, call, begin, paths=(), requests=()):
     """Begins something, and stops the process where it makes this system call. With paths, where it
-    opens the last of them, after the others. With `second`, only for this second argument."""
-    paths = list(paths)
+    opens the last of them, after the others. With requests, the same for those of ioctl."""
+    wanted = [*paths, *requests]
     trace(PTRACE_SEIZE, pid, 0, TRACESYSGOOD)
     trace(PTRACE_INTERRUPT, pid)
     begin()
@@ -177,10 +177,10 @@ def hold_at(pid, call, begin, paths=(), second=None):
         assert os.WIFSTOPPED(status), status
         trace(PTRACE_GET_SYSCALL_INFO, pid, len(info), info)
         kind, number, _, path = struct.unpack_from("=B23xQQQ", info.raw)
-        if (kind, number) == (SYSCALL_ENTRY, call) and second in (None, path):
-            if paths and text_at(pid, path) == paths[0]:
-                del paths[0]
-            if not paths:
+        if (kind, number) == (SYSCALL_ENTRY, call):
+            if wanted and (path if requests else text_at(pid, path)) == wanted[0]:
+                del wanted[0]
+            if not wanted:
                 return
         trace(PTRACE_SYSCALL, pid)
 
@@ -213,7 +213,7 @@ def test_launcher_answers_a_start_that_the_killed_keeper_has_received(case):
     verify, keeper = case.begin()
     verify.send_signal(signal.SIGSTOP)
     case.until(lambda: case.state(verify.pid) == "T", "the stop")
-    hold_at(keeper, IOCTL, lambda: case.go("start"), second=ANSWER)
+    hold_at(keeper, IOCTL, lambda: case.go("start"), requests=[RECEIVE, ANSWER])
     os.kill(keeper, signal.SIGKILL)
     os.waitpid(keeper, 0)  # its tracer is the first to reap it
     verify.send_signal(signal.SIGCONT)
