@@ -126,8 +126,8 @@ inline constexpr VariableText kVariableTexts[] = {
 #define VARIABLE(id, member, name, accepted, instead, help, by_default) \
   described(Variable::id, help, by_default),
 #include "policy/variables.inc"
-    {kHello, "with 1, each process records its start; verify sets this", "", "none"},
-    {kDoctorTimeout.name, "how long doctor waits for the driver:", kDoctorTimeout.accepted, "10"},
+    {kHello, "if 1, each process records its start; verify sets this", "", "none"},
+    {kDoctorTimeout.name, "how long doctor waits for the driver, in", kDoctorTimeout.accepted, "10"},
 };
 
 /// `get` returns a variable's value by its name, null if it is unset.

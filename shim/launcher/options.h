@@ -149,10 +149,10 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "children",
      .commands = "run",
      .value = "WHO",
-     .help = "give CUDA only to PROGRAM (cpu, query) or only to its descendants (gpu, contexts); "
-             "query and contexts let those without CUDA query GPUs",
+     .help = "limit CUDA to PROGRAM (cpu, query) or to its descendants (gpu, contexts); "
+             "with query or contexts, the others can query GPUs",
      .words = "cpu, gpu, query, contexts",
-     .by_default = "both",
+     .by_default = "no limit",
      .sets = Variable::kChildren,
      .to = &Options::children},
     {.name = "rule",

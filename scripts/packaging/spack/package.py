@@ -9,7 +9,7 @@ from spack.package import *
 
 
 class Cudaguard(CMakePackage):
-    """Find the line that asks for CUDA, and run Linux programs without it. No rebuild, root or
+    """Run Linux programs without CUDA, and find the line that asks for it. No rebuild, root or
     GPU."""
 
     url = "cudaguard-0.2.0.tar.gz"
