@@ -7,7 +7,7 @@
 # use_ninja: new build directories are for Ninja, if it is there, which does nothing ten times faster.
 # install_known_packages NAME...: does the same for those that this release has; names the others.
 
-# Debian leaves these out for users. ldconfig and setcap are there.
+# Debian leaves these out for users. ldconfig is there.
 PATH=$PATH:/usr/sbin:/sbin
 
 as_root() {

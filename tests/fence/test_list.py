@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from support import box, fence, fixtures, harness, launcher, machine, nodes
+from support import box, fence, fixtures, harness, launcher, nodes
 
 UUIDS = [box.uuid(gpu) for gpu in box.ALL]
 # The addresses do not sort as text.
@@ -35,7 +35,6 @@ class Case(fence.Case):
         super().setUp()
         self.need("unshare")
         self.need_fence_of_devices()
-        machine.need("mounts", "device_nodes")
 
     def on_machine(self, *words, gpus=GPUS, parts=(), minors=None, more="", env=None):
         """Runs these words on the made-up machine."""

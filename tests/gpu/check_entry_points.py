@@ -100,7 +100,7 @@ def why_not(box, row, words):
     missing = [path for path in row.needs if not glob.glob(path.format(**words))]
     if missing:
         return "%s is missing" % missing[0].format(**words)
-    if "{unnamed}" in row.mounts:
+    if any("plugin_linked_cuda_path" in word for word in row.argv):
         return "needs a bind mount"
     program = str(row.argv[0]).format(**words)
     if os.path.isabs(program) and not os.path.exists(program):

@@ -331,8 +331,8 @@ def test_record_changes_neither_errno_nor_descriptors(case, report):
         listener.close()
     if report == "no spool":
         os.rmdir(case.spool)
-    result = case.ask(*ALICE, report=None if "spool" in report else "syslog:",
-                      program=(guest.PYTHON, "-c", GUEST), bwrap=case.log_to(case.log))
+    where = {} if "spool" in report else {"report": "syslog:", "bwrap": case.log_to(case.log)}
+    result = case.ask(*ALICE, program=(guest.PYTHON, "-c", GUEST), **where)
     assert result.out == "77 True\n", str(result)
     assert bool(failures(result)) == report.startswith("no ")
 

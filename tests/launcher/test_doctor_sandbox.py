@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from support import doctor, fence, fixtures, harness, launcher, machine, manager, nodes
+from support import doctor, fence, fixtures, harness, launcher, manager, nodes
 
 GPU = "mknod -m 666 nvidia0 c 1 3\nmknod -m 666 nvidiactl c 1 3\n"
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
@@ -16,7 +16,6 @@ NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 class Case(doctor.Case):
     def setUp(self):
         super().setUp()
-        machine.need("mounts", "device_nodes")
         top = manager.top_cgroup()
         self.cgroup = top and os.path.join(top, "cudaguard-test-%d" % os.getpid())
 

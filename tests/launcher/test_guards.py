@@ -280,9 +280,8 @@ class Moved(launcher.Case):
         os.unlink(self.path("a", "lib", "libcudaguard.so"))
         self.refused(self.start("run", "true", launcher=command), 125, "libcudaguard.so is missing")
 
-    @pytest.mark.needs("sandbox")
-    def test_copied_tree_works_in_a_directory_of_its_own(self):
-        """The root directory has only the program, its libraries and the copied tree."""
+    def works_in_a_root_of_its_own(self, *start):
+        """The root directory root/ has only the program, its libraries and the copied tree."""
         program = self.copied("ask_driver", "ask")
         os.makedirs(self.path("root", "opt"))
         self.installed(os.path.join("root", "opt", "cudaguard"))
@@ -292,14 +291,19 @@ class Moved(launcher.Case):
         for library in needed:
             os.makedirs(os.path.dirname(self.path("root" + library)), exist_ok=True)
             shutil.copy(library, self.path("root" + library))
-        sandbox = ["bwrap", "--bind", self.path("root"), "/", "--dev", "/dev"]
-        command = ["/opt/cudaguard/bin/cudaguard", "run", "/ask"]
-        env = {"CUDAGUARD_LOG": "off"}
-        unguarded = self.unguarded(*sandbox, "--proc", "/proc", "/ask", env=env)
-        self.assertEqual((unguarded.stdout, unguarded.stderr), ("cuInit=-1\n", ""), unguarded)
-        for mounts in (["--proc", "/proc"], []):
-            done = self.unguarded(*sandbox, *mounts, *command, env=env)
-            self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
+        run = ["/opt/cudaguard/bin/cudaguard", "run"]
+        for words, answer in ((["/ask"], -1), ([*run, "/ask"], 100)):
+            done = self.unguarded(*start, *words, env={"CUDAGUARD_LOG": "off"})
+            self.assertEqual((done.stdout, done.stderr), ("cuInit=%d\n" % answer, ""), done)
+
+    @pytest.mark.needs("sandbox")
+    def test_copied_tree_works_in_a_directory_of_its_own(self):
+        self.works_in_a_root_of_its_own("bwrap", "--bind", self.path("root"), "/", "--dev", "/dev",
+                                        "--proc", "/proc")
+
+    @pytest.mark.needs("change_of_root")
+    def test_copied_tree_works_without_proc_and_dev(self):
+        self.works_in_a_root_of_its_own(shutil.which("chroot"), self.path("root"))
 
     def test_launcher_is_static(self):
         """The launcher has no interpreter, needs no library and has none of the functions that load

@@ -2,9 +2,7 @@
 """`run --if-healthy` and `doctor --gpu`: the program gets CUDA only if the driver answers in time."""
 
 import concurrent.futures
-import contextlib
 import fcntl
-import glob
 import json
 import os
 import re
@@ -17,7 +15,10 @@ import pytest
 
 from support import doctor, fixtures, harness, launcher, machine, messages
 
-BOX = os.path.join(harness.FAKES, "lazy")  # eight GPUs
+BOX = harness.public(os.path.join(harness.FAKES, "lazy"))  # eight GPUs
+SICK_NVML = harness.public(os.path.join(harness.FAKES, "sick_nvml"))
+LAUNCHER = launcher.public_launcher()
+NOBODY = "65534"
 SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
 ON_CPU = "FORCE_CPU list=\n"
 UNANSWERED_FILES = os.path.join(harness.SOURCE, "tests", "support", "unanswered_files.py")
@@ -30,22 +31,37 @@ def limit_for(illness):
 
 
 class Case(doctor.Case):
+    """An ordinary user starts the launcher, which keeps its answers in run/."""
+
+    user = NOBODY if os.geteuid() == 0 else None
+    mounts = ()  # the sandbox has them
+
     def setUp(self):
         super().setUp()
+        machine.need("ordinary_user")
         os.mkdir(self.path("run"))
         self.driver = self.path("driver")
         os.mkdir(self.driver)
         self.copied("two_gpus/libcuda.so.1", "driver/libcuda.so.1")
         self.asked = self.path("asked")
+        if self.user:
+            for directory in (self.directory, self.path("run")):
+                os.chown(directory, int(self.user), -1)
 
-    def launch(self, *words, user=None, **env):
-        """(code, stdout, stderr) in a sandbox in which /run is a directory of the test."""
-        env.setdefault("LD_LIBRARY_PATH", self.driver)
-        env.setdefault("XDG_RUNTIME_DIR", "/run")  # not used by root
-        code, out, err, _ = self.run_in(
-            [launcher.LAUNCHER, *words], bwrap=["--bind", self.path("run"), "/run"], user=user,
-            env=launcher.environment(CG_ASKED=self.asked, **env))
-        return code, out, err
+    def environment(self, **env):
+        return launcher.environment(**{"LD_LIBRARY_PATH": self.driver, "CG_ASKED": self.asked,
+                                       "XDG_RUNTIME_DIR": self.path("run"), **env})
+
+    def as_user(self):
+        return ["setpriv", "--reuid", self.user, "--clear-groups"] if self.user else []
+
+    def run_here(self, command, bwrap=(), user=None, **env):
+        """(code, stdout, stderr) of the command"""
+        return self.run_in(command, bwrap=[*self.mounts, *bwrap], user=user or self.user,
+                           env=self.environment(**env))[:3]
+
+    def launch(self, *words, **more):
+        return self.run_here([LAUNCHER, *words], **more)
 
     def run_if(self, value=None, words=(), **env):
         if value is None:
@@ -95,21 +111,19 @@ class Decision(Case):
     def test_crash_is_the_reason_although_the_caller_blocks_signals(self):
         script = ("import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, "
                   "signal.valid_signals()); os.execv(sys.argv[1], sys.argv[1:])")
-        _, _, err, _ = self.run_in(
-            [sys.executable, "-c", script, launcher.LAUNCHER, "run", "--if-healthy=60", "--", "true"],
-            bwrap=["--tmpfs", "/run"],
-            env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK="crashes"))
+        _, _, err = self.run_here(
+            [sys.executable, "-c", script, LAUNCHER, "run", "--if-healthy=60", "--", "true"],
+            CG_SICK="crashes")
         self.assertRegex(err, r"the driver crashed \(SIG(ILL|TRAP) in cuInit\)")
 
     def test_driver_that_forks_is_healthy_and_its_child_is_killed(self):
         # On a busy machine a killed process lives on for a moment.
-        script = ('"$@"; timeout 60 sh -c "while grep -qs libcuda.so.1 /proc/[0-9]*/maps; do '
-                  'sleep 0.1; done"')
-        code, out, err, _ = self.run_in(
-            ["sh", "-c", script, "-", launcher.LAUNCHER, "run", "--if-healthy=60", "--", "true"],
-            bwrap=["--unshare-pid", "--proc", "/proc", "--tmpfs", "/run"],
-            env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK="forks"))
-        self.assertEqual((code, out, err), (0, "", ""))
+        script = ('"$@"; timeout 60 sh -c "while grep -qs %s/libcuda.so.1 /proc/[0-9]*/maps; do '
+                  'sleep 0.1; done"' % self.driver)
+        ends = self.run_here(
+            ["sh", "-c", script, "-", LAUNCHER, "run", "--if-healthy=60", "--", "true"],
+            CG_SICK="forks")
+        self.assertEqual(ends, (0, "", ""))
 
     def test_driver_that_prints_much_is_asked_until_the_limit(self):
         code, out, err = self.run_if("20", CG_SICK="prints")
@@ -127,7 +141,8 @@ class Decision(Case):
         self.assertEqual(len(out.split()), len(control.split()), (out, control))
 
     def test_missing_program_is_refused_before_the_driver_is_asked(self):
-        code, out, err = self.launch("run", "--if-healthy=30", "--", "no-such-program")
+        code, out, err = self.launch("run", "--if-healthy=30", "--", "no-such-program",
+                                     PATH="/usr/bin")
         self.assertEqual((code, out, self.number_of_questions()), (127, "", 0), err)
 
     def test_exit_code_is_the_programs(self):
@@ -239,7 +254,7 @@ def test_hanging_and_crashing_drivers_leave_nothing(case, illness, reason):
     ("hangs", "the driver did not answer in 1 s (nvmlInit)"),
     ("crashes", "the driver crashed (SIGSEGV in nvmlInit)")])
 def test_nvml_that_hangs_or_crashes_is_not_healthy(case, fault, reason):
-    both = os.path.join(harness.FAKES, "sick_nvml") + ":" + case.driver
+    both = SICK_NVML + ":" + case.driver
     case.on_cpu(reason, LD_LIBRARY_PATH=both, CG_SICK_NVML=fault)
     assert case.launch("doctor", "--gpu", LD_LIBRARY_PATH=both, CG_SICK_NVML=fault,
                        **doctor.WAIT)[:2] == (1, "driver: not healthy: %s\n" % reason)
@@ -248,20 +263,33 @@ def test_nvml_that_hangs_or_crashes_is_not_healthy(case, fault, reason):
 @pytest.mark.parametrize("fault", [None, "fails"])
 def test_control_nvml_that_answers_is_healthy(case, fault):
     """Its error does not count, because a container may have CUDA alone."""
-    both = os.path.join(harness.FAKES, "sick_nvml") + ":" + case.driver
+    both = SICK_NVML + ":" + case.driver
     case.on_gpu(LD_LIBRARY_PATH=both, CG_SICK_NVML=fault)
 
 
+class RootsCase(Case):
+    """Root starts the launcher. Its answers are in /run, which is run/ in a sandbox."""
+
+    user = None
+
+    def setUp(self):
+        super().setUp()
+        machine.need("sandbox")
+        self.mounts = ["--bind", self.path("run"), "/run"]
+
+    def environment(self, **env):
+        return super().environment(**{"XDG_RUNTIME_DIR": "/run", **env})  # not used by root
+
+
 @pytest.mark.needs("root", "mounts", "sandbox")
-class Uninterruptible(Case):
+class Uninterruptible(RootsCase):
     """The child that asks the driver sleeps in the kernel (state D) and survives SIGKILL."""
 
     def is_abandoned(self, place, *prefix, bwrap=(), **env):
         script = 'echo "$CUDAGUARD_POLICY"; cat /proc/$$/task/$$/children; ls /proc/$$/fd'
-        env = launcher.environment(**{"LD_LIBRARY_PATH": self.driver, **env})
         done = self.unguarded(
-            *prefix, *harness.sandbox("none", ["--bind", self.path("run"), "/run", *bwrap]), "env",
-            "-i", *["%s=%s" % item for item in env.items()], launcher.LAUNCHER, "run",
+            *prefix, *harness.sandbox("none", [*self.mounts, *bwrap]), "env",
+            "-i", *["%s=%s" % item for item in self.environment(**env).items()], LAUNCHER, "run",
             "--if-healthy=1", "--", "sh", "-c", script)
         self.assertEqual(done.returncode, 0, done)
         self.assertRegex(done.stderr, r"\Acudaguard: --if-healthy: the driver did not answer in 1 s "
@@ -311,12 +339,12 @@ class Uninterruptible(Case):
                     time.sleep(0.01)
 
 
-class RealDriver(Case):
+class RealDriver(RootsCase):
     def test_driver_without_a_gpu_is_not_healthy_and_makes_no_device_node(self):
         self.need_real_driver()
         code, out, err, nodes = self.run_in(
-            [launcher.LAUNCHER, "run", "--if-healthy", "--", *SHOW], world="real",
-            bwrap=["--bind", self.path("run"), "/run"], env=launcher.environment())
+            [LAUNCHER, "run", "--if-healthy", "--", *SHOW], world="real", bwrap=self.mounts,
+            env=launcher.environment())
         self.assertEqual((code, out, nodes), (0, ON_CPU, []), err)
         self.assertRegex(err, r"cuInit failed with 100 \(CUDA_ERROR_NO_DEVICE\) after \d+")
 
@@ -365,34 +393,35 @@ class Cache(Case):
         self.assertEqual(self.run_if("60")[:2], (0, "VALIDATE list=\n"))
         self.assertEqual(self.number_of_questions(), 2)
 
+    def words(self, *command, **env):
+        """The command line of run_here()."""
+        return [*harness.sandbox("none"), *self.as_user(), "env", "-i",
+                *map("%s=%s".__mod__, self.environment(**env).items()), *command]
+
     def parallel(self, illness):
         """Like run_if(), for many at a time."""
-        done = self.unguarded(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]), "env",
-                              "-i", "PATH=" + os.environ["PATH"], "LD_LIBRARY_PATH=" + self.driver,
-                              "CG_SICK=" + illness, "CG_ASKED=" + self.asked,
-                              "XDG_RUNTIME_DIR=/run",
-                              launcher.LAUNCHER, "run", "--if-healthy=60" if not illness else
-                              "--if-healthy=3", "--", *SHOW)
+        done = self.unguarded(*self.words(
+            LAUNCHER, "run", "--if-healthy=3" if illness else "--if-healthy=60", "--", *SHOW,
+            CG_SICK=illness))
         return done.returncode, done.stdout
 
     def test_launch_that_is_killed_does_not_block_the_next(self):
-        sandbox = harness.sandbox("none", ["--bind", self.path("run"), "/run"])
-        env = launcher.environment(LD_LIBRARY_PATH=self.driver, CG_SICK="hangs in count",
-                                   CG_ASKED=self.asked, XDG_RUNTIME_DIR="/run")
-        with subprocess.Popen([*sandbox, launcher.LAUNCHER, "run", "--if-healthy=60", "--", *SHOW],
-                              env=env, stdout=subprocess.DEVNULL) as first:
-            end = time.monotonic() + 60
-            while not self.number_of_questions():
-                self.assertLess(time.monotonic(), end)
-                time.sleep(0.01)
-            first.send_signal(signal.SIGKILL)  # bwrap's children die with it
+        words = self.words("sh", "-c", 'echo $$; exec "$@"', "sh", LAUNCHER, "run",
+                           "--if-healthy=60", "--", *SHOW, CG_SICK="hangs in count")
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as first:
+            number = int(first.stdout.readline())
+            self.until(self.number_of_questions, "the question")
+            os.kill(number, signal.SIGKILL)
         self.assertEqual(self.run_if("60")[:2], (0, "VALIDATE list=\n"))
         self.assertEqual(self.number_of_questions(), 2)
 
-    def forged(self, change, **more):
+    def forged(self, change, owner_stays=True, **more):
         """Fails unless an answer "healthy" after `change` is not believed."""
         self.on_gpu()
+        owner = os.stat(self.answer()).st_uid
         change(self.answer())
+        if owner_stays:
+            os.chown(self.answer(), owner, -1, follow_symlinks=False)
         questions = self.number_of_questions()
         self.on_cpu("the driver shows no GPU", CG_SICK="no GPU", **more)
         self.assertEqual(self.number_of_questions(), questions + 1)
@@ -426,48 +455,62 @@ class Cache(Case):
 
     @pytest.mark.needs("other_users")
     def test_another_users_answer_is_not_believed(self):
-        self.forged(lambda path: os.chown(path, 65534, 65534))
+        self.forged(lambda path: os.chown(path, 65533, 65533), owner_stays=False)
+
+    def test_answer_is_for_its_user_alone(self):
+        self.on_gpu()
+        self.assertEqual(os.stat(self.answer()).st_mode & 0o777, 0o600)
+
+    def test_without_a_directory_each_launch_asks(self):
+        with open(self.path("run", "cudaguard"), "w", encoding="utf-8"):
+            pass
+        for _ in range(2):
+            self.on_gpu()
+        self.assertEqual(self.number_of_questions(), 2)
+
+
+@pytest.mark.needs("root")
+class Roots(RootsCase):
+    def test_later_launches_use_the_recorded_answer(self):
+        for _ in range(2):
+            self.on_gpu()
+        self.assertEqual(self.number_of_questions(), 1)
 
     @pytest.mark.needs("other_users")
     def test_users_believe_roots_answer_and_not_each_other(self):
-        os.chmod(self.directory, 0o755)
         os.chmod(self.path("run"), 0o755)
         os.makedirs(self.path("run", "user"))
         os.chmod(self.path("run", "user"), 0o777)
-        command = self.installed("everybody")
 
         def as_user(illness, uid):
             os.makedirs(self.path("run", "user", uid), exist_ok=True)
             os.chown(self.path("run", "user", uid), int(uid), int(uid))
-            done = self.unguarded(*harness.sandbox("none", ["--bind", self.path("run"), "/run"]),
-                                  "setpriv", "--reuid", uid, "--clear-groups", "env", "-i",
-                                  "LD_LIBRARY_PATH=" + self.driver, "CG_SICK=" + illness,
-                                  "PATH=" + os.environ["PATH"], "XDG_RUNTIME_DIR=/run/user/" + uid,
-                                  command, "run", "--if-healthy=60", "--", *SHOW)
-            return done.stdout
+            return self.launch("run", "--if-healthy=60", "--", *SHOW, user=uid, CG_SICK=illness,
+                               XDG_RUNTIME_DIR="/run/user/" + uid)[1]
         self.assertEqual(as_user("no GPU", "65534"), ON_CPU)
         self.assertEqual(as_user("", "65533"), "VALIDATE list=\n")
         self.assertEqual(as_user("", "65534"), ON_CPU, "its own answer is valid")
         self.on_gpu()
         self.assertEqual(as_user("no GPU", "65532"), "VALIDATE list=\n")
 
-    def test_answer_is_for_its_user_alone_unless_root_asked(self):
-        self.on_gpu()
-        mode = os.stat(self.answer()).st_mode & 0o777
-        self.assertEqual(mode, 0o644 if os.geteuid() == 0 else 0o600)
+    def test_every_user_may_read_roots_answer_whatever_the_umask_is(self):
+        command = ["sh", "-c", 'umask 077; "$@"', "sh", LAUNCHER, "run", "--if-healthy", "true"]
+        self.assertEqual(self.run_here(command)[0], 0)
+        self.assertEqual(os.stat(self.path("run", "cudaguard")).st_mode & 0o777, 0o755)
+        self.assertEqual(os.stat(self.answer()).st_mode & 0o777, 0o644)
 
-    def test_without_a_directory_each_launch_asks(self):
-        os.rmdir(self.path("run"))
-        with open(self.path("run"), "w", encoding="utf-8"):
-            pass
-        for _ in range(2):
-            code, out, _, _ = self.run_in(
-                [launcher.LAUNCHER, "run", "--if-healthy=60", "--", *SHOW],
-                bwrap=["--tmpfs", "/run", "--file", "0", "/run/cudaguard"],
-                env=launcher.environment(LD_LIBRARY_PATH=self.driver, CG_ASKED=self.asked,
-                                         XDG_RUNTIME_DIR="/run"))
-            self.assertEqual((code, out), (0, "VALIDATE list=\n"))
-        self.assertEqual(self.number_of_questions(), 2)
+    @pytest.mark.needs("other_users")
+    def test_the_younger_of_two_answers_is_valid(self):
+        os.makedirs(self.path("run", "own"))
+        os.chown(self.path("run", "own"), int(NOBODY), -1)
+        os.chmod(self.path("run"), 0o755)
+
+        def as_user():
+            return self.launch("run", "--if-healthy=60", "--", *SHOW, user=NOBODY,
+                               XDG_RUNTIME_DIR="/run/own")[1]
+        self.assertEqual(as_user(), "VALIDATE list=\n")
+        self.launch("doctor", "--gpu", CG_SICK="no GPU")
+        self.assertEqual(as_user(), ON_CPU)
 
 
 make_cache = fixtures.lent("cache", Cache)
@@ -518,25 +561,13 @@ def test_damaged_answer_is_not_believed(cache, change):
     cache.forged(change)
 
 
-def is_open_elsewhere(path):
-    """True if another process has the file open."""
-    wanted = os.stat(path)
-    for name in glob.glob("/proc/[0-9]*/fd/*"):
-        with contextlib.suppress(OSError):
-            if name.split("/")[2] != str(os.getpid()) and os.path.samestat(os.stat(name), wanted):
-                return True
-    return False
-
-
 class Surroundings(Case):
     """What is special about one process or sandbox must not become the answer for all."""
 
-    def in_shell(self, script, *bwrap, **env):
+    def in_shell(self, script, *bwrap):
         """Runs the script, in which "$@" is `run --if-healthy=60`; returns (code, stdout, stderr)."""
-        command = ["bash", "-c", script, "-", launcher.LAUNCHER, "run", "--if-healthy=60"]
-        env = launcher.environment(LD_LIBRARY_PATH=self.driver, CG_ASKED=self.asked,
-                                   XDG_RUNTIME_DIR="/run", **env)
-        return self.run_in(command, bwrap=["--bind", self.path("run"), "/run", *bwrap], env=env)[:3]
+        return self.run_here(["bash", "-c", 'cd "$0" && ' + script, self.directory, LAUNCHER, "run",
+                              "--if-healthy=60"], bwrap)
 
     def test_module_that_does_not_answer_its_proc_file_cannot_block_the_launcher(self):
         os.mkfifo(self.path("version"))
@@ -568,15 +599,21 @@ class Surroundings(Case):
 
     def test_limit_on_file_sizes_does_not_kill_the_launcher(self):
         for size in (0, 1):
-            script = 'ulimit -f %d; "$@" --report /run/report -- sh -c "exit 3"' % size
+            script = 'ulimit -f %d; "$@" --report report -- sh -c "exit 3"' % size
             self.assertEqual(self.in_shell(script)[0], 3)  # also writes a message about CG_ASKED
-            self.assertEqual(self.in_shell("ulimit -f 0; cat /proc/self/status >/run/x")[0],
+            self.assertEqual(self.in_shell("ulimit -f 0; cat /proc/self/status >x")[0],
                              128 + signal.SIGXFSZ, "the control")
 
     def test_file_system_without_locks_does_not_delay_the_launch(self):
         code, out, err = self.in_shell('strace -qq -o /dev/null -e inject=flock:error=ENOLCK "$@" '
                                        '-- sh -c "echo \\$CUDAGUARD_POLICY"')
         self.assertEqual((code, out), (0, "VALIDATE\n"), err)
+
+    def is_open_elsewhere(self, path):
+        """True if another process has the file open."""
+        done = self.unguarded(*self.as_user(), "sh", "-c", 'find /proc/[0-9]*/fd -lname "$0"', path)
+        ours = "/proc/%d/" % os.getpid()
+        return any(not name.startswith(ours) for name in done.stdout.splitlines())
 
     def test_rest_of_a_time_limit_is_not_recorded_as_the_whole(self):
         self.on_gpu()
@@ -586,7 +623,7 @@ class Surroundings(Case):
             fcntl.flock(stream, fcntl.LOCK_EX)
             with concurrent.futures.ThreadPoolExecutor(1) as pool:
                 end = pool.submit(self.run_if, "3", CG_SICK="hangs in count")
-                self.until(lambda: is_open_elsewhere(lock), "the wait for the lock")
+                self.until(lambda: self.is_open_elsewhere(lock), "the wait for the lock")
                 time.sleep(1.2)
                 fcntl.flock(stream, fcntl.LOCK_UN)
                 code, out, err = end.result()
@@ -595,7 +632,7 @@ class Surroundings(Case):
         self.assertEqual(self.run_if("3"), (0, "VALIDATE list=\n", ""))
 
     def test_answer_under_a_fence_is_no_answer_for_others(self):
-        code, out, err = self.launch("run", "--fence", "--", launcher.LAUNCHER, "run",
+        code, out, err = self.launch("run", "--fence", "--", LAUNCHER, "run",
                                      "--if-healthy=60", "--", *SHOW)
         self.assertEqual((code, out), (0, ON_CPU), err)
         self.assertIn("--if-healthy: this process is under a fence (cudaguard run --fence)", err)
@@ -611,44 +648,16 @@ class Surroundings(Case):
             self.in_shell('"$@" -- true', "--bind", self.path("node"), "/dev/nvidiactl")
         self.assertEqual(self.number_of_questions(), 2)
 
-    @pytest.mark.needs("root")
-    def test_every_user_may_read_roots_answer_whatever_the_umask_is(self):
-        self.assertEqual(self.in_shell('umask 077; "$@" -- true')[0], 0)
-        self.assertEqual(os.stat(self.path("run", "cudaguard")).st_mode & 0o777, 0o755)
-
-    @pytest.mark.needs("other_users")
-    def test_the_younger_of_two_answers_is_valid(self):
-        os.chmod(self.directory, 0o755)
-        os.makedirs(self.path("run", "own"))
-        os.chown(self.path("run", "own"), 65534, 65534)
-        os.chmod(self.path("run"), 0o755)
-        command = self.installed("everybody")
-
-        def as_user():
-            script = ('exec setpriv --reuid 65534 --clear-groups env XDG_RUNTIME_DIR=/run/own %s run '
-                      '--if-healthy=60 -- sh -c "echo \\$CUDAGUARD_POLICY"' % command)
-            return self.in_shell(script)[1]
-        self.assertEqual(as_user(), "VALIDATE\n")
-        self.launch("doctor", "--gpu", CG_SICK="no GPU")
-        self.assertEqual(as_user(), "FORCE_CPU\n")
-
-    @pytest.mark.needs("other_users")
+    @pytest.mark.needs("other_users", "user_namespaces")
     def test_user_namespace_does_not_make_another_users_answer_ours(self):
-        os.chmod(self.directory, 0o755)
         os.chmod(self.path("run"), 0o1777)
-        command = self.installed("everybody")
 
         def as_user(uid, illness, *unshare):
-            words = ["setpriv", "--reuid", uid, "--clear-groups", *unshare, command, "run",
-                     "--if-healthy=60", "--", *SHOW]
-            env = launcher.environment(LD_LIBRARY_PATH=self.driver, XDG_RUNTIME_DIR="/run",
-                                       CG_SICK=illness)
-            return self.run_in(words, bwrap=["--bind", self.path("run"), "/run"], env=env)[:2]
+            return self.run_here([*unshare, LAUNCHER, "run", "--if-healthy=60", "--", *SHOW],
+                                 user=uid, CG_SICK=illness)[:2]
         self.assertEqual(as_user("65533", ""), (0, "VALIDATE list=\n"))
         os.chmod(self.path("run", "cudaguard"), 0o755)
         os.chmod(self.answer(), 0o644)
-        if as_user("65532", "", "unshare", "-U")[0] != 0:
-            self.skipTest("no user namespaces")
         self.assertEqual(as_user("65532", "no GPU", "unshare", "-U"), (0, ON_CPU))
 
 
@@ -657,7 +666,7 @@ def test_process_1_of_a_container_passes_no_zombie_to_the_program(case, illness)
     done = case.unguarded(
         *harness.sandbox("none", ["--unshare-pid", "--as-pid-1", "--proc", "/proc",
                                   "--tmpfs", "/run"]),
-        launcher.LAUNCHER, "run", "--if-healthy=1", "--", sys.executable, "-c",
+        LAUNCHER, "run", "--if-healthy=1", "--", sys.executable, "-c",
         "print(open('/proc/1/task/1/children').read())",
         env=launcher.environment(LD_LIBRARY_PATH=case.driver, CG_SICK=illness))
     assert (done.returncode, done.stdout.strip()) == (0, ""), str(done)
@@ -684,12 +693,10 @@ class DoctorGpu(Case):
                                     "gpus": 0})
 
     def test_process_that_cannot_ask_exits_with_125(self):
-        short = self.run_in(["sh", "-c", 'ulimit -n 8; exec "$0" doctor --gpu', launcher.LAUNCHER],
-                            bwrap=["--tmpfs", "/run"],
-                            env=launcher.environment(LD_LIBRARY_PATH=self.driver))
-        self.assertEqual(short[:3], (125, "", "cudaguard: the driver was not asked: cannot start a "
+        short = self.run_here(["sh", "-c", 'ulimit -n 8; exec "$0" doctor --gpu', LAUNCHER])
+        self.assertEqual(short, (125, "", "cudaguard: the driver was not asked: cannot start a "
                                      "process: Too many open files\n"))
-        code, out, err = self.launch("run", "--fence", "--", launcher.LAUNCHER, "doctor", "--gpu")
+        code, out, err = self.launch("run", "--fence", "--", LAUNCHER, "doctor", "--gpu")
         self.assertEqual((code, out), (125, ""), err)
 
     def test_always_asks_and_later_launches_use_the_answer(self):

@@ -5,7 +5,6 @@ is not in it. An execve that fails starts none."""
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 
@@ -252,10 +251,9 @@ def test_setuid_program_is_unguarded_only_if_its_rights_count(case, before, coun
 def test_program_with_capabilities_is_unguarded(case, rights, wanted, before):
     """Also under no_new_privs, which the filter of an ordinary user's verify needs. The control
     could only inherit them."""
-    case.need("setcap")
     machine.need("file_capabilities")
     program = case.copied("exits_0")
-    subprocess.run(["setcap", "cap_net_raw+" + rights, program], check=True)
+    machine.give_capability(program, rights)
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *before, program]
     done = case.unguarded(launcher.LAUNCHER, "verify", "--", *words)
     assert (" ".join(done.stderr.split()), done.returncode) == (

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launcher tests share this: the command, a clean environment and a directory for each test."""
 
+import functools
 import os
 import shutil
 import struct
@@ -18,6 +19,17 @@ SOURCES = os.path.join(harness.SOURCE, "tests", "launcher", "programs")
 PRESETS = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "MPIR_CVAR_ENABLE_GPU": "0",
            "GST_REGISTRY_1_0": HOME + "/.cache" + REGISTRY}
 ASAN = {"ASAN_OPTIONS": "verify_asan_link_order=0"}  # the preset that programs with CUDA get, too
+
+
+@functools.lru_cache(None)
+def public_launcher():
+    """The launcher, in an installation that every user can reach."""
+    if harness.reachable(LAUNCHER):
+        return LAUNCHER
+    directory = os.path.join(harness.public_directory(), "bin")
+    os.makedirs(directory, exist_ok=True)
+    harness.public_guard()
+    return shutil.copy(LAUNCHER, directory)
 
 
 def program(name):

@@ -52,9 +52,8 @@ class Row:
     """One entry point.
 
     argv and env may use {driver} (the directory of this world's driver), {versioned} and
-    {nvml_versioned} (its files), {copy} (a directory on which the driver's is mounted),
-    {unnamed} (the same, of a driver without SONAME), {programs}, {null_driver}, {source}, {loader}
-    (ld.so's path).
+    {nvml_versioned} (its files), {copy} (a directory that leads to the fake driver, and on which
+    the real one is mounted), {programs}, {null_driver}, {source}, {loader} (ld.so's path).
     """
 
     id: str  # the part before the dot is the group: dlopen.absolute
@@ -74,7 +73,7 @@ class Row:
     own_preload: tuple = ()  # libraries that the unguarded program has in its LD_PRELOAD, too
     guard_last: bool = False  # the guard follows the program's own preloads
     cwd: str = None
-    mounts: tuple = ()  # directories on which this world's driver directory is mounted
+    mounts: tuple = ()  # directories with the fake driver, in which this world's must be
     # Whether the guard prints one message for each process that asked for CUDA. None allows both.
     prints: bool = True
     same_as_unguarded: str = None  # the guarded output equals the unguarded one in this world
@@ -124,7 +123,6 @@ def places(world):
         "source": harness.SOURCE,
         "loader": harness.loader_of(harness.program("entry_point")),
         "copy": os.path.join(harness.BUILD, "tests", "entry_points", "copy"),
-        "unnamed": os.path.join(harness.FAKES, "unnamed"),
         "driver": harness.FAKE_DRIVER if world == "fake" else
         real[:-len("/nvidia/current")] if real else system,
     }
@@ -137,11 +135,11 @@ def places(world):
 
 
 def mounts_of(row, world):
-    """The sandbox's arguments that put the world's driver where the row searches for one."""
-    source = harness.FAKE_DRIVER if world == "fake" else harness.real_driver_dir()
+    """The sandbox's arguments that replace the fake driver where the row searches for one."""
     mounts = []
-    for directory in row.mounts if world != "none" else ():
-        mounts += ["--ro-bind", source, directory.format(**places(world))]
+    for directory in row.mounts if world != "fake" else ():
+        real = ["--ro-bind", harness.real_driver_dir()] if world == "real" else ["--tmpfs"]
+        mounts += [*real, directory.format(**places(world))]
     return mounts
 
 

@@ -181,7 +181,7 @@ ROWS += [
     # ld.so maps the real driver for such a plug-in, but finds the guard's cuInit first.
     Row("limit.plugin-needed-path", "a plug-in whose DT_NEEDED is an absolute path",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_path.so"],
-        mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
+        mounts=("{copy}",), worlds=DRIVEN, limit=True),
     Row("limit.plugin-needed-devname", "a plug-in whose DT_NEEDED is the dev name",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_dev.so"],
         unguarded=("fake",), worlds=("fake",), limit=True),

@@ -127,7 +127,7 @@ ROWS += [
         [ENTRY_POINT, "lib=libcuda.so", "via=libm.so.6"], worlds=DRIVEN, limit=True),
     Row("limit.deepbind-needed-path", "an RTLD_DEEPBIND plug-in whose DT_NEEDED is an absolute path",
         [ENTRY_POINT, "plugin={programs}/plugin_linked_cuda_path.so", "flags=now,deepbind"],
-        mounts=("{unnamed}",), worlds=DRIVEN, limit=True),
+        mounts=("{copy}",), worlds=DRIVEN, limit=True),
     Row("limit.preload-overwritten", "a child whose LD_PRELOAD is another one",
         ["sh", "-c", "LD_PRELOAD=libm.so.6 exec " + ENTRY_POINT + " lib=libcuda.so.1"], worlds=DRIVEN,
         limit=True),

@@ -14,10 +14,12 @@ import re
 
 import pytest
 
-from support import settings
+from support import machine, settings
 
 DIRECTORY = os.path.join(settings.TESTS, "launcher", "transcripts")
 BLOCK = re.compile(r"^\$ (.*)\n((?:.*\n)*?)-> (\d+)\n", re.MULTILINE)
+# The programs that only some machines can make, and by what.
+COMPILERS = {"./musl": "musl-gcc", "./asan-static": "clang"}
 
 
 def path_of(name):
@@ -34,6 +36,15 @@ def each(name):
     commands = [command for command, _ in blocks]
     assert len(set(commands)) == len(commands) > 0, name + " has a command twice"
     return pytest.mark.parametrize(("command", "block"), blocks, ids=commands)
+
+
+def need_program(case, command):
+    """Skips the test if this machine cannot make the command's program."""
+    for word in command.split():
+        if word in COMPILERS:
+            case.need(COMPILERS[word])
+        if word == "./capable":
+            machine.need("file_capabilities")
 
 
 def check(case, name, command, block, done, shown):

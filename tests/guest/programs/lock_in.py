@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""lock_in.py LIBRARY [NAME]...: locks itself in (without a name: not), then asks the driver."""
+"""lock_in.py LIBRARY [NUMBER]...: locks itself in (without a number: not), then asks the driver."""
 
 import ctypes
 import os
 import sys
 
 library = ctypes.CDLL(sys.argv[1])
-names = [name.encode() for name in sys.argv[2:]]
-if names and library.lock_in(len(names), (ctypes.c_char_p * len(names))(*names)) != 0:
+calls = [number.encode() for number in sys.argv[2:]]
+if calls and library.lock_in(len(calls), (ctypes.c_char_p * len(calls))(*calls)) != 0:
     sys.exit("not locked in")
 
 
