@@ -92,7 +92,7 @@ constexpr bool loads_other_code(std::string_view name, std::string_view value) {
 inline constexpr char kHello[] = "CUDAGUARD_HELLO";
 
 /// Only doctor reads this variable, so it is not in the guard's file.
-inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "seconds, 1 to 3600", "",
+inline constexpr VariableRow kDoctorTimeout = {"CUDAGUARD_DOCTOR_TIMEOUT", "1 to 3600 seconds", "",
                                                nullptr};
 
 constexpr const VariableRow& row_of(Variable variable) {
@@ -127,7 +127,7 @@ inline constexpr VariableText kVariableTexts[] = {
   described(Variable::id, help, by_default),
 #include "policy/variables.inc"
     {kHello, "if 1, each process records its start; verify sets this", "", "none"},
-    {kDoctorTimeout.name, "how long doctor waits for the driver, in", kDoctorTimeout.accepted, "10"},
+    {kDoctorTimeout.name, "how long doctor waits for the driver:", kDoctorTimeout.accepted, "10"},
 };
 
 /// `get` returns a variable's value by its name, null if it is unset.

@@ -198,7 +198,7 @@ class Sick(doctor.Case):
             done = self.start("doctor", env={"CUDAGUARD_DOCTOR_TIMEOUT": value,
                                              "LD_LIBRARY_PATH": self.driver})
             self.refused(done, 125, 'CUDAGUARD_DOCTOR_TIMEOUT="%s" is not accepted' % value,
-                         "(accepted: seconds, 1 to 3600)")
+                         "(accepted: 1 to 3600 seconds)")
         self.well(LD_LIBRARY_PATH=self.driver, CUDAGUARD_DOCTOR_TIMEOUT="")
 
     def test_no_quick_answer_is_lost(self):
