@@ -56,6 +56,14 @@ bool is_proc(const Descriptor& directory) {
   return fstatfs(directory.number(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
 }
 
+/// True if this process may not execute the file, for example because of its mount's noexec.
+bool is_denied(const Descriptor& file) {
+  constexpr long kFaccessat2 = 439;  // Linux 5.8
+  const long result = syscall(kFaccessat2, file.number(), "", X_OK, AT_EMPTY_PATH);
+  if (result == 0 || errno != ENOSYS) return result != 0 && errno == EACCES;
+  return access(path_of(file).c_str(), X_OK) != 0 && errno == EACCES;
+}
+
 /// One search through the whole file.
 bool has_names(const std::string& path) {
   constexpr std::string_view kNames[] = {"/dev/nvidia", "libcuda.so", "libnvidia-ml.so"};
@@ -251,7 +259,8 @@ bool StartReader::Call::closes(const std::string& name) const {
 /// Another user's verify has no more rights than its processes.
 bool StartReader::Call::has_fewer_rights() {
   constexpr const char* kNoCapabilities = "\nCapEff:\t0000000000000000\n";
-  return geteuid() == 0 && status().find(kNoCapabilities) != std::string::npos;
+  static const bool is_root = geteuid() == 0;
+  return is_root && status().find(kNoCapabilities) != std::string::npos;
 }
 
 bool StartReader::Call::may_execute(const Descriptor& file) {
@@ -438,9 +447,8 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if ((status.st_mode & kExecutable) == 0 ||
-        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || !call.may_execute(call.opened) ||
-        is_written(path, status)) {
+    if ((status.st_mode & kExecutable) == 0 || is_denied(call.opened) ||
+        !call.may_execute(call.opened) || is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
@@ -518,7 +526,10 @@ void StartReader::judge_strings(const Call& call, const Strings& strings, Start&
   for (const std::string& entry : preload_entries(strings.preload->c_str())) {
     if (!base_name(entry).starts_with("libcudaguard.so")) continue;
     replaced = false;
-    const FileId id = entry.front() == '/' ? id_of(path_of(call.root) + entry) : FileId{};
+    struct stat status = {};
+    const bool is_there =
+        entry.front() == '/' && fstatat(call.root.number(), entry.c_str() + 1, &status, 0) == 0;
+    const FileId id = is_there ? id_of(status) : FileId{};
     found |= entry.front() != '/' || id != FileId{};
     start.own_guard |= id != FileId{} && id == guard_;
   }
