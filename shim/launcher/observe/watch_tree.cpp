@@ -127,7 +127,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         add(who, starts.start_record(who, policy), {});
       },
       [&](const Identity& who, auto what, auto record, const NativeStack& native) {
-        if (!what && who.stat.started != 0) starts.note_request(who.pid);
+        if (!what && who.stat.started != 0) starts.note_request(who);
         return add(who, record, native) || what == Beacon::kAllowed || what == Beacon::kRefused ||
                what == Beacon::kExposed;
       },
