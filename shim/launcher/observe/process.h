@@ -143,16 +143,6 @@ std::string arguments_of(pid_t pid);
 /// The words of the process's command line, the first one without its directories.
 std::string command_of(pid_t pid);
 
-/// The guard that a process has loaded.
-struct LoadedGuard {
-  int error = 0;              ///< why the process cannot be examined (errno)
-  bool runs_program = false;  ///< false for kernel threads and zombies
-  std::string path;           ///< of the file when it was loaded; empty: none is loaded
-  bool removed = false;       ///< and another one may have its name now
-  std::string file;           ///< a path in /proc, by which only root can read it
-};
-LoadedGuard loaded_guard(pid_t pid);
-
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda
 Driver driver_of(pid_t pid);
