@@ -58,9 +58,9 @@ bool is_proc(const Descriptor& directory) {
 
 /// True if this process may not execute the file, for example because of its mount's noexec.
 bool is_denied(const Descriptor& file) {
-  constexpr long kFaccessat2 = 439;  // Linux 5.8
+  constexpr long kFaccessat2 = 439;  // Linux 5.8; a container may refuse it
   const long result = syscall(kFaccessat2, file.number(), "", X_OK, AT_EMPTY_PATH);
-  if (result == 0 || errno != ENOSYS) return result != 0 && errno == EACCES;
+  if (result == 0 || errno == EACCES) return result != 0;
   return access(path_of(file).c_str(), X_OK) != 0 && errno == EACCES;
 }
 
