@@ -4,6 +4,7 @@
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "policy/driver_api.h"
@@ -52,62 +53,65 @@ bool is_same_program(const Identity& a, const Identity& b) {
   return a.pid == b.pid && a.stat.started == b.stat.started && a.stat.image == b.stat.image;
 }
 
+/// What the kind of a beacon says of an attempt.
+struct AttemptKind {
+  Beacon what;
+  DriverApi asked;
+  const char* api;
+  const char* object = "";
+  EventKind event = EventKind::kNone;
+};
+constexpr const char* kContextApi = "cuCtxCreate or the like";
+constexpr AttemptKind kAttempts[] = {
+    {Beacon::kCuda, DriverApi::kCuda, "cuInit or the like"},
+    {Beacon::kNvml, DriverApi::kNvml, "nvmlInit or the like"},
+    {Beacon::kOpenCl, DriverApi::kOpenCl, "dlopen", "libnvidia-opencl.so.1"},
+    {Beacon::kRefused, DriverApi::kCuda, "dlopen", "libcuda.so.1", EventKind::kRefused},
+    {Beacon::kExposed, DriverApi::kCuda, kLookUpApi, "libcuda.so.1", EventKind::kExposed},
+    {Beacon::kContext, DriverApi::kContext, kContextApi, "", EventKind::kContext},
+    {Beacon::kNoContext, DriverApi::kContext, kContextApi, "", EventKind::kNoContext},
+};
+
+/// Null for a beacon that announces no attempt.
+const AttemptKind* attempt_of(Beacon what) {
+  const auto* found = std::ranges::find(kAttempts, what, &AttemptKind::what);
+  return found == std::end(kAttempts) ? nullptr : found;
+}
+
 /// A record without the details that the guard would have sent. The process's program stands for
 /// the caller.
-std::string record_of(const Identity& who, Beacon what, const char* why) {
+std::string record_of(const Identity& who, const AttemptKind& kind, const char* why) {
   const std::string arguments = has_own_numbers() ? arguments_of(who.pid) : "";
   std::string_view rest = arguments;
   Attempt attempt;
   attempt.file = base_name(take_argument(rest));
   if (attempt.file.empty()) attempt.file = who.stat.name;
-  attempt.api = "cuInit or the like";
-  if (what == Beacon::kNvml) {
-    attempt.api = "nvmlInit or the like";
-    attempt.asked = DriverApi::kNvml;
-  }
-  if (what == Beacon::kOpenCl) {
-    attempt.asked = DriverApi::kOpenCl;
-    attempt.api = "dlopen";
-    attempt.object = "libnvidia-opencl.so.1";
-  }
-  if (what == Beacon::kContext || what == Beacon::kNoContext) {
-    attempt.event = what == Beacon::kContext ? EventKind::kContext : EventKind::kNoContext;
-    attempt.api = "cuCtxCreate or the like";
-    attempt.asked = DriverApi::kContext;
-  }
-  if (what == Beacon::kRefused) {
-    attempt.api = "dlopen";
-    attempt.object = "libcuda.so.1";
-    attempt.event = EventKind::kRefused;
-  }
-  if (what == Beacon::kExposed) {
-    attempt.api = kLookUpApi;
-    attempt.object = "libcuda.so.1";
-    attempt.event = EventKind::kExposed;
-  }
+  attempt.api = kind.api;
+  attempt.object = kind.object;
+  attempt.asked = kind.asked;
+  attempt.event = kind.event;
   return kernel_record(who, attempt, why);
 }
 
-/// `argument` is the third argument of the beacon.
-std::string start_record_of(const Identity& who, uint64_t argument) {
-  Attempt attempt;
-  attempt.event = EventKind::kStart;
-  if (const uint64_t number = argument - 1; number < std::size(kPolicies)) {
-    attempt.policy = static_cast<Policy>(number);
-  }
-  return kernel_record(who, attempt, nullptr);
-}
-
 }  // namespace
+
+void Listener::take_start(const seccomp_notif& call, const GoOn& go_on) {
+  const Identity who = identify(static_cast<pid_t>(call.pid));
+  bytes_ += kModelOfRecord;
+  too_many_ |= bytes_ > kMostBytes;
+  if (!still_waits(descriptor_, call)) return;
+  report_ended_by(who, announced_.begin(), announced_.end());
+  const uint64_t number = call.data.args[2] - 1;
+  hello_(who, number < std::size(kPolicies) ? static_cast<Policy>(number) : Policy::kForceCpu,
+         go_on);
+}
 
 void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
   const auto known = announced_.find({thread, what});
-  const bool is_attempt = (what >= Beacon::kCuda && what <= Beacon::kOpenCl) ||
-                          what == Beacon::kRefused || what == Beacon::kExposed ||
-                          what == Beacon::kContext || what == Beacon::kNoContext;
+  const AttemptKind* const attempt = attempt_of(what);
   if (what == Beacon::kWithdrawn) {
     announced_.erase(announced_.lower_bound({thread, Beacon{}}),
                      announced_.lower_bound({thread + 1, Beacon{}}));
@@ -115,9 +119,9 @@ void Listener::take_beacon(const seccomp_notif& call) {
   }
   const bool is_known = known != announced_.end() && message != 0;
   const Identity who = is_known ? known->second.who : identify(thread);
-  if (message == 0 && what != Beacon::kStart) {
+  if (message == 0) {
     too_many_ |= announced_.size() >= kMostAnnounced;
-    if (!is_attempt || too_many_) return;
+    if (attempt == nullptr || too_many_) return;
     // A repeated call is ignored, unless another program has the same id now. Its withdrawal must
     // not take back what the earlier one has announced.
     report_ended_by(who, announced_.lower_bound({thread, Beacon{}}),
@@ -126,12 +130,12 @@ void Listener::take_beacon(const seccomp_notif& call) {
     const char* const why = call.data.nr == SYS_getpid
                                 ? "its process ended before it sent the details"
                                 : "a seccomp filter of its process refused the details";
-    announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, what, why)});
+    announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, *attempt, why)});
     return;
   }
   WaitingProcess process(thread, has_own_numbers());
   BeaconMessage content = {};
-  const bool readable = message != 0 && process.read(message, &content, sizeof content);
+  const bool readable = process.read(message, &content, sizeof content);
   std::string record = readable ? read_record(process, content) : "";
   bytes_ += record.size() + kModelOfRecord;
   too_many_ |= bytes_ > kMostBytes;
@@ -140,21 +144,18 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // finish() reports what was announced.
   if (!still_waits(descriptor_, call)) return;
   if (known != announced_.end()) announced_.erase(known);
-  if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
   NativeStack native;
-  if (is_attempt && readable) {
+  if (attempt != nullptr && readable) {
     native = has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
                                : NativeStack{{}, "/proc is another PID namespace's"};
     if (!native.is_known()) native.cut = std::string("?");  // GCC 12 warns about the text alone
   }
   // The record may say something else, because another thread can write to that memory.
   if (!record.empty() && report_(who, what, record, native)) return;
-  if (!is_attempt && what != Beacon::kStart) return;
-  record = what == Beacon::kStart
-               ? start_record_of(who, call.data.args[2])
-               : record_of(who, what,
-                           readable ? "its process had no memory for the details"
-                                    : "the memory of its process could not be read");
+  if (attempt == nullptr) return;
+  record = record_of(who, *attempt,
+                     readable ? "its process had no memory for the details"
+                              : "the memory of its process could not be read");
   report_(who, what, record, native);
 }
 

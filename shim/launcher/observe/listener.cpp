@@ -81,9 +81,10 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Keeper& keeper, Report report, Exec exec)
+Listener::Listener(int descriptor, Keeper& keeper, Hello hello, Report report, Exec exec)
     : descriptor_(above_stderr(descriptor)),
       keeper_(keeper),
+      hello_(std::move(hello)),
       report_(std::move(report)),
       exec_(std::move(exec)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
@@ -97,14 +98,18 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   bool answered = false;
   // After a signal, the thread repeats the call, and the first one has no answer. Linux 5.19 and
   // later leave it waiting.
-  const auto go_on = [&] { return answered = answer_call(descriptor_, call); };
+  const GoOn go_on = [&] { return answered = answer_call(descriptor_, call); };
   try {
     if (is_exec(call)) {
       exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
     } else if (const auto announcement = announcement_in(call)) {
       take_beacon(*announcement);
+    } else if (!is_beacon) {
+      take_ioctl(call);
+    } else if (call.data.args[1] == static_cast<uint64_t>(Beacon::kStart)) {
+      take_start(call, go_on);
     } else {
-      is_beacon ? take_beacon(call) : take_ioctl(call);
+      take_beacon(call);
     }
   } catch (const std::exception&) {
     failed_ = true;

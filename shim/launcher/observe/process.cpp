@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -39,33 +38,22 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The kernel gives the whole of stat, status and syscall to one read.
-constexpr size_t kOneRead = 1;
 constexpr size_t kMostNames = 4;
 constexpr size_t kMostArguments = 32768;
 constexpr size_t kMostCgroup = 8192;
-constexpr size_t kMostEnvironment = size_t{8} << 20;
 /// The kernel reports a call before the calling thread sleeps. It sleeps within so many looks, one
 /// each millisecond.
 constexpr int kMostLooks = 100;
 
-std::string path_of(pid_t pid, const char* name) {
+std::string path_of(pid_t pid, const std::string& name) {
   return "/proc/" + std::to_string(pid) + "/" + name;
 }
 
-/// Appends the file, until `to` has `most` bytes. Returns 0 or errno.
-int read_file(const std::string& path, std::string& to, size_t most) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return errno;
-  char part[16384];
-  ssize_t count = 0;
-  do {
-    count = read(fd, part, sizeof part);
-    if (count > 0) to.append(part, static_cast<size_t>(count));
-  } while (count > 0 && to.size() < most);
-  const int error = count < 0 ? errno : 0;
-  close(fd);
-  return error;
+/// The kernel gives the whole of such a file to one read.
+std::string text_of(pid_t pid, const std::string& name) {
+  std::string text;
+  read_file(path_of(pid, name), text, 1);
+  return text;
 }
 
 template <typename Take>
@@ -87,11 +75,7 @@ uint64_t take_number(std::string_view& text) {
 
 }  // namespace
 
-std::string status_of(pid_t pid) {
-  std::string text;
-  read_file(path_of(pid, "status"), text, kOneRead);
-  return text;
-}
+std::string status_of(pid_t pid) { return text_of(pid, "status"); }
 
 std::vector<uint64_t> numbers_in(std::string_view status, std::string_view name) {
   const size_t at = status.find("\n" + std::string(name) + ":");
@@ -111,8 +95,7 @@ std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
 
 bool closes_on_exec(pid_t thread, int descriptor) {
   // "pos:\t0\nflags:\t02100000\n", in octal
-  std::string text;
-  read_file(path_of(thread, ("fdinfo/" + std::to_string(descriptor)).c_str()), text, kOneRead);
+  const std::string text = text_of(thread, "fdinfo/" + std::to_string(descriptor));
   constexpr std::string_view kFlags = "flags:";
   const size_t at = text.find(kFlags);
   if (at == std::string::npos) return false;
@@ -170,8 +153,7 @@ FileId executable_id(pid_t pid) { return id_of(path_of(pid, "exe")); }
 
 Stat read_stat(pid_t pid) {
   Stat result;
-  std::string text;
-  read_file(path_of(pid, "stat"), text, kOneRead);
+  const std::string text = text_of(pid, "stat");
   const size_t open = text.find('(');
   const size_t close = text.rfind(')');  // the name in parentheses may contain any character
   if (open == std::string::npos || close == std::string::npos || close + 4 >= text.size()) {
@@ -246,13 +228,10 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
 std::optional<Registers> waiting_at(pid_t thread) {
   // "16 0x3 0xc020462a 0x0 0x0 0x0 0x0 0x7ffd6c1e9a08 0x7f31b2f0c2ad": the system call's number,
   // its arguments, the stack pointer and the program counter.
-  const std::string path = path_of(thread, "syscall");
-  std::string text;
-  read_file(path, text, 4096);
+  std::string text = text_of(thread, "syscall");
   for (int i = 1; i < kMostLooks && text.starts_with("running"); ++i) {
     usleep(1000);
-    text.clear();
-    read_file(path, text, 4096);
+    text = text_of(thread, "syscall");
   }
   std::istringstream words(text);
   std::string word;
@@ -267,14 +246,19 @@ std::optional<Registers> waiting_at(pid_t thread) {
   return registers;
 }
 
-std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look) {
+std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look,
+                          std::optional<uint32_t> user) {
   look &= has_own_numbers();
-  const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
+  const bool starts = attempt.event == EventKind::kStart;
   const std::string executable = look ? executable_of(who.pid) : "";
-  std::string arguments;
+  std::string arguments(attempt.program);
   std::string cgroup;
-  if (look) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
-  if (look) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
+  if (look && arguments.empty()) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
+  if (look && !starts) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
+  if (look && !user) {
+    const std::vector<uint64_t> users = status_of(who.pid, "Uid");
+    if (users.size() > 1) user = static_cast<uint32_t>(users[1]);
+  }
   Stack stack = {};
   stack.python_missing = why;
   if (why != nullptr) attempt.stack = &stack;
@@ -286,22 +270,19 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
   facts.pid = {static_cast<uint32_t>(who.pid)};
   facts.ppid = {static_cast<uint32_t>(who.stat.parent)};
   facts.tid = {static_cast<uint32_t>(who.thread)};
-  if (attempt.event != EventKind::kStart && who.stat.started != 0) {
-    facts.since = {static_cast<int64_t>(who.stat.started)};
-  }
+  if (!starts && who.stat.started != 0) facts.since = {static_cast<int64_t>(who.stat.started)};
   facts.ts = {static_cast<uint64_t>(now.tv_sec), static_cast<uint32_t>(now.tv_nsec / 1000)};
-  facts.uid = {users.size() > 1 ? static_cast<uint32_t>(users[1]) : geteuid()};
+  facts.uid = {user.value_or(geteuid())};
   facts.exe.value = executable;
   facts.argv.value = arguments;
-  if (gethostname(host, sizeof host - 1) == 0) facts.host.value = host;
+  if (!starts && gethostname(host, sizeof host - 1) == 0) facts.host.value = host;
   facts.cgroup.value = cgroup_of(cgroup);
   const char* job = getenv("SLURM_JOB_ID");  // NOLINT(concurrency-mt-unsafe): one thread
   if (job != nullptr) facts.slurm.value = job;
-  std::string text(kMaxRecord, '\0');
-  Text out(text.data(), text.size());
-  write_record(out, facts, attempt, text.size());
-  text.resize(out.view().size() - 1);  // remove the newline
-  return text;
+  const auto room = std::make_unique_for_overwrite<char[]>(kMaxRecord);
+  Text out(room.get(), kMaxRecord);
+  write_record(out, facts, attempt, kMaxRecord);
+  return std::string(head(out.view(), out.view().size() - 1));  // without the newline
 }
 
 Descriptor open_process(pid_t pid) {
@@ -324,8 +305,7 @@ std::optional<int> end_of(const Descriptor& process) {
 }
 
 std::optional<long> system_call_of(pid_t thread) {
-  std::string text;
-  read_file(path_of(thread, "syscall"), text, kOneRead);
+  const std::string text = text_of(thread, "syscall");
   char* end = nullptr;
   const long number = strtol(text.c_str(), &end, 10);
   return end == text.c_str() ? std::nullopt : std::optional(number);
@@ -404,28 +384,6 @@ std::string command_of(pid_t pid) {
   const size_t end = std::min(words.find(' '), words.size());
   const size_t slash = words.rfind('/', end);
   return slash == std::string::npos || slash + 1 >= words.size() ? words : words.substr(slash + 1);
-}
-
-LoadedGuard loaded_guard(pid_t pid) {
-  LoadedGuard guard;
-  std::string maps;
-  guard.error = read_file(path_of(pid, "maps"), maps, SIZE_MAX);
-  const ProcessImage image(std::move(maps));
-  for (const ProcessImage::Mapping& mapping : image.mappings()) {
-    std::string_view path = mapping.file;
-    guard.runs_program |= path.starts_with('/');
-    constexpr std::string_view kDeleted = " (deleted)";
-    const bool removed = path.ends_with(kDeleted);
-    if (removed) path.remove_suffix(kDeleted.size());
-    if (!mapping.executable || base_name(path) != "libcudaguard.so") continue;
-    char range[64];
-    snprintf(range, sizeof range, "map_files/%" PRIx64 "-%" PRIx64, mapping.from, mapping.to);
-    guard.path = path;
-    guard.removed = removed;
-    guard.file = path_of(pid, range);
-    break;
-  }
-  return guard;
 }
 
 Driver driver_of(pid_t pid) {

@@ -86,7 +86,6 @@ struct Identity {
   pid_t pid = 0;
   pid_t thread = 0;
   Stat stat = {};
-  FileId program = {};  ///< its executable; all zero if it was not asked for
 };
 /// If the thread is gone, or without our own /proc, `pid` is the thread's id.
 Identity identify(pid_t thread);
@@ -105,8 +104,10 @@ std::optional<Registers> waiting_at(pid_t thread);
 
 /// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is
 /// the reason why the record has no stack; null leaves the stack out. Unless `look`, or without our
-/// own /proc, the record has no other facts about the process than its ids. It has no newline.
-std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true);
+/// own /proc, the record has no other facts about the process than its ids and what is known
+/// already: its arguments in `attempt.program`, and its user. It has no newline.
+std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true,
+                          std::optional<uint32_t> user = {});
 
 /// Names a process even after its end (Linux 5.3).
 Descriptor open_process(pid_t pid);
@@ -141,16 +142,6 @@ inline constexpr size_t kMostCommand = 1024;
 std::string arguments_of(pid_t pid);
 /// The words of the process's command line, the first one without its directories.
 std::string command_of(pid_t pid);
-
-/// The guard that a process has loaded.
-struct LoadedGuard {
-  int error = 0;              ///< why the process cannot be examined (errno)
-  bool runs_program = false;  ///< false for kernel threads and zombies
-  std::string path;           ///< of the file when it was loaded; empty: none is loaded
-  bool removed = false;       ///< and another one may have its name now
-  std::string file;           ///< a path in /proc, by which only root can read it
-};
-LoadedGuard loaded_guard(pid_t pid);
 
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda

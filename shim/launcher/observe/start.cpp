@@ -5,6 +5,7 @@
 #include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -53,6 +54,14 @@ std::string path_of(const Descriptor& file) {
 bool is_proc(const Descriptor& directory) {
   struct statfs system = {};
   return fstatfs(directory.number(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+}
+
+/// True if this process may not execute the file, for example because of its mount's noexec.
+bool is_denied(const Descriptor& file) {
+  constexpr long kFaccessat2 = 439;  // Linux 5.8; a container may refuse it
+  const long result = syscall(kFaccessat2, file.number(), "", X_OK, AT_EMPTY_PATH);
+  if (result == 0 || errno == EACCES) return result != 0;
+  return access(path_of(file).c_str(), X_OK) != 0 && errno == EACCES;
 }
 
 /// One search through the whole file.
@@ -179,14 +188,20 @@ struct StartReader::Call {
   /// descriptor that the name begins at. The call then fails.
   bool closes(const std::string& name) const;
   /// Opens the file that this name means for the process.
-  Descriptor open_file(const std::string& name, bool follow = true) const;
+  Descriptor open_file(const std::string& name, bool follow = true);
   /// False if the process may not execute this file, or search this directory, as this one may.
-  bool may_execute(const Descriptor& file) const;
+  bool may_execute(const Descriptor& file);
   /// True if this process may not know which file a name means.
-  bool hides_files() const { return access(proc("root/").c_str(), F_OK) != 0; }
+  bool hides_files() const { return root.number() < 0; }
   std::string proc(const char* name) const { return proc_ + name; }
+  Descriptor open_own(const char* name) const {
+    return Descriptor(open(proc(name).c_str(), O_PATH | O_CLOEXEC));
+  }
+  /// /proc/PID/status
+  const std::string& status();
 
   pid_t thread;
+  Descriptor root;
   int directory = AT_FDCWD;
   uint64_t path = 0;
   uint64_t words = 0;
@@ -200,7 +215,11 @@ struct StartReader::Call {
   bool is_privileged = false;
 
  private:
+  bool has_fewer_rights();
+  Descriptor walk(const std::string& name, bool follow);
+
   std::string proc_;
+  std::string status_;
 };
 
 StartReader::Call::Call(pid_t caller, const seccomp_data& data)
@@ -219,6 +238,12 @@ StartReader::Call::Call(pid_t caller, const seccomp_data& data)
   path = from[0];
   words = from[1];
   variables = from[2];
+  root = open_own("root");
+}
+
+const std::string& StartReader::Call::status() {
+  if (status_.empty()) status_ = status_of(thread);
+  return status_;
 }
 
 std::string StartReader::Call::full_name(const std::string& name) const {
@@ -231,20 +256,25 @@ bool StartReader::Call::closes(const std::string& name) const {
   return is_at_descriptor(name) && closes_on_exec(thread, directory);
 }
 
-bool StartReader::Call::may_execute(const Descriptor& file) const {
-  constexpr mode_t kAnyone = S_IXUSR | S_IXGRP | S_IXOTH;
+/// Another user's verify has no more rights than its processes.
+bool StartReader::Call::has_fewer_rights() {
   constexpr const char* kNoCapabilities = "\nCapEff:\t0000000000000000\n";
+  static const bool is_root = geteuid() == 0;
+  return is_root && status().find(kNoCapabilities) != std::string::npos;
+}
+
+bool StartReader::Call::may_execute(const Descriptor& file) {
+  constexpr mode_t kAnyone = S_IXUSR | S_IXGRP | S_IXOTH;
   struct stat status = {};
-  const bool is_for_anyone =
-      fstat(file.number(), &status) != 0 || (status.st_mode & kAnyone) == kAnyone;
-  if (is_for_anyone || geteuid() != 0) return true;  // another user's verify has no more rights
-  const std::string process = status_of(thread);
-  const std::vector<uint64_t> user = numbers_in(process, "Uid");  // the last one is for files
-  const std::vector<uint64_t> group = numbers_in(process, "Gid");
-  std::vector<uint64_t> groups = numbers_in(process, "Groups");
-  if (user.empty() || group.empty() || process.find(kNoCapabilities) == std::string::npos) {
+  if (!has_fewer_rights() || fstat(file.number(), &status) != 0 ||
+      (status.st_mode & kAnyone) == kAnyone) {
     return true;
   }
+  const std::vector<uint64_t> user =
+      numbers_in(this->status(), "Uid");  // the last one is for files
+  const std::vector<uint64_t> group = numbers_in(this->status(), "Gid");
+  std::vector<uint64_t> groups = numbers_in(this->status(), "Groups");
+  if (user.empty() || group.empty()) return true;
   groups.push_back(group.back());
   const bool is_member = std::ranges::find(groups, status.st_gid) != groups.end();
   const mode_t bit = status.st_uid == user.back() ? S_IXUSR : is_member ? S_IXGRP : S_IXOTH;
@@ -252,17 +282,32 @@ bool StartReader::Call::may_execute(const Descriptor& file) const {
          getxattr(path_of(file).c_str(), "system.posix_acl_access", nullptr, 0) > 0;
 }
 
-/// Goes from directory to directory. openat2 cannot: to this process, /proc/self is another one.
-Descriptor StartReader::Call::open_file(const std::string& name, bool follow) const {
+/// To this process, /proc/self is another one. It has no programs but by magic links, so what
+/// openat2 finds without these is the process's file.
+Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
+  if (name.empty()) return Descriptor(-1);
+  constexpr long kOpenat2 = 437;  // Linux 5.6. The next three are as in <linux/openat2.h>.
+  constexpr uint64_t kNoMagicLinks = 0x02;
+  constexpr uint64_t kBeneath = 0x08;
+  constexpr uint64_t kInRoot = 0x10;
+  const bool is_absolute = name.front() == '/';
+  const Descriptor here = is_absolute ? Descriptor() : open_own("cwd");
+  const struct {
+    uint64_t flags, mode, resolve;
+  } how = {uint64_t{O_PATH | O_CLOEXEC} | (follow ? 0 : O_NOFOLLOW), 0,
+           kNoMagicLinks | (is_absolute ? kInRoot : kBeneath)};
+  const int from = is_absolute ? root.number() : here.number();
+  Descriptor file(static_cast<int>(syscall(kOpenat2, from, name.c_str(), &how, sizeof how)));
+  return file.number() >= 0 && !has_fewer_rights() ? std::move(file) : walk(name, follow);
+}
+
+/// Goes from directory to directory.
+Descriptor StartReader::Call::walk(const std::string& name, bool follow) {
   constexpr int kMostLinks = 40;
   constexpr std::string_view kSelf = "/proc/self/";
-  const auto open_own = [&](const char* place) {
-    return Descriptor(open(proc(place).c_str(), O_PATH | O_CLOEXEC));
-  };
   const auto is_root = [&](const Descriptor& place) {
-    return id_of(path_of(place)) == id_of(proc("root"));
+    return id_of(path_of(place)) == id_of(path_of(root));
   };
-  if (name.empty()) return Descriptor(-1);
   const bool is_own = name.starts_with(kSelf);  // also without a /proc in the root directory
   Descriptor at = open_own(is_own ? "" : name.front() == '/' ? "root" : "cwd");
   std::string rest = name.substr(is_own ? kSelf.size() : 0);
@@ -346,10 +391,10 @@ std::string why_closed(pid_t thread) {
 /// Why ld.so will distrust the environment (AT_SECURE); empty if it will not. The kernel compares
 /// the effective ids after execve with the real ones. File capabilities count even if no_new_privs
 /// keeps the process from gaining them. A mount with nosuid and another user namespace may prevent
-/// it, and then a start beacon shows that the program is guarded.
-std::string privileges_of(pid_t thread, const struct stat& status, bool capabilities) {
+/// it, and then a start beacon shows that the program is guarded. `process` is /proc/PID/status.
+std::string privileges_of(const std::string& process, const struct stat& status,
+                          bool capabilities) {
   constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
-  const std::string process = status_of(thread);
   const bool gains = numbers_in(process, "NoNewPrivs") != std::vector<uint64_t>{1};
   const bool setuid = gains && (status.st_mode & S_ISUID) != 0;
   const bool setgid = gains && (status.st_mode & kSetgid) == kSetgid;
@@ -367,7 +412,7 @@ std::string privileges_of(pid_t thread, const struct stat& status, bool capabili
 StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 
 /// False if the file's ld.so is missing, so that execve fails. Examines it once.
-bool StartReader::has_interpreter(const Call& call, FileFacts& facts) const {
+bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
   const Descriptor file = call.open_file(facts.interpreter);
   if (file.number() < 0) return call.hides_files();
@@ -402,9 +447,8 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if ((status.st_mode & kExecutable) == 0 ||
-        (access(path.c_str(), X_OK) != 0 && errno == EACCES) || !call.may_execute(call.opened) ||
-        is_written(path, status)) {
+    if ((status.st_mode & kExecutable) == 0 || is_denied(call.opened) ||
+        !call.may_execute(call.opened) || is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
@@ -422,7 +466,10 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     if (!has_interpreter(call, facts)) return;
-    const std::string privileges = privileges_of(call.thread, status, facts.has_capabilities);
+    if (const auto users = numbers_in(call.status(), "Uid"); users.size() > 1) {
+      start.user = static_cast<uint32_t>(users[1]);
+    }
+    const std::string privileges = privileges_of(call.status(), status, facts.has_capabilities);
     call.is_privileged = !privileges.empty();
     call.is_loader = facts.is_loader || (facts.word == "32-bit" && facts.interpreter.empty() &&
                                          base_name(name).starts_with("ld-linux"));
@@ -479,7 +526,10 @@ void StartReader::judge_strings(const Call& call, const Strings& strings, Start&
   for (const std::string& entry : preload_entries(strings.preload->c_str())) {
     if (!base_name(entry).starts_with("libcudaguard.so")) continue;
     replaced = false;
-    const FileId id = entry.front() == '/' ? id_of(call.proc("root") + entry) : FileId{};
+    struct stat status = {};
+    const bool is_there =
+        entry.front() == '/' && fstatat(call.root.number(), entry.c_str() + 1, &status, 0) == 0;
+    const FileId id = is_there ? id_of(status) : FileId{};
     found |= entry.front() != '/' || id != FileId{};
     start.own_guard |= id != FileId{} && id == guard_;
   }
@@ -491,7 +541,7 @@ void StartReader::judge_strings(const Call& call, const Strings& strings, Start&
   start.reason = "its environment has no CUDAGUARD_HELLO=1";
 }
 
-bool StartReader::names_nvidia(const Call& call, const std::string& path, const Start& start) {
+bool StartReader::names_nvidia(Call& call, const std::string& path, const Start& start) {
   return executables_.names_nvidia(path) ||
          std::ranges::any_of(start.texts, [&](const std::string& name) {
            const Descriptor file = call.open_file(name);
@@ -500,7 +550,7 @@ bool StartReader::names_nvidia(const Call& call, const std::string& path, const 
 }
 
 bool StartReader::names_nvidia(pid_t pid, const Start& start) {
-  const Call call(pid, {});
+  Call call(pid, {});
   return names_nvidia(call, call.proc("exe"), start);
 }
 

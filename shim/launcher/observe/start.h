@@ -70,12 +70,13 @@ struct Start {
   std::string command = {};  ///< its arguments, the first one without its directories
   /// The beginning of /proc/PID/cmdline; empty if the call does not show it.
   std::string arguments = {};
-  std::string started_by = {};  ///< "sh run.sh"; empty: not known, a prompt, or cudaguard
-  FileId file = {};             ///< that will run: of a script, the interpreter
-  bool is_final = false;        ///< a start beacon does not change the kind
-  bool names_nvidia = false;    ///< see TreeTruth::Unguarded
-  bool own_guard = false;       ///< LD_PRELOAD names the guard of this launcher
-  Descriptor process = {};      ///< as long as its end may tell whether the program began
+  std::string started_by = {};        ///< "sh run.sh"; empty: not known, a prompt, or cudaguard
+  FileId file = {};                   ///< that will run: of a script, the interpreter
+  bool is_final = false;              ///< a start beacon does not change the kind
+  bool names_nvidia = false;          ///< see TreeTruth::Unguarded
+  bool own_guard = false;             ///< LD_PRELOAD names the guard of this launcher
+  std::optional<uint32_t> user = {};  ///< the effective one of the calling process
+  Descriptor process = {};            ///< as long as its end may tell whether the program began
   /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.
   std::vector<std::string> texts = {};
 };
@@ -93,9 +94,9 @@ class StartReader {
   struct Strings;
   struct Call;
   void judge_file(Call& call, Start& start);
-  bool has_interpreter(const Call& call, FileFacts& facts) const;
+  bool has_interpreter(Call& call, FileFacts& facts) const;
   void judge_strings(const Call& call, const Strings& strings, Start& start) const;
-  bool names_nvidia(const Call& call, const std::string& path, const Start& start);
+  bool names_nvidia(Call& call, const std::string& path, const Start& start);
   static bool read_strings(const Call& call, WaitingProcess& memory, Strings& strings,
                            Start& start);
 

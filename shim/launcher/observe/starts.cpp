@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
+#include <iterator>
 
 #include "policy/program.h"
 #include "policy/text.h"
@@ -70,16 +71,23 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+/// The last process that had this id, or null.
+const Starts::Process* Starts::last_with(pid_t pid) const {
+  const auto next = processes_.lower_bound({pid + 1, 0});
+  if (next == processes_.begin()) return nullptr;
+  const Process& last = std::prev(next)->second;
+  return last.pid == pid ? &last : nullptr;
+}
+
 Starts::Process& Starts::process_of(const Identity& who) {
   // If /proc hides the process, it is the last one that had this id.
-  const auto latest = latest_.find(who.pid);
-  const bool hidden = who.stat.started == 0 && latest != latest_.end();
-  const Key key{hidden ? latest->second : who.stat.started, who.pid};
-  latest_[who.pid] = key.first;
+  const Process* const last = who.stat.started == 0 ? last_with(who.pid) : nullptr;
+  const Key key{who.pid, last == nullptr ? who.stat.started : last->seen.since};
   const auto [place, is_new] = processes_.try_emplace(key);
   TreeTruth::Seen& seen = place->second.seen;
   seen.last = seconds_now();
   if (is_new) {
+    place->second.pid = who.pid;
     seen.pid = static_cast<uint32_t>(who.pid);
     seen.ppid = static_cast<uint32_t>(who.stat.parent);
     seen.since = who.stat.started;
@@ -102,14 +110,12 @@ std::optional<bool> Starts::has_become(const Process& process, const Stat& now) 
   // the program of a process that has ended meanwhile.
   return process.runs && called.start.file != FileId() &&
          process.runs->start.file != called.start.file &&
-         executable_id(static_cast<pid_t>(process.seen.pid)) == called.start.file;
+         executable_id(process.pid) == called.start.file;
 }
 
 const Starts::Program* Starts::running_in(pid_t pid) const {
-  const auto latest = latest_.find(pid);
-  if (latest == latest_.end()) return nullptr;
-  const auto found = processes_.find({latest->second, pid});
-  return found == processes_.end() || !found->second.runs ? nullptr : &*found->second.runs;
+  const Process* const last = last_with(pid);
+  return last == nullptr || !last->runs ? nullptr : &*last->runs;
 }
 
 std::string Starts::started_by(pid_t pid) const {
@@ -159,11 +165,23 @@ void Starts::note_call(const Identity& who, Start start) {
   if (start.command.empty()) start.command = who.stat.name;
   process.called = Program{std::move(start), who.thread, who.stat, process.seen.last};
   process.wait = kFirstLook;
-  look_later({process.seen.since, who.pid}, process);
+  look_later(process);
 }
 
-void Starts::note_beacon(const Identity& who, bool off) {
+std::string Starts::start_record(const Identity& who, Policy policy) const {
+  Attempt attempt;
+  attempt.event = EventKind::kStart;
+  attempt.policy = policy;
+  const Program* const program = running_in(who.pid);
+  const bool is_whole = program != nullptr && program->start.arguments.size() < kMostCommand;
+  if (is_whole) attempt.program = program->start.arguments;
+  return kernel_record(who, attempt, nullptr, true,
+                       program == nullptr ? std::nullopt : program->start.user);
+}
+
+void Starts::note_beacon(const Identity& who, Policy policy) {
   Process& process = process_of(who);
+  const bool off = policy == Policy::kOff;
   // A guard sends one beacon, as soon as its program begins.
   const bool again = process.runs && process.runs->heard;
   if (process.called &&
@@ -190,13 +208,12 @@ void Starts::note_beacon(const Identity& who, bool off) {
   process.seen.guarded = !off && !program.start.is_final;
   process.seen.heard = !program.start.is_final;
   process.wait = kLongestWait;
-  look_later({process.seen.since, who.pid}, process);
+  look_later(process);
 }
 
-void Starts::note_request(pid_t pid) {
-  const Key key{read_stat(pid).started, pid};
-  const auto found = processes_.find(key);
-  if (found != processes_.end()) look_at(key, found->second);
+void Starts::note_request(const Identity& who) {
+  const auto found = processes_.find({who.pid, who.stat.started});
+  if (found != processes_.end()) look_at(found->second);
 }
 
 /// execve has succeeded.
@@ -246,13 +263,13 @@ void Starts::end(Process& process) {
                   .program = start.program});
 }
 
-void Starts::look_later(const Key& key, Process& process) {
+void Starts::look_later(Process& process) {
   if (process.due) due_.erase(*process.due);
   Clock::time_point at = Clock::now() + process.wait;
   // One wake-up serves all processes that need no early look.
   if (process.wait == kLongestWait)
     at = std::chrono::ceil<std::chrono::duration<int64_t, std::deci>>(at);
-  process.due = due_.emplace(at, key);
+  process.due = due_.emplace(at, &process);
 }
 
 milliseconds Starts::look() noexcept {
@@ -260,11 +277,10 @@ milliseconds Starts::look() noexcept {
     for (int i = 0; i < kMostLooks && !due_.empty(); ++i) {
       const auto first = due_.begin();
       if (first->first > Clock::now()) break;
-      const Key key = first->second;
-      Process& process = processes_.at(key);
+      Process& process = *first->second;
       process.due.reset();
       due_.erase(first);
-      look_at(key, process);
+      look_at(process);
     }
     if (due_.empty()) return milliseconds::zero();
     const auto left = std::chrono::ceil<milliseconds>(due_.begin()->first - Clock::now());
@@ -275,15 +291,15 @@ milliseconds Starts::look() noexcept {
   }
 }
 
-void Starts::look_at(const Key& key, Process& process) {
-  const pid_t pid = key.second;
+void Starts::look_at(Process& process) {
+  const pid_t pid = process.pid;
   const bool is_guarded = !process.called && process.seen.guarded;
   if (is_guarded) {  // only its end is of interest
     if (kill(pid, 0) != 0 && errno == ESRCH) return;
   } else {
     const bool returned = process.called && has_returned(process.called->thread);
     const Stat stat = read_stat(pid);
-    if (stat.started != key.first) return;
+    if (stat.started != process.seen.since) return;
     if (process.called && has_become(process, stat).value_or(false)) {
       begin(process);
     } else if (returned) {
@@ -296,7 +312,7 @@ void Starts::look_at(const Key& key, Process& process) {
   }
   process.seen.last = seconds_now();
   process.wait = std::min(2 * process.wait, kLongestWait);
-  look_later(key, process);
+  look_later(process);
 }
 
 /// Call this only for a program that is not known to be guarded.
@@ -318,12 +334,12 @@ TreeTruth Starts::finish(const Findings& findings) {
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth_.hello;
-    commands[Key(process.since, static_cast<pid_t>(process.pid))] = &process.command;
+    commands[Key(static_cast<pid_t>(process.pid), process.since)] = &process.command;
   }
   for (auto& [key, process] : processes_) {
     if (process.called) {
-      const Stat stat = read_stat(key.second);
-      const bool exists = stat.started == key.first && stat.state != 'X';
+      const Stat stat = read_stat(process.pid);
+      const bool exists = stat.started == process.seen.since && stat.state != 'X';
       const bool fails = process.called->start.kind == Start::Kind::kFails;
       const std::optional<bool> became = exists ? has_become(process, stat) : std::nullopt;
       if (became.value_or(!fails)) begin(process);

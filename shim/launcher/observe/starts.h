@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/policies.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/observe/start.h"
@@ -36,13 +37,14 @@ class Starts {
 
   /// The process has called execve, which goes on.
   void note_call(const Identity& who, Start start);
-  /// The process's guard has sent the start beacon. `off`: its policy is OFF, so the process counts
-  /// as unguarded.
-  void note_beacon(const Identity& who, bool off);
+  /// The process's guard has sent the start beacon. Under OFF, the process counts as unguarded.
+  void note_beacon(const Identity& who, Policy policy);
+  /// What the guard would write into a report. Call this after note_beacon().
+  std::string start_record(const Identity& who, Policy policy) const;
   /// What has started the process's program, as in Start.
   std::string started_by(pid_t pid) const;
   /// The process waits in an ioctl that the fence caught.
-  void note_request(pid_t pid);
+  void note_request(const Identity& who);
 
   /// Looks at processes that are due. Returns the time until the next is, zero for none. Never
   /// throws: a program runs.
@@ -53,8 +55,9 @@ class Starts {
 
  private:
   using Clock = std::chrono::steady_clock;
-  using Key = std::pair<uint64_t, pid_t>;  ///< start time and process id
-  using Due = std::multimap<Clock::time_point, Key>;
+  using Key = std::pair<pid_t, uint64_t>;  ///< process id and start time
+  struct Process;
+  using Due = std::multimap<Clock::time_point, Process*>;
 
   /// One that a process runs, or will run if execve succeeds.
   struct Program {
@@ -70,6 +73,7 @@ class Starts {
     bool only_nvml = false;
   };
   struct Process {
+    pid_t pid = 0;
     TreeTruth::Seen seen;
     bool counts = false;               ///< a program of it is in the account
     std::optional<Program> runs;       ///< nothing for a forked process
@@ -79,21 +83,21 @@ class Starts {
   };
 
   Process& process_of(const Identity& who);
+  const Process* last_with(pid_t pid) const;
   const Program* running_in(pid_t pid) const;
   std::string arguments_of(const Identity& who) const;
   static std::optional<bool> has_become(const Process& process, const Stat& now);
   void begin(Process& process);
   void end(Process& process);
-  void look_at(const Key& key, Process& process);
+  void look_at(Process& process);
   void look_inside(pid_t thread, const Stat& stat, Program& program) const;
-  void look_later(const Key& key, Process& process);
+  void look_later(Process& process);
 
   const std::vector<uint64_t> filters_ = status_of(getpid(), "Seccomp_filters");
   StartReader reader_;
   std::string unguarded_;
   bool is_first_ = true;
   std::map<Key, Process> processes_;
-  std::map<pid_t, uint64_t> latest_;  ///< the start time of the last process with this id
   Due due_;
   TreeTruth truth_;
   std::string blind_;  ///< why no process can be looked at

@@ -6,16 +6,21 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 #include <utility>
 
+#include "policy/text.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/observe/start.h"
 #include "shim/launcher/system/guard_file.h"
 #include "shim/launcher/system/preload_file.h"
+#include "shim/launcher/unwind/process.h"
 
 namespace cudaguard::launcher {
 
@@ -54,6 +59,36 @@ std::string text_of(const std::string& path) {
   const FileBytes file(path);
   std::string text(static_cast<size_t>(std::min(file.size(), kMost)), '\0');
   return file.read(0, text.data(), text.size()) ? text : "";
+}
+
+/// The guard that a process has loaded.
+struct LoadedGuard {
+  int error = 0;              ///< why the process cannot be examined (errno)
+  bool runs_program = false;  ///< false for kernel threads and zombies
+  std::string path;           ///< of the file when it was loaded; empty: none is loaded
+  bool removed = false;       ///< and another one may have its name now
+  std::string file;           ///< a path in /proc, by which only root can read it
+};
+
+LoadedGuard loaded_guard(pid_t pid) {
+  LoadedGuard guard;
+  const ProcessImage image(WaitingProcess(pid).maps());
+  if (image.empty()) guard.error = errno;
+  for (const ProcessImage::Mapping& mapping : image.mappings()) {
+    std::string_view path = mapping.file;
+    guard.runs_program |= path.starts_with('/');
+    constexpr std::string_view kDeleted = " (deleted)";
+    const bool removed = path.ends_with(kDeleted);
+    if (removed) path.remove_suffix(kDeleted.size());
+    if (!mapping.executable || base_name(path) != "libcudaguard.so") continue;
+    char range[64];
+    snprintf(range, sizeof range, "%" PRIx64 "-%" PRIx64, mapping.from, mapping.to);
+    guard.path = path;
+    guard.removed = removed;
+    guard.file = "/proc/" + std::to_string(pid) + "/map_files/" + range;
+    break;
+  }
+  return guard;
 }
 
 class Look {

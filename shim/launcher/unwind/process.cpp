@@ -52,6 +52,20 @@ uint64_t find_tables(WordReader& memory, uint64_t start) {
 
 }  // namespace
 
+int read_file(const std::string& path, std::string& to, size_t most) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return errno;
+  char part[16384];
+  ssize_t count = 0;
+  do {
+    count = read(fd, part, sizeof part);
+    if (count > 0) to.append(part, static_cast<size_t>(count));
+  } while (count > 0 && to.size() < most);
+  const int error = count < 0 ? errno : 0;
+  close(fd);
+  return error;
+}
+
 WaitingProcess::~WaitingProcess() {
   if (memory_ >= 0) close(memory_);
 }
@@ -135,13 +149,7 @@ bool WaitingProcess::read_text(uint64_t address, size_t most, std::string& to) {
 
 std::string WaitingProcess::maps() {
   std::string text;
-  const int fd = open(("/proc/" + std::to_string(thread_) + "/maps").c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return text;
-  char part[16384];
-  for (ssize_t got = 0; text.size() < kMostMaps && (got = ::read(fd, part, sizeof part)) > 0;) {
-    text.append(part, static_cast<size_t>(got));
-  }
-  close(fd);
+  errno = read_file("/proc/" + std::to_string(thread_) + "/maps", text, kMostMaps);
   return text;
 }
 

@@ -16,6 +16,9 @@
 
 namespace cudaguard::launcher {
 
+/// Appends the file, until `to` has `most` bytes. Returns 0 or errno.
+int read_file(const std::string& path, std::string& to, size_t most);
+
 /// A process; in unit tests a made-up one. Every byte may be hostile.
 class ProcessView {
  public:
@@ -25,7 +28,7 @@ class ProcessView {
   virtual ~ProcessView() = default;
   /// Copies all `size` bytes from `address` on, or returns false.
   virtual bool read(uint64_t address, void* to, size_t size) = 0;
-  /// The text of /proc/PID/maps; empty if it cannot be read.
+  /// The text of /proc/PID/maps; empty if it cannot be read, for the reason in errno.
   virtual std::string maps() = 0;
 };
 
