@@ -42,6 +42,20 @@ def pytest_runtest_protocol(item, nextitem):
         return True
 """
 
+# The subtests of pytest 9 in short. The report that is logged is a copy of the one that is made.
+SUBTESTS = """
+import pytest
+from _pytest.runner import CallInfo
+@pytest.fixture
+def subtest(request):
+    def run(function):
+        call = CallInfo.from_call(function, "call")
+        hook = request.node.ihook
+        report = hook.pytest_runtest_makereport(item=request.node, call=call)
+        hook.pytest_runtest_logreport(report=type(report)._from_json(report._to_json()))
+    return run
+"""
+
 # They are pytest-rerunfailures and flaky in short: a test that fails runs once more.
 RERUN = """
 import os

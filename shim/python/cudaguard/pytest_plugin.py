@@ -655,8 +655,11 @@ class Watcher:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """pytest-rerunfailures reports a failure as "rerun", and flaky does not report it, if a later
-        run may pass. A failure that counts makes the others of the test superfluous."""
-        if report.outcome != "rerun" and any(one is report for one, _ in self.failed):
+        run may pass. A failure that counts makes the others of the test superfluous. The report of a
+        subtest is a copy."""
+        if report.outcome == "failed" and any(
+                (one.nodeid, str(one.longrepr)) == (report.nodeid, str(report.longrepr))
+                for one, _ in self.failed):
             self.failed = []
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
