@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
-    {"python pypy", true, "usSBO", "WX", "c", "WX"},
-    {"ruby perl nodejs node luajit lua", true, "usSBOWX", "r", "eEp", "IMmr"},
+    {"python pypy", true, "usSBOEIbq", "WX", "c", "WX"},
+    {"ruby perl nodejs node luajit lua", true, "wWsStTuUX", "r", "eEp", "IMmr"},
     {"php", true, "nqf", "d", "r", "d"},
-    {"sh bash dash zsh ksh", true, "euxv", "", "c", ""},
+    {"sh bash dash zsh ksh", true, "euxvlifp", "oO", "cs", ""},
 };
 constexpr Interpreter kOther = {};
 constexpr char kOthers[] =
@@ -84,14 +84,6 @@ bool has_ending(std::string_view word) {
   return dot != kNowhere && is_one_of(tail(name, dot + 1), kEndings);
 }
 
-/// True for "-c", "-we", "--eval=1" of an interpreter whose letters of options are known; false for
-/// "-Mstrict", in which the letters after M are a name.
-bool brings_code(const Interpreter& interpreter, std::string_view option) {
-  if (option.starts_with("--")) return is_one_of(head(option, option.find('=')), kOtherCode);
-  const std::string_view letters = head(option, option.find_first_of(interpreter.attached));
-  return letters.find_first_of(interpreter.code) != kNowhere;
-}
-
 }  // namespace
 
 std::string_view take_argument(std::string_view& arguments) {
@@ -125,23 +117,28 @@ bool is_interpreter(std::string_view module) {
 Script script_of(const Interpreter& interpreter, std::string_view arguments,
                  std::string_view file) {
   if (!interpreter.known) return {false, base_name(file), file};
-  const std::string_view alone = interpreter.alone;
-  const std::string_view with_value = interpreter.with_value;
   take_argument(arguments);
   std::string_view word = take_argument(arguments);
-  while (word.size() == 2 && word.front() == '-') {
-    const bool has_value = with_value.find(word.back()) != kNowhere;
-    if (!has_value && alone.find(word.back()) == kNowhere) break;
-    if (has_value) take_argument(arguments);
-    word = take_argument(arguments);
-  }
-  if (is_option(word) && word != "-m") {
-    // It is not known whether the next word is its value.
-    while (!word.empty() && word != "-m" && (is_option(word) || !has_ending(word))) {
-      if (is_option(word) && brings_code(interpreter, word)) {
-        return {.is_code = !word.starts_with("--")};
+  bool is_clear = true;  // false after an option that may take the next word as its value
+  bool may_be_script = false;
+  for (; !word.empty() && word != "-m" && word != "-"; word = take_argument(arguments)) {
+    if (!is_option(word)) {
+      if (is_clear || has_ending(word)) break;
+      may_be_script = true;
+    } else if (word.starts_with("--")) {
+      if (is_one_of(head(word, word.find('=')), kOtherCode)) return {};
+      is_clear = word.size() == 2;
+    } else {
+      // "we" of "-we", "u" of "-uWonce" and "-uW"
+      const std::string_view letters =
+          tail(head(word, word.find_first_of(interpreter.attached)), 1);
+      if (letters.find_first_of(interpreter.code) != kNowhere) return {.is_code = !may_be_script};
+      const size_t rest = word.size() - 1 - letters.size();
+      if (rest <= 1 && std::string_view(interpreter.with_value).find(word.back()) != kNowhere) {
+        take_argument(arguments);
+      } else if (rest == 1 || letters.find_first_not_of(interpreter.alone) != kNowhere) {
+        is_clear = false;
       }
-      word = take_argument(arguments);
     }
   }
   Script script;

@@ -17,7 +17,7 @@ std::string_view take_argument(std::string_view& arguments);
 struct Interpreter {
   char names[34];      ///< without versions, with a blank between them
   bool known;          ///< the options; ScriptSearch is for the others
-  char alone[8];       ///< letters of options without a value
+  char alone[10];      ///< letters of options without a value
   char with_value[3];  ///< letters of options whose value is the next word
   char code[4];        ///< letters of options that bring code instead of a script
   char attached[5];    ///< letters of options whose value may be the rest of the word

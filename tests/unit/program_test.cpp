@@ -50,9 +50,12 @@ TEST(Program, StarterIsAProgramThatDoesMoreThanStart) {
         std::pair{"bash\0-eu\0-o\0pipefail\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
         std::pair{"bash\0--norc\0-euo\0pipefail\0-c\0a.sh\0"sv, Starter::kFurtherOut},
         std::pair{"flock\0lock\0nvidia-smi\0"sv, Starter::kFurtherOut},
+        std::pair{"bash\0-s\0--\0stable\0"sv, Starter::kFurtherOut},
         std::pair{"python3\0-c\0x\0"sv, Starter::kCode},
         std::pair{"perl\0-we\0x\0"sv, Starter::kCode},
         std::pair{"bash\0run.sh\0-c\0"sv, Starter::kNamed},
+        std::pair{"perl\0-w\0tool\0-e\0"sv, Starter::kNamed},
+        std::pair{"perl\0-C7\0tool\0-e\0"sv, Starter::kNamed},
         std::pair{"bash\0--rcfile\0x\0"sv, Starter::kNobody},
         std::pair{"bash\0-i\0"sv, Starter::kNobody},
         std::pair{"timeout\0"
@@ -93,6 +96,17 @@ TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
                                         std::pair{"node\0-r\0a.js\0b.js\0"sv, "b.js"sv},
                                         std::pair{"ruby\0-rpp\0x.rb\0"sv, "x.rb"sv},
                                         std::pair{"bash\0-lc\0x.sh\0"sv, ""sv},
+                                        std::pair{"perl\0-w\0tool\0-e\0"sv, "tool"sv},
+                                        std::pair{"perl\0-wT\0tool\0-e\0"sv, "tool"sv},
+                                        std::pair{"perl\0-Mstrict\0tool\0-e\0"sv, "tool"sv},
+                                        std::pair{"python3\0-Iu\0train\0-c\0"sv, "train"sv},
+                                        std::pair{"bash\0-euo\0pipefail\0tool\0-c\0"sv, "tool"sv},
+                                        std::pair{"perl\0--\0tool\0-e\0"sv, "tool"sv},
+                                        std::pair{"python3\0-uW\0x.py\0train\0-c\0"sv, "train"sv},
+                                        std::pair{"perl\0-I\0lib\0x.pl\0"sv, "x.pl"sv},
+                                        std::pair{"bash\0--no\0x.sh\0"sv, "x.sh"sv},
+                                        std::pair{"python3\0-\0x.py\0"sv, ""sv},
+                                        std::pair{"python3\0-u\0-\0x.py\0"sv, ""sv},
                                         std::pair{"bash\0--rcfile\0a.sh\0b.sh\0"sv, ""sv}}) {
     EXPECT_EQ(script(arguments), name) << arguments;
   }
