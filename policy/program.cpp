@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
-    {"python pypy", true, "usSBOEIbq", "WX", "c", "WX"},
-    {"ruby perl nodejs node luajit lua", true, "wWsStTuUX", "r", "eEp", "IMmr"},
+    {"python pypy", true, "usSBOEI", "WX", "c", "WX"},
+    {"ruby perl nodejs node luajit lua", true, "wWsStTU", "r", "eEp", "IMmr"},
     {"php", true, "nqf", "d", "r", "d"},
-    {"sh bash dash zsh ksh", true, "euxvlifp", "oO", "cs", ""},
+    {"sh bash dash zsh ksh", true, "euxvlif", "oO", "cs", ""},
 };
 constexpr Interpreter kOther = {};
 constexpr char kOthers[] =
@@ -31,7 +31,8 @@ constexpr char kLibraries[][13] = {
 
 constexpr char kShells[] = "sh bash dash zsh ksh";
 constexpr char kStarters[] =
-    "bwrap env find flock ionice nice nohup setsid stdbuf strace su sudo time timeout xargs";
+    "bwrap dumb-init env find flock ionice nice nohup script setsid stdbuf strace su sudo "
+    "time timeout tini uv watch xargs";
 // Options whose value is the script; options whose value is another file; options after which there
 // is no script, because their value is code or another file of code; and how scripts' names end.
 constexpr char kScriptOptions[] = "-jar -f -s -File --script -extra";
@@ -142,11 +143,13 @@ Script script_of(const Interpreter& interpreter, std::string_view arguments,
     }
   }
   Script script;
+  script.is_code = word == "-";
   script.is_module = word == "-m";
   if (script.is_module) word = take_argument(arguments);
   if (word.empty() || word[0] == '-') return script;
   script.name = file_name(word);
   script.path = word;
+  script.is_code = script.name.starts_with('/');
   return script;
 }
 
