@@ -414,6 +414,21 @@ def test_run_that_is_repeated_counts(case, how, arguments):
     assert control.rc == 0 and "cuInit" in control.fake_calls, str(control)
 
 
+@pytest.mark.parametrize("end", ["raise KeyboardInterrupt", "pytest.exit('bye', 1)"])
+def test_attempt_of_an_interrupted_test_is_in_it(case, end):
+    case.make("test_all.py", """
+        import ctypes, pytest
+        def test_1():
+            %s
+            %s
+        """ % (ATTEMPT, end))
+    result = case.pytest()
+    text = "test_all.py::test_1, which was interrupted: CUDA was asked for by test_all.py:4 "
+    assert result.rc != 0 and "in " + text in result.out, str(result)
+    control = case.pytest(guard=False, plugin=())
+    assert "cuInit" in control.fake_calls and "cudaguard" not in control.out, str(control)
+
+
 @pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_subtest_is_no_run_that_was_repeated(case, arguments):
     case.make("sub.py", pytest_runs.SUBTESTS)

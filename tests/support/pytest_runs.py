@@ -102,7 +102,7 @@ class Case(harness.DirectoryCase):
         if os.path.exists(junit):
             for case in xml.etree.ElementTree.parse(junit).iter("testcase"):
                 kinds = [child for child in case if child.tag in ("failure", "error", "skipped")]
-                name = case.get("name").replace("test_", "", 1)
+                name = case.get("name", "").replace("test_", "", 1)
                 result.cases[name] = ((kinds[0].tag, (kinds[0].get("message") or "") + "\n" + (kinds[0].text or "")) if kinds
                                       else ("passed", ""))
             os.unlink(junit)
