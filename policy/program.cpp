@@ -13,10 +13,10 @@ namespace {
 constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
-    {"python pypy", true, "usSBO", "WX", "c", "WX"},
-    {"ruby perl nodejs node luajit lua", true, "usSBOWX", "r", "eEp", "IMmr"},
+    {"python pypy", true, "usSBOEI", "WX", "c", "WX"},
+    {"ruby perl nodejs node luajit lua", true, "wWsStTU", "r", "eEp", "IMmr"},
     {"php", true, "nqf", "d", "r", "d"},
-    {"sh bash dash zsh ksh", true, "euxv", "", "c", ""},
+    {"sh bash dash zsh ksh", true, "euxvlif", "oO", "cs", ""},
 };
 constexpr Interpreter kOther = {};
 constexpr char kOthers[] =
@@ -31,7 +31,8 @@ constexpr char kLibraries[][13] = {
 
 constexpr char kShells[] = "sh bash dash zsh ksh";
 constexpr char kStarters[] =
-    "bwrap env find flock ionice nice nohup setsid stdbuf strace su sudo time timeout xargs";
+    "bwrap dumb-init env find flock ionice nice nohup script setsid stdbuf strace su sudo "
+    "time timeout tini uv watch xargs";
 // Options whose value is the script; options whose value is another file; options after which there
 // is no script, because their value is code or another file of code; and how scripts' names end.
 constexpr char kScriptOptions[] = "-jar -f -s -File --script -extra";
@@ -84,14 +85,6 @@ bool has_ending(std::string_view word) {
   return dot != kNowhere && is_one_of(tail(name, dot + 1), kEndings);
 }
 
-/// True for "-c", "-we", "--eval=1" of an interpreter whose letters of options are known; false for
-/// "-Mstrict", in which the letters after M are a name.
-bool brings_code(const Interpreter& interpreter, std::string_view option) {
-  if (option.starts_with("--")) return is_one_of(head(option, option.find('=')), kOtherCode);
-  const std::string_view letters = head(option, option.find_first_of(interpreter.attached));
-  return letters.find_first_of(interpreter.code) != kNowhere;
-}
-
 }  // namespace
 
 std::string_view take_argument(std::string_view& arguments) {
@@ -125,31 +118,38 @@ bool is_interpreter(std::string_view module) {
 Script script_of(const Interpreter& interpreter, std::string_view arguments,
                  std::string_view file) {
   if (!interpreter.known) return {false, base_name(file), file};
-  const std::string_view alone = interpreter.alone;
-  const std::string_view with_value = interpreter.with_value;
   take_argument(arguments);
   std::string_view word = take_argument(arguments);
-  while (word.size() == 2 && word.front() == '-') {
-    const bool has_value = with_value.find(word.back()) != kNowhere;
-    if (!has_value && alone.find(word.back()) == kNowhere) break;
-    if (has_value) take_argument(arguments);
-    word = take_argument(arguments);
-  }
-  if (is_option(word) && word != "-m") {
-    // It is not known whether the next word is its value.
-    while (!word.empty() && word != "-m" && (is_option(word) || !has_ending(word))) {
-      if (is_option(word) && brings_code(interpreter, word)) {
-        return {.is_code = !word.starts_with("--")};
+  bool is_clear = true;  // false after an option that may take the next word as its value
+  bool may_be_script = false;
+  for (; !word.empty() && word != "-m" && word != "-"; word = take_argument(arguments)) {
+    if (!is_option(word)) {
+      if (is_clear || has_ending(word)) break;
+      may_be_script = true;
+    } else if (word.starts_with("--")) {
+      if (is_one_of(head(word, word.find('=')), kOtherCode)) return {};
+      is_clear = word.size() == 2;
+    } else {
+      // "we" of "-we", "u" of "-uWonce" and "-uW"
+      const std::string_view letters =
+          tail(head(word, word.find_first_of(interpreter.attached)), 1);
+      if (letters.find_first_of(interpreter.code) != kNowhere) return {.is_code = !may_be_script};
+      const size_t rest = word.size() - 1 - letters.size();
+      if (rest <= 1 && std::string_view(interpreter.with_value).find(word.back()) != kNowhere) {
+        take_argument(arguments);
+      } else if (rest == 1 || letters.find_first_not_of(interpreter.alone) != kNowhere) {
+        is_clear = false;
       }
-      word = take_argument(arguments);
     }
   }
   Script script;
+  script.is_code = word == "-";
   script.is_module = word == "-m";
   if (script.is_module) word = take_argument(arguments);
   if (word.empty() || word[0] == '-') return script;
   script.name = file_name(word);
   script.path = word;
+  script.is_code = script.name.starts_with('/');
   return script;
 }
 

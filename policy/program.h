@@ -40,7 +40,7 @@ struct Script {
   bool is_module = false;      ///< Python's -m
   std::string_view name = {};  ///< "ppo.py", "pkg.train"; empty: not known
   std::string_view path = {};  ///< as the command line has it: "/home/u/ppo.py"
-  bool is_code = false;        ///< the command line has the code: -c, -e
+  bool is_code = false;        ///< the code is in no file: -c, -e, -, /dev/fd/63
 };
 /// `file` is what ScriptSearch has found, as Attempt::script.
 Script script_of(const Interpreter& interpreter, std::string_view arguments, std::string_view file);
@@ -65,7 +65,7 @@ class ScriptSearch {
 /// What the arguments of a process say of it as what has started another.
 enum class Starter : uint8_t {
   kNamed,       ///< put_program() names it
-  kCode,        ///< it runs code of its command line: named only if what has started it is not
+  kCode,        ///< its code is in no file: named only if what has started it is not
   kFurtherOut,  ///< a shell's command or a program such as `timeout`: what has started it matters
   kNobody,      ///< the user has typed the command, or cudaguard has started it
 };

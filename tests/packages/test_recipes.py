@@ -35,7 +35,7 @@ class Wheel(packaged.Case):
 
 
 HOME = "https://github.com/ann/cudaguard"
-FILES = ("CMakeLists.txt", "pyproject.toml", "docs/integrations/ci.md",
+FILES = ("CMakeLists.txt", "README.md", "pyproject.toml", "docs/integrations/ci.md",
          *("scripts/packaging/" + name for name in (
              "cudaguard.spec", "conda-forge/recipe.yaml", "spack/package.py", "debian/changelog",
              "debian/control", "debian/copyright")))
@@ -81,6 +81,17 @@ def test_bad_address_changes_nothing(filled, tmp_path, address):
     done = fill_in(tmp_path, address)
     assert done.returncode == 1 and "is not accepted" in done.stdout, done
     assert not [name for name in FILES if filled(name) != read(name)]
+
+
+def test_wheels_readme_has_no_link_to_a_file_beside_it(filled):
+    links = re.findall(r"(!?)\[[^][]*\]\(([^)]*)\)", read("README.md"))
+    text = filled("scripts", "packaging", "wheel-readme.md")
+    assert 'readme = "scripts/packaging/wheel-readme.md"\n' in filled("pyproject.toml")
+    assert len(links) > 20 and "no release" not in text
+    for image, link in links:
+        place = "%s/%s/v%s/" % (HOME, "raw" if image else "blob", packaged.version())
+        assert "](%s)" % (link if link.startswith("https:") else place + link) in text, link
+    assert not re.findall(r"\]\((?!https:)", text)
 
 
 def test_recipes_have_the_version_the_address_and_the_license(filled):

@@ -414,6 +414,38 @@ def test_run_that_is_repeated_counts(case, how, arguments):
     assert control.rc == 0 and "cuInit" in control.fake_calls, str(control)
 
 
+@pytest.mark.parametrize("end", ["raise KeyboardInterrupt", "pytest.exit('bye', 1)"])
+def test_attempt_of_an_interrupted_test_is_in_it(case, end):
+    case.make("test_all.py", """
+        import ctypes, pytest
+        def test_1():
+            %s
+            %s
+        """ % (ATTEMPT, end))
+    result = case.pytest()
+    text = "test_all.py::test_1, which was interrupted: CUDA was asked for by test_all.py:4 "
+    assert result.rc != 0 and "in " + text in result.out, str(result)
+    control = case.pytest(guard=False, plugin=())
+    assert "cuInit" in control.fake_calls and "cudaguard" not in control.out, str(control)
+
+
+@pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_subtest_is_no_run_that_was_repeated(case, arguments):
+    case.make("sub.py", pytest_runs.SUBTESTS)
+    case.make("test_all.py", """
+        import ctypes
+        def test_sub(subtest):
+            for _ in range(2):
+                subtest(lambda: %s)
+        """ % ATTEMPT)
+    how = {"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory}
+    result = case.pytest("-p", "sub", *arguments, env=how)
+    assert result.rc == 1 and "CUDA was asked for by test_all.py:5 " in result.out, str(result)
+    assert "outside of any test" not in result.out, str(result)
+    control = case.pytest("-p", "sub", *arguments, env=how, guard=False, plugin=())
+    assert control.rc == 0 and "cuInit" in control.fake_calls, str(control)
+
+
 def test_message_is_one_line_in_the_summary_and_in_junit(case):
     """With CI in the environment, pytest's short summary has whole messages. The stack is in the
     report of the failure."""

@@ -273,10 +273,27 @@ def test_release_of_a_fresh_clone_stops_at_the_first_error(release, cmake, pytho
     assert not [name for _, _, names in os.walk(build) for name in names if name == "SHA256SUMS"]
 
 
-@pytest.mark.parametrize("words", [[], ["out"], ["--address"], ["--address", ""]])
+@pytest.mark.parametrize("words", [[], ["out"], ["--address"], ["--address", ""],
+                                   ["--quick", "--address", ""]])
 def test_release_needs_an_address(release, words):
     place = release.checkout("0")
     done, _ = release.call([place + "/scripts/release", *words])
     assert (done.returncode, done.stdout) == (1, ""), done
     assert done.stderr.startswith("scripts/release: a release needs an address: --address https://")
+    assert not os.path.exists(place + "/build")
+
+
+@pytest.mark.parametrize("first", [[], ["--quick"]])
+@pytest.mark.parametrize("address", ["github.com/ann/cudaguard", "https://github.com/cudaguard",
+                                     "https://github.com/ann/other", "https://a b/c/cudaguard"])
+def test_release_refuses_a_bad_address_before_it_installs(release, first, address):
+    place = release.checkout("0")
+    tools = {name: "echo changed >&2; exit 1" for name in ("apt-get", "dpkg-query")}
+    path = release.stubs(tools)
+    done = subprocess.run([place + "/scripts/release", *first, "--address", address], text=True,
+                          env={"PATH": path + ":" + os.environ["PATH"]}, timeout=120,
+                          stdin=subprocess.DEVNULL, capture_output=True)
+    assert (done.returncode, done.stdout, done.stderr) == (
+        1, "", 'scripts/release: --address "%s" is not accepted (accepted: '
+        'https://HOST/ACCOUNT/cudaguard)\n' % address)
     assert not os.path.exists(place + "/build")

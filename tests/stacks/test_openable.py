@@ -190,6 +190,34 @@ def test_deleted_script_is_named_with_its_starter(files, tmp_path):
         assert line + " in <module>, started by bash t.sh" in verified.err, str(verified)
 
 
+@pytest.mark.parametrize(("command", "code"), [
+    ("%s - <<'EOF'\n%sEOF\n", "<stdin>:2"), ("%s -u <<'EOF'\n%sEOF\n", "<stdin>:2"),
+    ("%s <(cat <<'EOF'\n%sEOF\n) x\n", "/dev/fd/63:2")])
+def test_program_from_a_pipe_is_named_with_its_starter(files, tmp_path, command, code):
+    words = ["bash", files("t.sh", command % (sys.executable, ASK) + "true\n")]
+    control = harness.run(words, guard=False, trace=False, cwd=str(tmp_path))
+    assert "cuInit" in control.fake_calls, str(control)
+    guarded = harness.run(words, world="none", trace=False, cwd=str(tmp_path))
+    assert messages.find(guarded.err, "no_cuda", asked_by=code + " through ctypes/cffi, started by "
+                         "bash t.sh"), str(guarded)
+    for allow, rc in (((), 1), (("--allow", "line:" + code), 0)):
+        verified = harness.run([launcher.LAUNCHER, "verify", *allow, "--", *words], world="none",
+                               guard=False, trace=False, cwd=str(tmp_path))
+        assert verified.rc == rc, str(verified)
+        assert code + " in <module>, started by bash t.sh" in verified.err, str(verified)
+
+
+def test_program_from_a_pipe_of_the_user_is_named_alone(files, tmp_path):
+    """The user has typed the command."""
+    def run(**more):
+        return harness.run(["sh"], trace=False, cwd=str(tmp_path),
+                           stdin="%s - <<'EOF'\n%sEOF\ntrue\n" % (sys.executable, ASK), **more)
+
+    assert "cuInit" in run(guard=False).fake_calls
+    guarded = run(world="none")
+    assert messages.find(guarded.err, "no_cuda", asked_by="<stdin>:2 through ctypes/cffi"), str(guarded)
+
+
 def test_deleted_script_without_a_starter_is_marked(files, tmp_path):
     """The user has typed the command."""
     script = str(tmp_path / "x.py")

@@ -42,6 +42,20 @@ def pytest_runtest_protocol(item, nextitem):
         return True
 """
 
+# The subtests of pytest 9 in short. The report that is logged is a copy of the one that is made.
+SUBTESTS = """
+import pytest
+from _pytest.runner import CallInfo
+@pytest.fixture
+def subtest(request):
+    def run(function):
+        call = CallInfo.from_call(function, "call")
+        hook = request.node.ihook
+        report = hook.pytest_runtest_makereport(item=request.node, call=call)
+        hook.pytest_runtest_logreport(report=type(report)._from_json(report._to_json()))
+    return run
+"""
+
 # They are pytest-rerunfailures and flaky in short: a test that fails runs once more.
 RERUN = """
 import os
@@ -88,7 +102,7 @@ class Case(harness.DirectoryCase):
         if os.path.exists(junit):
             for case in xml.etree.ElementTree.parse(junit).iter("testcase"):
                 kinds = [child for child in case if child.tag in ("failure", "error", "skipped")]
-                name = case.get("name").replace("test_", "", 1)
+                name = case.get("name", "").replace("test_", "", 1)
                 result.cases[name] = ((kinds[0].tag, (kinds[0].get("message") or "") + "\n" + (kinds[0].text or "")) if kinds
                                       else ("passed", ""))
             os.unlink(junit)

@@ -144,11 +144,14 @@ TEST(Allow, PatternThatMatchesNothingIsNamed) {
   TreeTruth::Seen other;
   other.command = "sh -c x";
   verdict.tree.seen = {other};
-  verdict.allow = {"sh", "nomatch", "line:train.py:12", "line:train.py:13", "nomatch"};
+  verdict.allow = {"sh",      "nomatch",    "line:train.py:12", "line:train.py:13",
+                   "nomatch", "train.py:12"};
   decide(verdict);
   EXPECT_EQ(unused_patterns(verdict),
             (std::vector<std::string>{"--allow \"nomatch\" matched no process",
-                                      "--allow \"line:train.py:13\" matched no call"}));
+                                      "--allow \"line:train.py:13\" matched no call",
+                                      "--allow \"train.py:12\" matched no process; did you mean "
+                                      "\"line:train.py:12\"?"}));
 }
 
 }  // namespace

@@ -65,6 +65,11 @@ bool is_missing(std::string_view path, ProgramRoom& room) {
   return sys::stat(room.starter, &status) == -ENOENT;
 }
 
+/// True for a program that comes through a pipe: `python3 - <<EOF`, `bash <(generate)`.
+bool is_pipe(std::string_view code) {
+  return code == "<stdin>" || file_name(code).starts_with('/');
+}
+
 /// Returns a file of /proc/PID.
 std::string_view read_of(uint32_t pid, const char* name, char* to, size_t size) {
   char path[48];
@@ -112,9 +117,10 @@ void read_program(ProgramRoom& room, Attempt& attempt) {
   attempt.script = find_script(attempt.program);
   std::string_view rest = attempt.program;
   const bool is_tool = is_query_tool(base_name(take_argument(rest)));
-  // The reader of the message does not find such a script, so its starter is named, too.
+  // The reader of the message does not find such code, so its starter is named, too.
   const bool is_gone = is_missing(named_script(attempt), room);
-  if (is_tool || is_gone) attempt.started_by = find_starter(room);
+  if (is_tool || is_gone || is_pipe(named_code(attempt).file))
+    attempt.started_by = find_starter(room);
   attempt.is_deleted = is_gone && attempt.started_by.empty();
 }
 

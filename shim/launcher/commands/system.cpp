@@ -149,7 +149,8 @@ void check_before_enabling() {
 int enable(const std::string& guard, const Options& options) {
   check_before_enabling();
   if (const std::string why = why_unfit(guard); !why.empty()) {
-    throw Refusal(kRefused, in_quotes(guard) + " " + why);
+    throw Refusal(kRefused,
+                  in_quotes(guard) + " " + (options.system_directory ? "(in --root) " + why : why));
   }
   const PreloadFile file;
   std::optional<Spool> spool;

@@ -221,6 +221,17 @@ std::vector<std::string> patterns_for(const Verdict& verdict) {
   return patterns;
 }
 
+/// Messages name code without the word that --allow needs before it.
+static std::string meant(const std::string& pattern, const Verdict& verdict) {
+  for (const std::string_view kind : {kLine, kLibrary}) {
+    const std::string other = std::string(kind) + pattern;
+    if (is_for_process(pattern) && matches_something(other, verdict)) {
+      return "; did you mean " + in_quotes(other) + "?";
+    }
+  }
+  return "";
+}
+
 std::vector<std::string> unused_patterns(const Verdict& verdict) {
   std::vector<std::string> unused;
   for (const std::string& pattern : verdict.allow) {
@@ -228,7 +239,8 @@ std::vector<std::string> unused_patterns(const Verdict& verdict) {
       add_once(unused, "--allow " + in_quotes(pattern) + " matched no " +
                            (is_for_code(pattern)      ? "call"
                             : is_for_process(pattern) ? "process"
-                                                      : "unguarded program"));
+                                                      : "unguarded program") +
+                           meant(pattern, verdict));
     }
   }
   return unused;

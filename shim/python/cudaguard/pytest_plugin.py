@@ -628,7 +628,7 @@ class Watcher:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         self.enter(item.nodeid)
         self.failed = []
-        yield
+        outcome = yield
         # A framework that keeps the driver's first answer does not ask again in the next run.
         self.session += ["%s, in a run that was repeated: %s" % (item.nodeid, text.partition("\n")[0])
                          for _, text in self.failed]
@@ -637,7 +637,8 @@ class Watcher:
             self.note_used(self.take())
             self.doubts = []
             self.in_vain = {}
-        self.when = "after " + item.nodeid
+        is_whole = outcome.excinfo is None  # False after Ctrl-C and pytest.exit
+        self.when = ("after %s" if is_whole else "in %s, which was interrupted") % item.nodeid
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -655,8 +656,11 @@ class Watcher:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """pytest-rerunfailures reports a failure as "rerun", and flaky does not report it, if a later
-        run may pass. A failure that counts makes the others of the test superfluous."""
-        if report.outcome != "rerun" and any(one is report for one, _ in self.failed):
+        run may pass. A failure that counts makes the others of the test superfluous. The report of a
+        subtest is a copy."""
+        if report.outcome == "failed" and any(
+                (one.nodeid, str(one.longrepr)) == (report.nodeid, str(report.longrepr))
+                for one, _ in self.failed):
             self.failed = []
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
