@@ -36,13 +36,6 @@ def guarded(case, env, *expected, world="fake", steps=("ask", "nvml"), denied=1,
     return result
 
 
-def off(case, env, *steps):
-    result = case.steps(*(steps or ("ask",)), env=env)
-    result.assert_reached(case)
-    assert result.err == "", str(result)
-    return result
-
-
 def test_control_driver_is_reached_without_the_guard(case):
     case.steps("ask", guard=False).assert_reached(case)
 
@@ -77,18 +70,8 @@ def test_log_off_silences_complaints(case):
     guarded(case, {"CUDAGUARD_LOG": "off", "CUDAGUARD_POLICY": "x"}, denied=0)
 
 
-@pytest.mark.parametrize("value", ["", "force-cpu", "FORCE_CPU"])
-def test_known_values_of_any_case_are_accepted(case, value):
-    guarded(case, {"CUDAGUARD_POLICY": value})
-
-
-@pytest.mark.parametrize("value", ["off", "OFF"])
-def test_off_in_any_case_turns_the_guard_off(case, value):
-    off(case, {"CUDAGUARD_POLICY": value})
-
-
 def test_empty_values_and_all_are_accepted(case):
-    guarded(case, {"CUDAGUARD_LOG": "", "CUDAGUARD_REPORT": ""})
+    guarded(case, {"CUDAGUARD_POLICY": "", "CUDAGUARD_LOG": "", "CUDAGUARD_REPORT": ""})
     guarded(case, {"CUDAGUARD_LOG": "All"}, denied=2, line=guest.CALLED % ("cuInit", "steps"))
 
 
