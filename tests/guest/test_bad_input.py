@@ -230,4 +230,8 @@ def test_driver_in_the_guards_directory_is_refused(case):
     """A driver that was copied over the null driver is not used."""
     with open(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "rb") as stream:
         other = stream.read()
-    broken(case, "libcuda.so.1", lambda data: other, "other_version")
+    guard, _ = broken(case, "libcuda.so.1", lambda data: other, "other_version")
+    # A plug-in that is linked to the driver would get it by its SONAME.
+    maps = ["-c", "import ctypes; ctypes.CDLL('libm.so.6'); print(open('/proc/self/maps').read())"]
+    result = harness.run([guest.PYTHON, *maps], guard=False, env={"LD_PRELOAD": guard})
+    assert "libcudaguard.so" in result.out and "libcuda.so.1" not in result.out, str(result)
