@@ -192,14 +192,6 @@ def test_bad_value_is_reported_and_gives_no_process_a_gpu(case, value):
                          value=value), str(result)
 
 
-def test_known_value_of_any_case_is_not_reported(case):
-    for value in ("force-cpu", "Force_Cpu"):
-        result = box.run(FIRST + WORKERS + SEE, allow="1,2",
-                         CUDAGUARD_CHILDREN=value)
-        check(case, result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]), NOTHING)
-        assert messages.find(result.err, "bad_value") == [], str(result)
-
-
 def test_variable_does_not_change_off_and_force_cpu(case):
     result = box.run(FIRST + WORKERS + SEE, policy="OFF", **CPU)
     check(case, result, {"cu": box.FASTEST}, {"cu": box.FASTEST, "nv": box.ALL})

@@ -254,7 +254,8 @@ int nvmlDeviceGetPciInfo_v3(struct device* device, struct pci_info* out) {
 int nvmlDeviceGetMaxMigDeviceCount(struct device* device, unsigned* count) {
   ENTER(nvmlDeviceGetMaxMigDeviceCount);
   if (gpu_of(device) < 0 || count == NULL) return kInvalidArgument;
-  *count = box_has_mig() && gpu_of(device) == kMig[0].gpu ? 7 : 0;
+  if (!box_has_mig()) return kNotSupported;
+  *count = gpu_of(device) == kMig[0].gpu ? 7 : 0;
   return kSuccess;
 }
 

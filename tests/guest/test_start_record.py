@@ -55,6 +55,13 @@ def test_records_have_the_user_the_job_and_the_host(case):
             assert len(record["cgroup"]) == max(map(len, groups))
 
 
+def test_name_of_the_report_has_the_host(case):
+    env = {"CUDAGUARD_REPORT": case.path("%h"), "CUDAGUARD_HELLO": "1"}
+    assert harness.run(["/bin/true"], env=env).rc == 0
+    (record,) = harness.records(case.path(os.uname().nodename))
+    assert record["event"] == "start"
+
+
 def test_record_has_the_effective_user(case):
     """The program gives up its rights before the attempt."""
     machine.need("other_users")

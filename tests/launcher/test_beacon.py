@@ -248,6 +248,12 @@ class Forged(test_verify_tree.Case):
         self.send("send(MAGIC, 3, 0, 1)", rc=1, options=["--deny=nvml"])
         self.send("send(MAGIC, 4, 0, 1)", rc=1, options=["--deny=opencl"])
 
+    def test_announced_refusal_with_an_unreadable_record_is_a_doubt(self):
+        report = self.path("report")
+        tree = self.send("send(MAGIC, 7, 0, 1)", rc=3, options=["--report", report])
+        self.assertIn("was refused NVIDIA's CUDA library", tree["doubts"][0])
+        self.assertEqual([one["api"] for one in harness.records(report) if "api" in one], ["dlopen"])
+
     def test_flood_of_beacons_does_not_block_verify(self):
         count = 1000000 if harness.FULL else 20000
         program = launcher.program("flood")

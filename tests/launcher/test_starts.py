@@ -42,7 +42,8 @@ def test_start_counts_once(case, way):
     ("exec", "No such file or directory"), ("exec", "Permission denied"),
     ("exec", "Exec format error"), ("child", "Exec format error"),
     ("child", "No such file or directory"), ("too_large", "Argument list too long"),
-    ("written", "Text file busy"), ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
+    ("too_many", "Argument list too long"), ("written", "Text file busy"),
+    ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
     ("relative", "Permission denied"), ("directory", "No such file or directory")])
 def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     file = {"No such file or directory": case.path("missing"),

@@ -181,6 +181,7 @@ TEST(ProcessDecision, Children_RestrictAllButTheFirstProcess) {
   const Environment environment = {
       .policy = "VALIDATE", .children = "force-cpu", .first_process = "41"};
   const Decision decision = decide(environment, {}, {.pid = 41});
+  EXPECT_EQ(decision.mistakes.complaint_count, 0U);
   EXPECT_EQ(decision.children, Children::kForceCpu);
   EXPECT_EQ(decision.first_process, 41U);
   EXPECT_EQ(decision.calls, Policy::kValidate);

@@ -54,6 +54,7 @@ TEST(NvidiaRequests, EveryListedRequestMatchesAndHasAName) {
       EXPECT_STREQ(name_of_request(request), one.name);
     }
   }
+  EXPECT_EQ(std::size(kNvidiaRequests), 27U + 14U);
   EXPECT_STREQ(name_of_request(kUvmInitialize), "UVM_INITIALIZE");
   EXPECT_STREQ(name_of_request(nvidia_request(202, 16)), "request");
 }

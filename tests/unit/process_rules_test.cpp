@@ -272,6 +272,7 @@ TEST(ProcessRules, UnknownNameIsSaid) {
   EXPECT_EQ(name("OFF user=ci\nOFF group=staff").name, "ci");
   EXPECT_EQ(name("OFF\nFORCE_CPU user=ci\nVALIDATE").name, "");
   EXPECT_EQ(name("OFF user=ci program=no").name, "");
+  EXPECT_EQ(name("OFF user=gpu").name, "gpu");  // /etc/group names no user
   EXPECT_EQ(name("OFF user=1000").name, "");
 }
 

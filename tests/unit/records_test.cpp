@@ -280,7 +280,9 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
     Records records;
     records.add(record_of({}, one.rest));
     ASSERT_EQ(records.findings().processes.size(), 1u) << one.rest;
-    EXPECT_EQ(text_of(records.findings().processes[0]), one.text) << one.rest;
+    const ObservedProcess& process = records.findings().processes[0];
+    EXPECT_EQ(text_of(process), one.text) << one.rest;
+    EXPECT_EQ(process.by_guard, one.rest.find("ioctl") == std::string::npos) << one.rest;
     EXPECT_EQ(records.findings().sites.size(), one.sites) << one.rest;
   }
 }

@@ -355,7 +355,6 @@ void cudaguard_libcs_dlmopen();
   using namespace cudaguard;  // NOLINT(google-build-using-namespace)
   const Loader& loader = cudaguard::loader();
   auto* const next = loader.next_dlvsym.get();
-  if (next == nullptr || name == nullptr) return {name, loader.next_dlvsym.address()};
   const struct {
     const char* name;
     const void* next;

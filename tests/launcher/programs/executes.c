@@ -126,6 +126,13 @@ int main(int argc, char** argv) {
       setenv(text, one, 1);
     }
     execv(words[0], words);
+  } else if (strcmp(way, "too_many") == 0) {
+    /* With their zero bytes and pointers, these words need more than a quarter of the stack. */
+    const struct rlimit stack = {1 << 20, 1 << 20};
+    static char* many[28001];
+    setrlimit(RLIMIT_STACK, &stack);
+    for (int i = 0; i < 28000; ++i) many[i] = "x";
+    execv(words[0], many);
   } else if (strcmp(way, "search") == 0) {
     setenv("PATH", "/no/1:/no/2:/etc:/no/3", 1);
     execvp(strrchr(words[0], '/') + 1, words);
