@@ -119,8 +119,8 @@ def from_debian():
 
 RECIPE = vm.Recipe(
     name="kernels", suite="bookworm", commands="".join(downloads()) + from_debian(), gigabytes=8,
-    packages=("python3-pytest", "python3-pytest-xdist", "gcc", "g++", "libc6-dev", "bubblewrap",
-              "musl-tools", "gdb"))
+    packages=("python3-pytest", "python3-pytest-xdist", "python3-jsonschema", "gcc", "g++",
+              "libc6-dev", "make", "bubblewrap", "musl-tools", "gdb", "tmux"))
 
 
 def rows(lab):
