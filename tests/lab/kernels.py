@@ -75,6 +75,8 @@ REPORTING = (
     "tests/launcher/test_starts.py", "tests/launcher/test_keeper.py",
     # QEMU is slow, so verify sees a program twice in ld.so, and doubts that the guard is in it.
     "--deselect=launcher/test_beacon.py::Doubt::test_programs_that_end_in_the_loader_cause_no_doubt")
+# They take the machine's kernel.yama.ptrace_scope. 3 stays until the machine ends.
+YAMA = ("tests/launcher/test_yama.py",)
 # A smaller machine opens nodes under the fence of devices (nodes_machine.py).
 NODES = ()
 NODES_ONLY = {(5, 13), (5, 19), (6, 8)}
@@ -119,8 +121,8 @@ def from_debian():
 
 RECIPE = vm.Recipe(
     name="kernels", suite="bookworm", commands="".join(downloads()) + from_debian(), gigabytes=8,
-    packages=("python3-pytest", "python3-pytest-xdist", "gcc", "g++", "libc6-dev", "bubblewrap",
-              "musl-tools", "gdb"))
+    packages=("python3-pytest", "python3-pytest-xdist", "python3-jsonschema", "gcc", "g++",
+              "libc6-dev", "make", "bubblewrap", "musl-tools", "gdb", "tmux"))
 
 
 def rows(lab):
@@ -165,17 +167,32 @@ def run(lab, row):
         machine.boot()
         assert fnmatch.fnmatch(machine.must("uname -r").strip(), row.kernel)
         send_checkout(lab, machine)
-        done = machine.ssh(f"cd {lab.checkout} && pytest-3 -q -n 2 -rfs --tb=short "
-                           f"--build {lab.build} {' '.join(row.tests)}", timeout=4 * 3600)
+        results = [tested(lab, machine, row.tests)]
+        if row.tests == REPORTING:
+            results += [tested(lab, machine, YAMA, f"sysctl -qw kernel.yama.ptrace_scope={scope} && ")
+                        for scope in range(4)]
+    facts = {"kernel": row.kernel, **results[0],
+             "skipped": [line for one in results for line in one["skipped"]],
+             "passed with each ptrace_scope": [one["passed"] for one in results[1:]]}
+    reasons = [one["reason"] for one in results if "reason" in one]
+    if reasons:
+        return {**facts, "outcome": "failed", "reason": "; ".join(reasons),
+                "output": "".join(one.get("output", "") for one in results)}
+    return {"outcome": "passed", **facts}
+
+
+def tested(lab, machine, tests, before=""):
+    """Runs these tests in the machine after a shell's words. Returns the facts."""
+    done = machine.ssh(f"cd {lab.checkout} && {before}pytest-3 -q -n 2 -rfs --tb=short "
+                       f"--build {lab.build} {' '.join(tests)}", timeout=4 * 3600)
     found = SUMMARY.search(done.stdout)
     assert found, done.stdout[-2000:]
-    facts = {"kernel": row.kernel, "passed": int(found[1]), "seconds of the tests": found[2],
+    facts = {"passed": int(found[1]), "seconds of the tests": found[2],
              "skipped": re.findall(r"^SKIPPED .*", done.stdout, re.MULTILINE)}
     failed = re.findall(r"^(?:FAILED|ERROR) (.*)", done.stdout, re.MULTILINE)
     if failed or done.returncode != 0:
-        return {"outcome": "failed", "reason": "; ".join(failed), "output": done.stdout[-8000:],
-                **facts}
-    return {"outcome": "passed", **facts}
+        facts |= {"reason": before + "; ".join(failed), "output": done.stdout[-8000:]}
+    return facts
 
 
 def send_checkout(lab, machine):

@@ -9,8 +9,16 @@ import subprocess
 from lab import vm
 from support import nodes
 
+# A list of GPUs leaves the second one in PCI order: its PCI address, UUID and minor. The minors are
+# those of /dev/null's driver that open.
+GPUS = [("0000:%02x:00.0" % bus, nodes.UNKNOWN, minor) for bus, minor in ((7, 8), (15, 5), (71, 9))]
+LISTED = ("/dev/nvidia5", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools",
+          "/dev/nvidia-modeset")
+UNLISTED = ("/dev/nvidia8", "/dev/nvidia9", "/dev/dri/card0", "/dev/dri/renderD128", "/dev/kfd",
+            "/dev/nvidia-caps/nvidia-cap1")
 # The small machine has no tar.
-MADE = (*nodes.NODES, *((path, 1, 3) for path in (*nodes.PATHS, *nodes.OTHERS[2:])))
+MADE = (*nodes.NODES, *((path, 1, 3) for path in (*nodes.PATHS, *nodes.OTHERS[2:], LISTED[3])),
+        *((f"/dev/nvidia{minor}", 1, minor) for _, _, minor in GPUS))
 MAKE = "".join("mkdir -p $(dirname %s)\nmknod -m 666 %s c %d %d\n" % (path, path, major, minor)
                for path, major, minor in MADE)
 
@@ -49,6 +57,17 @@ say setuid $run $nobody /tmp/setuid /dev/nvidia1
 bound="/bound/dev/nvidia0 /bound/dev/dri/card0 /bound/dri/card0 /bound/one /proc/self/root/dev/kfd"
 say bound-control /opens_static $bound
 say bound $run /opens_static $bound
+{nodes.driver_files(GPUS)}
+listed="{' '.join(LISTED)}"
+unlisted="{' '.join(UNLISTED)}"
+list="/build/bin/cudaguard run --log=off --fence=devices --gpus 1 --"
+say listed-control /opens_static $listed
+say listed $list /opens_static $listed
+say unlisted-control /opens_static $unlisted
+say unlisted $list /opens_static $unlisted
+say unlisted-environment $list env -i /opens_static $unlisted
+say unlisted-user-control $nobody /opens_static $unlisted
+say unlisted-user $nobody $list /opens_static $unlisted
 mkfifo /tmp/started /tmp/made
 later() {{ "$@" sh -c 'echo >/tmp/started; read line </tmp/made; exec /opens_static /dev/nvidia9' & }}
 for fenced in "" "$run"; do
@@ -73,9 +92,10 @@ echo "=== end"
 """
 # What has each node opened, and what none.
 OPENED = ("control", "user-control", "setuid-control", "bound-control", "later", "others",
-          "uring-control", "ring-control")
+          "listed-control", "unlisted-control", "unlisted-user-control", "uring-control",
+          "ring-control")
 REFUSED = ("static", "dynamic", "musl", "environment", "user", "setuid", "bound", "later-fenced",
-           "ring")
+           "unlisted", "unlisted-environment", "unlisted-user", "ring")
 # How no file opens under the fence.
 REFUSED_ALWAYS = re.compile(r"openat2|\S+-3 ")
 
@@ -162,14 +182,19 @@ def faults(found, why):
                 wrong.append(f"{name}: nothing")
             wrong += [f"{name}: {line}" for line in lines if answers([line]) and not may(line)]
     for name in REFUSED:
-        control = {"user": "user-control", "setuid": "setuid-control", "bound": "bound-control", "later-fenced": "later",
-                   "ring": "ring-control"}
+        control = {"user": "user-control", "setuid": "setuid-control", "bound": "bound-control",
+                   "later-fenced": "later", "unlisted": "unlisted-control",
+                   "unlisted-environment": "unlisted-control",
+                   "unlisted-user": "unlisted-user-control", "ring": "ring-control"}
         if name in found and len(answers(found[name])) != len(answers(
                 found.get(control.get(name, "control"), []))):
             wrong.append(f"{name}: another number of opens than without the fence")
-    if any(not is_opened(line) and not (is_refused(line) and REFUSED_ALWAYS.match(line))
-           for line in found.get("others-fenced", []) if answers([line])):
-        wrong.append("others-fenced: refused")
+    for name, control in ("others-fenced", "others"), ("listed", "listed-control"):
+        lines = [line for line in found.get(name, []) if answers([line])]
+        if len(lines) != len(answers(found.get(control, []))) or any(
+                not is_opened(line) and not (is_refused(line) and REFUSED_ALWAYS.match(line))
+                for line in lines):
+            wrong.append(name + ": refused")
     if found.get("uring") != ["setup ENOSYS", "rc 0"]:
         wrong.append(f"uring: {found.get('uring')}")
     if found.get("openat2", [])[:-1] not in (["openat2-3 /dev/nvidia0 ENOSYS"],

@@ -321,3 +321,22 @@ def test_start_that_cannot_be_read_is_unknown_unless_its_beacon_comes(case):
             tree = json.load(stream)["tree"]
         assert [tree["guarded"], [one["reason"] for one in tree["unknown"]]] == wanted, str(done)
         assert (tree["unguarded"], done.returncode) == ([], code), str(done)
+
+
+@pytest.mark.needs("ordinary_user")
+def test_start_by_a_process_that_is_not_dumpable_is_unknown_unless_its_beacon_comes(case):
+    """The kernel shows only root the memory of such a process."""
+    path = case.path("verify.json")
+    os.chmod(case.directory, 0o777)
+    who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+    command = [*who, case.installed(), "verify", "--json", path, "--", "python3", "-c",
+               "import ctypes, os, sys\nctypes.CDLL(None).prctl(4, 0)\nos.execv(sys.argv[1], sys.argv[1:])"]
+    reason = "started by a process that does not let others look at its memory"
+    for name, wanted, code in (("static_0", [1, [], [reason]], 3), ("exits_0", [2, [], []], 0)):
+        done = case.unguarded(*command, case.copied(name), env=launcher.environment(TMPDIR="/tmp"))
+        with open(path, encoding="utf-8") as stream:
+            tree = json.load(stream)["tree"]
+        counts = [tree["guarded"], *([one["reason"] for one in tree[kind]]
+                                     for kind in ("unguarded", "unknown"))]
+        assert (counts, done.returncode) == (wanted, code), str(done)
+        os.unlink(path)

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 
-from support import harness, messages
+from support import harness, messages, settings
 
 DIRECTORY = os.path.join(harness.BUILD, "tests", "devices")
 
@@ -61,7 +61,8 @@ def environment(allow=None, own=None, policy=None, box="lazy", **more):
     return env
 
 
-def run(steps, name="open", guard=True, preload=(), timeout=120, trace=False, **more):
+def run(steps, name="open", guard=True, preload=(), timeout=settings.PATIENCE, trace=False,
+        **more):
     """Runs a program's steps. `more` takes environment()'s arguments and any variable."""
     return harness.run([program(name)] + list(steps), world="none", guard=guard, trace=trace,
                        env=environment(**more), preload=preload, timeout=timeout)

@@ -365,7 +365,7 @@ def sandbox(world, extra=()):
 
 
 def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=None, trace=True,
-        timeout=120, bwrap=(), sandboxed=True):
+        timeout=settings.PATIENCE, bwrap=(), sandboxed=True):
     """Runs argv and returns a Result.
 
     world: "none", "fake" or "real". guard: put libcudaguard.so into the program's LD_PRELOAD.

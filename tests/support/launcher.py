@@ -97,13 +97,13 @@ class Case(harness.DirectoryCase):
         if more["stdin"] is None:
             del more["stdin"]
         return subprocess.run([launcher, *map(str, words)], capture_output=True, text=text,
-                              env=environment() if env is None else env, timeout=120, check=False,
-                              **more)
+                              env=environment() if env is None else env,
+                              timeout=settings.PATIENCE, check=False, **more)
 
     def unguarded(self, *words, env=None, **more):
         return subprocess.run([*map(str, words)], stdin=subprocess.DEVNULL, capture_output=True,
-                              text=True, env=environment() if env is None else env, timeout=120,
-                              check=False, **more)
+                              text=True, env=environment() if env is None else env,
+                              timeout=settings.PATIENCE, check=False, **more)
 
     def same_as_golden(self, name, text):
         """Fails unless golden/NAME has this text. pytest --write-golden rewrites the file."""

@@ -10,6 +10,9 @@ import os
 # These paths have no symbolic links, because ld.so and the launcher print paths without them.
 SOURCE = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", ".."))
 TESTS = os.path.join(SOURCE, "tests")
+# Seconds. A program that takes longer hangs: QEMU on a busy machine needs several minutes for what
+# takes seconds elsewhere.
+PATIENCE = 600
 # The end of a failure: the path of the file goes in.
 TO_REWRITE = "%s has other text. If the new text is right: pytest THIS_TEST --write-golden"
 
