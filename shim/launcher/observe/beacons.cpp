@@ -95,21 +95,21 @@ std::string record_of(const Identity& who, const AttemptKind& kind, const char* 
 
 }  // namespace
 
-void Listener::take_start(const seccomp_notif& call, const GoOn& go_on) {
+void Listener::take_start(const seccomp_notif& call) {
   const Identity who = identify(static_cast<pid_t>(call.pid));
   bytes_ += kModelOfRecord;
   too_many_ |= bytes_ > kMostBytes;
   if (!still_waits(descriptor_, call)) return;
   report_ended_by(who, announced_.begin(), announced_.end());
   const uint64_t number = call.data.args[2] - 1;
-  hello_(who, number < std::size(kPolicies) ? static_cast<Policy>(number) : Policy::kForceCpu,
-         go_on);
+  hello_(who, number < std::size(kPolicies) ? static_cast<Policy>(number) : Policy::kForceCpu);
 }
 
 void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
+  if (what == Beacon::kStart) return take_start(call);
   const auto known = announced_.find({thread, what});
   const AttemptKind* const attempt = attempt_of(what);
   if (what == Beacon::kWithdrawn) {

@@ -98,18 +98,14 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   bool answered = false;
   // After a signal, the thread repeats the call, and the first one has no answer. Linux 5.19 and
   // later leave it waiting.
-  const GoOn go_on = [&] { return answered = answer_call(descriptor_, call); };
+  const auto go_on = [&] { return answered = answer_call(descriptor_, call); };
   try {
     if (is_exec(call)) {
       exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
     } else if (const auto announcement = announcement_in(call)) {
       take_beacon(*announcement);
-    } else if (!is_beacon) {
-      take_ioctl(call);
-    } else if (call.data.args[1] == static_cast<uint64_t>(Beacon::kStart)) {
-      take_start(call, go_on);
     } else {
-      take_beacon(call);
+      is_beacon ? take_beacon(call) : take_ioctl(call);
     }
   } catch (const std::exception&) {
     failed_ = true;

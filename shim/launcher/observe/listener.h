@@ -33,11 +33,8 @@ namespace cudaguard::launcher {
 
 class Listener {
  public:
-  /// Lets the waiting thread go on. Returns false if its call does not count: the thread was
-  /// killed, or repeats it, or the keeper has answered it.
-  using GoOn = std::function<bool()>;
-  /// Called for a start beacon. May throw.
-  using Hello = std::function<void(const Identity& who, Policy policy, const GoOn& go_on)>;
+  /// Called for a start beacon, before the calling thread gets its answer. May throw.
+  using Hello = std::function<void(const Identity& who, Policy policy)>;
   /// Called with the process, the kind of its other beacon, a record of the report format, and the
   /// native stack of an attempt, before the calling thread gets its answer. Returns false if the
   /// record is not of that kind. There is no kind for an ioctl, of which it is called once for each
@@ -45,9 +42,11 @@ class Listener {
   /// is 0. May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
-  /// Called for each execve. Reads the waiting thread before it lets it go on. May throw.
-  using Exec =
-      std::function<void(const Identity& who, const seccomp_data& call, const GoOn& go_on)>;
+  /// Called for each execve before it goes on. Reads the waiting thread, and then lets it go on by
+  /// `go_on`, which returns false if the call does not count: the thread was killed, or repeats it,
+  /// or the keeper has answered it. May throw.
+  using Exec = std::function<void(const Identity& who, const seccomp_data& call,
+                                  const std::function<bool()>& go_on)>;
   /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
   Listener(int descriptor, Keeper& keeper, Hello hello, Report report, Exec exec);
@@ -81,7 +80,7 @@ class Listener {
   using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
   void handle(const seccomp_notif& call) noexcept;
-  void take_start(const seccomp_notif& call, const GoOn& go_on);
+  void take_start(const seccomp_notif& call);
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);

@@ -122,11 +122,9 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   };
   listener.emplace(
       program.fence.listener, keeper,
-      [&](const Identity& who, Policy policy, const auto& go_on) {
+      [&](const Identity& who, Policy policy) {
         starts.note_beacon(who, policy);
-        const std::string record = starts.start_record(who, policy);
-        go_on();
-        add(who, record, {});
+        add(who, starts.start_record(who, policy), {});
       },
       [&](const Identity& who, auto what, auto record, const NativeStack& native) {
         if (!what && who.stat.started != 0) starts.note_request(who);
