@@ -539,25 +539,6 @@ TEST(Records, StartRecordBeginsAnotherProcessUnlessItIsLate) {
   EXPECT_EQ(records.findings().processes.size(), 2u);
 }
 
-/// In a chroot, the launcher's start record and the guard's record have different paths. Without
-/// /proc, the former has none.
-TEST(Records, SenderRunsOneProgramWhateverItsPath) {
-  for (const auto& [image, exe] :
-       {std::pair<uint64_t, std::string>(4, "/root/bin/python3"), {0, ""}}) {
-    const Records::Sender sender = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 3, image}};
-    Records records;
-    records.add(record_of({.host = "", .more = R"("exe":")" + exe + R"(",)"}, kStart), {}, &sender);
-    records.add(record_of({}), {}, &sender);
-    records.add(record_of({}), {}, &sender);
-    const auto& processes = records.findings().processes;
-    ASSERT_EQ(processes.size(), 1u) << exe;
-    EXPECT_EQ(processes[0].exe, exe.empty() ? "/usr/bin/python3" : exe);
-    EXPECT_TRUE(processes[0].asked());
-    records.add(record_of({.more = R"("exe":"/bin/other",)"}), {}, &sender);
-    EXPECT_EQ(processes.size(), image == 0 ? 2u : 1u);
-  }
-}
-
 /// A start record has neither the host nor a job that depends on the cgroup.
 TEST(Records, StartRecordBelongsToTheNextProcessWithAHost) {
   const std::string exe = R"("exe":"/usr/bin/python3",)";

@@ -254,18 +254,16 @@ void Records::understand(Rest& rest) {
 }
 
 size_t Records::key_of(const WriterFields& writer, const std::string& host,
-                       const std::string& job) const {
-  if (sender_ != nullptr) return sender_->since * 31 + sender_->pid;
+                       const std::string& job) {
   const std::hash<std::string_view> hash;
   return ((hash(host) * 31 + hash(writer.exe)) * 31 + hash(job)) * 31 +
          static_cast<size_t>(writer.pid);
 }
 
-/// True if the sender still runs this program. In a chroot, the launcher and the guard see
-/// different paths of it.
-bool Records::is_program_of_sender(const ObservedProcess& process, const std::string& exe) const {
-  const bool is_hidden = sender_->image.back() == 0 || process.image.back() == 0;
-  return is_hidden ? process.exe.empty() || process.exe == exe : process.image == sender_->image;
+/// False for a process that has called execve, which may have sent no start record.
+bool Records::is_image_of(const ObservedProcess& process) const {
+  return sender_ == nullptr || sender_->image.back() == 0 || process.image.back() == 0 ||
+         sender_->image == process.image;
 }
 
 Records::Index::iterator Records::entry_of(const WriterFields& writer, const std::string& host,
@@ -273,10 +271,8 @@ Records::Index::iterator Records::entry_of(const WriterFields& writer, const std
   const auto [from, to] = index_.equal_range(key_of(writer, host, job));
   for (auto entry = from; entry != to; ++entry) {
     const ObservedProcess& one = findings_.processes[entry->second];
-    const bool is_same = sender_ != nullptr
-                             ? is_program_of_sender(one, writer.exe)
-                             : one.host == host && one.exe == writer.exe && one.job == job;
-    if (one.pid == static_cast<uint32_t>(writer.pid) && one.since == since() && is_same) {
+    if (one.pid == static_cast<uint32_t>(writer.pid) && one.since == since() && one.host == host &&
+        one.exe == writer.exe && one.job == job && is_image_of(one)) {
       return entry;
     }
   }
@@ -294,10 +290,8 @@ bool Records::adopt(const WriterFields& writer, const std::string& job, size_t& 
     index_.erase(older);
   }
   index_.emplace(key_of(writer, writer.host, job), static_cast<uint32_t>(number));
-  ObservedProcess& process = findings_.processes[number];
-  process.host = writer.host;
-  process.job = job;
-  if (process.exe.empty()) process.exe = writer.exe;  // the launcher could not read it
+  findings_.processes[number].host = writer.host;
+  findings_.processes[number].job = job;
   return true;
 }
 

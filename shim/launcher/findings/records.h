@@ -73,10 +73,10 @@ class Records {
   Kind add_one(std::string_view text, const Take& take);
   Kind apply(WriterFields& writer, Rest& rest);
   uint64_t since() const { return sender_ == nullptr ? 0 : sender_->since; }
-  bool is_program_of_sender(const ObservedProcess& process, const std::string& exe) const;
+  bool is_image_of(const ObservedProcess& process) const;
   Rest* rest_of(std::string_view bytes);
   using Index = std::unordered_multimap<size_t, uint32_t>;
-  size_t key_of(const WriterFields& writer, const std::string& host, const std::string& job) const;
+  static size_t key_of(const WriterFields& writer, const std::string& host, const std::string& job);
   Index::iterator entry_of(const WriterFields& writer, const std::string& host,
                            const std::string& job);
   bool adopt(const WriterFields& writer, const std::string& job, size_t& number);
@@ -86,8 +86,8 @@ class Records {
   void leave_out_tables();
 
   Findings findings_;
-  /// By a hash of host, pid, program and job, or of what identifies the sender. One process may run
-  /// several programs in turn, and processes of different PID namespaces may have the same id.
+  /// By a hash of host, pid, program and job. One process may run several programs in turn, and
+  /// processes of different PID namespaces may have the same id.
   Index index_;
   bool starts_without_host_ = false;  ///< some start record has no host
   std::unordered_map<std::string, Rest, HashOfBytes, std::equal_to<>> rests_;

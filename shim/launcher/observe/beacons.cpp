@@ -93,23 +93,22 @@ std::string record_of(const Identity& who, const AttemptKind& kind, const char* 
   return kernel_record(who, attempt, why);
 }
 
-}  // namespace
-
-void Listener::take_start(const seccomp_notif& call) {
-  const Identity who = identify(static_cast<pid_t>(call.pid));
-  bytes_ += kModelOfRecord;
-  too_many_ |= bytes_ > kMostBytes;
-  if (!still_waits(descriptor_, call)) return;
-  report_ended_by(who, announced_.begin(), announced_.end());
-  const uint64_t number = call.data.args[2] - 1;
-  hello_(who, number < std::size(kPolicies) ? static_cast<Policy>(number) : Policy::kForceCpu);
+/// `argument` is the third argument of the beacon.
+std::string start_record_of(const Identity& who, uint64_t argument) {
+  Attempt attempt;
+  attempt.event = EventKind::kStart;
+  if (const uint64_t number = argument - 1; number < std::size(kPolicies)) {
+    attempt.policy = static_cast<Policy>(number);
+  }
+  return kernel_record(who, attempt, nullptr);
 }
+
+}  // namespace
 
 void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
-  if (what == Beacon::kStart) return take_start(call);
   const auto known = announced_.find({thread, what});
   const AttemptKind* const attempt = attempt_of(what);
   if (what == Beacon::kWithdrawn) {
@@ -119,7 +118,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   }
   const bool is_known = known != announced_.end() && message != 0;
   const Identity who = is_known ? known->second.who : identify(thread);
-  if (message == 0) {
+  if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (attempt == nullptr || too_many_) return;
     // A repeated call is ignored, unless another program has the same id now. Its withdrawal must
@@ -135,7 +134,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   }
   WaitingProcess process(thread, has_own_numbers());
   BeaconMessage content = {};
-  const bool readable = process.read(message, &content, sizeof content);
+  const bool readable = message != 0 && process.read(message, &content, sizeof content);
   std::string record = readable ? read_record(process, content) : "";
   bytes_ += record.size() + kModelOfRecord;
   too_many_ |= bytes_ > kMostBytes;
@@ -144,6 +143,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // finish() reports what was announced.
   if (!still_waits(descriptor_, call)) return;
   if (known != announced_.end()) announced_.erase(known);
+  if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
   NativeStack native;
   if (attempt != nullptr && readable) {
     native = has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
@@ -152,10 +152,11 @@ void Listener::take_beacon(const seccomp_notif& call) {
   }
   // The record may say something else, because another thread can write to that memory.
   if (!record.empty() && report_(who, what, record, native)) return;
-  if (attempt == nullptr) return;
-  record = record_of(who, *attempt,
-                     readable ? "its process had no memory for the details"
-                              : "the memory of its process could not be read");
+  if (attempt == nullptr && what != Beacon::kStart) return;
+  record = attempt == nullptr ? start_record_of(who, call.data.args[2])
+                              : record_of(who, *attempt,
+                                          readable ? "its process had no memory for the details"
+                                                   : "the memory of its process could not be read");
   report_(who, what, record, native);
 }
 

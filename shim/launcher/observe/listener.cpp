@@ -81,10 +81,9 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Keeper& keeper, Hello hello, Report report, Exec exec)
+Listener::Listener(int descriptor, Keeper& keeper, Report report, Exec exec)
     : descriptor_(above_stderr(descriptor)),
       keeper_(keeper),
-      hello_(std::move(hello)),
       report_(std::move(report)),
       exec_(std::move(exec)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));

@@ -20,7 +20,6 @@
 #include <utility>
 #include <vector>
 
-#include "policy/policies.h"
 #include "shim/guard/text/beacon.h"
 #include "shim/launcher/observe/keeper.h"
 #include "shim/launcher/observe/process.h"
@@ -33,13 +32,11 @@ namespace cudaguard::launcher {
 
 class Listener {
  public:
-  /// Called for a start beacon, before the calling thread gets its answer. May throw.
-  using Hello = std::function<void(const Identity& who, Policy policy)>;
-  /// Called with the process, the kind of its other beacon, a record of the report format, and the
-  /// native stack of an attempt, before the calling thread gets its answer. Returns false if the
-  /// record is not of that kind. There is no kind for an ioctl, of which it is called once for each
-  /// process and ioctl. If the process was killed before it could be identified, `who.stat.started`
-  /// is 0. May throw.
+  /// Called with the process, the kind of its beacon, a record of the report format, and the native
+  /// stack of an attempt, before the calling thread gets its answer. Returns false if the record is
+  /// not of that kind. There is no kind for an ioctl, of which it is called once for each process
+  /// and ioctl. If the process was killed before it could be identified, `who.stat.started` is 0.
+  /// May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
   /// Called for each execve before it goes on. Reads the waiting thread, and then lets it go on by
@@ -49,7 +46,7 @@ class Listener {
                                   const std::function<bool()>& go_on)>;
   /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
-  Listener(int descriptor, Keeper& keeper, Hello hello, Report report, Exec exec);
+  Listener(int descriptor, Keeper& keeper, Report report, Exec exec);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -80,7 +77,6 @@ class Listener {
   using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
   void handle(const seccomp_notif& call) noexcept;
-  void take_start(const seccomp_notif& call);
   void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
@@ -90,7 +86,6 @@ class Listener {
 
   int descriptor_;
   Keeper& keeper_;
-  Hello hello_;
   Report report_;
   Exec exec_;
   bool failed_ = false;  ///< a call could not be received or recorded

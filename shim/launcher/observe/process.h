@@ -86,6 +86,7 @@ struct Identity {
   pid_t pid = 0;
   pid_t thread = 0;
   Stat stat = {};
+  FileId program = {};  ///< its executable; all zero if it was not asked for
 };
 /// If the thread is gone, or without our own /proc, `pid` is the thread's id.
 Identity identify(pid_t thread);
@@ -104,10 +105,8 @@ std::optional<Registers> waiting_at(pid_t thread);
 
 /// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is
 /// the reason why the record has no stack; null leaves the stack out. Unless `look`, or without our
-/// own /proc, the record has no other facts about the process than its ids and what is known
-/// already: its arguments in `attempt.program`, and its user. It has no newline.
-std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true,
-                          std::optional<uint32_t> user = {});
+/// own /proc, the record has no other facts about the process than its ids. It has no newline.
+std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true);
 
 /// Names a process even after its end (Linux 5.3).
 Descriptor open_process(pid_t pid);

@@ -466,9 +466,6 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     if (!has_interpreter(call, facts)) return;
-    if (const auto users = numbers_in(call.status(), "Uid"); users.size() > 1) {
-      start.user = static_cast<uint32_t>(users[1]);
-    }
     const std::string privileges = privileges_of(call.status(), status, facts.has_capabilities);
     call.is_privileged = !privileges.empty();
     call.is_loader = facts.is_loader || (facts.word == "32-bit" && facts.interpreter.empty() &&

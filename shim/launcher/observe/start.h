@@ -75,7 +75,6 @@ struct Start {
   bool is_final = false;              ///< a start beacon does not change the kind
   bool names_nvidia = false;          ///< see TreeTruth::Unguarded
   bool own_guard = false;             ///< LD_PRELOAD names the guard of this launcher
-  std::optional<uint32_t> user = {};  ///< the effective one of the calling process
   Descriptor process = {};            ///< as long as its end may tell whether the program began
   /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.
   std::vector<std::string> texts = {};

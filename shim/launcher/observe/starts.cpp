@@ -168,20 +168,8 @@ void Starts::note_call(const Identity& who, Start start) {
   look_later(process);
 }
 
-std::string Starts::start_record(const Identity& who, Policy policy) const {
-  Attempt attempt;
-  attempt.event = EventKind::kStart;
-  attempt.policy = policy;
-  const Program* const program = running_in(who.pid);
-  const bool is_whole = program != nullptr && program->start.arguments.size() < kMostCommand;
-  if (is_whole) attempt.program = program->start.arguments;
-  return kernel_record(who, attempt, nullptr, true,
-                       program == nullptr ? std::nullopt : program->start.user);
-}
-
-void Starts::note_beacon(const Identity& who, Policy policy) {
+void Starts::note_beacon(const Identity& who, bool off) {
   Process& process = process_of(who);
-  const bool off = policy == Policy::kOff;
   // A guard sends one beacon, as soon as its program begins.
   const bool again = process.runs && process.runs->heard;
   if (process.called &&

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "policy/policies.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/observe/start.h"
@@ -37,10 +36,9 @@ class Starts {
 
   /// The process has called execve, which goes on.
   void note_call(const Identity& who, Start start);
-  /// The process's guard has sent the start beacon. Under OFF, the process counts as unguarded.
-  void note_beacon(const Identity& who, Policy policy);
-  /// What the guard would write into a report. Call this after note_beacon().
-  std::string start_record(const Identity& who, Policy policy) const;
+  /// The process's guard has sent the start beacon. `off`: its policy is OFF, so the process counts
+  /// as unguarded.
+  void note_beacon(const Identity& who, bool off);
   /// What has started the process's program, as in Start.
   std::string started_by(pid_t pid) const;
   /// The process waits in an ioctl that the fence caught.

@@ -48,6 +48,11 @@ std::string guard_in(const Variables& variables) {
   return {};
 }
 
+/// Of a start record. The words are in no text of it, because JSON escapes their quotes.
+bool is_off(std::string_view record) {
+  return record.find(R"("policy":"OFF")") != std::string_view::npos;
+}
+
 /// Call this after Tree::wait().
 void note_end(const Tree& tree, const Prepared& program, WatchedTree& watched) {
   if (const int error = tree.start_error(); error != 0) throw cannot_start(program.path, error);
@@ -111,25 +116,20 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   variables.unset(row_of(Variable::kReport).name);
   variables.set(kHello, "1");
   Starts starts(guard_in(variables), program.unguarded);
-  const auto add = [&](const Identity& who, std::string_view record, const NativeStack& native) {
-    const Records::Sender sender = {static_cast<uint32_t>(who.pid),
-                                    static_cast<uint32_t>(who.stat.parent),
-                                    who.stat.started,
-                                    who.stat.image,
-                                    native,
-                                    starts.started_by(who.pid)};
-    return records.add(record, report.take(sender.native), &sender);
-  };
   listener.emplace(
       program.fence.listener, keeper,
-      [&](const Identity& who, Policy policy) {
-        starts.note_beacon(who, policy);
-        add(who, starts.start_record(who, policy), {});
-      },
       [&](const Identity& who, auto what, auto record, const NativeStack& native) {
+        if (what == Beacon::kStart) starts.note_beacon(who, is_off(record));
         if (!what && who.stat.started != 0) starts.note_request(who);
-        return add(who, record, native) || what == Beacon::kAllowed || what == Beacon::kRefused ||
-               what == Beacon::kExposed;
+        const Records::Sender sender = {static_cast<uint32_t>(who.pid),
+                                        static_cast<uint32_t>(who.stat.parent),
+                                        who.stat.started,
+                                        who.stat.image,
+                                        native,
+                                        starts.started_by(who.pid)};
+        const bool is_attempt = records.add(record, report.take(sender.native), &sender);
+        return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
+               what == Beacon::kRefused || what == Beacon::kExposed;
       },
       [&](const Identity& who, const seccomp_data& call, const auto& go_on) {
         Start start = starts.read(who, call);
