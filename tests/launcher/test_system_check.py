@@ -243,7 +243,7 @@ def test_what_a_process_gets_that_no_rule_names(case, rules, others):
     assert mistakes == [line for line in lines if NO_DEFAULT in line]
     done = case.start("system", "enable", "--dry-run", "--root", case.root, "/lib/none.so")
     assert done.returncode == 125, done
-    assert (NO_DEFAULT in done.stderr, '"/lib/none.so" cannot' in done.stderr) == (
+    assert (NO_DEFAULT in done.stderr, '"/lib/none.so" (in --root) cannot' in done.stderr) == (
         bool(mistakes), not mistakes), done
     assert ('cudaguard: %s:2: user="dave" is not in /etc/passwd' % CONF in done.stderr) == (
         "dave" in rules), done

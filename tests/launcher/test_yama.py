@@ -78,6 +78,7 @@ make_case = fixtures.lent("case", Case)
 def test_each_start_is_counted(case, name):
     """A start beacon tells of a guarded program, also where no memory may be read."""
     script, before, closed = TREES[name]
+    case.need(*(tool for tool in ("make", "setsid", "unshare") if tool in script))
     if name == "namespace":
         machine.need("user_namespaces")
     words = ["sh", "-c", "for program; do %s; done; true" % script, "-"]

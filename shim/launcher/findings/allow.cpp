@@ -222,7 +222,7 @@ std::vector<std::string> patterns_for(const Verdict& verdict) {
 }
 
 /// Messages name code without the word that --allow needs before it.
-static std::string meant(const std::string& pattern, const Verdict& verdict) {
+static std::string suggestion_for(const std::string& pattern, const Verdict& verdict) {
   for (const std::string_view kind : {kLine, kLibrary}) {
     const std::string other = std::string(kind) + pattern;
     if (is_for_process(pattern) && matches_something(other, verdict)) {
@@ -240,7 +240,7 @@ std::vector<std::string> unused_patterns(const Verdict& verdict) {
                            (is_for_code(pattern)      ? "call"
                             : is_for_process(pattern) ? "process"
                                                       : "unguarded program") +
-                           meant(pattern, verdict));
+                           suggestion_for(pattern, verdict));
     }
   }
   return unused;

@@ -72,8 +72,9 @@ struct LoadedGuard {
 
 LoadedGuard loaded_guard(pid_t pid) {
   LoadedGuard guard;
-  const ProcessImage image(WaitingProcess(pid).maps());
-  if (image.empty()) guard.error = errno;
+  std::string maps;
+  guard.error = read_file("/proc/" + std::to_string(pid) + "/maps", maps, SIZE_MAX);
+  const ProcessImage image(std::move(maps));
   for (const ProcessImage::Mapping& mapping : image.mappings()) {
     std::string_view path = mapping.file;
     guard.runs_program |= path.starts_with('/');
