@@ -291,12 +291,12 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
   constexpr uint64_t kBeneath = 0x08;
   constexpr uint64_t kInRoot = 0x10;
   const bool is_absolute = name.front() == '/';
-  const Descriptor here = is_absolute ? Descriptor() : open_own("cwd");
+  const Descriptor working_directory = is_absolute ? Descriptor() : open_own("cwd");
   const struct {
     uint64_t flags, mode, resolve;
   } how = {uint64_t{O_PATH | O_CLOEXEC} | (follow ? 0 : O_NOFOLLOW), 0,
            kNoMagicLinks | (is_absolute ? kInRoot : kBeneath)};
-  const int from = is_absolute ? root.number() : here.number();
+  const int from = is_absolute ? root.number() : working_directory.number();
   Descriptor file(static_cast<int>(syscall(kOpenat2, from, name.c_str(), &how, sizeof how)));
   return file.number() >= 0 && !has_fewer_rights() ? std::move(file) : walk(name, follow);
 }

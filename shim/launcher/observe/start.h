@@ -70,12 +70,12 @@ struct Start {
   std::string command = {};  ///< its arguments, the first one without its directories
   /// The beginning of /proc/PID/cmdline; empty if the call does not show it.
   std::string arguments = {};
-  std::string started_by = {};        ///< "sh run.sh"; empty: not known, a prompt, or cudaguard
-  FileId file = {};                   ///< that will run: of a script, the interpreter
-  bool is_final = false;              ///< a start beacon does not change the kind
-  bool names_nvidia = false;          ///< see TreeTruth::Unguarded
-  bool own_guard = false;             ///< LD_PRELOAD names the guard of this launcher
-  Descriptor process = {};            ///< as long as its end may tell whether the program began
+  std::string started_by = {};  ///< "sh run.sh"; empty: not known, a prompt, or cudaguard
+  FileId file = {};             ///< that will run: of a script, the interpreter
+  bool is_final = false;        ///< a start beacon does not change the kind
+  bool names_nvidia = false;    ///< see TreeTruth::Unguarded
+  bool own_guard = false;       ///< LD_PRELOAD names the guard of this launcher
+  Descriptor process = {};      ///< as long as its end may tell whether the program began
   /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.
   std::vector<std::string> texts = {};
 };
