@@ -2,6 +2,7 @@
 """verify reports each process that sends an ioctl to NVIDIA's driver and bypasses the guard. It
 reports any kind of process and any number of processes, and waits for none."""
 
+import contextlib
 import errno
 import json
 import os
@@ -410,7 +411,9 @@ class Gone(Case):
         # The kernel takes the notification back when the child dies.
         self.until(lambda: self.has_ended(child), "its death")
         process.send_signal(signal.SIGCONT)
-        os.kill(keeper, signal.SIGCONT)
+        # On a busy machine the launcher may have finished, and killed the keeper.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(keeper, signal.SIGCONT)
         out, err = process.communicate(timeout=PATIENCE)
         self.assertEqual(process.returncode, 1, err)
         self.assertRegex(out, r"\A137\n\d+ ENODEV\n\Z")
