@@ -50,8 +50,7 @@ class Case(doctor.Case):
 
     def box(self):
         """A driver with eight GPUs. No other test has asked this copy."""
-        return shutil.copytree(os.path.join(harness.FAKES, "lazy"), self.path("box"),
-                               dirs_exist_ok=True)
+        return shutil.copytree(os.path.join(harness.FAKES, "lazy"), self.path("box"))
 
     def environment(self, **env):
         return launcher.environment(**{"LD_LIBRARY_PATH": self.driver, "CG_ASKED": self.asked,
@@ -123,8 +122,8 @@ class Decision(Case):
 
     def test_driver_that_forks_is_healthy_and_its_child_is_killed(self):
         # On a busy machine a killed process lives on for a moment. The user can read its maps.
-        script = ('grep -q /libc.so /proc/$$/maps || exit 9; "$@"; timeout 60 sh -c "while grep -qs %s/libcuda.so.1 /proc/[0-9]*/maps; do '
-                  'sleep 0.1; done"' % self.driver)
+        script = ('grep -q /libc.so /proc/$$/maps || exit 9; "$@"; timeout 60 sh -c "while grep -qs '
+                  '%s/libcuda.so.1 /proc/[0-9]*/maps; do sleep 0.1; done"' % self.driver)
         ends = self.run_here(
             ["sh", "-c", script, "-", LAUNCHER, "run", "--if-healthy=60", "--", "true"],
             CG_SICK="forks")
@@ -367,9 +366,10 @@ class List(Case):
 
     def test_beginning_of_a_uuid_is_checked(self):
         uuid = "c7750e1d-3b"
-        self.on_gpu("--gpus", "GPU-" + uuid, LD_LIBRARY_PATH=self.box(),
+        box = self.box()
+        self.on_gpu("--gpus", "GPU-" + uuid, LD_LIBRARY_PATH=box,
                     policy="VALIDATE list=GPU-%s\n" % uuid)
-        self.on_cpu("GPU-ffffffff is not there", "--gpus", "GPU-ffffffff", LD_LIBRARY_PATH=self.box())
+        self.on_cpu("GPU-ffffffff is not there", "--gpus", "GPU-ffffffff", LD_LIBRARY_PATH=box)
 
     def test_list_that_cannot_be_checked_is_refused(self):
         for value in ("0,GPU-5", "0,0", "x"):

@@ -330,7 +330,8 @@ def test_start_by_a_process_that_is_not_dumpable_is_unknown_unless_its_beacon_co
     os.chmod(case.directory, 0o777)
     who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
     command = [*who, case.installed(), "verify", "--json", path, "--", "python3", "-c",
-               "import ctypes, os, sys\nctypes.CDLL(None).prctl(4, 0)\nos.execv(sys.argv[1], sys.argv[1:])"]
+               "import ctypes, os, sys\nctypes.CDLL(None).prctl(4, 0)\n"
+               "os.execv(sys.argv[1], sys.argv[1:])"]
     reason = "started by a process that does not let others look at its memory"
     for name, wanted, code in (("static_0", [1, [], [reason]], 3), ("exits_0", [2, [], []], 0)):
         done = case.unguarded(*command, case.copied(name), env=launcher.environment(TMPDIR="/tmp"))

@@ -15,7 +15,8 @@ pytestmark = pytest.mark.needs("ordinary_user")
 # verify may not read the memory of the one that starts it.
 TREES = {
     "child": ('"$program"', 0, 2),
-    "script": ("echo '#!/bin/sh\n\"$1\"; true' >script; chmod 755 script; ./script \"$program\"", 2, 2),
+    "script": ("echo '#!/bin/sh\n\"$1\"; true' >script; chmod 755 script; "
+               './script "$program"', 2, 2),
     "make": ('echo "all:; -$program" | make -f -', 1, 2),
     "session": ('setsid -w "$program"', 1, 2),
     # Its parent has ended, as a daemon's.

@@ -172,22 +172,26 @@ DELETES = "import os\nos.remove(__file__)\n"
 WRITE = "cat > %(file)s <<'EOF'\n%(text)sEOF\n%(python)s %(file)s\nrm -f %(file)s\n"
 
 
+def check_started_by_script(words, code, directory):
+    """The message and verify name the code and t.sh, and --allow accepts it."""
+    control = harness.run(words, guard=False, trace=False, cwd=directory)
+    assert "cuInit" in control.fake_calls, str(control)
+    guarded = harness.run(words, world="none", trace=False, cwd=directory)
+    assert messages.find(guarded.err, "no_cuda", asked_by=code + " through ctypes/cffi, started by "
+                         "bash t.sh"), str(guarded)
+    for allow, rc in (((), 1), (("--allow", "line:" + code), 0)):
+        verified = harness.run([launcher.LAUNCHER, "verify", *allow, "--", *words], world="none",
+                               guard=False, trace=False, cwd=directory)
+        assert verified.rc == rc, str(verified)
+        assert code + " in <module>, started by bash t.sh" in verified.err, str(verified)
+
+
 def test_deleted_script_is_named_with_its_starter(files, tmp_path):
     """The reader can open the starter."""
     text = DELETES + ASK
     words = ["bash", files("t.sh", WRITE % {"file": tmp_path / "x.py", "text": text,
                                            "python": sys.executable})]
-    line = "x.py:%d" % text.count("\n")
-    control = harness.run(words, guard=False, trace=False, cwd=str(tmp_path))
-    assert "cuInit" in control.fake_calls, str(control)
-    guarded = harness.run(words, world="none", trace=False, cwd=str(tmp_path))
-    assert messages.find(guarded.err, "no_cuda", asked_by=line + " through ctypes/cffi, started by "
-                         "bash t.sh"), str(guarded)
-    for allow, rc in (((), 1), (("--allow", "line:" + line), 0)):
-        verified = harness.run([launcher.LAUNCHER, "verify", *allow, "--", *words], world="none",
-                               guard=False, trace=False, cwd=str(tmp_path))
-        assert verified.rc == rc, str(verified)
-        assert line + " in <module>, started by bash t.sh" in verified.err, str(verified)
+    check_started_by_script(words, "x.py:%d" % text.count("\n"), str(tmp_path))
 
 
 @pytest.mark.parametrize(("command", "code"), [
@@ -195,16 +199,7 @@ def test_deleted_script_is_named_with_its_starter(files, tmp_path):
     ("%s <(cat <<'EOF'\n%sEOF\n) x\n", "/dev/fd/63:2")])
 def test_program_from_a_pipe_is_named_with_its_starter(files, tmp_path, command, code):
     words = ["bash", files("t.sh", command % (sys.executable, ASK) + "true\n")]
-    control = harness.run(words, guard=False, trace=False, cwd=str(tmp_path))
-    assert "cuInit" in control.fake_calls, str(control)
-    guarded = harness.run(words, world="none", trace=False, cwd=str(tmp_path))
-    assert messages.find(guarded.err, "no_cuda", asked_by=code + " through ctypes/cffi, started by "
-                         "bash t.sh"), str(guarded)
-    for allow, rc in (((), 1), (("--allow", "line:" + code), 0)):
-        verified = harness.run([launcher.LAUNCHER, "verify", *allow, "--", *words], world="none",
-                               guard=False, trace=False, cwd=str(tmp_path))
-        assert verified.rc == rc, str(verified)
-        assert code + " in <module>, started by bash t.sh" in verified.err, str(verified)
+    check_started_by_script(words, code, str(tmp_path))
 
 
 def test_program_from_a_pipe_of_the_user_is_named_alone(files, tmp_path):

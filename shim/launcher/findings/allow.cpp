@@ -162,6 +162,16 @@ bool matches_something(const std::string& pattern, const Verdict& verdict) {
          std::ranges::any_of(verdict.tree.unguarded, is_named);
 }
 
+/// Messages name code without the word that --allow needs before it.
+std::string suggestion_for(const std::string& pattern, const Verdict& verdict) {
+  if (!is_for_process(pattern)) return "";
+  for (const std::string_view kind : {kLine, kLibrary}) {
+    const std::string other = std::string(kind) + pattern;
+    if (matches_something(other, verdict)) return "; did you mean " + in_quotes(other) + "?";
+  }
+  return "";
+}
+
 }  // namespace
 
 void check_patterns(const std::vector<std::string>& patterns) {
@@ -219,17 +229,6 @@ std::vector<std::string> patterns_for(const Verdict& verdict) {
     if (process.fails) add_program(patterns, process.command);
   }
   return patterns;
-}
-
-/// Messages name code without the word that --allow needs before it.
-static std::string suggestion_for(const std::string& pattern, const Verdict& verdict) {
-  for (const std::string_view kind : {kLine, kLibrary}) {
-    const std::string other = std::string(kind) + pattern;
-    if (is_for_process(pattern) && matches_something(other, verdict)) {
-      return "; did you mean " + in_quotes(other) + "?";
-    }
-  }
-  return "";
 }
 
 std::vector<std::string> unused_patterns(const Verdict& verdict) {

@@ -259,26 +259,24 @@ bool StartReader::Call::closes(const std::string& name) const {
 /// Another user's verify has no more rights than its processes.
 bool StartReader::Call::has_fewer_rights() {
   constexpr const char* kNoCapabilities = "\nCapEff:\t0000000000000000\n";
-  static const bool is_root = geteuid() == 0;
-  return is_root && status().find(kNoCapabilities) != std::string::npos;
+  return geteuid() == 0 && status().find(kNoCapabilities) != std::string::npos;
 }
 
 bool StartReader::Call::may_execute(const Descriptor& file) {
   constexpr mode_t kAnyone = S_IXUSR | S_IXGRP | S_IXOTH;
-  struct stat status = {};
-  if (!has_fewer_rights() || fstat(file.number(), &status) != 0 ||
-      (status.st_mode & kAnyone) == kAnyone) {
+  struct stat facts = {};
+  if (!has_fewer_rights() || fstat(file.number(), &facts) != 0 ||
+      (facts.st_mode & kAnyone) == kAnyone) {
     return true;
   }
-  const std::vector<uint64_t> user =
-      numbers_in(this->status(), "Uid");  // the last one is for files
-  const std::vector<uint64_t> group = numbers_in(this->status(), "Gid");
-  std::vector<uint64_t> groups = numbers_in(this->status(), "Groups");
+  const std::vector<uint64_t> user = numbers_in(status(), "Uid");  // the last one is for files
+  const std::vector<uint64_t> group = numbers_in(status(), "Gid");
+  std::vector<uint64_t> groups = numbers_in(status(), "Groups");
   if (user.empty() || group.empty()) return true;
   groups.push_back(group.back());
-  const bool is_member = std::ranges::find(groups, status.st_gid) != groups.end();
-  const mode_t bit = status.st_uid == user.back() ? S_IXUSR : is_member ? S_IXGRP : S_IXOTH;
-  return (status.st_mode & bit) != 0 ||
+  const bool is_member = std::ranges::find(groups, facts.st_gid) != groups.end();
+  const mode_t bit = facts.st_uid == user.back() ? S_IXUSR : is_member ? S_IXGRP : S_IXOTH;
+  return (facts.st_mode & bit) != 0 ||
          getxattr(path_of(file).c_str(), "system.posix_acl_access", nullptr, 0) > 0;
 }
 
