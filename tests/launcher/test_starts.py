@@ -65,7 +65,9 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
     copy = shutil.copy(program, case.path("place/program"))
     os.chmod(copy, file)
     os.chmod(case.path("place"), place)
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", EXECUTES, "exec", copy]
+    case.command = [launcher.public_launcher(), "verify"]
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+             harness.public(EXECUTES), "exec", copy]
     result, *counts = account(case, words, code=code)
     starts = code == 7
     assert counts == [2 + (starts and program == DYNAMIC),
@@ -256,7 +258,7 @@ def test_program_with_capabilities_is_unguarded(case, rights, wanted, before):
     program = case.copied("exits_0")
     machine.give_capability(program, rights)
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *before, program]
-    done = case.unguarded(launcher.LAUNCHER, "verify", "--", *words)
+    done = case.unguarded(launcher.public_launcher(), "verify", "--", *words)
     assert (" ".join(done.stderr.split()), done.returncode) == (
         "cudaguard: PASS: no CUDA use (1 process checked) " + wanted.replace("PROGRAM", program),
         0), done.stderr
