@@ -2,6 +2,7 @@
 """PyTorch 2.3.0 with the fake NVML of tests/fakes counts GPUs by NVML and remembers the count. It
 fails an internal assertion when the driver then shows fewer GPUs. With the list, they agree."""
 
+import os
 
 import pytest
 
@@ -12,6 +13,9 @@ pytestmark = pytest.mark.torch
 
 
 VARIABLE = "CUDA_VISIBLE_DEVICES"
+NO_SUCH_GPU = "CUDA-error:-invalid-device-ordinal"
+UNAVAILABLE = "CUDA-error:-CUDA-capable-device(s)-is/are-busy-or-unavailable"
+WAYS = ("made", "moved", "chosen", "module")
 LATE_WRITES = ("late_write", "late_write_unread", "late_write_empty")
 
 
@@ -107,3 +111,37 @@ def test_late_write_inside_the_list_is_reported(case, write, gpus):
     assert len(lines) == (0 if len(gpus) == 2 else 1), str(lines)
     for line in lines:
         assert messages.find(line, *LATE_WRITES), str(line)
+
+
+class TorchIndices(test_torch.TorchCase):
+    """PyTorch itself, with a fake runtime in place of its own."""
+
+    def devices(self, *asked, guard=True, **env):
+        """Returns the count, where each way has put its tensor for each device, and the messages."""
+        result = harness.run(
+            self.argv("torch_index.py", *asked), "none", guard, box.environment(**env), trace=False,
+            preload=[os.path.join(harness.FAKES, "runtime_torch", "libcudart.so")],
+            timeout=self.timeout)
+        self.assertEqual(result.rc, 0, str(result))
+        found = [tuple(result.answers[way + str(number)] for way in WAYS)
+                 for number in range(len(asked))]
+        return int(result.answers["count"]), found, messages.find(result.err, "bad_index")
+
+    def test_control_unguarded_gpus_have_their_numbers(self):
+        self.assertEqual(self.devices("cuda:3", "cuda:9", guard=False),
+                         (8, [("cuda:3",) * len(WAYS), (NO_SUCH_GPU,) * len(WAYS)], []))
+
+    def test_number_outside_the_list_is_an_error_with_a_message(self):
+        count, found, lines = self.devices("cuda:3", "cuda:1", allow="2,5")
+        self.assertEqual((count, found), (2, [(NO_SUCH_GPU,) * len(WAYS), ("cuda:1",) * len(WAYS)]))
+        self.assertEqual([(line["call"], line["device"]) for line in lines], [("cudaSetDevice", "3")])
+        self.assertIn("torch_index.py:", str(lines[0]))
+
+    def test_clamp_puts_it_on_the_lists_last_gpu(self):
+        count, found, lines = self.devices("cuda:3", "cuda:0", allow="2,5", policy="CLAMP")
+        self.assertEqual((count, found), (2, [("cuda:1",) * len(WAYS), ("cuda:0",) * len(WAYS)]))
+        self.assertEqual([(line["device"], line["used"]) for line in lines], [("3", "1")])
+
+    def test_no_context_lets_it_count_and_refuses_the_tensor(self):
+        count, found, _ = self.devices("cuda:1", policy="NO_CONTEXT")
+        self.assertEqual((count, found), (8, [(UNAVAILABLE,) * len(WAYS)]))
