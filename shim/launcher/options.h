@@ -149,8 +149,8 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "children",
      .commands = "run",
      .value = "WHO",
-     .help = "limit CUDA to PROGRAM (cpu, query) or to its descendants (gpu, contexts); "
-             "with query or contexts, the others can query GPUs",
+     .help = "allow CUDA only in PROGRAM (cpu, query) or its descendants (gpu, contexts); "
+             "query and contexts let the rest query GPUs",
      .words = "cpu, gpu, query, contexts",
      .by_default = "no limit",
      .sets = Variable::kChildren,
@@ -230,7 +230,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "verify",
      .value = "[=MODE]",
-     .help = "also refuse NVIDIA ioctls; devices also blocks GPU nodes; MODE:",
+     .help = "also refuse NVIDIA ioctls; MODE (devices also blocks GPU nodes):",
      .words = "auto, require, devices, off",
      .by_default = "auto",
      .to = &Options::fence},
