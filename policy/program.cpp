@@ -14,7 +14,7 @@ constexpr size_t kNowhere = std::string_view::npos;
 
 constexpr Interpreter kInterpreters[] = {
     {"python pypy", true, "usSBOEI", "WX", "c", "WX"},
-    {"ruby perl nodejs node luajit lua", true, "wWsStTU", "r", "eEp", "IMmr"},
+    {"ruby perl nodejs node luajit lua", true, "wWsStTU", "rI", "eEp", "IMmr"},
     {"php", true, "nqf", "d", "r", "d"},
     {"sh bash dash zsh ksh", true, "euxvlif", "oO", "cs", ""},
 };

@@ -108,6 +108,8 @@ TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
                                         std::pair{"perl\0--\0tool\0-e\0"sv, "tool"sv},
                                         std::pair{"python3\0-uW\0x.py\0train\0-c\0"sv, "train"sv},
                                         std::pair{"perl\0-I\0lib\0x.pl\0"sv, "x.pl"sv},
+                                        std::pair{"perl\0-I\0lib\0-w\0tool\0"sv, "tool"sv},
+                                        std::pair{"ruby\0-wI\0lib\0tool\0"sv, "tool"sv},
                                         std::pair{"bash\0--no\0x.sh\0"sv, "x.sh"sv},
                                         std::pair{"python3\0-\0x.py\0"sv, ""sv},
                                         std::pair{"python3\0-u\0-\0x.py\0"sv, ""sv},
