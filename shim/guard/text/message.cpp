@@ -491,7 +491,7 @@ void write_rule_mistake(Text& out, const RuleMistakeFacts& facts) {
 }
 
 void write_unknown_name(Text& out, const UnknownName& unknown) {
-  out.print("%c=\"%s\" of a rule is not in %c, so it may mean this process",
+  out.print("%c=\"%s\" of a rule is not in %c, so it may match this process",
             kRuleKeys[static_cast<size_t>(unknown.key)], unknown.name, file_of_names(unknown.key))
       .put(kForceCpu);
 }

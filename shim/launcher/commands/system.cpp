@@ -195,7 +195,7 @@ int disable(const std::string& guard, const Options& options) {
   for (const std::string& entry : preloads_of(text)) {
     if (is_guard(entry))
       warn(std::string(kPreloadFile) + " also names " + printable(entry) +
-           ", another guard, which stays");
+           ", another guard (kept)");
   }
   if (text == file.text()) {
     print(std::string(kPreloadFile) + " does not name " + printable(guard) + ".\n");
