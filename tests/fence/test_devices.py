@@ -354,6 +354,7 @@ def test_documentation_has_each_row_of_the_table():
 
 def test_files_can_be_moved_and_linked_between_directories(case):
     """Without LANDLOCK_ACCESS_FS_REFER, the kernel answers EXDEV, and ln fails."""
+    case.need("strace")
     script = """
         set -e
         cd "$1" && mkdir one two && echo text >one/file

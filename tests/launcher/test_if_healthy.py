@@ -134,6 +134,7 @@ class Decision(Case):
         self.assertEqual((code, out), (0, ON_CPU), err)
 
     def test_stuck_probe_is_abandoned_and_never_a_child_of_the_program(self):
+        machine.need("tracing")
         script = 'cat /proc/$$/task/$$/children; ls /proc/$$/fd'
         code, out, err = self.launch("run", "--if-healthy=1", "--", "sh", "-c", script,
                                      LD_LIBRARY_PATH=self.sick(), CG_SICK="stuck")
@@ -610,6 +611,7 @@ class Surroundings(Case):
                              128 + signal.SIGXFSZ, "the control")
 
     def test_file_system_without_locks_does_not_delay_the_launch(self):
+        self.need("strace")
         code, out, err = self.in_shell('strace -qq -o /dev/null -e inject=flock:error=ENOLCK "$@" '
                                        '-- sh -c "echo \\$CUDAGUARD_POLICY"')
         self.assertEqual((code, out), (0, "VALIDATE\n"), err)
