@@ -302,6 +302,7 @@ def test_pytest_plug_in_needs_the_records(case):
     case.etc("cudaguard.conf", "FORCE_CPU report=%s\n" % case.path("rules"))
     result = case.ask(program=guest.PYTHON, steps=options, **env)
     assert (result.rc, "has report=" in result.err) == (4, True), str(result)
+    assert "start the tests" not in result.err, "the same command would fail again\n%s" % result
     case.etc("cudaguard.conf", "FORCE_CPU\n")
     assert case.ask(program=guest.PYTHON, steps=options, **env).rc == 0
 

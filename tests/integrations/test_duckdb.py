@@ -2,6 +2,7 @@
 """scripts/integrations/duckdb/records.sql: its views of a directory of records have what
 `cudaguard report` counts."""
 
+import gzip
 import json
 import os
 import pwd
@@ -75,6 +76,9 @@ class Queries(launcher.Case):
                       line(71, python=None, host="other"), line(72)[:333]]
             self.make(("records/more/r%d.jsonl" if number else "records/r%d.jsonl.1") % number,
                       text(*lines))
+        # `report` does not read compressed files.
+        with gzip.open(self.path("records", "old.jsonl.gz"), "wt", encoding="utf-8") as stream:
+            stream.write(text(line(99, host="old")))
 
     def query(self, *statements):
         done = subprocess.run([PYTHON, "-c", RUN], input=json.dumps(statements), text=True,

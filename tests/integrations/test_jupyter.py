@@ -113,7 +113,8 @@ class Jupyter(places.Case):
                 ("--strict", "--cpu --strict"), ("--log off", "--cpu --log off"),
                 ("--no-presets --cpu", "--no-presets --cpu"), ("--gpus=2", "--gpus=2"),
                 ("--policy VALIDATE", "--policy VALIDATE"), ("--policy=CLAMP", "--policy=CLAMP"),
-                ("--observe", "--observe"),
+                ("--observe", "--observe"), ("--if-healthy", "--if-healthy"),
+                ("--children=gpu", "--children=gpu"),
                 ("--report /tmp/r-%p", "--cpu --report /tmp/r-%p")), 3):
             done = self.install("--user", "--cudaguard", launcher.LAUNCHER, "--display-name", "P",
                                 "--", *given.split())

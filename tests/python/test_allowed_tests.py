@@ -418,6 +418,8 @@ def test_report_has_each_attempt_and_its_test(case, arguments):
                          ("test_all.py::test_cpu", "test_all.py:4"),
                          ("test_all.py::TestClass::test_not_here", "test_all.py:4"),
                          ("test_all.py::TestClass::test_may_ask", "test_all.py:4")}, str(result)
+    for record in harness.records(case.path("sub", "report")):
+        case.validates(record, "guard", "record", "record.schema.json")
     shown = harness.run([os.path.join(harness.BUILD, "bin", "cudaguard"), "report",
                          case.path("sub", "report")], guard=False, trace=False)
     assert "asked by test_all.py:4 through ctypes/cffi: cuInit" in shown.out, str(shown)

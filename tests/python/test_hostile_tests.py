@@ -403,11 +403,17 @@ def test_run_that_is_repeated_counts(case, how, arguments):
         def test_once(): is_available()
         def test_always(): %s
         def test_never(): pass
+        def test_raises():
+            runs.append(is_available())
+            if len(runs) == 1: raise OSError("the first run fails for a reason of its own")
+        runs = []
         """ % (ATTEMPT, ATTEMPT))
     how = {"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory, "HOW": how}
     repeated = "test_all.py::test_once, in a run that was repeated: CUDA was asked for by test_all.py:4 "
     result = case.pytest("-p", "rerun", *arguments, "-k", "once or never", env=how)
     assert (result.rc, result.out.count(repeated)) == (1, 1), str(result)
+    result = case.pytest("-p", "rerun", *arguments, "-k", "raises", env=how)
+    assert (result.rc, result.out.count(repeated.replace("once", "raises"))) == (1, 1), str(result)
     result = case.pytest("-p", "rerun", *arguments, "-k", "always or never", env=how)
     assert (result.rc, result.out.count("in a run that")) == (1, 0), str(result)
     control = case.pytest("-p", "rerun", *arguments, env=how, guard=False, plugin=())

@@ -224,7 +224,7 @@ class Plugin(pytest_runs.Case):
                 "passed": {"other", "may", "last"},
                 "error": {"clean", "asks", "child", "nvml", "in_class"}}, **how)
             self.assertRegex(result.cases["clean"][1],
-                             'no_cuda: %s.*; start the tests with "cudaguard run -- pytest"' % reason)
+                             'no_cuda: %s.*; start the tests with cudaguard run -- pytest' % reason)
 
     def test_fixture_has_the_attempts_of_its_test(self):
         """The fixture has this test's attempts so far, also those of its processes."""
@@ -268,7 +268,7 @@ class Plugin(pytest_runs.Case):
         self.make("test_all.py", "def test_1(cudaguard_attempts): pass\n")
         result = self.pytest(guard=False, plugin=PLUGIN[:2])
         self.assertIn("cudaguard_attempts: the guard is not loaded", result.cases["1"][1], result)
-        self.assertIn('; start the tests with "cudaguard run -- pytest"', result.cases["1"][1])
+        self.assertIn("; start the tests with cudaguard run -- pytest", result.cases["1"][1])
 
     def test_nearest_marker_counts(self):
         """This also holds with --cudaguard."""
@@ -296,6 +296,7 @@ class Plugin(pytest_runs.Case):
             self.assertEqual(result.out.count("ERROR collecting "), 1, result)
             self.assertIn("ERROR collecting test_asks.py", result.out)
             self.assertIn("CUDA was asked for by other.py:2 through ctypes/cffi (cuInit)", result.out)
+            self.assertIn("or write pytestmark = pytest.mark.cudaguard_allow into the module", result.out)
             self.assertNotIn("outside of any test", result.out)
 
     def test_other_collection_errors_stop_pytest_as_usual(self):

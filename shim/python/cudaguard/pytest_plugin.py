@@ -40,6 +40,8 @@ _COMMAND = "cudaguard run -- pytest --cudaguard"
 _CONTEXT = "context"  # the word of --cudaguard-deny
 _HINT = "cudaguard-hint"
 _HINTS = 5  # lines
+_RULE = ("the rule of /etc/cudaguard.conf for this process has report=, so its records go there; only "
+         "an administrator can remove that")
 _UNREADABLE = "the records could not be read, so this may have asked for CUDA: "
 
 
@@ -106,6 +108,13 @@ def _command(config: pytest.Config, option: str = "") -> str:
         " --cudaguard-deny=context" if is_context else "")
 
 
+def _with_advice(config: pytest.Config, why: str, option: str = "") -> str:
+    """Why the tests cannot be watched, and what to do. The user cannot change the machine's rules."""
+    if why == _RULE:
+        return why
+    return "%s; start the tests with %s" % (why, _command(config, option))
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Starts early, because imports by conftest.py count. pytest_configure reports errors."""
@@ -140,12 +149,11 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     watcher = _start(config)
     if isinstance(watcher, str):
-        raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (
-            watcher, _command(config, " --cudaguard")))
+        raise pytest.UsageError("--cudaguard: " + _with_advice(config, watcher, " --cudaguard"))
     watcher.read_options(config)
     if watcher.mismatch():
-        raise pytest.UsageError("--cudaguard: %s; start the tests with %s" % (
-            watcher.mismatch(), _command(config, " --cudaguard")))
+        raise pytest.UsageError(
+            "--cudaguard: " + _with_advice(config, watcher.mismatch(), " --cudaguard"))
     if hasattr(config, "workerinput"):  # a worker's environment names the controller's own file
         watcher.outer, path = config.workerinput["cudaguard"]
         watcher.report = OutputFile(path) if path else None
@@ -189,8 +197,7 @@ def _watcher_for(config: pytest.Config, what: str) -> "Watcher":
     """The watcher. Fails the test if there can be none."""
     watcher = _start_for_marked(config)
     if isinstance(watcher, str):
-        pytest.fail('%s: %s; start the tests with "%s"' % (what, watcher, _command(config)),
-                    pytrace=False)
+        pytest.fail("%s: %s" % (what, _with_advice(config, watcher)), pytrace=False)
     return watcher
 
 
@@ -236,8 +243,8 @@ def _start(config: pytest.Config, whole_suite: bool = True) -> "Watcher | str":
         watcher.own.close()
         watcher.remove_files()
         if found.watch():
-            return "a rule of /etc/cudaguard.conf has report=, so the records go there"
-        return "CUDA is allowed in this process: its policy is not FORCE_CPU"
+            return _RULE
+        return "CUDA is allowed in this process, by its policy"
     config.pluginmanager.register(watcher, _NAME)
     watcher.hint = config.pluginmanager.getplugin(_HINT)
     watcher.enter("the import of conftest.py")
@@ -587,8 +594,13 @@ class Watcher:
             return ""
         text = "\n".join(texts + doubts if bad else doubts + texts)
         self.has_blamed |= not may and any(map(_is_unreadable, doubts))
-        if (bad or (doubts and not may)) and not report.failed:
-            return text + "\n" + records.remedy(bad) if bad and marker != _NO_CUDA else text
+        must_fail = bad or (doubts and not may)
+        if must_fail and not report.failed:
+            is_test = isinstance(node, pytest.Item)
+            return (text + "\n" + records.remedy(bad, is_test) if bad and marker != _NO_CUDA
+                    else text)
+        if must_fail and isinstance(report, pytest.TestReport):
+            self.failed.append((report, text))
         if text:
             report.sections.append(("cudaguard", text))
         return ""

@@ -170,8 +170,8 @@ def _literal(text: str) -> str:
     return "".join("\\" + c if c in "*?[\\" else c if _is_printable(c) else "*" for c in text)
 
 
-def remedy(attempts: List[Attempt]) -> str:
-    """How to allow these attempts of a test."""
+def remedy(attempts: List[Attempt], is_test: bool = True) -> str:
+    """How to allow these attempts of a test, or of a module's import."""
     options = []
     for attempt in attempts:
         patterns = ["line:" + _literal(attempt.code), "lib:" + _literal(attempt.library)]
@@ -181,7 +181,8 @@ def remedy(attempts: List[Attempt]) -> str:
             pattern = "'%s'" % pattern.replace("'", "'\\''")
         options.append("--cudaguard-allow " + pattern if pattern else "")
     options = list(dict.fromkeys(options))
-    mark = "mark the test with @pytest.mark.cudaguard_allow"
+    mark = ("mark the test with @pytest.mark.cudaguard_allow" if is_test else
+            "write pytestmark = pytest.mark.cudaguard_allow into the module")
     if "" in options or len(options) > _OPTIONS:
         return "to allow this: " + mark
     return "to allow this: %s, or %s" % (" ".join(options), mark)
