@@ -285,9 +285,27 @@ class OtherListeners(Case):
         self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         self.assertIn(NOT_HEARD + "another process has", " ".join(done.stderr.split()))
         self.assertIn("INCOMPLETE", done.stderr)  # the inner one's
-        done = self.start("run", "--fence", "--", *words("verify"))
-        self.asked(done)
-        self.assertIn(ANOTHER, " ".join(done.stderr.split()))
+
+    def test_verify_under_an_outer_fence_is_incomplete(self):
+        """Its filter refuses the ioctls before the listener receives them. The control: without the
+        outer fence, each process fails the run."""
+        outer = [launcher.LAUNCHER, "run", "--fence", "--", launcher.LAUNCHER]
+        for options, words in (([], [ASKS, "ask"]), (["--strict"], [LOADS, "ask"])):
+            _, reported = self.verify(*words, options=options)
+            self.assertEqual(set(reported), {RM_CONTROL})
+            done, reported = self.verify(*words, options=options, before=outer, rc=3)
+            self.asked(done)
+            tree = self.document["tree"]
+            self.assertEqual((reported, tree["why_unheard"]), ({}, ANOTHER))
+            self.assertIn(ANOTHER, tree["doubts"])
+            shown = " ".join(done.stderr.split())
+            self.assertEqual(shown.count(ANOTHER), 1, shown)
+            self.assertIn("INCOMPLETE", shown)
+            self.assertNotIn("the result lists its ioctls", shown)
+        self.assertEqual(tree["value"], "all_guarded")
+        script = self.make("script", "#!/usr/bin/env -S -i /bin/sh\nexit 0\n")
+        done = self.unguarded(*outer, "verify", "--", script)
+        self.refused(done, 125, "may not be guarded, because its #! line")
 
     def test_ioctl_that_signals_interrupt_is_reported_once(self):
         """The process repeats its ioctl. Before Linux 5.19 a signal interrupts it at any time,

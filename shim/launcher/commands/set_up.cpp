@@ -240,7 +240,7 @@ Prepared set_up(const Plan& plan, Variables& variables) {
       preload_guard(program, installation, config.policy,
                     {.strict = plan.strict,
                      .fenced = fence.holds,
-                     .records_ioctls = fence.listener >= 0 && fence.holds,
+                     .records_ioctls = fence.listener >= 0 && fence.holds && fence.unseen.empty(),
                      .observed = plan.watch != Plan::Watch::kNot,
                      .fence_tried = plan.settings.wants_fence() || plan.only_listens,
                      .listed = fences_list(driver.settings) && fence.devices,

@@ -153,6 +153,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   watched.findings = records.findings();
   watched.tree = starts.finish(watched.findings);
   watched.tree.why_unheard = program.fence.unseen;
+  if (!program.fence.unseen.empty()) watched.tree.doubts.push_back(program.fence.unseen);
   watched.tree.left = tree.left();
   if (!program.fence.execs) {
     watched.tree.doubts.emplace_back(

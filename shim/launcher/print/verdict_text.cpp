@@ -423,7 +423,6 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
         "no GPU device node could be opened (--fence=devices); processes that tried are not known");
   }
   if (verdict.tree.value == TreeTruth::Value::kNotWatched) return notes;
-  if (!verdict.tree.why_unheard.empty()) notes.push_back(verdict.tree.why_unheard);
   notes.push_back(account_line(verdict.tree));
   return notes;
 }
