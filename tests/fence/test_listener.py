@@ -489,6 +489,14 @@ class Gone(Case):
             done = self.unguarded(*words, option, "--", "sh", "-c", "exit %d" % code)
             self.assertEqual(done.returncode, 2 if code else 3 if option == "--fence=off" else 0, done)
             self.assertEqual(row in done.stderr, is_printed, done)
+        # Without the fence, verify refuses such a program.
+        machine.need("setuid_programs")
+        program = shutil.copy(launcher.program("exits_7"), self.path("privileged"))
+        os.chmod(program, 0o4755)
+        done = self.unguarded(*words, "--", program)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("(no_new_privs); to check it: sudo cudaguard verify -- PROGRAM",
+                      " ".join(done.stderr.split()))
 
 
 make_gone = fixtures.lent("gone", Gone)

@@ -87,9 +87,12 @@ make_case = fixtures.lent("case", Refused)
 @pytest.mark.parametrize("words", [["verify"], ["verify", "--fence=off"], ["run", "--observe"],
                                    ["run", "--fence", "--observe"], ["run", "--fence", "--strict"]])
 def test_verify_and_observe_refuse_even_with_a_fence(case, words):
-    """Without the guard the program would report nothing, so the fence is no way out."""
+    """Without the guard the program would report nothing, so the fence is no way out. Only a user
+    who has not tried it reads of it, and not under verify."""
     program = launcher.program("loads_user")
-    case.refused(case.start(*words, program), 125, WHY)
+    done = case.start(*words, program)
+    case.refused(done, 125, WHY)
+    assert ("cudaguard run --fence" in done.stderr) == (words == ["run", "--observe"]), done
 
 
 def test_program_starts_unguarded_under_the_fence(case):

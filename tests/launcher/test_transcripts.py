@@ -162,6 +162,10 @@ def make_privileged(place):
     for name, mode in (("setuid", 0o4755), ("setgid", 0o2755), ("capable", 0o755),
                        ("unreadable", 0o711)):
         os.chmod(place.copied("exits_0", name), mode)
+    for name, owner, mode in (("setuid-other", (65533, -1), 0o4755),
+                              ("setgid-other", (-1, 65533), 0o2755)):
+        os.chown(place.copied("exits_0", name), *owner)
+        os.chmod(place.path(name), mode)
     if not machine.missing("file_capabilities"):
         machine.give_capability(place.path("capable"))
 

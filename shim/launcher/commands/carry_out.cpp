@@ -19,6 +19,7 @@
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/tree.h"
+#include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/settings.h"
 #include "shim/launcher/print/output.h"
 #include "shim/launcher/print/print.h"
@@ -101,6 +102,7 @@ int verify(const Plan& plan, Prepared& prepared, Variables& variables) {
   Result result(plan, std::move(taken));
   Verdict verdict;
   verdict.no_new_privs = prepared.fence.no_new_privs;
+  verdict.lost_rights = verdict.no_new_privs && loses_rights(prepared.files.back());
   verdict.devices_fenced = prepared.fence.devices;
   verdict.ioctls_tell = ioctls_tell(prepared.fence);
   watch_tree(prepared, variables, result.descriptors(), verdict);

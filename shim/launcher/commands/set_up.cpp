@@ -242,6 +242,7 @@ Prepared set_up(const Plan& plan, Variables& variables) {
                      .fenced = fence.holds,
                      .records_ioctls = fence.listener >= 0 && fence.holds && fence.unseen.empty(),
                      .observed = plan.watch != Plan::Watch::kNot,
+                     .verifies = plan.watch == Plan::Watch::kProcesses,
                      .fence_tried = plan.settings.wants_fence() || plan.only_listens,
                      .listed = fences_list(driver.settings) && fence.devices,
                      .errors_only = config.errors_only},

@@ -84,6 +84,7 @@ struct Verdict : WatchedTree {
   /// With --deny=context: the programs could query the driver.
   bool queries() const { return deny.contains(DriverApi::kContext); }
   bool no_new_privs = false;      ///< the fence needed it: sudo and the like gain nothing
+  bool lost_rights = false;       ///< the program itself is such a program
   bool devices_fenced = false;    ///< no GPU device node could be opened
   bool allow_incomplete = false;  ///< --allow-incomplete
   bool strict = false;            ///< --strict: no program may be unguarded

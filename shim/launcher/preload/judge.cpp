@@ -26,41 +26,54 @@ namespace cudaguard::launcher {
 
 namespace {
 
-void hinder(Examined& examined, const char* id, const std::string& why) {
-  examined.hindrances.push_back({id, why});
+void hinder(Examined& examined, const char* id, const std::string& why,
+            Remedy remedy = Remedy::kFence) {
+  examined.hindrances.push_back({id, why, remedy});
 }
 
 void check_machine(const ElfFacts& facts, Examined& examined) {
   const std::string ours = "the guard is 64-bit " + machine_name(kMachine);
   if (!facts.little_endian) {
-    hinder(examined, "architecture", "it is big-endian, " + ours);
+    hinder(examined, "architecture", "it is big-endian, " + ours, Remedy::kNone);
   } else if (!facts.is_64) {
     hinder(examined, "architecture",
-           "it is a 32-bit program (" + machine_name(facts.machine) + "), " + ours);
+           "it is a 32-bit program (" + machine_name(facts.machine) + "), " + ours,
+           is_foreign(facts) ? Remedy::kNone : Remedy::kFence);
   } else if (facts.machine != kMachine) {
-    hinder(examined, "architecture", "it is for " + machine_name(facts.machine) + ", " + ours);
+    hinder(examined, "architecture", "it is for " + machine_name(facts.machine) + ", " + ours,
+           Remedy::kNone);
   }
 }
 
-/// As in the kernel, a setuid or setgid file changes nothing if the user has that id already.
-void check_privileges(const std::string& file, Examined& examined) {
+/// As in the kernel, a setuid or setgid file changes nothing if the user has that id already. The
+/// fence of a user other than root would take these rights away.
+void check_rights(const std::string& file, Examined& examined) {
   struct stat status = {};
   struct statvfs system = {};
   const char* path = file.c_str();
   if (stat(path, &status) != 0) return;  // execve reports the error
   if (statvfs(path, &system) == 0 && (system.f_flag & ST_NOSUID) != 0) return;
-  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1) return;
   const std::string why = ", so ld.so ignores LD_PRELOAD";
-  if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) {
-    hinder(examined, "setuid", "it is setuid" + why);
-  }
   constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
-  if ((status.st_mode & kSetgid) == kSetgid && status.st_gid != getgid()) {
-    hinder(examined, "setgid", "it is setgid" + why);
+  const bool setuid = (status.st_mode & S_ISUID) != 0;
+  const bool setgid = (status.st_mode & kSetgid) == kSetgid;
+  const bool hinders_root = (setuid && status.st_uid != 0) || (setgid && status.st_gid != 0);
+  const Remedy remedy = getuid() == 0  ? Remedy::kFence
+                        : hinders_root ? Remedy::kRootWithFence
+                                       : Remedy::kRoot;
+  if (setuid && status.st_uid != getuid()) {
+    hinder(examined, "setuid", "it is setuid" + why, remedy);
+  }
+  if (setgid && status.st_gid != getgid()) {
+    hinder(examined, "setgid", "it is setgid" + why, remedy);
   }
   if (getuid() != 0 && getxattr(path, "security.capability", nullptr, 0) > 0) {
-    hinder(examined, "capabilities", "it has file capabilities" + why);
+    hinder(examined, "capabilities", "it has file capabilities" + why, remedy);
   }
+}
+
+void check_privileges(const std::string& file, Examined& examined) {
+  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1) check_rights(file, examined);
 }
 
 /// A mark in this and later versions. A nested launcher needs no warning: it preloads by itself.
@@ -146,11 +159,22 @@ void note_libraries(const LoaderAnswer& answer, Judged& judged) {
   }
 }
 
-constexpr const char* kTryFence = "; to run it without CUDA: cudaguard run --fence";
+/// What the user of this command can do: a clause with a semicolon, or empty.
+std::string advice(Remedy remedy, const RunContext& context) {
+  const bool fence = remedy == Remedy::kFence || remedy == Remedy::kRootWithFence;
+  const bool root = remedy == Remedy::kRoot || remedy == Remedy::kRootWithFence;
+  if (remedy == Remedy::kNone || (fence && context.strict)) return "";
+  if (!root && context.fence_tried) return "";
+  if (context.verifies) {
+    return root ? "; to check it: sudo cudaguard verify -- PROGRAM" : "; leave out --fence=off";
+  }
+  return std::string("; to run it without CUDA: ") + (root ? "sudo " : "") + "cudaguard run" +
+         (fence ? " --fence" : " -- PROGRAM");
+}
 
 /// Refuses, or warns if there is a fence.
 void note_unguarded(const std::string& path, const std::string& why, const RunContext& context,
-                    Judged& judged, const char* remedy = kTryFence) {
+                    Judged& judged, Remedy remedy = Remedy::kFence) {
   if ((context.fenced || context.listed) && !context.strict) {
     judged.unguarded = why;
     if (context.errors_only) return;  // the fence holds, so this is no error
@@ -162,8 +186,7 @@ void note_unguarded(const std::string& path, const std::string& why, const RunCo
     judged.warnings.push_back(in_quotes(path) + " is not guarded (" + why + fence);
     return;
   }
-  throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why +
-                              (context.strict || context.fence_tried ? "" : remedy));
+  throw Refusal(kRefused, in_quotes(path) + " cannot be guarded: " + why + advice(remedy, context));
 }
 
 /// Refuses, or warns once.
@@ -217,6 +240,16 @@ std::string machine_name(uint16_t machine) {
     if (number == machine) return name;
   }
   return "machine " + std::to_string(machine);
+}
+
+bool is_foreign(const ElfFacts& facts) {
+  return !facts.little_endian || (facts.machine != kMachine && facts.machine != EM_386);
+}
+
+bool loses_rights(const std::string& path) {
+  Examined examined;
+  check_rights(path, examined);
+  return getuid() != 0 && !examined.hindrances.empty();
 }
 
 std::vector<Hindrance> privileges_of(const std::string& path) {
@@ -278,13 +311,8 @@ Judged judge(const Program& program, const Installation& installation, const Var
     const Examined examined =
         examine_if_possible(executable, installation, variables, context, judged);
     if (!examined.hindrances.empty()) {
-      // A program for another processor does not run under a fence either.
       const Hindrance& first = examined.hindrances.front();
-      const ElfFacts& facts = executable.facts;
-      const bool runs =
-          facts.little_endian && (facts.machine == kMachine || facts.machine == EM_386);
-      const bool foreign = std::string_view(first.id) == "architecture" && !runs;
-      note_unguarded(executable.path, first.why, context, judged, foreign ? "" : kTryFence);
+      note_unguarded(executable.path, first.why, context, judged, first.remedy);
     } else if (examined.kind == Examined::Kind::kStatic &&
                (context.strict || context.fenced || context.listed)) {
       note_unguarded(executable.path, "it is a static executable", context, judged);
@@ -309,7 +337,8 @@ Judged judge(const Program& program, const Installation& installation, const Var
     if (hindrances.empty()) {
       note_unchecked(program.files.back(), program.not_read, context, judged);
     } else {
-      note_unguarded(program.files.back(), hindrances.front().why, context, judged);
+      const Hindrance& first = hindrances.front();
+      note_unguarded(program.files.back(), first.why, context, judged, first.remedy);
     }
   }
   if (program.unknown) {
@@ -397,7 +426,8 @@ bool can_preload(const std::vector<std::string>& own, const RunContext& context,
     const std::string why = why_replaced(replaced.front());
     // An unguarded program reports nothing, which would count as a PASS.
     if (context.observed || !(context.fenced || context.listed) || context.strict) {
-      throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why + kTryFence);
+      throw Refusal(kRefused, in_quotes(executable) + " cannot be guarded: " + why +
+                                  (context.verifies ? "" : advice(Remedy::kFence, context)));
     }
     note_unguarded(executable, why, context, judged);
     return false;

@@ -15,10 +15,14 @@
 
 namespace cudaguard::launcher {
 
+/// How a program that cannot be guarded can be kept off CUDA. Root's fence takes no rights away.
+enum class Remedy { kNone, kFence, kRoot, kRootWithFence };
+
 /// A reason why an executable cannot be guarded.
 struct Hindrance {
   const char* id;   ///< used by doctor, never changed: "musl"
   std::string why;  ///< a clause: "it is for musl, the guard is for glibc"
+  Remedy remedy = Remedy::kFence;
 };
 
 struct Examined {
@@ -43,6 +47,12 @@ Examined examine_file(const Executable& executable);
 
 /// Says of a file, which need not be readable, why execve would make it a privileged process.
 std::vector<Hindrance> privileges_of(const std::string& path);
+
+/// True if a fence of this user takes the rights away that the file gives.
+bool loses_rights(const std::string& path);
+
+/// True for a program for another processor, which does not run under a fence either.
+bool is_foreign(const ElfFacts& facts);
 
 /// "x86-64", as in usual spelling.
 std::string machine_name(uint16_t machine);
@@ -73,6 +83,7 @@ struct RunContext {
   bool fenced = false;          ///< unguarded programs find no CUDA either
   bool records_ioctls = false;  ///< and their ioctls are reported
   bool observed = false;        ///< the launcher stays, and reports CUDA attempts
+  bool verifies = false;        ///< the command is verify
   bool fence_tried = false;     ///< the user gave --fence, so messages must not advise it
   bool listed = false;          ///< unguarded programs reach only the listed GPUs either
   bool errors_only = false;     ///< the user wants errors only, or nothing

@@ -412,9 +412,11 @@ std::vector<std::string> notes_of(const Verdict& verdict) {
     notes.push_back(note);
   }
   if (verdict.status != 0 && verdict.no_new_privs) {
-    notes.emplace_back(
-        "sudo and setuid programs got no more rights under the fence (no_new_privs); --fence=off "
-        "avoids this");
+    notes.push_back(
+        std::string(
+            "sudo and setuid programs got no more rights under the fence (no_new_privs); ") +
+        (verdict.lost_rights ? "to check it: sudo cudaguard verify -- PROGRAM"
+                             : "--fence=off avoids this"));
   }
   if (verdict.devices_fenced) {
     // The kernel reports Landlock's refusals to root's audit log alone. A listener of openat would
