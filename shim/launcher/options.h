@@ -21,12 +21,15 @@ namespace cudaguard::launcher {
 /// what cannot be set up.
 enum class FenceWish { kOff, kAuto, kRequire, kDevices, kDevicesAuto };
 
+/// The word of CUDAGUARD_POLICY that only the launcher accepts.
+inline constexpr char kIfHealthy[] = "IF_HEALTHY";
+
 /// The value of --if-healthy: "10,require,fresh".
 struct HealthWish {
   std::chrono::milliseconds limit{10000};  ///< for the driver's answer
   bool require = false;                    ///< refuse to start if the driver is not healthy
   bool fresh = false;                      ///< do not use an earlier answer
-  bool by_variable = false;                ///< CUDAGUARD_POLICY=IF_HEALTHY asked for it
+  std::string name = "--if-healthy";       ///< what asked for it, for messages
 };
 
 /// The words of --deny, in the order of DriverApi.
@@ -48,7 +51,7 @@ struct GuardSettings {
   std::vector<std::string> rules;  ///< policies by program
   bool no_presets = false;
   bool no_gpu_presets = false;  ///< the programs must ask for CUDA as they do without cudaguard
-  bool unhealthy = false;  ///< --if-healthy has chosen the policy, because the driver does not work
+  bool unhealthy = false;       ///< --if-healthy has found that the driver does not work
   bool print = false;
   bool observe = false;      ///< allow CUDA, unless another setting forbids it
   bool errors_only = false;  ///< print no more by default, because the launcher lists the attempts

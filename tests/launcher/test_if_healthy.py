@@ -169,6 +169,20 @@ class Decision(Case):
         control = self.launch("run", "--cpu", "--", *ask, CG_SICK="no GPU")
         self.assertTrue(messages.find(control[2], "no_cuda", remedy="cudaguard run --policy OFF"))
 
+    def test_message_of_a_program_blames_the_driver_only_for_its_faults(self):
+        """Nor is it to blame if another launch has kept the answer."""
+        ask = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
+        for options in (["--gpus", "7"], ["--gpus", "7"], ["--gpus", ""]):
+            code, _, err = self.launch("run", "--if-healthy=60", *options, "--", *ask)
+            self.assertIn("; the program runs without CUDA\n", err)
+            found = messages.find(err, "no_cuda", remedy="cudaguard run --policy OFF")
+            self.assertEqual((code, len(found)), (0, 1), err)
+        self.assertEqual(self.number_of_questions(), 1)
+        words = ["run", "--if-healthy=60", "--", *ask]
+        code, _, err = self.run_here(["sh", "-c", 'ulimit -n 8; exec "$0" "$@"', LAUNCHER, *words])
+        self.assertIn("the driver was not asked", err)
+        self.assertNotIn(messages.text("remedy_driver"), err)
+
     def test_policy_word_of_the_environment_asks_the_driver(self):
         words = ("run", "--", *SHOW)
         self.assertEqual(self.launch(*words, CUDAGUARD_POLICY="IF_HEALTHY"),
@@ -376,7 +390,12 @@ class List(Case):
         for value in ("0,GPU-5", "0,0", "x"):
             code, out, err = self.run_if(words=("--gpus", value))
             self.assertEqual((code, out), (125, ""), err)
-            self.assertIn("--if-healthy cannot check the list \"%s\"" % value, err)
+            self.assertIn("--if-healthy cannot check --gpus \"%s\": " % value, err)
+        for words, name in ((["run", "--if-healthy", "--", *SHOW], "--if-healthy"),
+                            (["doctor", "--gpu"], "doctor --gpu")):
+            code, out, err = self.launch(*words, CUDAGUARD_VISIBLE_DEVICES="x")
+            self.assertEqual((code, out), (125, ""), err)
+            self.assertIn('%s cannot check CUDAGUARD_VISIBLE_DEVICES="x": ' % name, err)
 
 
 class Cache(Case):

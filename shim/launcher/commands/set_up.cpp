@@ -108,9 +108,7 @@ AskedDriver ask_driver(const Plan& plan, const Variables& variables) {
   if (!driver.wish) return driver;
   // Refuses a program that does not exist before the driver is asked, which may take long.
   find_program(*plan.program, variables.get("PATH"));
-  const char* list = plan.settings.gpus ? plan.settings.gpus->c_str()
-                                        : variables.get(row_of(Variable::kVisibleDevices).name);
-  driver.health = check_health(*driver.wish, list, variables);
+  driver.health = check_health(*driver.wish, plan.settings.gpus, variables);
   driver.settings = settings_for(driver.health, *driver.wish, plan.settings);
   return driver;
 }

@@ -131,8 +131,8 @@ int ask_health(const Options& options, const Variables& variables) {
   HealthWish wish;
   wish.limit = time_limit(variables);
   wish.fresh = true;
-  const Health health =
-      check_health(wish, variables.get(row_of(Variable::kVisibleDevices).name), variables);
+  wish.name = "doctor --gpu";
+  const Health health = check_health(wish, {}, variables);
   if (!health.asked) throw Refusal(kRefused, health.reason);
   if (!file.is_stdout()) {
     print(health.healthy

@@ -39,8 +39,6 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kWord = "IF_HEALTHY";
-
 constexpr const char* kRootsDirectory = "/run/cudaguard";
 
 /// Time since boot, including suspends. No clock setting changes it.
@@ -102,7 +100,8 @@ std::optional<Health> parse(const std::string& text, const std::string& question
                          milliseconds(number_at("took")),
                          milliseconds(number_at("limit")),
                          static_cast<int>(number_at("gpus")),
-                         milliseconds(number_at("at"))};
+                         milliseconds(number_at("at")),
+                         number_at("by_list") == 1};
   const milliseconds age = since_boot() - health.at;
   const bool whole = number_at("v") == 1 && health.at.count() >= 0 && health.took.count() >= 0 &&
                      health.limit.count() >= 0 &&
@@ -182,6 +181,7 @@ class AnswerCache {
         .field("took", static_cast<int64_t>(health.took.count()))
         .field("limit", static_cast<int64_t>(health.limit.count()))
         .field("gpus", health.gpus)
+        .field("by_list", health.by_list ? 1 : 0)
         .end_object();
     const std::string unfinished = name_ + ".new";
     unlinkat(directory_, unfinished.c_str(), 0);  // of a process that was killed
@@ -205,11 +205,6 @@ class AnswerCache {
   int lock_ = -1;
 };
 
-std::string name_of(const HealthWish& wish) {
-  return wish.by_variable ? std::string(row_of(Variable::kPolicy).name) + "=" + kWord
-                          : "--if-healthy";
-}
-
 /// "10 s", "1.3 s", "12 ms".
 std::string shown(milliseconds time) {
   if (time.count() < 1000) return std::to_string(time.count()) + " ms";
@@ -226,14 +221,16 @@ std::string reason_of(const Health& health) {
   return health.reason + " (asked " + shown(seconds) + " ago; to ask again: --if-healthy=fresh)";
 }
 
-/// The list as the driver reads it: "2,5", in PCI order. Empty: the list has no GPU.
-std::vector<std::string> entries_of(const char* list) {
+/// The list as the driver reads it: "2,5", in PCI order. Empty: the list has no GPU. `name` is that
+/// of the list, and of the wish, for messages.
+std::vector<std::string> entries_of(const char* list, const std::string& name,
+                                    const HealthWish& wish) {
   const AllowList parsed = parse_allow_list(list);
   const auto machine = std::make_unique<Machine>();
   ListError error = parsed.error;
   if (error.why == ListError::Why::kNone) error = machine_from_list(parsed, *machine);
   if (error.why != ListError::Why::kNone) {
-    throw Refusal(kRefused, "--if-healthy cannot check the list " + in_quotes(list) + ": " +
+    throw Refusal(kRefused, wish.name + " cannot check " + name + in_quotes(list) + ": " +
                                 text_of([&](Text& out) { put_list_error(out, error, 0); }));
   }
   std::vector<std::string> entries;
@@ -297,6 +294,14 @@ std::string stage_of(const DriverAnswer& answer, const std::vector<std::string>&
          gpu_named(device < entries.size() ? entries[device] : std::to_string(device));
 }
 
+/// True if the driver answers, but does not show each GPU of the list. CUDA ends its list at the
+/// first entry that is not there; without any it has no device.
+bool misses_entry(const DriverAnswer& answer, const std::vector<std::string>& entries) {
+  const bool none = answer.call == "cuInit" && answer.code == kNoDevice;
+  return answer.kind == DriverAnswer::Kind::kAnswered && (answer.code == 0 || none) &&
+         static_cast<size_t>(std::max(answer.gpus, 0)) < entries.size();
+}
+
 std::string problem_of(const DriverAnswer& answer, milliseconds limit,
                        const std::vector<std::string>& entries) {
   const std::string stage = stage_of(answer, entries);
@@ -313,11 +318,8 @@ std::string problem_of(const DriverAnswer& answer, milliseconds limit,
     case DriverAnswer::Kind::kAnswered:
       break;
   }
-  // CUDA ends its list at the first entry that is not there; without any it has no device.
-  const auto count = static_cast<size_t>(std::max(answer.gpus, 0));
-  const bool none = answer.call == "cuInit" && answer.code == kNoDevice;
-  if (count < entries.size() && (answer.code == 0 || none)) {
-    return gpu_named(entries[count]) + " is not there";
+  if (misses_entry(answer, entries)) {
+    return gpu_named(entries[static_cast<size_t>(std::max(answer.gpus, 0))]) + " is not there";
   }
   if (answer.code != 0) {
     const DriverError* error = driver_error(answer.code);
@@ -349,6 +351,7 @@ Health ask(const std::vector<std::string>& entries, const std::string& list, mil
   health.took = std::chrono::duration_cast<milliseconds>(Clock::now() - start);
   if (answer.kind == DriverAnswer::Kind::kHangs) health.limit = limit;
   health.gpus = answer.gpus;
+  health.by_list = misses_entry(answer, entries);
   health.stuck = answer.stuck;
   health.asked = answer.kind != DriverAnswer::Kind::kNotAsked;
   return health;
@@ -361,8 +364,8 @@ std::optional<HealthWish> health_wish(const GuardSettings& settings, const Varia
   const char* word = variables.get(row_of(Variable::kPolicy).name);
   std::string spelled = word == nullptr ? "" : word;
   std::replace(spelled.begin(), spelled.end(), '-', '_');
-  if (!wish && !settings.cpu && !settings.policy && strcasecmp(spelled.c_str(), kWord) == 0) {
-    wish.emplace().by_variable = true;
+  if (!wish && !settings.cpu && !settings.policy && strcasecmp(spelled.c_str(), kIfHealthy) == 0) {
+    wish.emplace().name = std::string(row_of(Variable::kPolicy).name) + "=" + kIfHealthy;
   }
   if (!wish) return {};
   const std::pair<bool, const char*> others[] = {{settings.cpu, "--cpu"},
@@ -371,21 +374,25 @@ std::optional<HealthWish> health_wish(const GuardSettings& settings, const Varia
                                                  {settings.print, "--print"}};
   for (const auto& [given, name] : others) {
     if (!given) continue;
-    throw Refusal(kRefused,
-                  name_of(*wish) + " and " + name + " contradict each other; leave one out");
+    throw Refusal(kRefused, wish->name + " and " + name + " contradict each other; leave one out");
   }
   return wish;
 }
 
-Health check_health(const HealthWish& wish, const char* list, const Variables& variables) {
+Health check_health(const HealthWish& wish, const std::optional<std::string>& gpus,
+                    const Variables& variables) {
   const auto start = Clock::now();
   const auto so_far = [&] {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
   };
   std::vector<std::string> entries;
+  constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
+  const char* list = gpus ? gpus->c_str() : variables.get(kVisible);
   if (list != nullptr) {
-    entries = entries_of(list);
-    if (entries.empty()) return {.reason = "the list " + in_quotes(list) + " has no GPU"};
+    entries = entries_of(list, gpus ? "--gpus " : std::string(kVisible) + "=", wish);
+    if (entries.empty()) {
+      return {.reason = "the list " + in_quotes(list) + " has no GPU", .by_list = true};
+    }
   }
   if (is_fenced()) {
     return {.reason = "this process is under a fence (cudaguard run --fence)", .asked = false};
@@ -422,8 +429,9 @@ GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSe
     return settings;
   }
   if (wish.require)
-    throw Refusal(kRefused, name_of(wish) + ": " + reason_of(health) + "; nothing was started");
-  settings.cpu = settings.unhealthy = true;
+    throw Refusal(kRefused, wish.name + ": " + reason_of(health) + "; nothing was started");
+  settings.cpu = true;
+  settings.unhealthy = health.asked && !health.by_list;
   settings.gpus.reset();
   settings.children.reset();
   settings.rules.clear();
@@ -431,7 +439,7 @@ GuardSettings settings_for(const Health& health, const HealthWish& wish, GuardSe
 }
 
 std::string health_warning(const Health& health, const HealthWish& wish) {
-  std::string text = name_of(wish) + ": " + reason_of(health) + "; the program runs without CUDA";
+  std::string text = wish.name + ": " + reason_of(health) + "; the program runs without CUDA";
   if (health.stuck == 0) return text;
   return text + "; process " + std::to_string(health.stuck) +
          ", which asked the driver, survives SIGKILL";

@@ -23,6 +23,7 @@ struct Health {
   std::chrono::milliseconds limit{0};
   int gpus = 0;
   std::chrono::milliseconds at{0};  ///< when it was written; time since boot
+  bool by_list = false;             ///< the reason is the list of GPUs, not the driver
   // These are not in the file:
   pid_t stuck = 0;    ///< as in DriverAnswer
   bool asked = true;  ///< false: this process could not ask, so the answer is not for others
@@ -33,10 +34,11 @@ struct Health {
 /// Refusal for options that contradict it.
 std::optional<HealthWish> health_wish(const GuardSettings& settings, const Variables& variables);
 
-/// Asks the driver, or takes the last answer. `list` is the value of --gpus; null means all GPUs.
-/// Waits at most for `wish.limit`, and a tenth of a second for the death of a killed process.
-/// Throws Refusal if the list cannot be checked.
-Health check_health(const HealthWish& wish, const char* list, const Variables& variables);
+/// Asks the driver, or takes the last answer. `gpus` is the list of --gpus; without one, the
+/// variable's list counts, and without that, all GPUs. Waits at most for `wish.limit`, and a tenth
+/// of a second for the death of a killed process. Throws Refusal if the list cannot be checked.
+Health check_health(const HealthWish& wish, const std::optional<std::string>& gpus,
+                    const Variables& variables);
 
 /// Settings for the program: VALIDATE with the same list, or FORCE_CPU. Throws Refusal if the
 /// driver is not healthy and the wish requires it.
