@@ -183,6 +183,14 @@ class Decision(Case):
         self.assertIn("the driver was not asked", err)
         self.assertNotIn(messages.text("remedy_driver"), err)
 
+    def test_policy_word_that_is_not_accepted_has_the_launchers_word(self):
+        for words, env, accepted in (((), {"CUDAGUARD_POLICY": "nope"}, True),
+                                     (("--policy", "nope"), {}, False)):
+            code, _, err = self.launch("run", *words, "--", *SHOW, **env)
+            self.assertEqual(code, 125, err)
+            self.assertIn('"nope" is not accepted (accepted: FORCE_CPU, ', err)
+            self.assertEqual("OFF, IF_HEALTHY)" in err, accepted, err)
+
     def test_policy_word_of_the_environment_asks_the_driver(self):
         words = ("run", "--", *SHOW)
         self.assertEqual(self.launch(*words, CUDAGUARD_POLICY="IF_HEALTHY"),

@@ -97,11 +97,14 @@ std::string hint_for(Variable variable, std::string_view word) {
   return found == std::end(kSynonyms) ? "" : std::string("; did you mean ") + found->meant + "?";
 }
 
-[[noreturn]] void refuse_complaint(const GuardSettings& settings, const Complaint& complaint) {
+[[noreturn]] void refuse_complaint(const GuardSettings& settings, Complaint complaint) {
   const auto* const row = std::find_if(
       std::begin(kVariables), std::end(kVariables),
       [&](const VariableRow& variable) { return complaint.variable == variable.name; });
   const auto variable = static_cast<Variable>(row - std::begin(kVariables));
+  const std::string launchers = std::string(complaint.accepted) + ", " + kIfHealthy;
+  const bool is_word = variable == Variable::kPolicy && !complaint.accepted.empty();
+  if (is_word && !settings.policy) complaint.accepted = launchers;
   throw Refusal(kRefused, given(settings, variable, complaint.value) + " " +
                               text_of([&](Text& out) { put_complaint(out, complaint); }) +
                               hint_for(variable, complaint.value));
@@ -235,6 +238,11 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
     variables.unset(kVisible);
     variables.unset(kChildren);
     if (settings.children) {
+      if (settings.wants_device_fence()) throw Refusal(kRefused, "--children needs --gpus");
+      if (settings.wants_fence()) {
+        throw Refusal(kRefused, "--fence and --children=" + *settings.children +
+                                    " contradict each other; leave one out");
+      }
       std::vector<std::string> allowing;
       for (const PolicyRow& row : kPolicies) {
         if (allows_cuda(row.policy) && !contradicts(settings, row.policy)) {
