@@ -67,6 +67,17 @@ def test_control_program_reaches_the_driver_unguarded():
 
 class Environment(verified.Case):
 
+    def test_message_under_verify_names_no_option_that_was_not_given(self):
+        """The control: under run --fence, the option is the cause."""
+        asks, env = ["python3", "-c", ATTEMPT], launcher.environment(CUDAGUARD_LOG="all")
+        fence, policy = messages.text("remedy_fence"), "cudaguard run --policy OFF"
+        for words, remedy in ((["verify"], policy), (["verify", "--fence=off"], policy),
+                              (["run", "--fence"], fence),
+                              (["run", "--fence", launcher.LAUNCHER, "verify"], fence)):
+            done = self.start(*words, *asks, env=env)
+            found = messages.find(done.stderr, "no_cuda", remedy=remedy)
+            self.assertEqual(len(found), 1, done.stderr)
+
     def test_verify_sets_no_presets(self):
         """A framework that asks the variables and not the driver does under verify what it does
         without."""

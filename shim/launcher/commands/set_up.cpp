@@ -160,8 +160,10 @@ InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variab
   }
   const bool allows = policy != Policy::kForceCpu && !settings.wants_fence();
   if (fence.holds && allows && !fences_list(settings)) warn_of_outer_fence(policy);
-  // The commands that --print shows run outside of this process's new fence.
-  const bool is_under_fence = fence.was_there || !settings.print;
+  // The commands that --print shows run outside of this process's new fence. Under verify, the
+  // guard would advise to leave out an option that is not there.
+  const bool verifies = plan.watch == Plan::Watch::kProcesses;
+  const bool is_under_fence = fence.was_there || !(settings.print || verifies);
   if (fence.holds && is_under_fence && policy == Policy::kForceCpu) mark_fenced(variables);
   return installed;
 }
