@@ -175,6 +175,12 @@ std::string choose_report(const Plan& plan, const std::string& wanted, const Pro
   std::string report = wanted;
   ReportCheck check = {.strict = plan.strict, .copied = plan.watch != Plan::Watch::kNot};
   if (plan.settings.report) check.name = kReportOption;
+  if (plan.settings.report == "-") {
+    throw Refusal(kRefused, kReportOption + in_quotes("-") +
+                                " is not accepted (accepted: a file (of that name: ./-), "
+                                "DIRECTORY/" +
+                                (check.copied ? "" : ", syslog:") + " or /dev/stderr)");
+  }
   if (!check_report(report, check, program.files)) {
     variables.unset(row_of(Variable::kReport).name);
     report.clear();

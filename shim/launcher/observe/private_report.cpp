@@ -179,7 +179,7 @@ void UserReport::append(const std::string& text, uint32_t pid) {
   if (written == static_cast<ssize_t>(text.size())) return;
   if (!failed_) {
     print_message("records are missing in the report " + in_quotes(report_) + ": " +
-                  text_of([&](Text& out) { put_report_error(out, error); }));
+                  why_no_report(error, true));
   }
   failed_ = true;
 }

@@ -136,6 +136,14 @@ int open_report(std::string_view report, int pid, int& error) {
   return -1;
 }
 
+std::string why_no_report(int error, bool copied) {
+  // The guard's file has no room for a second list.
+  std::string text = text_of([&](Text& out) { put_report_error(out, error); });
+  const std::string syslog = std::string(", ") + kSyslog;
+  const size_t at = copied ? text.find(syslog) : std::string::npos;
+  return at == std::string::npos ? text : text.erase(at, syslog.size());
+}
+
 bool check_report(std::string_view report, const ReportCheck& check,
                   const std::vector<std::string>& programs) {
   if (report.empty() || report == "/dev/stderr") return true;
@@ -155,8 +163,9 @@ bool check_report(std::string_view report, const ReportCheck& check,
   // exec keeps the process id.
   const std::string path = report_path(report, getpid());
   if (const int error = cannot_append(path, is_spool(report)); error != 0) {
-    const std::string wrong = text_of(
-        [&](Text& out) { put_report_error(out.print("%c\"%l\": ", check.name, report), error); });
+    const std::string wrong =
+        text_of([&](Text& out) { out.print("%c\"%l\": ", check.name, report); }) +
+        why_no_report(error, check.copied);
     // The report belongs to another user; the program still runs, without a report.
     const bool is_forbidden = error == EACCES || error == EPERM || error == EROFS ||
                               error == kAnothersFile || error == kUnsafeDirectory;

@@ -14,6 +14,8 @@ struct ReportCheck {
   bool strict = false;  ///< refuse a report that this user may not write, or no log that listens
   bool copied = false;  ///< the launcher writes the records, too, which syslog: does not take
 };
+/// "Is a directory (accepted: ...)". `error` is as for put_report_error(); `copied` as above.
+std::string why_no_report(int error, bool copied);
 /// Throws Refusal if the report cannot be appended to, or is one of `programs`. If this user may
 /// not write it, warns and returns false unless `strict`. If no log listens, throws if `strict`.
 /// Writes nothing and makes no file.
