@@ -143,8 +143,10 @@ class Machines(doctor_program.Case):
 
     def test_aarch64_program_is_not_guarded(self):
         program = self.for_aarch64("hello", "arm")
-        self.assertEqual(self.verdict(program, "no", ["architecture"]).facts("executable"),
-                         ["dynamic, 64-bit AArch64"])
+        answer = self.verdict(program, "no", ["architecture"])
+        self.assertEqual((answer.facts("executable"), answer.facts("with --fence")),
+                         (["dynamic, 64-bit AArch64"], []))
+        self.refused(self.start("run", "--log=off", "--fence", program), 126, "Exec format error")
 
     def test_musl_program_is_not_guarded(self):
         self.need("musl-gcc")

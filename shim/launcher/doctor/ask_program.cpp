@@ -192,7 +192,10 @@ class ProgramCheck {
         std::any_of(findings_.begin(), findings_.end(), [](const Finding& finding) {
           return finding.id == "policy_off" || finding.id == "null_driver";
         });
-    if (!machine_.fence.holds || refused || verdict(findings_) == std::string_view("yes")) return;
+    const bool foreign = std::ranges::any_of(program_.executables, is_foreign, &Executable::facts);
+    if (!machine_.fence.holds || refused || foreign ||
+        verdict(findings_) == std::string_view("yes"))
+      return;
     fact("with --fence", "it finds no CUDA: cudaguard run --fence");
   }
 
