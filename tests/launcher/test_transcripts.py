@@ -166,6 +166,8 @@ def make_privileged(place):
                               ("setgid-other", (-1, 65533), 0o2755)):
         os.chown(place.copied("exits_0", name), *owner)
         os.chmod(place.path(name), mode)
+    os.mkdir(place.path("closed"), 0o700)
+    place.copied("exits_0", "closed/exits_0")
     if not machine.missing("file_capabilities"):
         machine.give_capability(place.path("capable"))
 

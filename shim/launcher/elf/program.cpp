@@ -47,19 +47,26 @@ std::string remedy(const std::string& name) {
   return "; to start a program with arguments, leave out the quotes: " + printable(name);
 }
 
-[[noreturn]] void refuse(const std::string& path, int error, const std::string& whose) {
+/// `found` is the file that gave the error; another one than `path` if that is a name in PATH.
+[[noreturn]] void refuse(const std::string& path, int error, const std::string& whose,
+                         const std::string& found) {
   std::string why = std::string(": ") + strerror(error);
-  if (error == EACCES) why += " (it is not executable)";
+  struct stat status = {};
+  if (error == EACCES) {
+    why += stat(found.c_str(), &status) == 0 ? " (it is not executable)"
+                                             : " (you may not enter a directory of its path)";
+  }
   if (error == ENOENT && whose.empty()) why += remedy(path);
   throw Refusal(error == ENOENT ? kNotFound : kCannotRun, whose + in_quotes(path) + why);
 }
 
 std::string look_up(const std::string& name, const char* search, const std::string& whose) {
   if (name.find('/') != std::string::npos) {
-    if (const int error = cannot_start(name); error != 0) refuse(name, error, whose);
+    if (const int error = cannot_start(name); error != 0) refuse(name, error, whose, name);
     return name;
   }
   int worst = ENOENT;
+  std::string found;
   std::string_view rest = search == nullptr ? kDefaultPath : search;
   while (!name.empty()) {
     const size_t colon = rest.find(':');
@@ -68,11 +75,14 @@ std::string look_up(const std::string& name, const char* search, const std::stri
     path += name;
     const int error = cannot_start(path);
     if (error == 0) return path;
-    if (error == EACCES || (error == EISDIR && worst == ENOENT)) worst = error;
+    if (error == EACCES || (error == EISDIR && worst == ENOENT)) {
+      worst = error;
+      found = path;
+    }
     if (colon == std::string_view::npos) break;
     rest.remove_prefix(colon + 1);
   }
-  refuse(name, worst, whose);
+  refuse(name, worst, whose, found);
 }
 
 std::string_view without_blanks(std::string_view text) {
@@ -151,7 +161,8 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
                                   "interpreter of another");
   }
   if (const int reason = cannot_start(script.interpreter); reason != 0) {
-    refuse(script.interpreter, reason, "the interpreter of " + in_quotes(path) + ", ");
+    refuse(script.interpreter, reason, "the interpreter of " + in_quotes(path) + ", ",
+           script.interpreter);
   }
   follow(script.interpreter, search, depth + 1, program);
   if (base_name(script.interpreter) != "env") return;
