@@ -193,6 +193,16 @@ def test_several_patterns_allow_several_programs(allowed, patterns, code):
 
 
 @pytest.mark.parametrize(("pattern", "rc"), [
+    ("mypkg", 0), ("mypkg.models", 0), ("mypkg.models.net", 0), ("models.net", 0),
+    ("mypkg.net", 1), ("home", 1)])
+def test_module_is_one_of_the_users_own_packages(allowed, pattern, rc):
+    os.makedirs(allowed.path("home/x/mypkg/models"))
+    allowed.make("home/x/mypkg/models/net.py", ATTEMPT)
+    program = allowed.make("home/x/main.py", "import mypkg.models.net\n")
+    allowed.ends(allowed.verify([sys.executable, program], ["--allow=module:" + pattern]), rc)
+
+
+@pytest.mark.parametrize(("pattern", "rc"), [
     ("line:train.py:3", 0), ("line:train.py:2", 1), ("module:train", 0), ("module:ctypes", 1),
     ("lib:ctypes*", 0), ("lib:libc10*", 1)])
 def test_pattern_matches_a_line_a_module_or_a_library(allowed, pattern, rc):
