@@ -83,8 +83,9 @@ bool is_on_stack(const std::string& pattern, const CallSite& site) {
 bool is_line(const std::string& pattern, const CallSite& site) {
   if (matches(pattern, site.line)) return true;
   const PythonFrame* own = own_frame(site.stack);
-  if (own == nullptr) return false;
-  const std::string place = file_and_line(*own);
+  const NativeFrame* native = own_frame(site.stack.native);
+  const bool is_native = site.stack.python.empty() && native != nullptr;
+  const std::string place = own != nullptr ? file_and_line(*own) : is_native ? native->line : "";
   return matches(pattern, place) || matches("*/" + pattern, place);
 }
 
