@@ -102,18 +102,13 @@ std::string literal(std::string_view text) {
   return pattern;
 }
 
-/// The first word of a command without its directories.
-std::string program_of(const std::string& command) {
-  return literal(base_name(head(command, command.find(' '))));
-}
-
 void add_once(std::vector<std::string>& list, const std::string& text) {
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
 }
 
 /// Adds a pattern for the program, if one matches: the command may be unknown.
-void add_program(std::vector<std::string>& patterns, const std::string& command) {
-  const std::string pattern = program_of(command);
+void add_program(std::vector<std::string>& patterns, const Command& command) {
+  const std::string pattern = literal(command.program());
   if (!is_allowed({pattern}, command)) return;
   add_once(patterns, pattern);
 }
@@ -201,18 +196,24 @@ void check_patterns(const std::vector<std::string>& patterns) {
   }
 }
 
-bool is_allowed(const std::vector<std::string>& patterns, const std::string& command) {
-  std::vector<std::string> texts = {command};
-  for (std::string_view rest = command; !rest.empty();) {
-    const std::string_view word = head(rest, rest.find(' '));
+bool is_allowed(const std::vector<std::string>& patterns, const Command& command) {
+  std::vector<std::string_view> words = command.words();
+  const size_t directories = words[0].size() - base_name(words[0]).size();
+  std::string whole = command.text;
+  std::replace(whole.begin(), whole.end(), '\0', ' ');
+  const std::string wholes[] = {whole, whole.substr(directories)};
+  if (command.is_cut) words.pop_back();
+  std::vector<std::string> texts;
+  for (const std::string_view word : words) {
     texts.emplace_back(word);
     texts.emplace_back(base_name(word));
-    rest = tail(rest, word.size() + 1);
   }
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return is_for_process(pattern) &&
-           std::any_of(texts.begin(), texts.end(),
-                       [&](const std::string& text) { return matches(pattern, text); });
+    const auto is_match = [&](const std::string& text) { return matches(pattern, text); };
+    if (!is_for_process(pattern)) return false;
+    if (std::ranges::any_of(texts, is_match)) return true;
+    const bool takes_any_end = pattern.ends_with("*") && !pattern.ends_with("\\*");
+    return (takes_any_end || !command.is_cut) && std::ranges::any_of(wholes, is_match);
   });
 }
 
