@@ -55,6 +55,14 @@ class Lines(test_verify_tree.Case):
         self.own_row([program], ["--allow", "line:app.c:%d" % ASKS], rc=0)
         self.own_row([program], ["--allow", "line:app.c:%d" % (ASKS + 1)], rc=1)
 
+    def test_allow_takes_the_directories_of_the_line(self):
+        self.need("gcc")
+        os.mkdir(self.path("src"))
+        path = self.make("src/app.c", launcher.source("app.c"), 0o644)
+        program = self.compile("app", path, "-O1", "-g")
+        for directory, rc in (("src", 0), (self.path("src"), 0), ("rc", 1), ("other", 1)):
+            self.own_row([program], ["--allow", "line:%s/app.c:%d" % (directory, ASKS)], rc=rc)
+
     def test_record_of_a_deep_stack_in_a_long_path_can_be_read(self):
         """All frames together would be longer than a record may be."""
         self.need("gcc")

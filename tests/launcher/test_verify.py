@@ -4,6 +4,7 @@
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
@@ -201,6 +202,53 @@ def test_several_patterns_allow_several_programs(allowed, patterns, code):
     block = allowed.ends(allowed.two(*patterns), code)
     assert "cuInit by ctypes/cffi" in block
     assert re.search(python, block)
+
+
+@pytest.mark.parametrize(("pattern", "rc"), [
+    ("./my ask", 0), ("my ask", 0), ("./my ask cu.init", 0), ("my ask cu.*", 0),
+    ("ask", 1), ("my", 1), ("./my", 1), ("DIRECTORY/my ask", 1)])
+def test_pattern_matches_the_words_as_the_program_was_started(allowed, pattern, rc):
+    shutil.copy(box.program("open"), allowed.path("my ask"))
+    pattern = pattern.replace("DIRECTORY", allowed.directory)
+    result = allowed.verify(["sh", "-c", 'cd "$0" && exec "./my ask" cu.init', allowed.directory],
+                            ["--allow=" + pattern])
+    block = allowed.ends(result, rc)
+    assert ("matched no process" in block) == (rc == 1), block
+
+
+@pytest.mark.parametrize(("words", "pattern", "rc"), [
+    (["DIRECTORY/ask.py"], "PYTHON DIRECTORY/ask.py", 0),
+    (["DIRECTORY/my ask.py"], "my ask.py", 0), (["DIRECTORY/my ask.py"], "ask.py", 1),
+    (["DIRECTORY/ask.py", 1100 * "x", "train.py"], "train.py", 0),
+    (["DIRECTORY/ask.py", 5000 * "x", "train.py"], "ask.py", 0),
+    (["DIRECTORY/ask.py", 4000 * "x", "train.py" + 30000 * "c"], "train.py*", 1)])
+def test_pattern_matches_whole_words(allowed, words, pattern, rc):
+    """What comes after the first thousands of bytes is not known."""
+    for name in ("ask.py", "my ask.py"):
+        allowed.make(name, ATTEMPT)
+    words = [word.replace("DIRECTORY", allowed.directory) for word in words]
+    pattern = pattern.replace("DIRECTORY", allowed.directory).replace("PYTHON", sys.executable)
+    allowed.ends(allowed.verify([sys.executable, *words], ["--allow=" + pattern]), rc)
+
+
+@pytest.mark.parametrize(("pattern", "rc"), [
+    ("./my static", 0), ("my static", 0), ("./my static a", 0), ("static", 3), ("./my", 3)])
+def test_pattern_matches_the_words_of_an_unguarded_program(allowed, pattern, rc):
+    allowed.copied("static_7", "my static")
+    script = 'cd "$0" && "./my static" a || true'
+    result = allowed.verify(["sh", "-c", script, allowed.directory],
+                            ["--strict", "--allow=" + pattern])
+    allowed.ends(result, rc, "1 unguarded")
+
+
+@pytest.mark.parametrize(("pattern", "rc"), [
+    ("mypkg", 0), ("mypkg.models", 0), ("mypkg.models.net", 0), ("models.net", 0),
+    ("mypkg.net", 1), ("home", 1)])
+def test_module_is_one_of_the_users_own_packages(allowed, pattern, rc):
+    os.makedirs(allowed.path("home/x/mypkg/models"))
+    allowed.make("home/x/mypkg/models/net.py", ATTEMPT)
+    program = allowed.make("home/x/main.py", "import mypkg.models.net\n")
+    allowed.ends(allowed.verify([sys.executable, program], ["--allow=module:" + pattern]), rc)
 
 
 @pytest.mark.parametrize(("pattern", "rc"), [

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <initializer_list>
+
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/model.h"
 #include "shim/launcher/findings/verdict.h"
@@ -11,13 +14,25 @@ namespace {
 
 // tests/vectors has the patterns of libraries, modules and lines.
 
+/// No word has a blank in it.
+Command command_of(std::string words) {
+  std::replace(words.begin(), words.end(), ' ', '\0');
+  return {words};
+}
+
+Command command_of(std::initializer_list<std::string_view> words) {
+  Command command;
+  for (const std::string_view word : words) command.add(word);
+  return command;
+}
+
 TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
-  const std::string command = "python3 /srv/train.py --lr 1";
-  for (const char* pattern :
-       {"python3", "/srv/train.py", "train.py", "train.*", "python3 */train*"}) {
+  const Command command = command_of("/bin/python3 /srv/train.py --lr 1");
+  for (const char* pattern : {"python3", "/bin/python3", "/srv/train.py", "train.py", "train.*",
+                              "python3 */train*", "/bin/python3 /srv/train.py --lr 1"}) {
     EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
   }
-  for (const char* pattern : {"python", "srv", "train", "3 /srv", ""}) {
+  for (const char* pattern : {"python", "srv", "train", "3 /srv", "/bin", "bin/python3", ""}) {
     EXPECT_FALSE(is_allowed({pattern}, command)) << pattern;
   }
   EXPECT_TRUE(is_allowed({"other", "train.py"}, command));
@@ -25,9 +40,64 @@ TEST(Allow, MatchesAWordItsBaseNameOrTheWholeCommand) {
 }
 
 TEST(Allow, EmptyTextMatchesNothing) {
-  EXPECT_FALSE(is_allowed({""}, "python3 dir/"));
-  EXPECT_FALSE(is_allowed({"[!a-z]*"}, "python3 dir/"));
-  EXPECT_FALSE(is_allowed({"*"}, ""));
+  EXPECT_FALSE(is_allowed({""}, command_of("python3 dir/")));
+  EXPECT_FALSE(is_allowed({"[!a-z]*"}, command_of("python3 dir/")));
+  EXPECT_FALSE(is_allowed({"*"}, {}));
+}
+
+TEST(Allow, WordMayHaveABlank) {
+  const Command command = command_of({"./my tool", "/srv/my train.py"});
+  for (const char* pattern : {"./my tool", "my tool", "my train.py", "/srv/my train.py",
+                              "my tool /srv/my train.py", "./my tool /srv/my train.py"}) {
+    EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
+  }
+  for (const char* pattern : {"train.py", "tool", "./my", "my", "/srv/my"}) {
+    EXPECT_FALSE(is_allowed({pattern}, command)) << pattern;
+  }
+}
+
+TEST(Allow, WordAfterLongOnesIsFound) {
+  const Command command = command_of({"./ask", std::string(1100, 'x'), "train.py"});
+  for (const char* pattern : {"train.py", "./ask", "ask *x train.py"}) {
+    EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
+  }
+  EXPECT_LT(command.shown().size(), 1200u);
+}
+
+TEST(Allow, CutCommandMatchesOnlyWhatTheWholeOneWouldMatch) {
+  Command cut = command_of({"./ask", "a.py", "/srv/train.py"});
+  cut.is_cut = true;  // it may be "/srv/train.pyc --lr 1"
+  for (const char* pattern : {"ask", "./ask", "a.py", "*.py", "ask a.py*", "./ask a.py /srv/*"}) {
+    EXPECT_TRUE(is_allowed({pattern}, cut)) << pattern;
+  }
+  for (const char* pattern :
+       {"train.py", "/srv/train.py", "ask a.py /srv/train.py", "./ask a.py /srv/train.p?",
+        "ask a.py /srv/train.[!x]y", "ask a.py /srv/train.py\\*"}) {
+    EXPECT_FALSE(is_allowed({pattern}, cut)) << pattern;
+  }
+  Command only = command_of("ask");
+  only.is_cut = true;
+  EXPECT_FALSE(is_allowed({"ask"}, only));
+}
+
+TEST(Allow, CommandKeepsNoWordsAfterItsLimit) {
+  Command command = command_of({"./ask", std::string(Command::kMost, 'x'), "train.py"});
+  EXPECT_TRUE(command.is_cut);
+  EXPECT_LT(command.text.size(), 2 * Command::kMost);
+  EXPECT_FALSE(is_allowed({"train.py"}, command));
+  EXPECT_TRUE(is_allowed({"ask"}, command));
+}
+
+TEST(Allow, LineMayHaveTheDirectoriesOfNativeCode) {
+  CallSite site;
+  site.line = "app.c:3";
+  site.stack.native = {{"/bin/app", 1, "train", "/home/u/src/app.c:3"}};
+  for (const char* pattern : {"app.c:3", "src/app.c:3", "/home/u/src/app.c:3", "*/app.c:3"}) {
+    EXPECT_TRUE(is_code_allowed({std::string("line:") + pattern}, site)) << pattern;
+  }
+  for (const char* pattern : {"rc/app.c:3", "src/app.c:4", "u/app.c:3"}) {
+    EXPECT_FALSE(is_code_allowed({std::string("line:") + pattern}, site)) << pattern;
+  }
 }
 
 TEST(Allow, RefusesEmptyPatterns) {
@@ -39,8 +109,8 @@ TEST(Allow, RefusesEmptyPatterns) {
 }
 
 TEST(Allow, PatternForCodeMatchesNoProcess) {
-  EXPECT_FALSE(
-      is_allowed({"lib:x", "module:x", "line:x", "program:x"}, "lib:x module:x line:x program:x"));
+  EXPECT_FALSE(is_allowed({"lib:x", "module:x", "line:x", "program:x"},
+                          command_of("lib:x module:x line:x program:x")));
 }
 
 TEST(Allow, MatchesAProgramOrItsBaseName) {
@@ -81,7 +151,7 @@ Verdict verdict_about(CallSite site, const std::string& command) {
   verdict.deny = {DriverApi::kCuda};
   ObservedProcess process;
   process.pid = 7;
-  process.command = command;
+  process.command = command_of(command);
   verdict.findings.processes.push_back(process);
   site.processes = {0};
   site.at = {1};
@@ -121,7 +191,7 @@ TEST(Allow, PatternsForAPlaceHoldInAllItsProcesses) {
   Verdict verdict = verdict_about({}, "first a");
   verdict.findings.processes.push_back(verdict.findings.processes.front());
   verdict.findings.processes.back().pid = 8;
-  verdict.findings.processes.back().command = "second a";
+  verdict.findings.processes.back().command = command_of("second a");
   verdict.findings.sites.front().processes = {0, 1};
   verdict.findings.sites.front().at = {1, 1};
   decide(verdict);
@@ -132,7 +202,7 @@ TEST(Allow, PatternForAnUnguardedProcessWithTheDriverIsItsProgram) {
   Verdict verdict;
   verdict.deny = {DriverApi::kCuda};
   TreeTruth::Unguarded process;
-  process.command = "/srv/static x";
+  process.command = command_of("/srv/static x");
   process.has_driver = true;
   verdict.tree.unguarded = {process};
   decide(verdict);
@@ -142,7 +212,7 @@ TEST(Allow, PatternForAnUnguardedProcessWithTheDriverIsItsProgram) {
 TEST(Allow, PatternThatMatchesNothingIsNamed) {
   Verdict verdict = verdict_about(example(), "python3 /srv/train.py");
   TreeTruth::Seen other;
-  other.command = "sh -c x";
+  other.command = command_of("sh -c x");
   verdict.tree.seen = {other};
   verdict.allow = {"sh",      "nomatch",    "line:train.py:12", "line:train.py:13",
                    "nomatch", "train.py:12"};

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
@@ -37,10 +39,16 @@ TEST(Deny, RefusalOfCudaNamesTheWord) {
   }
 }
 
+/// No word has a blank in it.
+Command words(std::string text) {
+  std::replace(text.begin(), text.end(), ' ', '\0');
+  return {text};
+}
+
 ObservedProcess process(uint32_t pid, const std::string& command) {
   ObservedProcess one;
   one.pid = pid;
-  one.command = command;
+  one.command = words(command);
   return one;
 }
 
@@ -117,7 +125,7 @@ TEST_F(Decision, AttemptThatIsNotDeniedDoesNotFail) {
 }
 
 TEST_F(Decision, UnguardedProcessWithTheDriverOpenFails) {
-  verdict_.tree.unguarded.push_back({.pid = 9, .command = "static", .has_driver = true});
+  verdict_.tree.unguarded.push_back({.pid = 9, .command = {"static"}, .has_driver = true});
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 1);
   EXPECT_TRUE(verdict_.tree.unguarded[0].fails);
@@ -131,7 +139,7 @@ TEST_F(Decision, UnguardedProcessWithTheDriverIsInDoubtIfQueriesMayPass) {
   verdict_.deny = {DriverApi::kContext};
   verdict_.ioctls_tell = true;
   verdict_.tree.unguarded.push_back(
-      {.pid = 9, .command = "static", .reason = "static", .has_driver = true});
+      {.pid = 9, .command = {"static"}, .reason = "static", .has_driver = true});
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 3);
   EXPECT_FALSE(verdict_.tree.unguarded[0].fails);
@@ -149,7 +157,7 @@ TEST_F(Decision, RefusedLoadDoesNotExplainAnOpenDriver) {
   verdict_.deny = {DriverApi::kContext};
   verdict_.findings.processes[1].not_loaded = {DriverApi::kNvml};
   verdict_.tree.unguarded.push_back(
-      {.pid = verdict_.findings.processes[1].pid, .command = "static", .has_driver = true});
+      {.pid = verdict_.findings.processes[1].pid, .command = {"static"}, .has_driver = true});
   decide(verdict_);
   EXPECT_EQ(verdict_.exit_code, 3);
 }
@@ -157,7 +165,7 @@ TEST_F(Decision, RefusedLoadDoesNotExplainAnOpenDriver) {
 TEST_F(Decision, NvmlAloneIsNotTheDriverOpen) {
   verdict_.deny = {DriverApi::kContext};
   verdict_.tree.unguarded.push_back({.pid = 9,
-                                     .command = "nvidia-smi",
+                                     .command = {"nvidia-smi"},
                                      .has_driver = true,
                                      .only_nvml = true,
                                      .names_nvidia = true});
@@ -182,7 +190,7 @@ TEST_F(Decision, ProcessThatAskedInVainIsADoubtIfQueriesMayPass) {
 }
 
 TEST_F(Decision, UnguardedProcessWithoutTheDriverDoesNotFail) {
-  verdict_.tree.unguarded.push_back({.pid = 9, .command = "static"});
+  verdict_.tree.unguarded.push_back({.pid = 9, .command = {"static"}});
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   EXPECT_EQ(verdict_.tree.value, TreeTruth::Value::kUnguarded);
@@ -194,10 +202,10 @@ TEST_F(Decision, TreeIsAllGuardedUnlessAProgramIsUnguardedOrUnknown) {
   tree.guarded = 2;
   decide(verdict_);
   EXPECT_EQ(tree.value, Value::kAllGuarded);
-  tree.unknown.push_back({.pid = 8, .command = "su", .reason = "its memory cannot be read"});
+  tree.unknown.push_back({.pid = 8, .command = {"su"}, .reason = "its memory cannot be read"});
   decide(verdict_);
   EXPECT_EQ(tree.value, Value::kUnknown);
-  tree.unguarded.push_back({.pid = 9, .command = "static"});
+  tree.unguarded.push_back({.pid = 9, .command = {"static"}});
   decide(verdict_);
   EXPECT_EQ(tree.value, Value::kUnguarded);
   EXPECT_EQ(tree.started(), 4u);
@@ -219,7 +227,7 @@ class Doubts : public testing::Test {
                             const char* reason) {
     TreeTruth::Unguarded& one = programs.emplace_back();
     one.pid = 9;
-    one.command = program + std::string(" --all");
+    one.command = words(program + std::string(" --all"));
     one.program = program;
     one.reason = reason;
     return one;
@@ -319,7 +327,8 @@ TEST_F(Doubts, OneForEachKindOfProgramButAtMostSix) {
 TEST(Groups, ProgramsThatAreAlikeAreOneGroup) {
   TreeTruth tree;
   const auto add = [](auto& programs, const char* program, const char* reason) -> auto& {
-    programs.push_back({.pid = 1, .command = "word --all", .reason = reason, .program = program});
+    programs.push_back(
+        {.pid = 1, .command = words("word --all"), .reason = reason, .program = program});
     return programs.back();
   };
   add(tree.unguarded, "./b", "static");
@@ -340,7 +349,7 @@ TEST(Groups, ProgramsThatAreAlikeAreOneGroup) {
 
 TEST_F(Decision, UnguardedProcessWithNvmlFailsIfNvmlIsDenied) {
   verdict_.tree.unguarded.push_back(
-      {.pid = 9, .command = "static", .has_driver = true, .only_nvml = true});
+      {.pid = 9, .command = {"static"}, .has_driver = true, .only_nvml = true});
   decide(verdict_);
   EXPECT_TRUE(verdict_.passed());
   verdict_.deny = {DriverApi::kCuda, DriverApi::kNvml};
@@ -409,11 +418,11 @@ TEST_F(Decision, CountsTheGuardedProcessesThatReported) {
   verdict_.findings.processes[0].since = 7;
   verdict_.findings.processes[0].policy = "FORCE_CPU";  // from its start record
   verdict_.tree.seen.push_back(
-      {.pid = 1, .command = "sh", .guarded = true, .heard = true, .since = 7});
+      {.pid = 1, .command = {"sh"}, .guarded = true, .heard = true, .since = 7});
   verdict_.tree.seen.push_back(
-      {.pid = 8, .command = "fork", .guarded = true, .heard = true, .since = 9});
-  verdict_.tree.seen.push_back({.pid = 9, .command = "static", .since = 9});
-  verdict_.tree.seen.push_back({.pid = 10, .command = "static", .since = 9});
+      {.pid = 8, .command = {"fork"}, .guarded = true, .heard = true, .since = 9});
+  verdict_.tree.seen.push_back({.pid = 9, .command = {"static"}, .since = 9});
+  verdict_.tree.seen.push_back({.pid = 10, .command = {"static"}, .since = 9});
   decide(verdict_);
   EXPECT_EQ(verdict_.processes, 6u);
   EXPECT_EQ(verdict_.heard, 2u);
@@ -456,18 +465,18 @@ TEST_F(Decision, RefusedLoadOfAnAllowedProcessIsNoDoubt) {
 }
 
 TEST_F(Decision, RefusedLoadIsNamedByTheCommandThatTheLauncherSaw) {
-  verdict_.findings.processes[1].command = "?";
+  verdict_.findings.processes[1].command = words("?");
   verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
-  verdict_.tree.seen.push_back({.pid = 2, .command = "jailed x"});
+  verdict_.tree.seen.push_back({.pid = 2, .command = words("jailed x")});
   decide(verdict_);
   ASSERT_EQ(verdict_.tree.doubts.size(), 1u);
   EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("jailed (2) was refused"));
 }
 
 TEST_F(Decision, RefusedLoadIsNamedByTheProcessItselfIfItKnowsItsCommand) {
-  verdict_.findings.processes[1].command = "asks x";
+  verdict_.findings.processes[1].command = words("asks x");
   verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
-  verdict_.tree.seen.push_back({.pid = 2, .command = "sh -c asks"});
+  verdict_.tree.seen.push_back({.pid = 2, .command = words("sh -c asks")});
   decide(verdict_);
   ASSERT_EQ(verdict_.tree.doubts.size(), 1u);
   EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("asks (2) was refused"));

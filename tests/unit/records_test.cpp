@@ -69,7 +69,7 @@ TEST(Records, DeniedAttemptHasItsCallSite) {
   EXPECT_EQ(one.first, 5.5);
   ASSERT_EQ(findings.processes.size(), 1u);
   EXPECT_EQ(findings.processes[0].pid, 7u);
-  EXPECT_EQ(findings.processes[0].command, "python3 a.py");
+  EXPECT_EQ(findings.processes[0].command.shown(), "python3 a.py");
   EXPECT_EQ(findings.records, 1u);
 }
 
@@ -492,6 +492,26 @@ TEST(Records, EachRecordIsPassedOnWithItsWriter) {
                        {record_of({.pid = 8}), 8}, {record(), 7}, {mixed, 9}}));
 }
 
+TEST(Records, CommandIsTheWordsAsTheProcessGotThem) {
+  Records records;
+  records.add(record_of({.more = R"("exe":"/x/e","argv":["./e","a b","","c"],)"}));
+  records.add(record_of({.pid = 8, .more = R"("exe":"/x/e","argv":["./e","a"],)"},
+                        R"("api":"cuInit","decision":"deny","library":"l","cut":["argv"]})"));
+  records.add(record_of({.pid = 9, .more = R"("exe":"/x/e","argv":["./e",1,"a"],)"}));
+  records.add(record_of({.pid = 10, .more = R"("exe":"/x/e","argv":["./e","a"],)"},
+                        R"("api":"cuInit","decision":"deny","library":"l","cut":["exe"]})"));
+  const auto& processes = records.findings().processes;
+  ASSERT_EQ(processes.size(), 4u);
+  EXPECT_EQ(processes[0].command.words(), (std::vector<std::string_view>{"./e", "a b", "", "c"}));
+  EXPECT_EQ(processes[0].command.shown(), "e a b  c");
+  EXPECT_FALSE(processes[0].command.is_cut);
+  EXPECT_TRUE(processes[1].command.is_cut);
+  EXPECT_EQ(processes[1].command.shown(), "e a");
+  EXPECT_TRUE(processes[2].command.is_cut);
+  EXPECT_EQ(processes[2].command.words(), std::vector<std::string_view>{"./e"});
+  EXPECT_FALSE(processes[3].command.is_cut);
+}
+
 TEST(Records, RecordHasNoFactsOfThePreviousOne) {
   Records records;
   records.add(record_of({.more = R"("ppid":2,"uid":5,"exe":"/x/e","slurm":"12",)"}));
@@ -500,11 +520,11 @@ TEST(Records, RecordHasNoFactsOfThePreviousOne) {
   ASSERT_EQ(processes.size(), 2u);
   EXPECT_EQ(processes[0].ppid, 2u);
   EXPECT_EQ(processes[0].uid, 5u);
-  EXPECT_EQ(processes[0].command, "e");
+  EXPECT_EQ(processes[0].command.shown(), "e");
   EXPECT_EQ(processes[0].job, "slurm:12");
   EXPECT_EQ(processes[1].ppid, 0u);
   EXPECT_EQ(processes[1].uid, kNoUid);
-  EXPECT_EQ(processes[1].command, "?");
+  EXPECT_EQ(processes[1].command.shown(), "?");
   EXPECT_EQ(processes[1].host + processes[1].job, "");
   records.add(record_of({.pid = 9, .more = R"("ppid":0,"uid":0,)"}));
   EXPECT_EQ(processes[2].ppid, 0u);

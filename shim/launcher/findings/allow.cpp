@@ -36,28 +36,44 @@ bool is_for_process(std::string_view pattern) {
   return !is_for_code(pattern) && !pattern.starts_with(kProgram);
 }
 
+/// The end of a file's path that may name its module: from its own directory on, or from the first
+/// directory that does not also hold the script's directory. "src/models/net.py" for
+/// "/home/u/src/models/net.py", if the script is "/home/u/src/train.py".
+std::string_view part_below(std::string_view file, std::string_view script) {
+  const std::string above = std::string(directory_of(directory_of(script))) + "/";
+  const auto differs = std::ranges::mismatch(above, file).in1;
+  const std::string_view shared = head(above, static_cast<size_t>(differs - above.begin()));
+  const size_t nearest = directory_of(file).rfind('/') + 1;  // 0 without a '/'
+  std::string_view part = tail(file, std::min(nearest, shared.rfind('/') + 1));
+  while (part.starts_with('/')) part.remove_prefix(1);
+  return part;
+}
+
 /// True if the file is the module or a module in it: "tensordict.nn" for
-/// ".../site-packages/tensordict/nn/__init__.py". Outside of packages the top is unknown, so the
-/// directory may come first: "project.train" or "train".
-bool is_module(const std::string& pattern, const std::string& file) {
+/// ".../site-packages/tensordict/nn/__init__.py". Outside of packages it is not known from which
+/// directory Python has imported it, so the name may begin at any: "src.models.net", "models.net"
+/// or "net". `script` is the outermost frame's file.
+bool is_module(const std::string& pattern, std::string_view file, std::string_view script) {
   const std::string_view packaged = in_packages(file);
   const bool in_package = packaged.data() != nullptr;
-  const std::string_view directory = base_name(directory_of(file));
-  std::string name(in_package ? packaged : base_name(file));
-  if (!in_package && !directory.empty()) name = std::string(directory) + "/" + name;
-  if (name.ends_with(".py")) name.resize(name.size() - 3);
-  if (name.ends_with("/__init__")) name.resize(name.rfind('/'));
-  std::replace(name.begin(), name.end(), '/', '.');
-  if (matches(pattern, name) || matches(pattern + ".*", name)) return true;
-  const size_t dot = name.find('.');
-  return !in_package && dot != std::string::npos && matches(pattern, name.substr(dot + 1));
+  std::string_view part = in_package ? packaged : part_below(file, script);
+  if (part.ends_with(".py")) part.remove_suffix(3);
+  if (part.ends_with("/__init__")) part = directory_of(part);
+  for (;;) {
+    std::string name(part);
+    std::replace(name.begin(), name.end(), '/', '.');
+    if (matches(pattern, name) || matches(pattern + ".*", name)) return true;
+    const size_t slash = part.find('/');
+    if (in_package || slash == std::string_view::npos) return false;
+    part = tail(part, slash + 1);
+  }
 }
 
 /// Searches the stack from the call outwards up to the user's line.
 bool is_on_stack(const std::string& pattern, const CallSite& site) {
   const PythonFrame* own = own_frame(site.stack);
   for (const PythonFrame& frame : site.stack.python) {
-    if (is_module(pattern, frame.file)) return true;
+    if (is_module(pattern, frame.file, site.stack.python.back().file)) return true;
     if (&frame == own) break;
   }
   return false;
@@ -67,8 +83,9 @@ bool is_on_stack(const std::string& pattern, const CallSite& site) {
 bool is_line(const std::string& pattern, const CallSite& site) {
   if (matches(pattern, site.line)) return true;
   const PythonFrame* own = own_frame(site.stack);
-  if (own == nullptr) return false;
-  const std::string place = file_and_line(*own);
+  const NativeFrame* native = own_frame(site.stack.native);
+  const bool is_native = site.stack.python.empty() && native != nullptr;
+  const std::string place = own != nullptr ? file_and_line(*own) : is_native ? native->line : "";
   return matches(pattern, place) || matches("*/" + pattern, place);
 }
 
@@ -85,18 +102,13 @@ std::string literal(std::string_view text) {
   return pattern;
 }
 
-/// The first word of a command without its directories.
-std::string program_of(const std::string& command) {
-  return literal(base_name(head(command, command.find(' '))));
-}
-
 void add_once(std::vector<std::string>& list, const std::string& text) {
   if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(text);
 }
 
 /// Adds a pattern for the program, if one matches: the command may be unknown.
-void add_program(std::vector<std::string>& patterns, const std::string& command) {
-  const std::string pattern = program_of(command);
+void add_program(std::vector<std::string>& patterns, const Command& command) {
+  const std::string pattern = literal(command.program());
   if (!is_allowed({pattern}, command)) return;
   add_once(patterns, pattern);
 }
@@ -184,18 +196,24 @@ void check_patterns(const std::vector<std::string>& patterns) {
   }
 }
 
-bool is_allowed(const std::vector<std::string>& patterns, const std::string& command) {
-  std::vector<std::string> texts = {command};
-  for (std::string_view rest = command; !rest.empty();) {
-    const std::string_view word = head(rest, rest.find(' '));
+bool is_allowed(const std::vector<std::string>& patterns, const Command& command) {
+  std::vector<std::string_view> words = command.words();
+  const size_t directories = words[0].size() - base_name(words[0]).size();
+  std::string whole = command.text;
+  std::replace(whole.begin(), whole.end(), '\0', ' ');
+  const std::string wholes[] = {whole, whole.substr(directories)};
+  if (command.is_cut) words.pop_back();
+  std::vector<std::string> texts;
+  for (const std::string_view word : words) {
     texts.emplace_back(word);
     texts.emplace_back(base_name(word));
-    rest = tail(rest, word.size() + 1);
   }
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return is_for_process(pattern) &&
-           std::any_of(texts.begin(), texts.end(),
-                       [&](const std::string& text) { return matches(pattern, text); });
+    const auto is_match = [&](const std::string& text) { return matches(pattern, text); };
+    if (!is_for_process(pattern)) return false;
+    if (std::ranges::any_of(texts, is_match)) return true;
+    const bool takes_any_end = pattern.ends_with("*") && !pattern.ends_with("\\*");
+    return (takes_any_end || !command.is_cut) && std::ranges::any_of(wholes, is_match);
   });
 }
 

@@ -105,8 +105,8 @@ void decide_places(Verdict& verdict) {
 
 /// Without /proc a process does not know its command, but the launcher may have seen it. Otherwise
 /// its own record is right: the launcher may have seen what ran before execve.
-std::string command_of(const Verdict& verdict, const ObservedProcess& process) {
-  if (!process.command.empty() && process.command != "?") return process.command;
+const Command& command_of(const Verdict& verdict, const ObservedProcess& process) {
+  if (!process.command.text.empty() && process.command.text != "?") return process.command;
   const auto& all = verdict.tree.seen;
   const auto seen = std::find_if(all.begin(), all.end(), [&](const TreeTruth::Seen& one) {
     return one.pid == process.pid && one.since == process.since;
@@ -143,9 +143,9 @@ void add_doubts(Verdict& verdict) {
     if (!process.last_place && process.not_loaded.empty() && process.exposed.empty() && !in_vain) {
       continue;
     }
-    const std::string command = command_of(verdict, process);
-    const std::string name =
-        command.substr(0, command.find(' ')) + " (" + std::to_string(process.pid) + ") ";
+    const Command& command = command_of(verdict, process);
+    const std::string program(command.program());
+    const std::string name = program + " (" + std::to_string(process.pid) + ") ";
     std::vector<std::string>& doubts = verdict.tree.doubts;
     if (process.last_place) doubts.push_back(name + "asked from more places than a guard records");
     if (is_allowed(verdict.allow, command)) continue;
@@ -162,7 +162,7 @@ void add_doubts(Verdict& verdict) {
         !library.empty() && !why.empty()) {
       doubts.push_back(name + "asked for NVIDIA's " + library + " library, and is not guarded: ");
       doubts.back().append(why).append("; to accept this: --allow ");
-      doubts.back().append(base_name(name.substr(0, name.find(' '))));
+      doubts.back().append(shell_quoted(program));
     } else if (!library.empty()) {
       doubts.push_back(name + "was refused NVIDIA's ");
       doubts.back().append(library).append(" library, because a file of cudaguard cannot be used");

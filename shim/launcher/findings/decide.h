@@ -14,6 +14,7 @@
 namespace cudaguard::launcher {
 
 struct CallSite;
+struct Command;
 struct Verdict;
 
 /// The words of --deny, each list like "init,nvml". No list means init. Throws Refusal otherwise.
@@ -29,8 +30,10 @@ void decide(Verdict& verdict);
 /// Throws Refusal for an empty pattern.
 void check_patterns(const std::vector<std::string>& patterns);
 
-/// True if a pattern matches a word of the command, its base name, or the whole command.
-bool is_allowed(const std::vector<std::string>& patterns, const std::string& command);
+/// True if a pattern matches a word of the command, its base name, or the whole command, with or
+/// without the directories of its program. If the command is cut, no pattern matches that might not
+/// match the whole one.
+bool is_allowed(const std::vector<std::string>& patterns, const Command& command);
 
 /// True if a pattern matches the name of a program (groups.h), or its base name.
 bool is_program_allowed(const std::vector<std::string>& patterns, const std::string& name);

@@ -15,7 +15,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr size_t kMostCommand = 1024;
 constexpr size_t kMostFrames = 256;
 constexpr double kLastSecond = 253402300800;  // the year 10000
 
@@ -71,15 +70,10 @@ void take(const Value& value, std::string& field) {
 /// Stops at the first word that is not text.
 void take(const Value& value, read::Words& field) {
   if (!value.IsArray()) return;
-  std::string& text = field.text;
-  text.clear();
+  field = {};
   for (const Value& word : value.GetArray()) {
-    if (!word.IsString() || text.size() > kMostCommand) return;
-    if (text.empty()) {
-      text = base_name(text_of(word));
-    } else {
-      text.append(" ").append(text_of(word));
-    }
+    if (word.IsString()) field.add(text_of(word));
+    field.is_cut |= !word.IsString();
   }
 }
 void take(const Value& value, std::vector<PythonFrame>& field) {
@@ -96,7 +90,11 @@ void take(const Value& value, std::vector<NativeFrame>& field) {
     if (one.IsString() && field.size() < kMostFrames) field.push_back(native_frame(text_of(one)));
   }
 }
-void take(const Value& /*value*/, read::Names& /*field*/) {}
+void take(const Value& value, read::Names& field) {
+  field.argv = value.IsArray() && std::ranges::any_of(value.GetArray(), [](const Value& name) {
+                 return name.IsString() && text_of(name) == "argv";
+               });
+}
 
 /// If a name occurs twice, the last value counts.
 void take_members(const Value& record, WriterFields& writer, CallFields& call) {

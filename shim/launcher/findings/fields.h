@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "shim/launcher/findings/command.h"
 #include "shim/launcher/findings/stack.h"
 
 namespace cudaguard::launcher {
@@ -25,17 +26,14 @@ using Flag = bool;
 using Word = std::string;
 using Text = std::string;
 using TextOrEmpty = std::string;
-/// The words of a command, with blanks between. The first one has no directories.
-struct Words {
-  std::string text;
-  bool operator==(const Words&) const = default;
-};
+using Words = Command;
 using Address = std::string;
 using Line = std::string;
 using Frames = std::vector<PythonFrame>;
 using Addresses = std::vector<NativeFrame>;
-/// No reader needs them.
+/// Of the fields that were cut. No reader needs the other names.
 struct Names {
+  bool argv = false;
   bool operator==(const Names&) const = default;
 };
 

@@ -168,7 +168,7 @@ class PlaceNumbers {
 
 std::string name_of(const TreeTruth::Unguarded& program) {
   if (!program.program.empty()) return program.program;
-  return program.command.substr(0, program.command.find(' '));
+  return std::string(program.command.program());
 }
 
 std::vector<ProgramGroup> groups_of(const TreeTruth& tree) {

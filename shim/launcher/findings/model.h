@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "policy/driver_api.h"
+#include "shim/launcher/findings/command.h"
 #include "shim/launcher/findings/stack.h"
 
 namespace cudaguard::launcher {
@@ -79,8 +80,8 @@ struct ObservedProcess {
   std::array<uint64_t, 4> image = {};  ///< of its program (observe/process.h); last 0: unknown
   uint32_t uid = kNoUid;
   std::string exe;
-  std::string command;  ///< the words of its command line
-  std::string job;      ///< "slurm:1234", "kubernetes:POD", "systemd:UNIT"; may be empty
+  Command command;
+  std::string job;  ///< "slurm:1234", "kubernetes:POD", "systemd:UNIT"; may be empty
   // Times in seconds since 1970-01-01 UTC; 0: unknown.
   double started = 0;  ///< from its start record (CUDAGUARD_HELLO)
   double first = 0;    ///< its first record of any kind

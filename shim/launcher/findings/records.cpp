@@ -58,11 +58,6 @@ bool is_attempt(const CallFields& call) {
          call.event == "context";
 }
 
-/// Of a command line, without its directories.
-std::string_view first_word(std::string_view command) {
-  return base_name(head(command, command.find(' ')));
-}
-
 void add_once(std::vector<SharedText>& list, const SharedText& text) {
   const bool is_known =
       std::any_of(list.begin(), list.end(), [&](const SharedText& one) { return *one == *text; });
@@ -149,6 +144,7 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
     writer.ppid = sender_->ppid;
   }
   const CallFields& call = rest.call;
+  writer.argv.is_cut |= call.cut.argv;
   const bool starts = call.event == "start" && call.decision.empty();
   const bool refused = call.decision == "refuse";
   const bool native = call.event == "native";
@@ -197,7 +193,7 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
                                                 : NativeStack();
   // The guard cannot name what has started a tool and has ended since.
   const bool is_orphan = sender_ != nullptr && !sender_->started_by.empty() &&
-                         call.started_by.empty() && is_query_tool(first_word(process.command));
+                         call.started_by.empty() && is_query_tool(process.command.program());
   const std::string& started_by = is_orphan ? sender_->started_by : call.started_by;
   const bool is_own = stack.is_known() || is_orphan;
   if (!is_own && !rest.site) rest.site = site_of(call, stack, started_by);
@@ -320,9 +316,9 @@ size_t Records::process_of(const WriterFields& writer, bool starts) {
   process.ppid = writer.ppid < 0 ? 0 : static_cast<uint32_t>(writer.ppid);
   if (writer.uid >= 0) process.uid = static_cast<uint32_t>(writer.uid);
   process.exe = writer.exe;
-  process.command =
-      writer.argv.text.empty() ? std::string(base_name(writer.exe)) : writer.argv.text;
-  if (process.command.empty()) process.command = "?";  // there is no /proc
+  process.command = writer.argv;
+  if (process.command.text.empty()) process.command.text = base_name(writer.exe);
+  if (process.command.text.empty()) process.command.text = "?";  // there is no /proc
   process.job = job;
   return findings_.processes.size() - 1;
 }

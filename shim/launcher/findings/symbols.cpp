@@ -122,10 +122,12 @@ std::string source_line(const std::string& file, uint32_t line) {
 /// A line of the text that `python -c` was given.
 std::string line_of_command(const Findings& findings, const CallSite& site, uint32_t number) {
   if (site.processes.empty()) return {};
-  const std::string& command = findings.processes[site.processes[0]].command;
-  const size_t option = command.find(" -c ");
-  if (option == std::string::npos) return {};
-  std::string_view code = tail(command, option + 4);
+  using namespace std::string_view_literals;
+  std::string_view code = findings.processes[site.processes[0]].command.text;
+  const size_t option = code.find("\0-c\0"sv);
+  if (option == std::string_view::npos) return {};
+  code = tail(code, option + 4);
+  code = head(code, code.find('\0'));
   for (uint32_t line = 1; line < number && !code.empty(); ++line) {
     code = tail(code, head(code, code.find('\n')).size() + 1);
   }

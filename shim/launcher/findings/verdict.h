@@ -26,8 +26,8 @@ struct TreeTruth {
   /// A started program that was not guarded, or whose kind is not known.
   struct Unguarded {
     uint32_t pid = 0;
-    std::string command;  ///< the words that it was started with; at least the name of its process
-    std::string reason;   ///< "static", "its LD_PRELOAD was replaced"; printed after its name
+    Command command;          ///< that it was started with; at least the name of its process
+    std::string reason;       ///< "static", "its LD_PRELOAD was replaced"; printed after its name
     bool has_driver = false;  ///< maps the driver or has /dev/nvidia* open: worse than unguarded
     double seen = 0;
     bool only_nvml = false;  ///< it maps NVML, and not libcuda
@@ -42,7 +42,7 @@ struct TreeTruth {
   struct Seen {
     uint32_t pid = 0;
     uint32_t ppid = 0;
-    std::string command;
+    Command command;
     double first = 0;
     double last = 0;
     bool guarded = false;

@@ -374,14 +374,14 @@ std::string arguments_of(pid_t pid) {
   return words;
 }
 
-std::string command_of(pid_t pid) {
-  std::string words = arguments_of(pid);
-  while (!words.empty() && words.back() == '\0') words.pop_back();
-  if (words.empty()) return read_stat(pid).name;
-  std::replace(words.begin(), words.end(), '\0', ' ');
-  const size_t end = std::min(words.find(' '), words.size());
-  const size_t slash = words.rfind('/', end);
-  return slash == std::string::npos || slash + 1 >= words.size() ? words : words.substr(slash + 1);
+Command command_of(pid_t pid) {
+  Command command;
+  read_file(path_of(pid, "cmdline"), command.text, Command::kMost);
+  command.is_cut = command.text.size() >= Command::kMost;
+  command.text.resize(std::min(command.text.size(), Command::kMost));
+  while (command.text.ends_with('\0')) command.text.pop_back();
+  if (command.text.empty()) command.text = read_stat(pid).name;
+  return command;
 }
 
 Driver driver_of(pid_t pid) {

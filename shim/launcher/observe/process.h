@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "shim/guard/text/attempt.h"
+#include "shim/launcher/findings/command.h"
 #include "shim/launcher/unwind/call_frame.h"
 
 namespace cudaguard::launcher {
@@ -139,8 +140,8 @@ std::string names_of(const std::set<pid_t>& processes);
 inline constexpr size_t kMostCommand = 1024;
 /// The process's arguments, as /proc/PID/cmdline has them.
 std::string arguments_of(pid_t pid);
-/// The words of the process's command line, the first one without its directories.
-std::string command_of(pid_t pid);
+/// At least the name of the process.
+Command command_of(pid_t pid);
 
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda

@@ -569,9 +569,7 @@ bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Strings
       return false;
     size += text.size() + 1;
     if (i < words) {
-      if (i != 0) start.command += ' ';
-      start.command += i == 0 ? base_name(text) : std::string_view(text);
-      start.command.resize(std::min(start.command.size(), kMostCommand));
+      start.command.add(head(text, Command::kMost));
       // A script's process gets the arguments of its interpreter.
       if (start.texts.empty() && start.arguments.size() < kMostCommand) {
         start.arguments.append(text).push_back('\0');
@@ -601,7 +599,7 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
     if (!closed) start.kind = Start::Kind::kFails;
     return start;
   }
-  start.command = base_name(start.program);
+  start.command.text = start.program;
   if ((call.flags & kExecveCheck) != 0) {
     start.kind = Start::Kind::kFails;  // it asks only whether the program may be started
   } else if (has_own_numbers()) {
@@ -609,12 +607,12 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
   }
   if (start.kind == Start::Kind::kFails) return start;  // most calls of a search in PATH
   Strings strings;
-  std::string command = std::exchange(start.command, {});
+  Command command = std::exchange(start.command, {});
   if (!read_strings(call, memory, strings, start)) {
     start.kind = Start::Kind::kFails;
     return start;
   }
-  if (start.command.empty()) start.command = std::move(command);
+  if (start.command.text.empty()) start.command = std::move(command);
   if (!has_own_numbers()) start.reason = "/proc does not show it";
   judge_strings(call, strings, start);
   using Kind = Start::Kind;

@@ -67,7 +67,7 @@ struct Start {
   Kind kind = Kind::kUnknown;
   std::string reason = {};
   std::string program = {};  ///< the file, as the call names it
-  std::string command = {};  ///< its arguments, the first one without its directories
+  Command command = {};      ///< its arguments
   /// The beginning of /proc/PID/cmdline; empty if the call does not show it.
   std::string arguments = {};
   std::string started_by = {};  ///< "sh run.sh"; empty: not known, a prompt, or cudaguard

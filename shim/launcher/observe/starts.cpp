@@ -162,7 +162,7 @@ void Starts::note_call(const Identity& who, Start start) {
     start.kind = Start::Kind::kUnguarded;
     start.reason = unguarded_;
   }
-  if (start.command.empty()) start.command = who.stat.name;
+  if (start.command.text.empty()) start.command.text = who.stat.name;
   process.called = Program{std::move(start), who.thread, who.stat, process.seen.last};
   process.wait = kFirstLook;
   look_later(process);
@@ -238,8 +238,9 @@ void Starts::end(Process& process) {
   }
   const bool known = program.off || start.kind == Kind::kUnguarded;
   auto& list = known ? truth_.unguarded : truth_.unknown;
+  const bool has_command = !process.seen.command.text.empty();
   list.push_back({.pid = process.seen.pid,
-                  .command = process.seen.command.empty() ? start.command : process.seen.command,
+                  .command = has_command ? process.seen.command : start.command,
                   .reason = program.off                    ? kIsOff
                             : start.kind == Kind::kGuarded ? "it sent no start beacon"
                                                            : start.reason,
@@ -318,7 +319,7 @@ void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const
 }
 
 TreeTruth Starts::finish(const Findings& findings) {
-  std::map<Key, const std::string*> commands;
+  std::map<Key, const Command*> commands;
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
     ++truth_.hello;

@@ -35,7 +35,7 @@ void put_programs(Json& json, const char* name, const std::vector<TreeTruth::Ung
   json.objects(name, programs, [&](const TreeTruth::Unguarded& one) {
     json.field("pid", one.pid)
         .field("program", name_of(one))
-        .field("command", one.command)
+        .field("command", one.command.shown())
         .field("reason", one.reason)
         .field("has_driver", one.has_driver)
         .field("names_nvidia", one.names_nvidia)
@@ -77,7 +77,7 @@ void put_tree(Json& json, const Verdict& verdict) {
                [&](const TreeTruth::Seen& one) {
                  json.field("pid", one.pid)
                      .field("ppid", one.ppid)
-                     .field("command", one.command)
+                     .field("command", one.command.shown())
                      .field_or_null("first", one.first)
                      .field_or_null("last", one.last)
                      .field("guarded", one.guarded)

@@ -145,7 +145,7 @@ void put(Json& json, const ObservedProcess& process) {
       .field("ppid", process.ppid)
       .field_if(process.uid != kNoUid, "uid", process.uid)
       .field_or_null("exe", process.exe)
-      .field("command", process.command)
+      .field("command", process.command.shown())
       .field_or_null("job", process.job)
       .field_or_null("policy", process.policy)
       .field_or_null("started", process.started)

@@ -67,7 +67,7 @@ std::vector<Alike> alike_processes(const Findings& findings) {
   std::map<std::array<std::string, 3>, size_t> places;
   for (const ObservedProcess& process : findings.processes) {
     if (!process.asked()) continue;
-    std::string command = printable(process.command, kMostCommand);
+    std::string command = printable(process.command.shown(), kMostCommand);
     std::string facts = facts_of(process);
     const auto [place, is_new] =
         places.try_emplace({command, facts, process.visible_devices}, rows.size());

@@ -168,7 +168,7 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
   std::map<std::string, std::vector<uint32_t>> commands;
   for (const size_t number : numbers) {
     const ObservedProcess& process = verdict.findings.processes[number];
-    commands[printable(process.command, kMostCommand)].push_back(process.pid);
+    commands[printable(process.command.shown(), kMostCommand)].push_back(process.pid);
   }
   std::vector<std::string> rows;
   rows.reserve(commands.size());

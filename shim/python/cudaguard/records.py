@@ -129,18 +129,28 @@ def _matches(pattern: str, text: str) -> bool:
         _libc.uselocale(old)
 
 
-def _is_module(pattern: str, file: str) -> bool:
+def _part_below(file: str, script: str) -> str:
+    """As in shim/launcher/findings/allow.cpp."""
+    above = script.rpartition("/")[0].rpartition("/")[0] + "/"
+    pairs = enumerate(zip(above, file))
+    differs = next((i for i, (a, b) in pairs if a != b), min(len(above), len(file)))
+    nearest = file.rpartition("/")[0].rfind("/") + 1
+    return file[min(nearest, above.rfind("/", 0, differs) + 1):].lstrip("/")
+
+
+def _is_module(pattern: str, file: str, script: str) -> bool:
     """As in shim/launcher/findings/allow.cpp."""
     packaged = _PACKAGES.match(file)
-    directory, _, base = file.rpartition("/")
-    directory = directory.rpartition("/")[2]
-    name = packaged.group(1) if packaged else directory + "/" + base if directory else base
-    name = name[:-3] if name.endswith(".py") else name
-    name = name[:-len("/__init__")] if name.endswith("/__init__") else name
-    name = name.replace("/", ".")
-    if _matches(pattern, name) or _matches(pattern + ".*", name):
-        return True
-    return packaged is None and _matches(pattern, name.partition(".")[2])
+    part = packaged.group(1) if packaged else _part_below(file, script)
+    part = part[:-3] if part.endswith(".py") else part
+    part = part[:-len("/__init__")] if part.endswith("/__init__") else part
+    while True:
+        name = part.replace("/", ".")
+        if _matches(pattern, name) or _matches(pattern + ".*", name):
+            return True
+        _, slash, part = part.partition("/")
+        if packaged or not slash:
+            return False
 
 
 def may(attempt: Attempt, pattern: str) -> bool:
@@ -157,7 +167,7 @@ def may(attempt: Attempt, pattern: str) -> bool:
     frames = attempt.frames
     if own is not None:
         frames = frames[:attempt.line_frame + 1]
-    return any(_is_module(glob, frame.file) for frame in frames)
+    return any(_is_module(glob, frame.file, attempt.frames[-1].file) for frame in frames)
 
 
 def _is_printable(character: str) -> bool:
