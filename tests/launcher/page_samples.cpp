@@ -2,7 +2,6 @@
 // Writes pages of verdicts and findings that are made up here, and what belongs to them: the text
 // report, the document of --json. page_samples DIRECTORY [NAME...]. What the machine has must not
 // show in them, so the names of symbols and the source lines are made up, too.
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <functional>
@@ -14,6 +13,7 @@
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/print/print.h"
+#include "tests/unit/command_of.h"
 
 namespace {
 
@@ -63,12 +63,6 @@ const std::vector<NativeFrame> native_frames = {
     {"/usr/bin/python3.11", 0x2c77b0},
     {"/usr/lib/x86_64-linux-gnu/libc.so.6", 0x271ca}};
 
-/// No word has a blank in it.
-Command words(std::string text) {
-  std::replace(text.begin(), text.end(), ' ', '\0');
-  return {text};
-}
-
 /// A run that a sample is about; times are seconds from its start.
 struct Run {
   Verdict verdict;
@@ -82,7 +76,7 @@ struct Run {
   TreeTruth::Seen& seen(uint32_t pid, uint32_t ppid, const std::string& command, double first,
                         double last, bool guarded = true) {
     verdict.tree.seen.push_back(
-        {pid, ppid, words(command), kStart + first, kStart + last, guarded, guarded});
+        {pid, ppid, command_of(command), kStart + first, kStart + last, guarded, guarded});
     if (guarded) ++verdict.tree.hello;
     if (guarded) ++verdict.tree.guarded;
     return verdict.tree.seen.back();
@@ -96,7 +90,7 @@ struct Run {
     process.ppid = ppid;
     process.uid = 1000;
     process.exe = "/usr/bin/python3.11";
-    process.command = words(command);
+    process.command = command_of(command);
     process.started = kStart + first;
     process.first = kStart + first;
     process.last = kStart + at;
@@ -144,17 +138,17 @@ Run training() {
   run.seen(41332, 41330, "ffmpeg -i - b.mp4", 31.1, 38.1, false);
   run.seen(41335, 41236, "su", 40, 41, false);
   run.seen(41340, 1, "wandb-service --port 40123", 4.0, 48.3);
-  verdict.tree.unguarded = {{41330, words("./render --frames 300"),
+  verdict.tree.unguarded = {{41330, command_of("./render --frames 300"),
                              "its environment has no LD_PRELOAD", true, kStart + 30.6},
-                            {41331, words("ffmpeg -i - a.mp4"), "its environment has no LD_PRELOAD",
-                             false, kStart + 31.2},
-                            {41332, words("ffmpeg -i - b.mp4"), "its environment has no LD_PRELOAD",
-                             false, kStart + 31.3}};
+                            {41331, command_of("ffmpeg -i - a.mp4"),
+                             "its environment has no LD_PRELOAD", false, kStart + 31.2},
+                            {41332, command_of("ffmpeg -i - b.mp4"),
+                             "its environment has no LD_PRELOAD", false, kStart + 31.3}};
   for (TreeTruth::Unguarded& one : verdict.tree.unguarded) {
     one.program = one.has_driver ? "./render" : "/usr/bin/ffmpeg";
   }
   verdict.tree.unknown = {
-      {41335, words("su"), "its memory cannot be read: another user's", false, kStart + 40}};
+      {41335, command_of("su"), "its memory cannot be read: another user's", false, kStart + 40}};
 
   CallSite& monitor =
       run.site(DriverApi::kNvml, "nvmlInit_v2", "ctypes/cffi", "monitor.py:17", 3.4);
@@ -265,9 +259,9 @@ Run forged(uint32_t count) {
   verdict.tree.left = bad;
   for (uint32_t i = 0; i < count; ++i) {
     run.seen(i, i ^ 1, bad + std::to_string(i % 7), -1e300, 1e18 * i, i % 2 != 0);
-    verdict.tree.unguarded.push_back({i, words(bad), bad, true, 0.0 / (i % 2)});
+    verdict.tree.unguarded.push_back({i, command_of(bad), bad, true, 0.0 / (i % 2)});
     verdict.tree.unguarded.back().program = bad;
-    verdict.tree.unknown.push_back({i, words(bad), bad + std::to_string(i)});
+    verdict.tree.unknown.push_back({i, command_of(bad), bad + std::to_string(i)});
     CallSite& site = run.site(static_cast<DriverApi>(i % 3), bad, bad, bad, 1e40 * i);
     site.object = bad;
     // No record holds more.
@@ -368,8 +362,9 @@ Findings cluster(uint32_t count) {
     process.ppid = 1;
     process.uid = 1000 + draw % 7;
     process.exe = kind == 5 ? "/opt/solver/bin/solve" : "/usr/bin/python3.11";
-    process.command = words(kind == 5 ? "solve -i case" + std::to_string(draw % 12)
-                                      : "python3 " + lines[kind].substr(0, lines[kind].find(':')));
+    process.command =
+        command_of(kind == 5 ? "solve -i case" + std::to_string(draw % 12)
+                             : "python3 " + lines[kind].substr(0, lines[kind].find(':')));
     if (draw % 3 != 0) process.job = "slurm:" + std::to_string(884000 + draw % 60);
     if (kind != 5) {
       process.rule = std::make_shared<const std::string>(

@@ -1,26 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <initializer_list>
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/model.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
+#include "tests/unit/command_of.h"
 
 namespace cudaguard::launcher {
 namespace {
 
 // tests/vectors has the patterns of libraries, modules and lines.
 
-/// No word has a blank in it.
-Command command_of(std::string words) {
-  std::replace(words.begin(), words.end(), ' ', '\0');
-  return {words};
-}
-
-Command command_of(std::initializer_list<std::string_view> words) {
+Command command_with(std::initializer_list<std::string_view> words) {
   Command command;
   for (const std::string_view word : words) command.add(word);
   return command;
@@ -46,7 +40,7 @@ TEST(Allow, EmptyTextMatchesNothing) {
 }
 
 TEST(Allow, WordMayHaveABlank) {
-  const Command command = command_of({"./my tool", "/srv/my train.py"});
+  const Command command = command_with({"./my tool", "/srv/my train.py"});
   for (const char* pattern : {"./my tool", "my tool", "my train.py", "/srv/my train.py",
                               "my tool /srv/my train.py", "./my tool /srv/my train.py"}) {
     EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
@@ -57,7 +51,7 @@ TEST(Allow, WordMayHaveABlank) {
 }
 
 TEST(Allow, WordAfterLongOnesIsFound) {
-  const Command command = command_of({"./ask", std::string(1100, 'x'), "train.py"});
+  const Command command = command_with({"./ask", std::string(1100, 'x'), "train.py"});
   for (const char* pattern : {"train.py", "./ask", "ask *x train.py"}) {
     EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
   }
@@ -65,7 +59,7 @@ TEST(Allow, WordAfterLongOnesIsFound) {
 }
 
 TEST(Allow, CutCommandMatchesOnlyWhatTheWholeOneWouldMatch) {
-  Command cut = command_of({"./ask", "a.py", "/srv/train.py"});
+  Command cut = command_with({"./ask", "a.py", "/srv/train.py"});
   cut.is_cut = true;  // it may be "/srv/train.pyc --lr 1"
   for (const char* pattern : {"ask", "./ask", "a.py", "*.py", "ask a.py*", "./ask a.py /srv/*"}) {
     EXPECT_TRUE(is_allowed({pattern}, cut)) << pattern;
@@ -81,7 +75,7 @@ TEST(Allow, CutCommandMatchesOnlyWhatTheWholeOneWouldMatch) {
 }
 
 TEST(Allow, CommandKeepsNoWordsAfterItsLimit) {
-  Command command = command_of({"./ask", std::string(Command::kMost, 'x'), "train.py"});
+  Command command = command_with({"./ask", std::string(Command::kMost, 'x'), "train.py"});
   EXPECT_TRUE(command.is_cut);
   EXPECT_LT(command.text.size(), 2 * Command::kMost);
   EXPECT_FALSE(is_allowed({"train.py"}, command));

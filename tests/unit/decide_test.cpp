@@ -3,12 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-
 #include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
+#include "tests/unit/command_of.h"
 
 namespace cudaguard::launcher {
 namespace {
@@ -39,16 +38,10 @@ TEST(Deny, RefusalOfCudaNamesTheWord) {
   }
 }
 
-/// No word has a blank in it.
-Command words(std::string text) {
-  std::replace(text.begin(), text.end(), ' ', '\0');
-  return {text};
-}
-
 ObservedProcess process(uint32_t pid, const std::string& command) {
   ObservedProcess one;
   one.pid = pid;
-  one.command = words(command);
+  one.command = command_of(command);
   return one;
 }
 
@@ -227,7 +220,7 @@ class Doubts : public testing::Test {
                             const char* reason) {
     TreeTruth::Unguarded& one = programs.emplace_back();
     one.pid = 9;
-    one.command = words(program + std::string(" --all"));
+    one.command = command_of(program + std::string(" --all"));
     one.program = program;
     one.reason = reason;
     return one;
@@ -328,7 +321,7 @@ TEST(Groups, ProgramsThatAreAlikeAreOneGroup) {
   TreeTruth tree;
   const auto add = [](auto& programs, const char* program, const char* reason) -> auto& {
     programs.push_back(
-        {.pid = 1, .command = words("word --all"), .reason = reason, .program = program});
+        {.pid = 1, .command = command_of("word --all"), .reason = reason, .program = program});
     return programs.back();
   };
   add(tree.unguarded, "./b", "static");
@@ -465,18 +458,18 @@ TEST_F(Decision, RefusedLoadOfAnAllowedProcessIsNoDoubt) {
 }
 
 TEST_F(Decision, RefusedLoadIsNamedByTheCommandThatTheLauncherSaw) {
-  verdict_.findings.processes[1].command = words("?");
+  verdict_.findings.processes[1].command = command_of("?");
   verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
-  verdict_.tree.seen.push_back({.pid = 2, .command = words("jailed x")});
+  verdict_.tree.seen.push_back({.pid = 2, .command = command_of("jailed x")});
   decide(verdict_);
   ASSERT_EQ(verdict_.tree.doubts.size(), 1u);
   EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("jailed (2) was refused"));
 }
 
 TEST_F(Decision, RefusedLoadIsNamedByTheProcessItselfIfItKnowsItsCommand) {
-  verdict_.findings.processes[1].command = words("asks x");
+  verdict_.findings.processes[1].command = command_of("asks x");
   verdict_.findings.processes[1].not_loaded = {DriverApi::kCuda};
-  verdict_.tree.seen.push_back({.pid = 2, .command = words("sh -c asks")});
+  verdict_.tree.seen.push_back({.pid = 2, .command = command_of("sh -c asks")});
   decide(verdict_);
   ASSERT_EQ(verdict_.tree.doubts.size(), 1u);
   EXPECT_TRUE(verdict_.tree.doubts[0].starts_with("asks (2) was refused"));

@@ -130,6 +130,7 @@ struct InstalledFence {
 InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variables& variables) {
   const GuardSettings& settings = plan.settings;
   const Policy policy = config.policy;
+  const bool verifies = plan.watch == Plan::Watch::kProcesses;
   InstalledFence installed;
   Fence& fence = installed.fence;
   if (fences_list(settings) && allows_cuda(policy)) {
@@ -138,9 +139,8 @@ InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variab
     if (fence.holds) warn_of_outer_fence(policy);
   } else if (settings.wants_fence() || plan.only_listens) {
     const bool devices = settings.wants_device_fence();
-    const bool listens = plan.watch == Plan::Watch::kProcesses;
-    if (listens) installed.keeper = std::make_shared<Keeper>();
-    fence = plan.only_listens ? put_up_listener() : put_up_fence(listens, devices);
+    if (verifies) installed.keeper = std::make_shared<Keeper>();
+    fence = plan.only_listens ? put_up_listener() : put_up_fence(verifies, devices);
     if (fence.listener >= 0) {
       installed.keeper->keep(fence.listener);
     } else {
@@ -151,7 +151,7 @@ InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variab
     }
     if (devices) report_device_fence(settings, fence, config.errors_only);
     // A verdict has this reason.
-    if (!fence.holds && !listens) {
+    if (!fence.holds && !verifies) {
       warn("--fence: the fence cannot be set up: " + fence.why_not + "; only the guard is active");
     }
   } else {
@@ -162,7 +162,6 @@ InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variab
   if (fence.holds && allows && !fences_list(settings)) warn_of_outer_fence(policy);
   // The commands that --print shows run outside of this process's new fence. Under verify, the
   // guard would advise to leave out an option that is not there.
-  const bool verifies = plan.watch == Plan::Watch::kProcesses;
   const bool is_under_fence = fence.was_there || !(settings.print || verifies);
   if (fence.holds && is_under_fence && policy == Policy::kForceCpu) mark_fenced(variables);
   return installed;

@@ -596,11 +596,11 @@ class Watcher:
         self.has_blamed |= not may and any(map(_is_unreadable, doubts))
         must_fail = bad or (doubts and not may)
         if must_fail and not report.failed:
-            is_test = isinstance(node, pytest.Item)
-            return (text + "\n" + records.remedy(bad, is_test) if bad and marker != _NO_CUDA
-                    else text)
+            if bad and marker != _NO_CUDA:
+                text += "\n" + records.remedy(bad, isinstance(node, pytest.Item))
+            return text
         if must_fail and isinstance(report, pytest.TestReport):
-            self.failed.append((report, text))
+            self.failed.append((report, text))  # it may be repeated
         if text:
             report.sections.append(("cudaguard", text))
         return ""
