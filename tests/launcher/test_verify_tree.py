@@ -208,11 +208,14 @@ class Unguarded(Case):
                          [("its environment has no LD_PRELOAD", True)], result)
         self.assertEqual((result.rc, "cuInit:initialised" in result.fake_calls), (1, True), result)
 
-    def test_limit_guarded_process_whose_first_thread_has_ended_has_no_name(self):
-        """/proc/self shows no files."""
-        result, tree = self.tree([launcher.program("first_ends")])
-        self.ends(result, 1, "FAIL: ", "code outside any file")
+    def test_limit_code_of_a_process_whose_first_thread_has_ended_has_no_name(self):
+        """/proc/self shows no files. The launcher has seen which program it is."""
+        words = [launcher.program("first_ends")]
+        result, tree = self.tree(words)
+        self.ends(result, 1, "FAIL: ", "code outside any file", "process  first_ends (")
         self.assertEqual((tree["seen"], tree["unguarded"]), (1, []), result)
+        self.assertEqual([one["asked"] for one in self.document["processes"]], [True], result)
+        self.ends(self.verify(words, ["--allow", "first_ends"]), 0, "PASS: ")
 
     def test_remedy_follows_a_long_path(self):
         directory = self.path("d" * 250, "e" * 250)
