@@ -33,7 +33,7 @@ constexpr milliseconds kLongestWait{100};
 /// The most looks without a glance at the listener.
 constexpr int kMostLooks = 8;
 
-constexpr const char* kIsOff = "CUDAGUARD_POLICY is OFF";
+constexpr const char* kIsOff = "its policy is OFF";
 
 bool is_hidden(const Stat& stat) { return stat.image.back() == 0; }
 
