@@ -310,12 +310,14 @@ class Doubt(test_verify_tree.Case):
         self.assertEqual(tree["doubts"], [], result)
 
     def test_programs_that_end_in_the_loader_cause_no_doubt(self):
-        """A missing library or a kill ends them before the guard's constructor: that is no doubt."""
+        """A missing library, too little memory or a kill ends them before the guard's constructor."""
         program = launcher.program("needs_gone")
-        script = 'for i in 1 2 3 4 5 6 7 8 9; do "$0"; sleep 1 & kill -9 $!; done; true'
-        result, tree = self.tree(["bash", "-c", script, program])
-        self.ends(result, 0, "PASS: no CUDA use (")
-        self.assertEqual(tree["doubts"], [], result)
+        little = "for i in $(seq 60); do (ulimit -v 1200; exec true); done & "
+        for script in ('for i in 1 2 3 4 5 6 7 8 9; do "$0"; sleep 1 & kill -9 $!; done; true',
+                       little * 6 + "(ulimit -v 1200; exec true); [ $? = 127 ] && wait"):
+            result, tree = self.tree(["bash", "-c", script, program])
+            self.ends(result, 0, "PASS: no CUDA use (")
+            self.assertEqual(tree["doubts"], [], result)
 
     def test_missing_proc_makes_the_result_incomplete(self):
         """The beacon alone tells what a start is."""

@@ -151,7 +151,8 @@ class Unguarded(Case):
                 ("LD_PRELOAD= sleep $0", "its LD_PRELOAD was replaced"),
                 ("LD_PRELOAD=libm.so.6 sleep $0", "its LD_PRELOAD was replaced")), 3):
             self.one(script, reason)
-        self.one("CUDAGUARD_POLICY=OFF sleep $0", "CUDAGUARD_POLICY is OFF")
+        for variable in ("CUDAGUARD_POLICY=OFF", "CUDAGUARD_RULES='OFF program=sleep'"):
+            self.one(variable + " sleep $0", "its policy is OFF")
 
     def test_process_with_a_missing_guard_is_listed(self):
         self.one("LD_PRELOAD=/none/libcudaguard.so sleep $0 2>/dev/null",
@@ -185,14 +186,14 @@ class Unguarded(Case):
         script = 'env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" "$0" -c "$1" "$2"'
         text = "import ctypes, sys, time; %s; time.sleep(float(sys.argv[1]))" % ATTEMPT
         self.one(script, "its environment has no LD_PRELOAD", sys.executable, text, driver=True)
-        self.one(OFF, "CUDAGUARD_POLICY is OFF", sys.executable, text, driver=True)
+        self.one(OFF, "its policy is OFF", sys.executable, text, driver=True)
 
     def test_forked_process_whose_policy_is_off_is_listed(self):
         text = ("import ctypes, os, sys, time\nif os.fork(): os._exit(os.wait()[1] != 0)\n"
                 "%s\ntime.sleep(float(sys.argv[1]))" % ATTEMPT)
         result, tree = self.tree(["sh", "-c", OFF, sys.executable, text, LONG])
         self.assertEqual([(one["reason"], one["has_driver"]) for one in tree["unguarded"]],
-                         [("CUDAGUARD_POLICY is OFF", True)], result)
+                         [("its policy is OFF", True)], result)
         self.ends(result, 1, "FAIL: 1 of 2 processes asked for CUDA")
 
     def test_child_of_a_process_whose_first_thread_has_ended_is_listed(self):
@@ -208,11 +209,24 @@ class Unguarded(Case):
                          [("its environment has no LD_PRELOAD", True)], result)
         self.assertEqual((result.rc, "cuInit:initialised" in result.fake_calls), (1, True), result)
 
-    def test_limit_guarded_process_whose_first_thread_has_ended_has_no_name(self):
-        """/proc/self shows no files."""
-        result, tree = self.tree([launcher.program("first_ends")])
-        self.ends(result, 1, "FAIL: ", "code outside any file")
+    def test_limit_code_of_a_process_whose_first_thread_has_ended_has_no_name(self):
+        """/proc/self shows no files. The launcher has seen which program it is."""
+        words = [launcher.program("first_ends")]
+        result, tree = self.tree(words)
+        self.ends(result, 1, "FAIL: ", "code outside any file", "process  first_ends (")
         self.assertEqual((tree["seen"], tree["unguarded"]), (1, []), result)
+        self.assertEqual([one["asked"] for one in self.document["processes"]], [True], result)
+        self.ends(self.verify(words, ["--allow", "first_ends"]), 0, "PASS: ")
+
+    def test_remedy_follows_a_long_path(self):
+        directory = self.path("d" * 250, "e" * 250)
+        os.makedirs(directory)
+        program = shutil.copy(shutil.which("true"), directory)
+        for allowed, code in (([], 3), (["--allow", "program:true"], 0)):
+            result, tree = self.tree(["env", "-i", program], ["--strict", *allowed])
+            self.assertEqual((result.rc, len(tree["unguarded"])), (code, 1), result)
+            if code:
+                self.assertIn("accept it: --allow program:true", " ".join(result.err.split()))
 
     def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
         command = self.installed()

@@ -2,12 +2,14 @@
 #include "shim/launcher/observe/process.h"
 
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <optional>
 #include <string>
 
 #include "shim/launcher/observe/start.h"
@@ -84,6 +86,27 @@ class Child {
   pid_t pid_ = -1;
   int end_ = -1;
 };
+
+/// A busy machine can keep a process for some milliseconds between its execve and its first step.
+TEST(Loader, IsNotKnownToBeAtWorkBeforeItBegins) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (ptrace(PTRACE_TRACEME, 0, 0, 0) == 0) execl("/bin/true", "true", nullptr);
+    _exit(99);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  if (!WIFSTOPPED(status)) GTEST_SKIP() << "no ptrace here";
+  EXPECT_EQ(is_in_loader(pid, read_stat(pid)), std::nullopt);
+  ptrace(PTRACE_SETOPTIONS, pid, 0, PTRACE_O_TRACEEXIT);
+  ptrace(PTRACE_CONT, pid, 0, 0);
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+#if defined(__x86_64__)
+  EXPECT_EQ(is_in_loader(pid, read_stat(pid)), std::optional(false));  // the program has run
+#endif
+  ptrace(PTRACE_CONT, pid, 0, 0);
+  waitpid(pid, nullptr, 0);
+}
 
 TEST(Starts, CallThatFailsStartsNothing) {
   for (const int code : {0, 1, 126}) {

@@ -167,6 +167,7 @@ Records::Kind Records::apply(WriterFields& writer, Rest& rest) {
     if (call.decision == "deny") note_sick(writer, call);
     return Kind::kRecord;
   }
+  if (!starts && writer.exe.empty() && writer.argv.text.empty()) name_program(writer);
   const size_t number = process_of(writer, starts);
   ObservedProcess& process = findings_.processes[number];
   note_times(writer.ts, writer.ts, process);
@@ -260,6 +261,19 @@ size_t Records::key_of(const WriterFields& writer, const std::string& host,
 bool Records::is_image_of(const ObservedProcess& process) const {
   return sender_ == nullptr || sender_->image.back() == 0 || process.image.back() == 0 ||
          sender_->image == process.image;
+}
+
+/// After a chroot, or the end of its first thread, a process finds no /proc that names its program.
+/// Its start record did.
+void Records::name_program(WriterFields& writer) const {
+  if (sender_ == nullptr) return;
+  const auto& all = findings_.processes;
+  const auto known = std::find_if(all.rbegin(), all.rend(), [&](const ObservedProcess& one) {
+    return one.pid == sender_->pid && one.since == sender_->since && is_image_of(one);
+  });
+  if (known == all.rend()) return;
+  writer.exe = known->exe;
+  writer.argv = known->command;
 }
 
 Records::Index::iterator Records::entry_of(const WriterFields& writer, const std::string& host,

@@ -74,6 +74,7 @@ class Records {
   Kind apply(WriterFields& writer, Rest& rest);
   uint64_t since() const { return sender_ == nullptr ? 0 : sender_->since; }
   bool is_image_of(const ObservedProcess& process) const;
+  void name_program(WriterFields& writer) const;
   Rest* rest_of(std::string_view bytes);
   using Index = std::unordered_multimap<size_t, uint32_t>;
   static size_t key_of(const WriterFields& writer, const std::string& host, const std::string& job);

@@ -203,13 +203,13 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
 #if defined(__x86_64__)
   // ld.so calls its own functions, and these the constructors, with the stack that the kernel has
   // made, so its first return address is just below the arguments. glibc's _start overwrites that
-  // word by a number.
-  uint64_t address = 0;
+  // word by a number, and the one below it by an address. Before the first call, both are zero.
+  uint64_t words[2] = {};
   const uint64_t arguments = stat.image[1];
   WaitingProcess memory(pid);
-  if (arguments == 0 || !memory.read(arguments - sizeof address, &address, sizeof address)) {
-    return {};
-  }
+  if (arguments == 0 || !memory.read(arguments - sizeof words, words, sizeof words)) return {};
+  const uint64_t address = words[1];
+  if (address == 0 && words[0] == 0) return {};
   std::optional<bool> inside;  // a process that is being killed has no mappings
   const ProcessImage image(memory.maps());
   for (const ProcessImage::Mapping& mapping : image.mappings()) {

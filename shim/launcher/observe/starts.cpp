@@ -33,7 +33,7 @@ constexpr milliseconds kLongestWait{100};
 /// The most looks without a glance at the listener.
 constexpr int kMostLooks = 8;
 
-constexpr const char* kIsOff = "CUDAGUARD_POLICY is OFF";
+constexpr const char* kIsOff = "its policy is OFF";
 
 bool is_hidden(const Stat& stat) { return stat.image.back() == 0; }
 
@@ -308,8 +308,9 @@ void Starts::look_at(Process& process) {
 void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const {
   if (program.start.kind == Start::Kind::kGuarded && !program.heard) {
     program.inside = is_in_loader(thread, stat);
-    // A filter of its own may refuse the beacon.
-    if (!program.inside && status_of(thread, "Seccomp_filters") != filters_) program.inside = false;
+    // A filter of its own may refuse the beacon. Nothing is known of a process that has ended.
+    const std::vector<uint64_t> filters = status_of(thread, "Seccomp_filters");
+    if (!program.inside && !filters.empty() && filters != filters_) program.inside = false;
     return;
   }
   const Driver driver = driver_below(thread);

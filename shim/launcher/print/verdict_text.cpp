@@ -28,6 +28,7 @@ constexpr size_t kMostPlaces = 20;
 constexpr size_t kMostCommand = 60;
 constexpr size_t kMostPrograms = 20;
 constexpr size_t kMostName = 36;
+constexpr size_t kMostDoubt = 8000;  ///< with a path, which its remedy follows
 constexpr size_t kMostFrames = 10;
 constexpr size_t kLastFrames = 2;          ///< of these, the outermost ones
 constexpr std::string_view kRow = "    ";  ///< before the rows of a place or a site
@@ -343,7 +344,9 @@ void put_tree(std::string& out, const Verdict& verdict) {
     add_wrapped(out, std::string(kRow), rows[i]);
   }
   add_more(out, rows.size(), kMostPrograms, "(--json has all)");
-  for (const std::string& doubt : tree.doubts) add_wrapped(out, "  in doubt: ", printable(doubt));
+  for (const std::string& doubt : tree.doubts) {
+    add_wrapped(out, "  in doubt: ", printable(doubt, kMostDoubt));
+  }
   if (!tree.left.empty()) add_wrapped(out, "  not waited for: ", printable(tree.left));
 }
 
