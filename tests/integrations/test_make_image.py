@@ -14,17 +14,19 @@ echo "$*" >>"$LOG"
 case $1 in
   from) echo container ;;
   copy) cat "$4/bin/cudaguard" >>"$LOG" ;;
+  manifest) [ "$2" != exists ] || exit "${EXISTS:-1}" ;;
 esac
 """
 
 
-def run(case, *words):
+def run(case, *words, **variables):
     """Returns (exit code, stderr, buildah's log)."""
     case.make("buildah", BUILDAH, 0o755)
     log = case.path("log")
     done = subprocess.run(
         [places.script("container", "make-image"), *words], check=False, text=True,
-        capture_output=True, env={"PATH": case.directory + ":" + os.environ["PATH"], "LOG": log})
+        capture_output=True,
+        env={"PATH": case.directory + ":" + os.environ["PATH"], "LOG": log, **variables})
     if not os.path.exists(log):
         return done.returncode, done.stderr, []
     with open(log, encoding="utf-8") as stream:
@@ -49,7 +51,13 @@ def test_each_tarball_is_an_image_of_its_machine(case):
                "the command of cudaguard-1.0-linux-" + machine,
                "commit --quiet --rm --timestamp 0 --manifest guard:1 container"]
               for machine, architecture in (("x86_64", "amd64"), ("aarch64", "arm64"))]
-    assert log == ["manifest create guard:1", *images[0], *images[1]]
+    assert log == ["manifest exists guard:1", "manifest create guard:1", *images[0], *images[1]]
+
+
+def test_image_of_an_earlier_run_is_replaced(case):
+    code, err, log = run(case, "guard:1", tarball(case, "cudaguard-1.0-linux-x86_64"), EXISTS="0")
+    assert (code, err) == (0, "")
+    assert log[:3] == ["manifest exists guard:1", "manifest rm guard:1", "manifest create guard:1"]
 
 
 @pytest.mark.parametrize(("words", "code", "reason"), [
@@ -58,4 +66,4 @@ def test_each_tarball_is_an_image_of_its_machine(case):
 def test_wrong_use_is_an_error(case, words, code, reason):
     found, err, log = run(case, *words)
     assert found == code and reason in err, err
-    assert log in ([], ["manifest create guard:1"])
+    assert log in ([], ["manifest exists guard:1", "manifest create guard:1"])

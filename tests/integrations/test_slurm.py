@@ -300,6 +300,12 @@ class Script(places.Case):
                 self.assertEqual((done.returncode, done.stdout), (plain.returncode, plain.stdout),
                                  (shell, env))
 
+    def test_task_whose_user_wants_a_healthy_driver_starts_without_cuda(self):
+        for word in ("IF_HEALTHY", "if-healthy"):
+            done = self.prolog(CUDAGUARD_POLICY=word)
+            self.assertEqual((done.returncode, done.stdout.splitlines()[:1]),
+                             (0, ["export CUDAGUARD_POLICY=FORCE_CPU"]), done)
+
     def test_missing_launcher_is_reported(self):
         done = self.prolog(cudaguard="/nonexistent/cudaguard")
         self.assertEqual(done.returncode, 125, done)

@@ -68,9 +68,11 @@ class Ssh(places.Case):
             unguarded, forced = (self.ask(text, command=command)[2] for text in ("", settings))
             self.assertEqual((unguarded.returncode, unguarded.stdout, unguarded.stderr),
                              (forced.returncode, forced.stdout, forced.stderr))
-        # Without a command, the login starts the shell itself.
-        done = self.ask(settings, command=None, options=["-T"])[2]
-        self.assertEqual((done.returncode, done.stdout), (0, ""), done)
+        # Without a command, the user gets a login shell, which reads the profile.
+        self.make("home/.profile", "echo profile; exec %s\n" % " ".join(places.OPEN))
+        login = {"command": None, "options": ["-T"]}
+        self.assertIn("profile", self.ask(**login)[2].stdout)  # the control
+        self.assertIn("profile", self.no_device(settings, **login).stdout)
 
     def test_force_command_guards_a_subsystem(self):
         """A subsystem is a command like any other, except the subsystem inside sshd itself."""

@@ -39,6 +39,13 @@ class Preload(doctor.Case):
         self.problem(answer, 'CUDAGUARD_POLICY="gpu" is not accepted (accepted: FORCE_CPU,')
         self.assertIn("installed: with problems; ", answer.line)
 
+    def test_policy_that_only_the_launcher_reads_is_a_problem_of_a_guarded_shell(self):
+        policy = {"CUDAGUARD_POLICY": "if-healthy"}
+        self.assertEqual(self.well(**policy).facts("this shell"),
+                         ["not guarded; its programs' policy: IF_HEALTHY (cudaguard run)"])
+        self.problem(self.doctor(LD_PRELOAD=harness.GUARD, **policy),
+                     'CUDAGUARD_POLICY="if-healthy" is not accepted (accepted: FORCE_CPU,')
+
     def test_file_name_in_ld_preload_is_looked_up(self):
         answer = self.well(LD_PRELOAD="libcudaguard.so", LD_LIBRARY_PATH=harness.LIB)
         self.assertEqual(self.shell(answer), "is guarded already, by LD_PRELOAD")

@@ -742,6 +742,17 @@ class DoctorGpu(Case):
         self.on_gpu()
         self.assertEqual(self.number_of_questions(), 2)
 
+    def test_presets_of_an_outer_run_do_not_count(self):
+        box = self.box()
+        hidden = self.launch("doctor", "--gpu", LD_LIBRARY_PATH=box, CUDA_VISIBLE_DEVICES="")
+        self.assertRegex(hidden[1], "^driver: not healthy: cuInit failed with 100 ")  # the control
+        outer = ("run", "--", LAUNCHER)
+        self.assertEqual(self.launch(*outer, "doctor", "--gpu", LD_LIBRARY_PATH=box),
+                         (0, "driver: healthy, with 8 GPUs\n", ""))
+        self.assertIn("driver: answers\n", self.launch(*outer, "doctor", LD_LIBRARY_PATH=box)[1])
+        self.assertEqual(self.launch(*outer, "run", "--if-healthy=60", "--", *SHOW,
+                                     LD_LIBRARY_PATH=box), (0, "VALIDATE list=\n", ""))
+
     def test_doctor_gpu_refuses_a_program(self):
         code, out, err = self.launch("doctor", "--gpu", "sh")
         self.assertEqual((code, out, err), (

@@ -323,6 +323,14 @@ def test_group_is_named_by_the_users_line_and_the_library(reading, fields, shown
     assert asked == ([shown] if shown else [])
 
 
+def test_lines_of_files_with_the_same_name_have_their_paths(reading):
+    records = text(*(line(pid=number, code="train.py:1", line_frame=0, python=[
+        {"file": path, "line": 1, "function": "<module>"}])
+        for number, path in enumerate(("/a/train.py", "/b/train.py"), 1)), line(pid=3))
+    asked = re.findall(r"(?m)^  asked by (.*) through", reading.shown("-", input=records))
+    assert asked == ["/a/train.py:1", "/b/train.py:1", "ppo.py:159"]
+
+
 @pytest.mark.parametrize("name", ["t.py", "main.py"])
 def test_file_that_has_two_names_is_one_place(reading, name):
     """A symbolic link to it, or to its directory. Another line or another file is another place."""

@@ -64,6 +64,16 @@ def test_last_rule_that_matches_decides(case):
     assert result.answers == {"router": "0", "cuInit": "0"}, str(result)
 
 
+def test_rule_refuses_although_the_environment_says_off(case):
+    said = "cudaguard: CUDAGUARD_POLICY=OFF in the environment: %s (--cpu overrides it)"
+    result = case.launch(env={"CUDAGUARD_POLICY": "OFF"})  # the control
+    assert result.answers == {"router": "0", "cuInit": "0"}, str(result)
+    assert said % "nothing is guarded" in result.err, str(result)
+    result = case.launch("--rule", "FORCE_CPU program=worker*", env={"CUDAGUARD_POLICY": "OFF"})
+    assert result.answers == {"router": "0", "cuInit": "100"}, str(result)
+    assert said % "only rules apply" in result.err, str(result)
+
+
 def test_rule_keeps_the_list_of_the_run(case):
     """The fake driver has one GPU, whose index is 0."""
     assert case.launch("--gpus", "0", "--rule", "CLAMP").answers["cuInit"] == "0"

@@ -221,6 +221,8 @@ UNFIT = {
     "file": (lambda case: case.write(SPOOL, ""), "--spool", "is not a spool directory"),
     "link": (lambda case: os.symlink("/tmp", case.inside(SPOOL)), "--spool",
              "is not a spool directory"),
+    "closed": (lambda case: os.chmod(case.inside("/var/log"), 0o750), "--spool",
+               "not every user can enter /var/log"),
     "no parent": (lambda case: None, "--spool=/srv/none/x", "No such file or directory"),
     "relative": (lambda case: None, "--spool=log", "accepted: an absolute path"),
     "blank": (lambda case: None, "--spool=/var/a b", "accepted: an absolute path"),

@@ -19,6 +19,7 @@
 #include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/given_rules.h"
 #include "shim/launcher/preload/judge.h"
+#include "shim/launcher/preload/machine_rules.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/settings.h"
 
@@ -253,7 +254,10 @@ Prepared set_up(const Plan& plan, Variables& variables) {
                      .errors_only = config.errors_only},
                     variables);
   if (config.policy == Policy::kOff && !driver.settings.policy) {
-    warn("CUDAGUARD_POLICY=OFF in the environment: nothing is guarded (--cpu overrides it)");
+    const bool ruled =
+        variables.has(row_of(Variable::kProcessRules).name) || MachineRules().exist();
+    warn(std::string("CUDAGUARD_POLICY=OFF in the environment: ") +
+         (ruled ? "only rules apply" : "nothing is guarded") + " (--cpu overrides it)");
   }
   for (const std::string& warning : judged.warnings) warn(warning);
   for (const std::string& line : unknown_variables(variables)) warn(line);

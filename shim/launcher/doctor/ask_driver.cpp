@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 #include "policy/driver_api.h"
 #include "policy/text.h"
@@ -11,6 +12,7 @@
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/health/ask_cuda.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/settings.h"
 
 namespace cudaguard::launcher {
 
@@ -160,8 +162,10 @@ std::string ask_driver(const Machine& machine, const Libraries& libraries, Findi
     not_asked("there is no libcuda.so.1");
     return "driver: none";
   }
+  Variables variables = machine.variables;
+  take_back_presets(variables);
   const DriverAnswer answer =
-      ask_cuda(machine.installation.probe, machine.variables, machine.limit, Ask::kInit);
+      ask_cuda(machine.installation.probe, std::move(variables), machine.limit, Ask::kInit);
   std::string result = judge_answer(answer, machine.limit, findings);
   if (machine.fence.was_there && answer.kind != DriverAnswer::Kind::kNotAsked) {
     add(findings, "cuInit", State::kFact,

@@ -11,6 +11,7 @@
 #include "shim/guard/text/message.h"
 #include "shim/launcher/doctor/doctor.h"
 #include "shim/launcher/elf/elf_symbols.h"
+#include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/preload.h"
@@ -173,12 +174,18 @@ std::string ask_installed(const Machine& machine, const Libraries& libraries,
                           FindingList& findings) {
   FindingList own;
   const std::string by = active_by(machine, libraries, own);
-  const Variables& variables = machine.variables;
+  Variables variables = machine.variables;
+  // Only `run` reads IF_HEALTHY, and sets VALIDATE if the driver is healthy.
+  const bool asks = by.empty() && health_wish({}, variables);
+  constexpr const char* kPolicy = row_of(Variable::kPolicy).name;
+  if (asks) variables.set(kPolicy, name_of(Policy::kValidate));
+  const std::string policy = asks ? std::string(kIfHealthy) + " (cudaguard run)"
+                                  : std::string(name_of(decision_of(variables).calls));
   const bool ruled = machine.rules.exist() || variables.has(row_of(Variable::kProcessRules).name);
   add_guard(machine, libraries, own);
   add(own, "this shell", State::kFact,
-      (by.empty() ? "not guarded" : "is guarded already, by " + by) + "; its programs' policy: " +
-          (ruled ? "chosen by the rules" : std::string(name_of(decision_of(variables).calls))));
+      (by.empty() ? "not guarded" : "is guarded already, by " + by) +
+          "; its programs' policy: " + (ruled ? "chosen by the rules" : policy));
   add_rules(machine.rules, own);
   add_fence(machine.fence, own);
   judge_variables(variables, own);

@@ -30,6 +30,7 @@
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/preload.h"
+#include "shim/launcher/preload/settings.h"
 #include "shim/launcher/print/json.h"
 
 namespace cudaguard::launcher {
@@ -380,8 +381,9 @@ std::optional<HealthWish> health_wish(const GuardSettings& settings, const Varia
 }
 
 Health check_health(const HealthWish& wish, const std::optional<std::string>& gpus,
-                    const Variables& variables) {
+                    Variables variables) {
   const auto start = Clock::now();
+  take_back_presets(variables);
   const auto so_far = [&] {
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
   };

@@ -38,7 +38,7 @@ std::optional<HealthWish> health_wish(const GuardSettings& settings, const Varia
 /// variable's list counts, and without that, all GPUs. Waits at most for `wish.limit`, and a tenth
 /// of a second for the death of a killed process. Throws Refusal if the list cannot be checked.
 Health check_health(const HealthWish& wish, const std::optional<std::string>& gpus,
-                    const Variables& variables);
+                    Variables variables);
 
 /// Settings for the program: VALIDATE with the same list, or FORCE_CPU. Throws Refusal if the
 /// driver is not healthy and the wish requires it.

@@ -291,21 +291,6 @@ std::string cache_directory(const Variables& variables) {
   return {};
 }
 
-/// Removes an outer run's presets: with them, `run --gpus` in a `run --cpu` would find no GPU.
-void take_back_presets(Variables& variables) {
-  const char* names = variables.get(kPreset);
-  if (names == nullptr) return;
-  for (const Preset& preset : kPresets) {
-    const char* value = variables.get(preset.name);
-    if (value == nullptr) continue;
-    const std::string_view text = value;
-    const bool same = preset.in_cache ? text.ends_with(preset.value) : text == preset.value;
-    const bool ours = place_of_entry(names, preset.name) != std::string_view::npos;
-    if (same && ours) variables.unset(preset.name);
-  }
-  variables.unset(kPreset);
-}
-
 /// Sets the names even without presets. They show the guard that `run` started it, so that its
 /// message gives the right advice. A list is kept, so that messages name the option.
 void set_presets(bool wanted, const GuardSettings& settings, Variables& variables) {
@@ -434,6 +419,20 @@ void set_given(const GuardSettings& settings, Variables& variables) {
 }
 
 }  // namespace
+
+void take_back_presets(Variables& variables) {
+  const char* names = variables.get(kPreset);
+  if (names == nullptr) return;
+  for (const Preset& preset : kPresets) {
+    const char* value = variables.get(preset.name);
+    if (value == nullptr) continue;
+    const std::string_view text = value;
+    const bool same = preset.in_cache ? text.ends_with(preset.value) : text == preset.value;
+    const bool ours = place_of_entry(names, preset.name) != std::string_view::npos;
+    if (same && ours) variables.unset(preset.name);
+  }
+  variables.unset(kPreset);
+}
 
 std::vector<std::string> unknown_variables(Variables& variables) {
   constexpr std::string_view kPrefix = "CUDAGUARD_";

@@ -27,6 +27,9 @@ struct GuardConfig {
 /// machine has; 0: not known.
 GuardConfig settle(const GuardSettings& settings, Variables& variables, size_t gpus = 0);
 
+/// Removes an outer run's presets: with them, `run --gpus` in a `run --cpu` would find no GPU.
+void take_back_presets(Variables& variables);
+
 /// Returns a message for each CUDAGUARD_* variable that cudaguard does not read, such as a misspelt
 /// one.
 std::vector<std::string> unknown_variables(Variables& variables);

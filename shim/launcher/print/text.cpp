@@ -144,7 +144,8 @@ void put_told(std::string& out, const Findings& findings) {
 }
 
 /// "asked by ", "asked for a context by "
-void put_line(std::string& out, const Findings& findings, const Place& line, bool context) {
+void put_line(std::string& out, const Findings& findings, const Place& line,
+              const std::string& name, bool context) {
   std::set<std::string> libraries;
   std::set<std::string> apis;
   std::set<size_t> processes;
@@ -157,8 +158,7 @@ void put_line(std::string& out, const Findings& findings, const Place& line, boo
   }
   if (apis.empty()) return;
   add_wrapped(out, context ? "  asked for a context by " : "  asked by ",
-              printable(line.line) + " through " + joined(libraries, ", ") + ": " +
-                  joined(apis, ", ") +
+              printable(name) + " through " + joined(libraries, ", ") + ": " + joined(apis, ", ") +
                   (processes.size() == 1 ? "" : ", " + counted(processes.size(), "process")));
 }
 
@@ -166,8 +166,10 @@ void put_line(std::string& out, const Findings& findings, const Place& line, boo
 /// asked for a context are rows of their own.
 void put_lines(std::string& out, const Findings& findings) {
   std::vector<const Place*> lines;
+  std::map<std::string_view, size_t> places;
   for (const Place& place : findings.places) {
     if (!place.line.empty()) lines.push_back(&place);
+    ++places[place.line];
   }
   std::stable_sort(lines.begin(), lines.end(), [](const Place* a, const Place* b) {
     return a->processes.size() > b->processes.size();
@@ -175,7 +177,9 @@ void put_lines(std::string& out, const Findings& findings) {
   const size_t all = lines.size();
   lines.resize(std::min(all, kMostLines));
   for (const bool context : {false, true}) {
-    for (const Place* line : lines) put_line(out, findings, *line, context);
+    for (const Place* line : lines) {
+      put_line(out, findings, *line, places[line->line] == 1 ? line->line : line->name, context);
+    }
   }
   add_more(out, all, lines.size(), "lines that asked");
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -31,6 +32,12 @@ Spool::Spool(const std::string& path) : path_(path) {
     refuse(path, "not accepted (accepted: an absolute path without blanks and ; # \" %)");
   }
   struct stat status = {};
+  for (std::filesystem::path above = path_; above != "/";) {
+    above = above.parent_path();
+    if (stat(above.c_str(), &status) == 0 && (status.st_mode & S_IXOTH) == 0) {
+      refuse(path, "not every user can enter " + printable(above.string()));
+    }
+  }
   if (lstat(path_.c_str(), &status) != 0) {
     if (errno != ENOENT) refuse(path, strerror(errno));
     if (const std::string parent = std::filesystem::path(path_).parent_path();
