@@ -97,7 +97,8 @@ Whose whose_code(std::string_view file, std::string_view function, bool is_comma
   if (has(file, kPackageDirectories) || has(file, kAddOnDirectories)) return Whose::kPackages;
   if (has(file, kPythonsFiles)) return Whose::kPythons;
   if (!file.starts_with('<') || begins(file, kTyped) != 0) return Whose::kUsers;
-  return file == kPickled ? Whose::kNoFile : Whose::kGenerated;
+  // Libraries make functions with names. "<module>" is more likely what the user has typed.
+  return file == kPickled || function.starts_with('<') ? Whose::kNoFile : Whose::kGenerated;
 }
 
 bool is_runner(std::string_view file) { return begins(file, kRunners) != 0; }

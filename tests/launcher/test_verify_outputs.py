@@ -128,6 +128,13 @@ class Block(Case):
                                       code="<string>:2"))
         self.assertIn("\n  <string>:2 in <module>\n      use(1)\n", block)
 
+    def test_block_quotes_no_other_value_of_an_option_c(self):
+        for words in (("python3", "train.py"), ("python3", "-m", "tool"), ("vim", "-es")):
+            block = self.block(self.torch(command=(*words, "-c", "import torch\nuse(1)"),
+                                          python=[frame("<string>", 2, "<module>")],
+                                          code="<string>:2"))
+            self.assertIn("\n  <string>:2 in <module>\n    asked ", block, words)
+
 
 make_case = fixtures.lent("case", Block)
 

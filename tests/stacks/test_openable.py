@@ -83,6 +83,11 @@ def test_text_is_named_by_its_file_if_it_has_one(files, tmp_path, variables, cod
     check(program, code, str(tmp_path))
 
 
+def test_code_that_a_console_runs_is_not_the_packages(files, tmp_path):
+    text = "exec(compile(%r, '<bpython-input-4>', 'exec'))\n" % ASK
+    check(files("lib/site-packages/console.py", text), "<bpython-input-4>:2", str(tmp_path))
+
+
 @pytest.mark.parametrize(("before", "code"), [("", "plot.py:3"), (PREAMBLE, "plot.py")])
 def test_copied_script_is_named_by_its_original(files, tmp_path, before, code):
     """The line is given only if it is at the same place in both files."""

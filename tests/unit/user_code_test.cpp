@@ -54,6 +54,9 @@ TEST(UserCode, CodeWithoutAFileIsBelowTheUsersFiles) {
                            "<boltons.funcutils.FunctionBuilder-0>", "<lambdifygenerated-1>"}) {
     EXPECT_EQ(whose_code(file, "f", true), Whose::kGenerated) << file;
   }
+  // A console runs what the user has typed: bpython, code.interact.
+  EXPECT_EQ(whose_code("<bpython-input-4>", "<module>", false), Whose::kNoFile);
+  EXPECT_EQ(whose_code("<input>", "<module>", false), Whose::kNoFile);
   EXPECT_TRUE(has_no_file("<string>"));
   EXPECT_TRUE(has_no_file(""));
   EXPECT_FALSE(has_no_file("a<b.py"));

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/program.h"
 #include "policy/text.h"
 #include "shim/launcher/child/child.h"
 #include "shim/launcher/elf/program.h"
@@ -124,6 +125,10 @@ std::string line_of_command(const Findings& findings, const CallSite& site, uint
   if (site.processes.empty()) return {};
   using namespace std::string_view_literals;
   std::string_view code = findings.processes[site.processes[0]].command.text;
+  // Elsewhere, -c is an option of the program or the script: "python3 train.py -c config.yaml".
+  std::string_view rest = code;
+  const Interpreter* interpreter = interpreter_of(base_name(take_argument(rest)));
+  if (interpreter == nullptr || !script_of(*interpreter, code, {}).is_code) return {};
   const size_t option = code.find("\0-c\0"sv);
   if (option == std::string_view::npos) return {};
   code = tail(code, option + 4);
