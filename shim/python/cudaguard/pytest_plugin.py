@@ -354,6 +354,7 @@ class Watcher:
         self.doubts: List[str] = []  # what is not known of the current test
         self.doubted = 0  # number of doubts that were judged
         self.failed: List[Tuple[pytest.TestReport, str]] = []  # reports that have not yet counted
+        self.has_failed = False  # a report of the current test
         self.has_blamed = False  # for a record that could not be read
         self.initialised: Set[Tuple[int, int]] = set()  # processes in which cuInit has succeeded
         self.in_vain: Dict[Tuple[int, int], str] = {}  # others: what they called without success
@@ -640,17 +641,26 @@ class Watcher:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         self.enter(item.nodeid)
         self.failed = []
+        self.has_failed = False
         outcome = yield
         # A framework that keeps the driver's first answer does not ask again in the next run.
         self.session += ["%s, in a run that was repeated: %s" % (item.nodeid, text.partition("\n")[0])
                          for _, text in self.failed]
         self.failed = []
-        if self.phases == 0:  # the test ran and was judged in its own process (pytest-forked)
-            self.note_used(self.take())
+        is_whole = outcome.excinfo is None  # False after Ctrl-C and pytest.exit
+        if is_whole and self.phases == 0:  # the test's own process judged it (pytest-forked)
+            self._blame_lost(item, records.without_tables(self.take()))
             self.doubts = []
             self.in_vain = {}
-        is_whole = outcome.excinfo is None  # False after Ctrl-C and pytest.exit
         self.when = ("after %s" if is_whole else "in %s, which was interrupted") % item.nodeid
+
+    def _blame_lost(self, item: pytest.Item, attempts: List[records.Attempt]) -> None:
+        """If the child has judged the attempts in a report that only the child knows, such as a
+        subtest's, no test has failed."""
+        self.note_used(attempts)
+        if not self.has_failed and _nearest(item) not in (_ALLOW, *self.marks):
+            self.blame_session_for(["%s, whose report was lost: %s" % (item.nodeid, story)
+                                    for story in self.stories(self.bad(attempts))])
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -670,6 +680,7 @@ class Watcher:
         """pytest-rerunfailures reports a failure as "rerun", and flaky does not report it, if a later
         run may pass. A failure that counts makes the others of the test superfluous. The report of a
         subtest is a copy."""
+        self.has_failed |= report.failed
         if report.outcome == "failed" and any(
                 (one.nodeid, str(one.longrepr)) == (report.nodeid, str(report.longrepr))
                 for one, _ in self.failed):
