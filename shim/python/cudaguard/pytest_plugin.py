@@ -344,6 +344,7 @@ class Watcher:
         self.count = found.attempts()
         self.files: List[Tuple[RecordFile, str]] = []  # the file of each test
         self.imports = 0  # collected modules with a CUDA attempt
+        self.second: List[Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]] = []
         self.name = ""  # the current test, file or directory
         self.number = 0  # of the last file
         self.current: Optional[RecordFile] = None
@@ -624,10 +625,26 @@ class Watcher:
             # A second report, because pytest runs no test of a collector whose own report fails.
             # pytest-xdist shows one error for all workers, but only if the error is plain text.
             is_worker = hasattr(collector.config, "workerinput")
-            self.imports += 1
-            collector.ihook.pytest_collectreport(report=pytest.CollectReport(
-                collector.nodeid, "failed", bad if is_worker else _failure(collector, bad), []))
+            self.second.append((outcome.get_result(), collector, pytest.CollectReport(
+                collector.nodeid, "failed", bad if is_worker else _failure(collector, bad), [])))
         self.when = "after the collection of " + collector.nodeid
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> Generator[None, Any, None]:
+        """Its second report comes after the collector's own, for which --lf forgets a failure."""
+        yield
+        self._report_second([one for one in self.second if one[0] is report])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self) -> None:
+        self._report_second(self.second)  # pytest 7 does not report what it passes by
+
+    def _report_second(
+            self, second: List[Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]]) -> None:
+        self.second = [one for one in self.second if one not in second]
+        for _, collector, report in second:
+            self.imports += 1
+            collector.ihook.pytest_collectreport(report=report)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, None]:
