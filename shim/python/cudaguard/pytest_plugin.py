@@ -42,6 +42,8 @@ _HINT = "cudaguard-hint"
 _HINTS = 5  # lines
 _RULE = ("the rule of /etc/cudaguard.conf for this process has report=, so its records go there; only "
          "an administrator can remove that")
+# The collector's own report, the collector, and the report that fails.
+_Second = Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]
 _UNREADABLE = "the records could not be read, so this may have asked for CUDA: "
 
 
@@ -344,7 +346,7 @@ class Watcher:
         self.count = found.attempts()
         self.files: List[Tuple[RecordFile, str]] = []  # the file of each test
         self.imports = 0  # collected modules with a CUDA attempt
-        self.second: List[Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]] = []
+        self.second: List[_Second] = []  # reports of imports that ask
         self.name = ""  # the current test, file or directory
         self.number = 0  # of the last file
         self.current: Optional[RecordFile] = None
@@ -631,16 +633,15 @@ class Watcher:
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> Generator[None, Any, None]:
-        """Its second report comes after the collector's own, for which --lf forgets a failure."""
+        """Its second report comes after the collector's own, for which --lf forgets failures."""
         yield
         self._report_second([one for one in self.second if one[0] is report])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self) -> None:
-        self._report_second(self.second)  # pytest 7 does not report what it passes by
+        self._report_second(self.second)  # pytest does not report every collector that passes
 
-    def _report_second(
-            self, second: List[Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]]) -> None:
+    def _report_second(self, second: List[_Second]) -> None:
         self.second = [one for one in self.second if one not in second]
         for _, collector, report in second:
             self.imports += 1
