@@ -420,14 +420,18 @@ def test_run_that_is_repeated_counts(case, how, arguments):
     assert control.rc == 0 and "cuInit" in control.fake_calls, str(control)
 
 
+@pytest.mark.parametrize("phase", ["call", "setup"])
 @pytest.mark.parametrize("end", ["raise KeyboardInterrupt", "pytest.exit('bye', 1)"])
-def test_attempt_of_an_interrupted_test_is_in_it(case, end):
+def test_attempt_of_an_interrupted_test_is_in_it(case, end, phase):
     case.make("test_all.py", """
         import ctypes, pytest
-        def test_1():
+        def ask():
             %s
             %s
-        """ % (ATTEMPT, end))
+        @pytest.fixture
+        def setup(): %s
+        def test_1(setup): ask()
+        """ % (ATTEMPT, end, "ask()" if phase == "setup" else "pass"))
     result = case.pytest()
     text = "test_all.py::test_1, which was interrupted: CUDA was asked for by test_all.py:4 "
     assert result.rc != 0 and "in " + text in result.out, str(result)
@@ -435,19 +439,29 @@ def test_attempt_of_an_interrupted_test_is_in_it(case, end):
     assert "cuInit" in control.fake_calls and "cudaguard" not in control.out, str(control)
 
 
-@pytest.mark.parametrize("arguments", [(), ("-n", "1")], ids=["alone", "xdist"])
-def test_subtest_is_no_run_that_was_repeated(case, arguments):
+@pytest.mark.parametrize("arguments, lost", [
+    ((), 0), (("-n", "1"), 0), (("-p", "forked"), 1), (("-p", "forked", "-n", "1"), 1)],
+    ids=["alone", "xdist", "forked", "forked_xdist"])
+def test_subtest_fails_its_test_or_the_session(case, arguments, lost):
+    """It is no run that was repeated. pytest-forked loses its report."""
     case.make("sub.py", pytest_runs.SUBTESTS)
+    case.make("forked.py", pytest_runs.FORKED)
     case.make("test_all.py", """
-        import ctypes
+        import ctypes, pytest
         def test_sub(subtest):
             for _ in range(2):
                 subtest(lambda: %s)
-        """ % ATTEMPT)
+        @pytest.mark.cudaguard_allow
+        def test_may(subtest): subtest(lambda: %s)
+        def test_fails(): %s
+        """ % (ATTEMPT, ATTEMPT, ATTEMPT))
     how = {"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory}
     result = case.pytest("-p", "sub", *arguments, env=how)
     assert result.rc == 1 and "CUDA was asked for by test_all.py:5 " in result.out, str(result)
-    assert "outside of any test" not in result.out, str(result)
+    assert ("outside of any test" in result.out) == bool(lost), str(result)
+    assert result.out.count("whose report was lost") == lost, str(result)
+    only = case.pytest("-p", "sub", *arguments, "-k", "test_sub or may", env=how)
+    assert only.rc == 1, str(only)
     control = case.pytest("-p", "sub", *arguments, env=how, guard=False, plugin=())
     assert control.rc == 0 and "cuInit" in control.fake_calls, str(control)
 

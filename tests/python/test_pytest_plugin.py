@@ -299,6 +299,19 @@ class Plugin(pytest_runs.Case):
             self.assertIn("or write pytestmark = pytest.mark.cudaguard_allow into the module", result.out)
             self.assertNotIn("outside of any test", result.out)
 
+    def test_last_failed_keeps_an_import_that_asks(self):
+        """pytest's cache forgets a failed collection when the collector's own report passes."""
+        self.make("test_asks.py", "import ctypes\n%s\ndef test_asks(): pass\n" % ATTEMPT)
+        self.make("test_fails.py", "def test_fails(): assert 0\n")
+        self.make("test_good.py", "def test_good(): pass\n")
+        for arguments in ((), ("-n", "2")) if settings.ALL else ((),):
+            for last_failed in (), ("--lf",), ("--lf",):
+                result = self.pytest("-p", "cacheprovider", *last_failed, *arguments)
+                self.assertEqual(result.out.count("ERROR collecting test_asks.py"), 1, result)
+                self.assertEqual("good" in result.cases, not last_failed, result)
+            named = self.pytest("-x", "test_asks.py::test_asks", *arguments)
+            self.assertEqual(named.out.count("ERROR collecting test_asks.py"), 1, named)
+
     def test_other_collection_errors_stop_pytest_as_usual(self):
         """pytest stops as usual, and -x stops at an import that asks, too."""
         self.make("test_asks.py", "import ctypes\n%s\ndef test_asks(): pass\n" % ATTEMPT)

@@ -452,6 +452,20 @@ TEST(Records, LongestRecordMayComeInTwoParts) {
   EXPECT_EQ(lines, (std::vector<std::string>{longest, ""}));
 }
 
+TEST(Records, RecordFollowsTooLongRestOfALine) {
+  const std::string hole(kMaxRecord + 1, '\0');
+  const std::string good = record();
+  for (size_t cut = 0; cut <= good.size(); ++cut) {
+    std::vector<std::string> lines;
+    Lines reader([&](std::string_view line) { lines.emplace_back(line); });
+    for (const std::string& part :
+         {hole, hole + good.substr(0, cut), good.substr(cut) + hole + good, std::string("\n")}) {
+      reader.feed(part);
+    }
+    EXPECT_EQ(lines, (std::vector<std::string>{"", good + hole, good})) << cut;
+  }
+}
+
 TEST(Records, LineThatNoGuardCanHaveWrittenIsNoRecord) {
   for (const auto& [good, fields] : {
            std::pair(true, R"("v":1,"pid":1,"decision":"allow")"),

@@ -425,26 +425,29 @@ void Lines::feed(std::string_view part) {
     }
     part.remove_prefix(end + 1);
   }
-  if (!skipping_) rest_.append(part);
+  rest_.append(part);
+  if (skipping_ && rest_.find(kRecordMark) != std::string::npos) leave_out();
   if (rest_.size() <= kMaxRecord) return;
-  // If a writer was killed, its record has no newline.
+  // If a writer was killed, its record has no newline. A crash of the machine may leave zeros.
   const size_t mark = rest_.rfind(kRecordMark);
   if (mark != std::string::npos && mark != 0) {
     take_(head(rest_, mark));
     rest_.erase(0, mark);
   } else {
     skipping_ = true;
-    rest_.clear();
+    rest_.erase(0, rest_.size() + 1 - kRecordMark.size());  // a mark may begin here
   }
 }
 
 void Lines::finish() {
-  if (skipping_) {
-    take_({});
-  } else if (!rest_.empty()) {
-    take_(rest_);
-  }
+  if (skipping_) leave_out();
+  if (!rest_.empty()) take_(rest_);
   rest_.clear();
+}
+
+void Lines::leave_out() {
+  take_({});
+  rest_.erase(0, rest_.find(kRecordMark));
   skipping_ = false;
 }
 

@@ -112,6 +112,9 @@ class Lines {
   void finish();
 
  private:
+  /// Ends the part of a line that is too long.
+  void leave_out();
+
   std::function<void(std::string_view)> take_;
   std::string rest_;       ///< the beginning of a line
   bool skipping_ = false;  ///< inside a line that is too long

@@ -42,6 +42,8 @@ _HINT = "cudaguard-hint"
 _HINTS = 5  # lines
 _RULE = ("the rule of /etc/cudaguard.conf for this process has report=, so its records go there; only "
          "an administrator can remove that")
+# The collector's own report, the collector, and the report that fails.
+_Second = Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]
 _UNREADABLE = "the records could not be read, so this may have asked for CUDA: "
 
 
@@ -344,6 +346,7 @@ class Watcher:
         self.count = found.attempts()
         self.files: List[Tuple[RecordFile, str]] = []  # the file of each test
         self.imports = 0  # collected modules with a CUDA attempt
+        self.second: List[_Second] = []  # reports of imports that ask
         self.name = ""  # the current test, file or directory
         self.number = 0  # of the last file
         self.current: Optional[RecordFile] = None
@@ -354,6 +357,7 @@ class Watcher:
         self.doubts: List[str] = []  # what is not known of the current test
         self.doubted = 0  # number of doubts that were judged
         self.failed: List[Tuple[pytest.TestReport, str]] = []  # reports that have not yet counted
+        self.has_failed = False  # a report of the current test
         self.has_blamed = False  # for a record that could not be read
         self.initialised: Set[Tuple[int, int]] = set()  # processes in which cuInit has succeeded
         self.in_vain: Dict[Tuple[int, int], str] = {}  # others: what they called without success
@@ -623,10 +627,25 @@ class Watcher:
             # A second report, because pytest runs no test of a collector whose own report fails.
             # pytest-xdist shows one error for all workers, but only if the error is plain text.
             is_worker = hasattr(collector.config, "workerinput")
-            self.imports += 1
-            collector.ihook.pytest_collectreport(report=pytest.CollectReport(
-                collector.nodeid, "failed", bad if is_worker else _failure(collector, bad), []))
+            self.second.append((outcome.get_result(), collector, pytest.CollectReport(
+                collector.nodeid, "failed", bad if is_worker else _failure(collector, bad), [])))
         self.when = "after the collection of " + collector.nodeid
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_collectreport(self, report: pytest.CollectReport) -> Generator[None, Any, None]:
+        """Its second report comes after the collector's own, for which --lf forgets failures."""
+        yield
+        self._report_second([one for one in self.second if one[0] is report])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self) -> None:
+        self._report_second(self.second)  # pytest does not report every collector that passes
+
+    def _report_second(self, second: List[_Second]) -> None:
+        self.second = [one for one in self.second if one not in second]
+        for _, collector, report in second:
+            self.imports += 1
+            collector.ihook.pytest_collectreport(report=report)
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, None]:
@@ -640,17 +659,26 @@ class Watcher:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, None]:
         self.enter(item.nodeid)
         self.failed = []
+        self.has_failed = False
         outcome = yield
         # A framework that keeps the driver's first answer does not ask again in the next run.
         self.session += ["%s, in a run that was repeated: %s" % (item.nodeid, text.partition("\n")[0])
                          for _, text in self.failed]
         self.failed = []
-        if self.phases == 0:  # the test ran and was judged in its own process (pytest-forked)
-            self.note_used(self.take())
+        is_whole = outcome.excinfo is None  # False after Ctrl-C and pytest.exit
+        if is_whole and self.phases == 0:  # the test's own process judged it (pytest-forked)
+            self._blame_lost(item, records.without_tables(self.take()))
             self.doubts = []
             self.in_vain = {}
-        is_whole = outcome.excinfo is None  # False after Ctrl-C and pytest.exit
         self.when = ("after %s" if is_whole else "in %s, which was interrupted") % item.nodeid
+
+    def _blame_lost(self, item: pytest.Item, attempts: List[records.Attempt]) -> None:
+        """If the child has judged the attempts in a report that only the child knows, such as a
+        subtest's, no test has failed."""
+        self.note_used(attempts)
+        if not self.has_failed and _nearest(item) not in (_ALLOW, *self.marks):
+            self.blame_session_for(["%s, whose report was lost: %s" % (item.nodeid, story)
+                                    for story in self.stories(self.bad(attempts))])
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
@@ -670,6 +698,7 @@ class Watcher:
         """pytest-rerunfailures reports a failure as "rerun", and flaky does not report it, if a later
         run may pass. A failure that counts makes the others of the test superfluous. The report of a
         subtest is a copy."""
+        self.has_failed |= report.failed
         if report.outcome == "failed" and any(
                 (one.nodeid, str(one.longrepr)) == (report.nodeid, str(report.longrepr))
                 for one, _ in self.failed):
