@@ -63,7 +63,7 @@ class Outputs(Case):
         self.assertIn("cudaguard: FAIL: 1 place asked for CUDA, in 1 of 1 process" + REQUEST +
                       "    process  asks_static ask (%d)\n" % next(iter(self.asked(done))),
                       done.stderr)
-        self.assertIn("1 program started: 1 unguarded: ", done.stderr)
+        self.assertIn("1 program started: 1 unguarded:", done.stderr)
         requests = [fence.program("requests_static"), "/dev/null", *fence.OTHERS]
         self.assertEqual(self.verify(*requests, rc=0)[1], {})
         done, reported = self.verify(ASKS, "ask", options=["--fence=off"], rc=3)
