@@ -199,10 +199,10 @@ ChildrenRule children_rule(const Environment& environment, Policy policy, Mistak
   rule.children = word == kBad ? Children::kForceCpu : static_cast<Children>(word);
   // It is not known which processes the user wants to keep off CUDA.
   if (word == kBad && policy != Policy::kOff) rule.because = "CUDAGUARD_CHILDREN is not accepted";
+  if (rule.children == Children::kUnset) return rule;  // CUDAGUARD_ROOT alone has no effect
   rule.first_process = first_process_of(environment, mistakes);
   // Without a first process, nothing shows which process may keep the GPU.
-  if (rule.first_process == 0 && rule.because.empty() && rule.children != Children::kUnset &&
-      allows_cuda(policy)) {
+  if (rule.first_process == 0 && rule.because.empty() && allows_cuda(policy)) {
     Complaint& complaint = complain(mistakes, Variable::kChildren, {});
     complaint.accepted = {};
     complaint.instead = kNoFirstProcess;

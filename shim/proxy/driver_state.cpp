@@ -57,7 +57,7 @@ bool detail::may_pass(const char* api) {
   const Policy policy = guard->policy(process);
   if (policy == Policy::kOff) return true;
   if (policy == Policy::kForceCpu) return false;
-  guard->check_fork(process, api);
+  if (api != nullptr) guard->check_fork(process, api);
   if (!list_is_enforced(process)) return false;
   // is_open() stays false until cuInit succeeds, because cuInit may still end in FORCE_CPU.
   return driver.real[k_cuInit] != nullptr;

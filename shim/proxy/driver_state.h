@@ -80,7 +80,7 @@ namespace detail {
 bool may_pass(const char* api);
 }  // namespace detail
 
-/// True if this call may go on to the real driver. `api` is a constant.
+/// True if this call may go on to the real driver. `api` is a constant, or null for a look-up.
 [[gnu::always_inline]] inline bool may_pass(const char* api) {
   return is_open() || detail::may_pass(api);
 }

@@ -252,10 +252,11 @@ def test_own_variable_counts_inside_the_list(own, gpus):
     ("0,1,2", VIEW, None), ("1,2", [2, 7], "GPUs 2,7"), ("1,9,0", [2], "GPU 2"),
     ("0,,1", [5], "GPU 5"), (uuid(7), [7], "GPU 7"), ("5,2,7", "!100", None), ("", "!100", None),
     ("-1", "!100", None), (uuid(3), "!100", None)])
-@pytest.mark.parametrize("name", ["open", "cuda"])
-def test_inherited_value_that_leaves_less_than_the_list_is_reported(case, name, own, gpus, left):
+@pytest.mark.parametrize(("name", "before"), [("open", []), ("open", ["nv.see"]), ("cuda", [])])
+def test_inherited_value_that_leaves_less_than_the_list_is_reported(case, name, before, own, gpus,
+                                                                    left):
     """One line for all calls. What the program itself writes needs none."""
-    steps = ["cu.see", "rt12.see"]
+    steps = [*before, "cu.see", "rt12.see"]
     result = box.run(steps, name, allow="5,2,7", own=own)
     case.sees(result, cu=gpus)
     written = box.run(["setenv=CUDA_VISIBLE_DEVICES=" + own, *steps], name, allow="5,2,7")

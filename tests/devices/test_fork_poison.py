@@ -61,10 +61,11 @@ def test_message_is_printed_once_in_each_process(case):
     [["cu.init", "fork=c", "getenv=PATH", "end"], ["nv.see", "cu.init", "fork=c", "nv.list", "end"],
      ["cu.see", "spawn=c", "cu.see", "end"],
      ["cu.see", "fork=c", "exec", "label", "c", "cu.see", "end"],
+     ["cu.see", "fork=c", "cu.ask=cuInit", "end"],
      ["fork=c", "cu.see", "end", "cu.see"], ["nv.see", "fork=c", "cu.see", "end", "cu.see"]])
 def test_child_that_can_use_cuda_gets_no_message(case, steps):
-    """Such a child makes no CUDA call, uses NVML alone, is spawned or replaced, or was forked
-    before."""
+    """Such a child makes no CUDA call but a look-up, uses NVML alone, is spawned or replaced, or
+    was forked before."""
     result = box.run(steps, allow="5,2")
     case.silent(result)
     if "c.cu.see" in result.answers:

@@ -133,17 +133,19 @@ def test_bad_variable_is_not_reported_without_a_call(case):
     case.message(result, "bad_log", value="loud")
 
 
+@pytest.mark.parametrize("look_up", [[], ["cu.ask=cuInit"]])
 @pytest.mark.parametrize(("name", "before", "call"), [("open", "cu.init", "cu.init"),
                                                       ("cuda", "cu.init", "cu.init"),
                                                       ("open", "rt12.sync", "rt12.set=0"),
                                                       ("open", "cu.init", "cu.get=0"),
                                                       ("runtime13", "rt.set=1", "rt.sync")])
-def test_error_3_of_a_forked_child_is_recorded(case, name, before, call):
-    """The records also have the parent's success."""
+def test_error_3_of_a_forked_child_is_recorded(case, name, before, call, look_up):
+    """The records also have the parent's success. A look-up of a function succeeds."""
     result, records = case.run_reported(
-        ["pid", before, "fork=c", "pid", call, call, "end"], name, policy="VALIDATE")
+        ["pid", before, "fork=c", "pid", *look_up, call, call, "end"], name, policy="VALIDATE")
     assert result.answers["c." + call.partition("=")[0]][0] == "3", str(result)
     assert results(records) == [(int(result.answers["pid"]), 0), (int(result.answers["c.pid"]), 3)]
+    assert not records[1]["api"].startswith("cuGetProcAddress"), str(records)
 
 
 @pytest.mark.parametrize(("config", "count"), [({"CUDAGUARD_POLICY": "VALIDATE"}, 0),

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import socket
 import struct
 
 import pytest
@@ -93,13 +94,17 @@ def test_unusable_report_path_is_reported_and_not_written_to(case):
     os.symlink(case.path("target"), case.path("link"))
     os.symlink(case.path("nowhere", "x"), case.path("dangling"))
     os.mkfifo(case.path("fifo"))
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(case.path("socket"))
+    listening.close()
     for name in ("file", "other"):
         with open(case.path(name), "w", encoding="utf-8") as stream:
             stream.write("")
     os.link(case.path("other"), case.path("hard"))
+    no_file = "it is no file, or a pipe that no process reads"
     for path, why in (("directory", "Is a directory"), ("link", "it is a symbolic link"),
                       ("dangling", "it is a symbolic link"), ("hard", "it is a hard link"),
-                      ("fifo", "no process reads this pipe"),
+                      ("fifo", no_file), ("socket", no_file),
                       ("none/x", "No such file or directory"), ("file/x", "Not a directory")):
         guarded(case, {"CUDAGUARD_REPORT": case.path(path)},
                 not_recorded(path=case.path(path), error=why))

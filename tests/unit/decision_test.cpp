@@ -309,6 +309,21 @@ TEST(ProcessDecision, Children_BadValueMeansMoreRestriction) {
   }
 }
 
+TEST(ProcessDecision, Children_BadFirstProcessRestrictsAllProcesses) {
+  for (const char* children : {"FORCE_CPU", "ONLY", "NO_CONTEXT", "ONLY_CONTEXTS"}) {
+    const Decision made =
+        decide({.policy = "VALIDATE", .children = children, .first_process = "x"}, {}, {.pid = 4});
+    EXPECT_FALSE(allows_cuda(made.calls) && !refuses_contexts(made.calls)) << children;
+    ASSERT_EQ(made.mistakes.complaint_count, 1U) << children;
+    EXPECT_EQ(made.mistakes.complaints[0].instead, "no process is exempt");
+  }
+  for (const char* unset : {static_cast<const char*>(nullptr), ""}) {
+    const Decision alone = decide({.policy = "VALIDATE", .children = unset, .first_process = "x"});
+    EXPECT_EQ(alone.calls, Policy::kValidate);
+    EXPECT_EQ(alone.mistakes.complaint_count, 0U);
+  }
+}
+
 TEST(ProcessDecision, EverythingBad_MakesNoMoreComplaintsThanFit) {
   const std::string more(kMaxReportPath + 1, 'x');
   const Decision config = decide({.policy = "a",

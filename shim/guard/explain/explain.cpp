@@ -68,12 +68,13 @@ size_t count_of(std::string_view list) {
 }
 
 /// `moment` is the time when the program got a count, null if it got none. `sees` is the number of
-/// GPUs that cuInit found after the change, null if cuInit came before the change.
-void compare(Process& process, const Moment* moment, const unsigned* sees) {
+/// GPUs that cuInit found after the change, null if cuInit came before the change. Returns false if
+/// nothing has changed since `moment`.
+bool compare(Process& process, const Moment* moment, const unsigned* sees) {
   const char* now = variable(kVariable);
   LateWriteFacts facts;
   if (moment != nullptr) {
-    if (!differs(*moment, now)) return;
+    if (!differs(*moment, now)) return false;
     facts.was_set = moment->set;
     facts.was = moment->value;
     facts.api = moment->api;
@@ -94,6 +95,7 @@ void compare(Process& process, const Moment* moment, const unsigned* sees) {
   facts.in_run = process.decision.in_run;
   print_message(process, Message::kLateWrite, write_line_of<write_late_write, LateWriteFacts>,
                 &facts);
+  return true;
 }
 
 /// A number that identifies this case.
@@ -124,9 +126,8 @@ void remember_init(const Moment& initialised) {
 }  // namespace
 
 void note_count(Process& process, const char* api, const void* caller, unsigned count) {
-  ExplainProcess& late = process.explain;
-  if (happened(late.initialised)) return compare(process, &late.initialised, nullptr);
-  note(process, late.counted, api, caller, count);
+  if (happened(process.explain.initialised)) return check_late_write(process);
+  note(process, process.explain.counted, api, caller, count);
 }
 
 void note_init(Process& process, const void* caller, unsigned count, const VisibleGpus& visible) {
@@ -148,11 +149,11 @@ void note_init(Process& process, const void* caller, unsigned count, const Visib
 void note_no_device(Process& process) {
   const unsigned none = 0;
   const Moment& counted = process.explain.counted;
-  if (happened(counted)) return compare(process, &counted, &none);
-  // Without an earlier count, report numbers that name no GPU of the list. The program's own "" and
-  // -1 mean no GPU.
+  if (happened(counted) && compare(process, &counted, &none)) return;
+  // Without a change since an earlier count, report numbers that name no GPU of the list. The
+  // program's own "" and -1 mean no GPU.
   const char* now = variable(kVariable);
-  const bool number = now != nullptr && *now >= '0' && *now <= '9';
+  const bool number = now != nullptr && is_digit(*now);
   if (process.decision.allow_list.text.empty()) return;
   if (number || is_from_outside(process, now)) compare(process, nullptr, &none);
 }

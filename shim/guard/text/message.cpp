@@ -32,7 +32,7 @@ constexpr ErrorMeaning kErrors[] = {
     {EROFS, "Read-only file system"},
     {ENOSPC, "No space left on device"},
     {EDQUOT, "Disk quota exceeded"},
-    {ENXIO, "no process reads this pipe"},
+    {ENXIO, "it is no file, or a pipe that no process reads"},
     {EAGAIN, "the pipe is full"},
     {EINVAL, "it is not a regular file"},
     {ECONNREFUSED, "Connection refused"},
