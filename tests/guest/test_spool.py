@@ -152,7 +152,7 @@ def no_directory(case):
 
 
 FOREIGN = "the file belongs to another user"
-UNSAFE = "other users could replace files in this directory"
+UNSAFE = "others could replace files in this directory"
 FAULTS = {
     "link": (planted_link, FOREIGN),
     "hard link": (hard_link, "it is a hard link"),

@@ -170,6 +170,7 @@ def test_comm_that_cannot_be_written(case):
               "cuInit answers 304 here, because /proc/self/task/*/comm cannot be written (EROFS)")
 
 
+@pytest.mark.needs("user_namespaces")
 def test_sandbox_without_nodes(case):
     case.need("bwrap")
     answer = case.asked(304, "bwrap", "--unshare-user", "--dev-bind", "/", "/", "--dev", "/dev", "--")
@@ -230,6 +231,7 @@ def test_sandbox_with_some_of_the_nodes_needs_the_others(case, code, there, miss
     assert [node for node in answer.facts("missing nodes") if node not in OPTIONAL] == missing
 
 
+@pytest.mark.needs("user_namespaces")
 def test_bwrap_with_the_printed_arguments_has_the_nodes(case):
     case.need("bwrap")
     start = ["bwrap", "--unshare-user", "--bind", "/", "/", "--dev", "/dev"]

@@ -185,6 +185,7 @@ class Privileged(launcher.Case):
             self.assertEqual(done.returncode, 0, done)
 
 
+@pytest.mark.needs("user_namespaces")
 class Kernel(launcher.Case):
     """binfmt_misc starts files of which the launcher knows nothing."""
 

@@ -84,7 +84,7 @@ class AnothersReport(launcher.Case):
         spool = self.path("spool") + "/"
         asked = {"--report ": ["--report", spool], "report=": ["--rule", "FORCE_CPU report=" + spool]}
         for mode, error in ((None, "No such file or directory"), (0o755, "Permission denied"),
-                            (0o777, "other users could replace files in this directory"),
+                            (0o777, "others could replace files in this directory"),
                             (0o1733, "")):
             if mode is not None:
                 os.makedirs(spool, exist_ok=True)

@@ -23,6 +23,8 @@ from support import settings
 LANDLOCK_CREATE_RULESET = 444  # the same number for every architecture
 SECCOMP_GET_NOTIF_SIZES = 3
 NOBODY = 65534
+# There, root may not enter the closed directories of other users, such as the one of this checkout.
+IN_A_NAMESPACE = ("unshare", "--map-root-user", "ls", __file__)
 
 
 def tried(*words):
@@ -54,15 +56,15 @@ def mounts():
 
 
 def user_namespaces():
-    return tried("unshare", "--map-root-user", "true")
+    return tried(*IN_A_NAMESPACE)
 
 
 def process_namespaces():
-    return tried("unshare", "--map-root-user", "--pid", "--fork", "true")
+    return tried(IN_A_NAMESPACE[0], "--pid", "--fork", *IN_A_NAMESPACE[1:])
 
 
 def network_namespaces():
-    return tried("unshare", "--map-root-user", "--net", "true")
+    return tried(IN_A_NAMESPACE[0], "--net", *IN_A_NAMESPACE[1:])
 
 
 def root():

@@ -18,7 +18,7 @@ namespace {
 
 struct ErrorMeaning {
   int error;
-  char text[52];
+  char text[48];
 };
 constexpr ErrorMeaning kErrors[] = {
     {EACCES, "Permission denied"},
@@ -59,7 +59,7 @@ constexpr ErrorMeaning kErrors[] = {
     {ENOKEY, "Required key not available"},
     {EUCLEAN, "Structure needs cleaning"},
     {kAnothersFile, "the file belongs to another user"},
-    {kUnsafeDirectory, "other users could replace files in this directory"},
+    {kUnsafeDirectory, "others could replace files in this directory"},
 };
 
 std::string_view text_of(ListError::Why why) {
