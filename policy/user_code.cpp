@@ -98,7 +98,7 @@ Whose whose_code(std::string_view file, std::string_view function, bool is_comma
   if (has(file, kPythonsFiles)) return Whose::kPythons;
   if (!file.starts_with('<') || begins(file, kTyped) != 0) return Whose::kUsers;
   // Libraries make functions with names. "<module>" is more likely what the user has typed.
-  return file == kPickled || function.starts_with('<') ? Whose::kNoFile : Whose::kGenerated;
+  return file == kPickled || function == "<module>" ? Whose::kNoFile : Whose::kGenerated;
 }
 
 bool is_runner(std::string_view file) { return begins(file, kRunners) != 0; }

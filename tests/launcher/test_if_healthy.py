@@ -733,7 +733,7 @@ class DoctorGpu(Case):
         code, out, err = self.launch("run", "--fence", "--", LAUNCHER, "doctor", "--gpu")
         self.assertEqual((code, out), (125, ""), err)
         self.assertEqual(self.launch("doctor", "--gpu", CUDAGUARD_VISIBLE_DEVICES=""),
-                         (125, "", 'cudaguard: the list "" has no GPU\n'))
+                         (125, "", 'cudaguard: CUDAGUARD_VISIBLE_DEVICES="" has no GPU\n'))
 
     def test_always_asks_and_later_launches_use_the_answer(self):
         self.launch("doctor", "--gpu")

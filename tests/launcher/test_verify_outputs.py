@@ -129,7 +129,8 @@ class Block(Case):
         self.assertIn("\n  <string>:2 in <module>\n      use(1)\n", block)
 
     def test_block_quotes_no_other_value_of_an_option_c(self):
-        for words in (("python3", "train.py"), ("python3", "-m", "tool"), ("vim", "-es")):
+        for words in (("python3", "train.py"), ("python3", "-m", "tool"), ("vim", "-es"),
+                      ("python3", "-"), ("python3", "/dev/fd/63")):
             block = self.block(self.torch(command=(*words, "-c", "import torch\nuse(1)"),
                                           python=[frame("<string>", 2, "<module>")],
                                           code="<string>:2"))

@@ -23,8 +23,6 @@ from support import settings
 LANDLOCK_CREATE_RULESET = 444  # the same number for every architecture
 SECCOMP_GET_NOTIF_SIZES = 3
 NOBODY = 65534
-# There, root may not enter the closed directories of other users, such as the one of this checkout.
-IN_A_NAMESPACE = ("unshare", "--map-root-user", "ls", __file__)
 
 
 def tried(*words):
@@ -55,16 +53,21 @@ def mounts():
                  "/mnt")
 
 
+def in_user_namespace(*options):
+    """There, root may not enter another user's closed directory, such as that of this checkout."""
+    return tried("unshare", "--map-root-user", *options, "ls", __file__)
+
+
 def user_namespaces():
-    return tried(*IN_A_NAMESPACE)
+    return in_user_namespace()
 
 
 def process_namespaces():
-    return tried(IN_A_NAMESPACE[0], "--pid", "--fork", *IN_A_NAMESPACE[1:])
+    return in_user_namespace("--pid", "--fork")
 
 
 def network_namespaces():
-    return tried(IN_A_NAMESPACE[0], "--net", *IN_A_NAMESPACE[1:])
+    return in_user_namespace("--net")
 
 
 def root():

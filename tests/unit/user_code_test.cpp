@@ -57,6 +57,7 @@ TEST(UserCode, CodeWithoutAFileIsBelowTheUsersFiles) {
   // A console runs what the user has typed: bpython, code.interact.
   EXPECT_EQ(whose_code("<bpython-input-4>", "<module>", false), Whose::kNoFile);
   EXPECT_EQ(whose_code("<input>", "<module>", false), Whose::kNoFile);
+  EXPECT_EQ(whose_code("<lambdifygenerated-1>", "<lambda>", false), Whose::kGenerated);
   EXPECT_TRUE(has_no_file("<string>"));
   EXPECT_TRUE(has_no_file(""));
   EXPECT_FALSE(has_no_file("a<b.py"));

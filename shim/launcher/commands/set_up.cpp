@@ -254,8 +254,7 @@ Prepared set_up(const Plan& plan, Variables& variables) {
                      .errors_only = config.errors_only},
                     variables);
   if (config.policy == Policy::kOff && !driver.settings.policy) {
-    const bool ruled =
-        variables.has(row_of(Variable::kProcessRules).name) || MachineRules().exist();
+    const bool ruled = has_rules(variables) || MachineRules().exist();
     warn(std::string("CUDAGUARD_POLICY=OFF in the environment: ") +
          (ruled ? "only rules apply" : "nothing is guarded") + " (--cpu overrides it)");
   }

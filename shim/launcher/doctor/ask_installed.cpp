@@ -14,6 +14,7 @@
 #include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/check_report.h"
+#include "shim/launcher/preload/given_rules.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/settings.h"
 #include "shim/launcher/system/guard_file.h"
@@ -170,18 +171,22 @@ void judge_variables(Variables variables, FindingList& findings) {
   }
 }
 
+Variables as_run_sets(Variables variables) {
+  if (health_wish({}, variables)) {
+    variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kValidate));
+  }
+  return variables;
+}
+
 std::string ask_installed(const Machine& machine, const Libraries& libraries,
                           FindingList& findings) {
   FindingList own;
   const std::string by = active_by(machine, libraries, own);
-  Variables variables = machine.variables;
-  // Only `run` reads IF_HEALTHY, and sets VALIDATE if the driver is healthy.
-  const bool asks = by.empty() && health_wish({}, variables);
-  constexpr const char* kPolicy = row_of(Variable::kPolicy).name;
-  if (asks) variables.set(kPolicy, name_of(Policy::kValidate));
-  const std::string policy = asks ? std::string(kIfHealthy) + " (cudaguard run)"
-                                  : std::string(name_of(decision_of(variables).calls));
-  const bool ruled = machine.rules.exist() || variables.has(row_of(Variable::kProcessRules).name);
+  const bool if_healthy = by.empty() && health_wish({}, machine.variables);
+  const Variables variables = if_healthy ? as_run_sets(machine.variables) : machine.variables;
+  const std::string policy = if_healthy ? std::string(kIfHealthy) + " (cudaguard run)"
+                                        : std::string(name_of(decision_of(variables).calls));
+  const bool ruled = machine.rules.exist() || has_rules(variables);
   add_guard(machine, libraries, own);
   add(own, "this shell", State::kFact,
       (by.empty() ? "not guarded" : "is guarded already, by " + by) +

@@ -109,8 +109,9 @@ class ProgramCheck {
   void rules() {
     const MachineRules& rules = machine_.rules;
     const AskedProcess process = started_here(program_);
+    const Variables variables = as_run_sets(machine_.variables);
     const Environment environment =
-        read_environment([&](const char* name) { return machine_.variables.get(name); });
+        read_environment([&](const char* name) { return variables.get(name); });
     const RuleAnswer answer = rules.answer(process, environment);
     if (rules.exist()) {
       const RuleAnswer file = rules.answer(process);

@@ -92,6 +92,9 @@ struct Machine {
   const MachineRules rules = {};
 };
 
+/// Only `run` reads IF_HEALTHY, and sets VALIDATE if the driver is healthy.
+Variables as_run_sets(Variables variables);
+
 /// Returns the guard first.
 std::vector<OwnFile> look_at_own_files(const Installation& installation);
 Libraries find_libraries(const Machine& machine);

@@ -128,9 +128,11 @@ std::string line_of_command(const Findings& findings, const CallSite& site, uint
   // Elsewhere, -c is an option of the program or the script: "python3 train.py -c config.yaml".
   std::string_view rest = code;
   const Interpreter* interpreter = interpreter_of(base_name(take_argument(rest)));
-  if (interpreter == nullptr || !script_of(*interpreter, code, {}).is_code) return {};
+  if (interpreter == nullptr) return {};
+  const Script script = script_of(*interpreter, code, {});
   const size_t option = code.find("\0-c\0"sv);
-  if (option == std::string_view::npos) return {};
+  const bool is_piped = !script.name.empty() || code.find("\0-\0"sv) < option;
+  if (!script.is_code || is_piped || option == std::string_view::npos) return {};
   code = tail(code, option + 4);
   code = head(code, code.find('\0'));
   for (uint32_t line = 1; line < number && !code.empty(); ++line) {

@@ -393,8 +393,10 @@ Health check_health(const HealthWish& wish, const std::optional<std::string>& gp
   if (list != nullptr) {
     entries = entries_of(list, gpus ? "--gpus " : std::string(kVisible) + "=", wish);
     if (entries.empty()) {
-      return {
-          .reason = "the list " + in_quotes(list) + " has no GPU", .by_list = true, .asked = false};
+      return {.reason = (gpus ? "--gpus " : std::string(kVisible) + "=") + in_quotes(list) +
+                        " has no GPU",
+              .by_list = true,
+              .asked = false};
     }
   }
   if (is_fenced()) {

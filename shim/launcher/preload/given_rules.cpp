@@ -38,6 +38,10 @@ void check_rules(const std::vector<std::string>& rules) {
   }
 }
 
+bool has_rules(const Variables& variables) {
+  return variables.has(row_of(Variable::kProcessRules).name);
+}
+
 std::vector<std::string> reports_of(const Variables& variables) {
   const char* rules = variables.get(row_of(Variable::kProcessRules).name);
   std::vector<std::string> reports;

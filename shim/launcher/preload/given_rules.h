@@ -13,6 +13,9 @@ namespace cudaguard::launcher {
 /// Throws Refusal if a rule of --rule has a mistake, with the sentence that the guard prints.
 void check_rules(const std::vector<std::string>& rules);
 
+/// True if CUDAGUARD_RULES is set.
+bool has_rules(const Variables& variables);
+
 /// The values of report= in CUDAGUARD_RULES.
 std::vector<std::string> reports_of(const Variables& variables);
 

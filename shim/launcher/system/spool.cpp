@@ -35,7 +35,7 @@ Spool::Spool(const std::string& path) : path_(path) {
   for (std::filesystem::path above = path_; above != "/";) {
     above = above.parent_path();
     if (stat(above.c_str(), &status) == 0 && (status.st_mode & S_IXOTH) == 0) {
-      refuse(path, "not every user can enter " + printable(above.string()));
+      refuse(path, "not every user can enter " + printable(above.string()) + " (chmod o+x)");
     }
   }
   if (lstat(path_.c_str(), &status) != 0) {

@@ -570,6 +570,9 @@ class Watcher:
         if self.hint is not None:
             self.hint.texts += [story.partition("\n")[0] for story in stories]
 
+    def may_ask(self, marker: str) -> bool:
+        return marker == _ALLOW or marker in self.marks
+
     def blame_session_for(self, texts: List[str]) -> None:
         if self.whole_suite:
             self.session += texts
@@ -585,7 +588,7 @@ class Watcher:
             attempts = records.without_tables(attempts)
             self.note_used(attempts)
             self.doubt_in_vain()
-            may = marker == _ALLOW or marker in self.marks
+            may = self.may_ask(marker)
             bad = [] if may else self.bad(attempts)
             texts = self.stories(bad or attempts)
         except Exception as error:
@@ -651,6 +654,8 @@ class Watcher:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, Any, None]:
         """Hides failed imports, because pytest runs no test if the collection failed. A CUDA
         attempt during an import must not stop the session."""
+        if session.shouldfail:  # -x or --maxfail
+            raise session.Failed(session.shouldfail)
         session.testsfailed -= self.imports
         yield
         session.testsfailed += self.imports
@@ -667,18 +672,23 @@ class Watcher:
         self.failed = []
         is_whole = outcome.excinfo is None  # False after Ctrl-C and pytest.exit
         if is_whole and self.phases == 0:  # the test's own process judged it (pytest-forked)
-            self._blame_lost(item, records.without_tables(self.take()))
+            self._blame_lost(item)
             self.doubts = []
             self.in_vain = {}
         self.when = ("after %s" if is_whole else "in %s, which was interrupted") % item.nodeid
 
-    def _blame_lost(self, item: pytest.Item, attempts: List[records.Attempt]) -> None:
+    def _blame_lost(self, item: pytest.Item) -> None:
         """If the child has judged the attempts in a report that only the child knows, such as a
         subtest's, no test has failed."""
-        self.note_used(attempts)
-        if not self.has_failed and _nearest(item) not in (_ALLOW, *self.marks):
-            self.blame_session_for(["%s, whose report was lost: %s" % (item.nodeid, story)
-                                    for story in self.stories(self.bad(attempts))])
+        marker = _nearest(item)
+        try:
+            attempts = records.without_tables(self.take())
+            self.note_used(attempts)
+            texts = self.stories(self.bad(attempts))
+        except Exception as error:
+            texts = [reason_of(error)]
+        if (self.whole_suite or marker == _NO_CUDA) and not (self.has_failed or self.may_ask(marker)):
+            self.session += ["%s, whose report was lost: %s" % (item.nodeid, text) for text in texts]
 
     @pytest.hookimpl(hookwrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, None]:
