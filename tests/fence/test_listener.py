@@ -13,7 +13,7 @@ import subprocess
 
 import pytest
 
-from support import fence, fixtures, harness, launcher, machine
+from support import fence, fixtures, harness, launcher, machine, verified
 
 ASKS = fence.program("asks_static")
 LOADS = fence.program("asks")  # dynamic
@@ -404,10 +404,6 @@ class Gone(Case):
         with open("/proc/%d/syscall" % pid, encoding="utf-8") as stream:
             return "0xc020462a" in stream.read()
 
-    def keeper_of(self, process):
-        listed = self.unguarded("ps", "-o", "pid=", "--ppid", str(process.pid)).stdout.split()
-        return next(one for one in map(int, listed) if os.getsid(one) == one)
-
     def stop(self, *pids):
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
@@ -421,7 +417,7 @@ class Gone(Case):
         process = self.popen("sh", "-c", script, ASKS, self.directory)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
         child = int(self.file("child"))
-        keeper = self.keeper_of(process)
+        keeper = verified.keeper_of(self, process.pid)
         self.stop(process.pid, keeper)
         self.make("go", "")
         self.until(lambda: self.waits(child), "the request")
@@ -511,7 +507,7 @@ def test_limit_handler_without_sa_restart_gets_eintr(gone, step, first):
     gone.until(lambda name="pid-" + step: gone.file(name).endswith("\n"), "its number")
     pid = int(gone.file("pid-" + step))
     gone.until(lambda one=pid: gone.has_begun(one), "the program")  # execve, too, is a request
-    gone.stop(process.pid, gone.keeper_of(process))
+    gone.stop(process.pid, verified.keeper_of(gone, process.pid))
     gone.make(step, "")
     gone.until(lambda one=pid: gone.waits(one), "the request")
     os.kill(pid, signal.SIGALRM)

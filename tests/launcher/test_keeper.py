@@ -48,16 +48,7 @@ class Case(test_observe_signals.Case):
         self.program = int(verify.stdout.readline())
         self.until(lambda: os.path.exists(self.path("daemon")), way)
         self.addCleanup(self.end_programs)
-        self.until(lambda: self.keepers(verify.pid), "the keeper's session")
-        keeper, = self.keepers(verify.pid)
-        return verify, keeper
-
-    @staticmethod
-    def keepers(launcher):
-        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher)], text=True,
-                                capture_output=True, check=True).stdout.split()
-        return [pid for pid in map(int, listed) if os.getsid(pid) == pid and
-                os.readlink("/proc/%d/exe" % pid) == os.readlink("/proc/%d/exe" % launcher)]
+        return verify, verified.keeper_of(self, verify.pid)
 
     def end_programs(self):
         with open(self.path("daemon"), encoding="utf-8") as stream:

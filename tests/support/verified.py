@@ -2,6 +2,7 @@
 """Runs programs under `verify` and reads the block at the end of the output."""
 
 import os
+import subprocess
 import time
 
 from support import harness, launcher, observed, recorded
@@ -20,6 +21,19 @@ def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10
               "asked": "nvml" if api.startswith("nvml") else "cuda",
               "caller": caller, "library": os.path.basename(caller).split("+")[0], **more}
     return recorded.with_native(recorded.with_line_frame(fields)) + "\n"
+
+
+def keeper_of(case, launcher_pid):
+    """Waits until the launcher's keeper has a session of its own, as the programs may have."""
+    def found():
+        listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(launcher_pid)], text=True,
+                                capture_output=True, check=True).stdout.split()
+        here = os.readlink("/proc/%d/exe" % launcher_pid)
+        return [pid for pid in map(int, listed)
+                if os.getsid(pid) == pid and os.readlink("/proc/%d/exe" % pid) == here]
+    case.until(found, "the keeper's session")
+    keeper, = found()
+    return keeper
 
 
 class Case(observed.Case):
