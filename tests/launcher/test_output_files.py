@@ -308,7 +308,7 @@ class Written(Case):
 make_written = fixtures.lent("written", Written)
 
 
-@pytest.mark.parametrize(("option", "words"), Written.commands("result"))
+@pytest.mark.parametrize(("option", "words"), list(Written.commands("result")))
 def test_result_replaces_an_older_result(written, option, words):
     """The file keeps its mode, and the text is printed as ever."""
     first = written.write(words)

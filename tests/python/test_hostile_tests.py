@@ -454,14 +454,18 @@ def test_subtest_fails_its_test_or_the_session(case, arguments, lost):
         @pytest.mark.cudaguard_allow
         def test_may(subtest): subtest(lambda: %s)
         def test_fails(): %s
-        """ % (ATTEMPT, ATTEMPT, ATTEMPT))
+        @pytest.mark.no_cuda
+        def test_marked(subtest): subtest(lambda: %s)
+        """ % ((ATTEMPT,) * 4))
     how = {"PYTHONPATH": pytest_runs.PACKAGES + ":" + case.directory}
-    result = case.pytest("-p", "sub", *arguments, env=how)
+    result = case.pytest("-p", "sub", *arguments, "-k", "not marked", env=how)
     assert result.rc == 1 and "CUDA was asked for by test_all.py:5 " in result.out, str(result)
     assert ("outside of any test" in result.out) == bool(lost), str(result)
     assert result.out.count("whose report was lost") == lost, str(result)
-    only = case.pytest("-p", "sub", *arguments, "-k", "test_sub or may", env=how)
-    assert only.rc == 1, str(only)
+    for name, plugin in (("sub", pytest_runs.PLUGIN), ("marked", pytest_runs.PLUGIN[:2])):
+        only = case.pytest("-p", "sub", *arguments, "-k", "test_may or test_" + name, env=how,
+                           plugin=plugin)
+        assert only.rc == 1, str(only)
     control = case.pytest("-p", "sub", *arguments, env=how, guard=False, plugin=())
     assert control.rc == 0 and "cuInit" in control.fake_calls, str(control)
 

@@ -171,19 +171,18 @@ void judge_variables(Variables variables, FindingList& findings) {
   }
 }
 
-Variables as_run_sets(Variables variables) {
-  if (health_wish({}, variables)) {
-    variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kValidate));
-  }
-  return variables;
+bool replace_if_healthy(Variables& variables) {
+  if (!health_wish({}, variables)) return false;
+  variables.set(row_of(Variable::kPolicy).name, name_of(Policy::kValidate));
+  return true;
 }
 
 std::string ask_installed(const Machine& machine, const Libraries& libraries,
                           FindingList& findings) {
   FindingList own;
   const std::string by = active_by(machine, libraries, own);
-  const bool if_healthy = by.empty() && health_wish({}, machine.variables);
-  const Variables variables = if_healthy ? as_run_sets(machine.variables) : machine.variables;
+  Variables variables = machine.variables;
+  const bool if_healthy = by.empty() && replace_if_healthy(variables);
   const std::string policy = if_healthy ? std::string(kIfHealthy) + " (cudaguard run)"
                                         : std::string(name_of(decision_of(variables).calls));
   const bool ruled = machine.rules.exist() || has_rules(variables);

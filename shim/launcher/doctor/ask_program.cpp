@@ -109,7 +109,8 @@ class ProgramCheck {
   void rules() {
     const MachineRules& rules = machine_.rules;
     const AskedProcess process = started_here(program_);
-    const Variables variables = as_run_sets(machine_.variables);
+    Variables variables = machine_.variables;
+    replace_if_healthy(variables);
     const Environment environment =
         read_environment([&](const char* name) { return variables.get(name); });
     const RuleAnswer answer = rules.answer(process, environment);

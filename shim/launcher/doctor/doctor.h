@@ -92,8 +92,9 @@ struct Machine {
   const MachineRules rules = {};
 };
 
-/// Only `run` reads IF_HEALTHY, and sets VALIDATE if the driver is healthy.
-Variables as_run_sets(Variables variables);
+/// Replaces the policy IF_HEALTHY, which only `run` reads, by that of a healthy driver, VALIDATE.
+/// Returns false if the variables have another policy.
+bool replace_if_healthy(Variables& variables);
 
 /// Returns the guard first.
 std::vector<OwnFile> look_at_own_files(const Installation& installation);

@@ -391,12 +391,10 @@ Health check_health(const HealthWish& wish, const std::optional<std::string>& gp
   constexpr const char* kVisible = row_of(Variable::kVisibleDevices).name;
   const char* list = gpus ? gpus->c_str() : variables.get(kVisible);
   if (list != nullptr) {
-    entries = entries_of(list, gpus ? "--gpus " : std::string(kVisible) + "=", wish);
+    const std::string source = gpus ? "--gpus " : std::string(kVisible) + "=";
+    entries = entries_of(list, source, wish);
     if (entries.empty()) {
-      return {.reason = (gpus ? "--gpus " : std::string(kVisible) + "=") + in_quotes(list) +
-                        " has no GPU",
-              .by_list = true,
-              .asked = false};
+      return {.reason = source + in_quotes(list) + " has no GPU", .by_list = true, .asked = false};
     }
   }
   if (is_fenced()) {

@@ -42,8 +42,8 @@ _HINT = "cudaguard-hint"
 _HINTS = 5  # lines
 _RULE = ("the rule of /etc/cudaguard.conf for this process has report=, so its records go there; only "
          "an administrator can remove that")
-# The collector's own report, the collector, and the report that fails.
-_Second = Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]
+# The collector's own report, the collector, and a second report, which fails.
+_FailedImport = Tuple[pytest.CollectReport, pytest.Collector, pytest.CollectReport]
 _UNREADABLE = "the records could not be read, so this may have asked for CUDA: "
 
 
@@ -345,8 +345,8 @@ class Watcher:
         self.pid = os.getpid()
         self.count = found.attempts()
         self.files: List[Tuple[RecordFile, str]] = []  # the file of each test
-        self.imports = 0  # collected modules with a CUDA attempt
-        self.second: List[_Second] = []  # reports of imports that ask
+        self.imports = 0  # collected modules with a CUDA attempt, reported
+        self.failed_imports: List[_FailedImport] = []  # not yet reported
         self.name = ""  # the current test, file or directory
         self.number = 0  # of the last file
         self.current: Optional[RecordFile] = None
@@ -630,23 +630,23 @@ class Watcher:
             # A second report, because pytest runs no test of a collector whose own report fails.
             # pytest-xdist shows one error for all workers, but only if the error is plain text.
             is_worker = hasattr(collector.config, "workerinput")
-            self.second.append((outcome.get_result(), collector, pytest.CollectReport(
+            self.failed_imports.append((outcome.get_result(), collector, pytest.CollectReport(
                 collector.nodeid, "failed", bad if is_worker else _failure(collector, bad), [])))
         self.when = "after the collection of " + collector.nodeid
 
     @pytest.hookimpl(hookwrapper=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> Generator[None, Any, None]:
-        """Its second report comes after the collector's own, for which --lf forgets failures."""
+        """The second report comes after the collector's own, for which --lf forgets failures."""
         yield
-        self._report_second([one for one in self.second if one[0] is report])
+        self._report_imports([one for one in self.failed_imports if one[0] is report])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self) -> None:
-        self._report_second(self.second)  # pytest does not report every collector that passes
+        self._report_imports(self.failed_imports)  # pytest does not report every collector that passes
 
-    def _report_second(self, second: List[_Second]) -> None:
-        self.second = [one for one in self.second if one not in second]
-        for _, collector, report in second:
+    def _report_imports(self, failed: List[_FailedImport]) -> None:
+        self.failed_imports = [one for one in self.failed_imports if one not in failed]
+        for _, collector, report in failed:
             self.imports += 1
             collector.ihook.pytest_collectreport(report=report)
 
