@@ -232,7 +232,8 @@ def test_two_keys_count_each_pair(reading):
         ("slurm:7", "/home/u/b.py:159")]
     rows = reading.json("--by", "host,job", path)["groups"]
     assert [(row["name"], row["second"], row["processes"], row["asking"]) for row in rows] == [
-        ("node7", "slurm:7", 2, 2), ("node7", "slurm:8", 2, 1)]
+        ("node7", "slurm:7", 2, 2), ("node7", "slurm:8", 2, 2)]
+    assert "\ncudaguard: 4 processes asked: 1 worked, " in reading.shown(path)
     shown = reading.shown("--by", "job,line", path).splitlines()
     assert [row.split()[-2:] for row in shown[1:]] == [
         ["job", "line"], ["slurm:7", "/home/u/a.py:159"], ["slurm:7", "/home/u/b.py:159"],

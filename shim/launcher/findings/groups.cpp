@@ -67,15 +67,12 @@ std::vector<Group> by_process(const Findings& findings, By by, std::optional<By>
     group_of.push_back(named.number_of(std::move(names)));
     Group& group = groups[group_of.back()];
     ++group.processes;
+    group.asking += process.asked() ? 1 : 0;
     note_times(process.first, process.last, group);
   }
-  std::vector<bool> asks(group_of.size());
   for (const CallSite& site : findings.sites) {
     for (const size_t process : site.processes) {
-      Group& group = groups[group_of[process]];
-      group.asked.insert(site.asked);
-      if (!asks[process]) ++group.asking;
-      asks[process] = true;
+      groups[group_of[process]].asked.insert(site.asked);
     }
   }
   return groups;

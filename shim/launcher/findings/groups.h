@@ -35,7 +35,7 @@ struct Group {
   std::string name;
   std::optional<std::string> second;  ///< the same for the second key, if there is one
   size_t processes = 0;
-  size_t asking = 0;          ///< how many of these made a CUDA attempt
+  size_t asking = 0;          ///< how many of these have asked()
   std::set<DriverApi> asked;  ///< what these processes asked for
   double first = 0;           ///< seconds since 1970-01-01 UTC; 0: unknown
   double last = 0;
