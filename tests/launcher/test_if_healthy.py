@@ -765,13 +765,15 @@ class Recorded(Case):
         for illness in ("no GPU", "fails"):
             self.run_if("60,fresh", ("--report", report), CG_SICK=illness)
         self.run_if("60,fresh", ("--report", report), SLURM_JOB_ID="77")
-        done = self.start("report", report)
-        self.assertEqual(done.returncode, 0, done)
-        self.assertRegex(done.stdout, r"  --if-healthy started programs without CUDA on 1 host:\n"
-                         r"    \S+  2 programs  cuInit failed with 999 \(CUDA_ERROR_UNKNOWN\)")
-        done = self.start("report", "--json", "-", report)
-        sick = json.loads(done.stdout)["sick_drivers"]
-        self.assertEqual([row["programs"] for row in sick], [2])
+        for by in ((), ("--by", "host")):
+            done = self.start("report", *by, report)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertRegex(done.stdout,
+                             r"  --if-healthy started programs without CUDA on 1 host:\n"
+                             r"    \S+  2 programs  cuInit failed with 999 \(CUDA_ERROR_UNKNOWN\)")
+            done = self.start("report", *by, "--json", "-", report)
+            sick = json.loads(done.stdout)["sick_drivers"]
+            self.assertEqual([row["programs"] for row in sick], [2])
         with open(report, encoding="utf-8") as stream:
             records = [json.loads(line) for line in stream]
         records = [record for record in records if record.get("event") == "health"]

@@ -284,8 +284,8 @@ void write_json(OutputFile& out, const Findings& findings, const Read& all, cons
     put_list(out, "places", findings.places);
     put_list(out, "calls", findings.sites);
     put_list(out, "processes", findings.processes);
-    put_list(out, "sick_drivers", findings.sick_drivers);
   }
+  put_list(out, "sick_drivers", findings.sick_drivers);
   out.put("}\n");
   out.finish();
 }

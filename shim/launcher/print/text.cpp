@@ -327,8 +327,9 @@ std::string text_of_records(const Findings& findings, const ReadFiles& read, con
   if (findings.records == 0) {
     text += "no records in " + counted(read.files, "file") + "\n" + what_was_left_out(findings);
   } else if (!by.empty()) {
-    text += what_was_read(findings, read) + "\n" + table_of(groups_of(findings, by), by) +
-            what_was_left_out(findings);
+    text += what_was_read(findings, read) + "\n" + table_of(groups_of(findings, by), by);
+    put_sick_drivers(text, findings);
+    text += what_was_left_out(findings);
   } else {
     text += what_was_read(findings, read) + "\n" + text_of_findings(findings);
   }
