@@ -5,6 +5,7 @@
 
 #include "policy/device_list.h"
 #include "shim/guard/sys/memory.h"
+#include "shim/guard/sys/system.h"
 #include "shim/proxy/gpus.h"
 #include "shim/proxy/visible_devices.h"
 
@@ -67,12 +68,19 @@ Result init(const void* caller) {
   const Services& guard = the_guard();
   Process& process = guard.process();
   if (is_open()) return kSuccess;
+  const uint32_t self = sys::gettid();
+  if (process.proxy.initialiser.load(std::memory_order_relaxed) == self) {
+    // The driver's cuInit has loaded a library (CUDA_INJECTION64_PATH) that calls it, too.
+    return real_function<Result (*)(unsigned)>(k_cuInit)(0);
+  }
   const Lock lock(process.proxy.initialising);
   if (is_open()) return kSuccess;
   // While this thread waited, another thread's cuInit may have ended in FORCE_CPU.
   if (guard.policy(process) == Policy::kForceCpu) return kNoDevice;
   const DriverCall call(Beacon::kCuda, caller);
+  process.proxy.initialiser.store(self, std::memory_order_relaxed);
   const Result result = init_inside_list(process, caller);
+  process.proxy.initialiser.store(0, std::memory_order_relaxed);
   if (result != kSuccess && guard.policy(process) != Policy::kForceCpu) {
     guard.record_event(process, {.api = "cuInit", .caller = caller, .result = result});
   }

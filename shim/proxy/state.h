@@ -12,6 +12,7 @@ struct ProxyProcess {
   /// Locks. A thread of the parent may hold one at a fork, and the child would never find it free.
   std::atomic<uint32_t> binding{0};
   std::atomic<uint32_t> initialising{0};
+  std::atomic<uint32_t> initialiser{0};  ///< the thread that holds `initialising`
   /// A cuInit has succeeded in this process; every guarded call reads this. Not a bool, whose load
   /// would be a function call under -Os.
   std::atomic<uint32_t> open{0};

@@ -8,7 +8,7 @@ import tempfile
 
 import pytest
 
-from support import box, harness
+from support import box, harness, policies
 from support.box import ALL, PROXIES, FASTEST
 
 DRIVER, NVML = (os.path.basename(path) for path in PROXIES)
@@ -282,6 +282,16 @@ def test_constructor_that_waits_for_a_thread_does_not_hang(guard, allow, policy,
     assert not result.timed_out, str(result)
     assert result.answers["constructor"] == wanted, str(result)
     assert result.rc == 0, str(result)
+
+
+@pytest.mark.parametrize(("settings", "wanted"), [
+    ({"guard": False}, "0:0:8"), *(({"policy": name}, "0:0:8") for name in policies.ALLOWING),
+    ({"allow": "2,5"}, "0:0:2")])
+def test_library_that_cuInit_loads_may_call_cuInit(settings, wanted):
+    result = box.run(["cu.init"], CUDA_INJECTION64_PATH=box.program("injection.so"), timeout=60,
+                     **settings)
+    assert not result.timed_out, str(result)
+    assert (result.answers["injection"], result.answers["cu.init"]) == (wanted, "0"), str(result)
 
 
 def test_name_that_an_older_driver_lacks_returns_500(case):

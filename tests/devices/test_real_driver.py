@@ -28,7 +28,7 @@ def run_real(steps, name="open", guard=True, **env):
 
 
 def both(steps, name="open", **env):
-    unguarded = run_real(steps, name, guard=False)
+    unguarded = run_real(steps, name, guard=False, **env)
     guarded = run_real(steps, name, **env)
     assert (unguarded.rc, guarded.rc) == (0, 0), str(guarded)
     return unguarded, guarded
@@ -84,6 +84,14 @@ def test_dlsym_leads_only_guarded_names_to_the_proxy():
             differ.add(name)
     assert differ <= test_names.GUARDED
     assert "cuInit" in differ
+
+
+@pytest.mark.parametrize("policy", policies.ALLOWING)
+def test_library_that_cuInit_loads_may_call_cuInit(policy):
+    unguarded, guarded = both(["cu.init"], CUDAGUARD_POLICY=policy,
+                              CUDA_INJECTION64_PATH=box.program("injection.so"))
+    assert unguarded.answers["injection"].startswith("100:"), str(unguarded)
+    assert guarded.out == unguarded.out
 
 
 def test_allow_list_without_a_gpu_gives_100():

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fake driver's initialisation and its devices.
+#include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 
 #include "driver.h"
 
@@ -27,10 +29,23 @@ int device_state(int device) {
   return device >= 0 && device < g_count ? kSuccess : kInvalidDevice;
 }
 
+// Like NVIDIA's (tried with 535), cuInit first loads a profiler's library.
+static void load_injection(void) {
+  static bool loaded;
+  const char* path = getenv("CUDA_INJECTION64_PATH");
+  if (loaded || path == NULL) return;
+  loaded = true;
+  void* handle = dlopen(path, RTLD_NOW);
+  int (*initialise)(void) =
+      handle == NULL ? NULL : (int (*)(void))dlsym(handle, "InitializeInjection");
+  if (initialise != NULL) initialise();
+}
+
 // Like NVIDIA's, this function alone reads the environment, and reads it again after a failure.
 int cuInit(unsigned flags) {
   fake_log("", "cuInit");
   if (flags != 0) return kInvalidValue;
+  load_injection();
   // CG_SICK=N simulates a machine without a usable GPU. The driver then fails before it reads a
   // list.
   const char* sick = getenv("CG_SICK");
