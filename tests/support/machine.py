@@ -23,6 +23,7 @@ from support import settings
 LANDLOCK_CREATE_RULESET = 444  # the same number for every architecture
 SECCOMP_GET_NOTIF_SIZES = 3
 NOBODY = 65534
+GVISOR = ("runsc", "--platform=ptrace", "--network=host", "--ignore-cgroups", "do")
 
 
 def tried(*words):
@@ -179,6 +180,10 @@ def freezer():
     return ""
 
 
+def gvisor():
+    return tried(*GVISOR, "true")
+
+
 def tracing():
     return tried("strace", "-f", "-o", "/dev/null", "true")
 
@@ -213,6 +218,7 @@ NEEDS = {
     "no_filter": ("no seccomp filter around the tests", no_filter),
     "fixed_addresses": ("a personality without random addresses", fixed_addresses),
     "freezer": ("a cgroup that freezes processes", freezer),
+    "gvisor": ("gVisor, by runsc", gvisor),
     "tracing": ("ptrace, by strace", tracing),
     "landlock": ("Landlock", landlock),
     "seccomp_listener": ("a seccomp listener", seccomp_listener),

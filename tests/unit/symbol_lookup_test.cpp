@@ -62,6 +62,15 @@ TEST(SymbolLookup, EveryObjectAndTheVdso_AreReadWithoutAFault) {
   EXPECT_GT(objects, 3);
 }
 
+/// gVisor's, and Linux's before 3.16. No loader relocates its dynamic section.
+TEST(SymbolLookup, VdsoThatIsLinkedAtAKernelsAddress_IsRead) {
+  constexpr ElfW(Addr) kLinkedAt = 0xffffffffff700000;
+  const char strings[] = "\0linux-vdso.so.1";
+  const ElfW(Addr) base = reinterpret_cast<ElfW(Addr)>(strings) - kLinkedAt;
+  const ElfW(Dyn) dynamic[] = {{DT_SONAME, {1}}, {DT_STRTAB, {kLinkedAt}}, {DT_NULL, {0}}};
+  EXPECT_EQ(elf_soname(dynamic, base), strings + 1);
+}
+
 TEST(SymbolLookup, Import_IsNotADefinition) {
   const link_map* self = _r_debug.r_map;  // this program imports dlopen
   EXPECT_EQ(elf_symbol(self->l_ld, self->l_addr, "dlopen"), nullptr);

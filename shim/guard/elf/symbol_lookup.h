@@ -25,9 +25,11 @@ namespace elf_detail {
 }
 
 // glibc relocates the pointers of a dynamic section in place, but not those of the vDSO; musl
-// relocates none. An address below the load base is therefore an offset.
+// relocates none. An address below the load base is therefore an offset. The vDSO of gVisor and of
+// Linux before 3.16 is linked at 0xffffffffff700000, which is below each base as a signed number.
 inline ElfW(Addr) absolute(ElfW(Addr) value, ElfW(Addr) base) {
-  return value < base ? value + base : value;
+  const bool is_offset = static_cast<ElfW(Sxword)>(value) < static_cast<ElfW(Sxword)>(base);
+  return is_offset ? value + base : value;
 }
 
 struct Tables {
