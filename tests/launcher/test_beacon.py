@@ -181,6 +181,13 @@ class Heard(test_verify_tree.Case):
         result, _ = self.shape("execs under a filter", "none")
         self.assertIn(result.rc, (0, 3), result)
 
+    @pytest.mark.full
+    def test_limit_attempt_in_qemu_user_is_not_seen(self):
+        """qemu answers the guest's beacon itself."""
+        self.need("qemu-x86_64")
+        result, _ = self.tree(["qemu-x86_64", self.program, "plain", "attempt"])
+        self.ends(result, 0, "1 guarded")
+
 
 make_case = fixtures.lent("case", Heard)
 
