@@ -73,7 +73,11 @@ class Queries(launcher.Case):
             lines += [line(73, python=[*frames, threads], code="b.py:4", host="node%d" % number),
                       line(74, python=[threads], host="node%d" % number)]
             lines += [line(70, python=frames, code="b.py:4", host="node%d" % number), "no record", "{}",
-                      line(71, python=None, host="other"), line(72)[:333]]
+                      line(71, python=None, host="other"), line(72)[:333],
+                      line(75, decision="allow", event="exposed"),
+                      line(76, decision="refuse", event=None),
+                      line(77, decision="allow", event="context", api="cuCtxCreate_v2", device=0),
+                      line(78, event="health", reason="late", seconds=1, exe="python3")]
             self.make(("records/more/r%d.jsonl" if number else "records/r%d.jsonl.1") % number,
                       text(*lines))
         # `report` does not read compressed files.
@@ -105,7 +109,7 @@ class Queries(launcher.Case):
         wanted = [[group["name"], group["asking"], group["first"], group["last"]]
                   for group in self.groups("line")]
         self.assertEqual(self.query(views(), BY_LINE), wanted)
-        self.assertEqual(len(wanted), 6)
+        self.assertEqual(len(wanted), 7)
 
     def test_view_reads_fields_of_the_schema(self):
         with open(os.path.join(harness.SOURCE, "shim", "guard", "record", "record.schema.json"),
