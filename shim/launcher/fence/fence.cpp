@@ -132,7 +132,7 @@ std::string why_unseen(const Fence& fence, int error) {
 }  // namespace
 
 std::string why_no_listener(const std::string& why) {
-  return "CUDA attempts are not reported: " + why;
+  return "verify may miss CUDA attempts: " + why;
 }
 
 bool is_fenced() {

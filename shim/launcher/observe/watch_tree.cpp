@@ -72,11 +72,12 @@ int become(const Prepared& program, Variables& variables) {
   return errno;
 }
 
-void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched) {
+void record_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
+                 WatchedTree& watched) {
   Tree tree(program.grace);
   PrivateReport report(program.report);
   variables.set(row_of(Variable::kReport).name, report.path());
-  start(tree, program, variables, {});
+  start(tree, program, variables, kept);
   // A reader may follow the user's report while the program runs, so it is copied regularly.
   const std::chrono::milliseconds period{program.report.empty() ? 0 : 1000};
   tree.wait([&] {
@@ -98,14 +99,11 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
                 WatchedTree& watched) {
   watched.started = seconds_now();
   watched.tree.why_unheard = program.fence.unseen;
+  variables.set(kHello, "1");
   if (program.fence.listener < 0) {
-    Tree tree(program.grace);
-    start(tree, program, variables, kept);
-    tree.wait([] { return std::chrono::milliseconds::zero(); });
-    note_end(tree, program, watched);
     watched.tree.value = TreeTruth::Value::kNotWatched;
-    watched.tree.left = tree.left();
     watched.tree.doubts.push_back(program.fence.unseen);
+    record_tree(program, variables, kept, watched);
     return;
   }
   Keeper& keeper = *program.keeper;
@@ -114,7 +112,6 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   Records records;
   std::optional<Listener> listener;
   variables.unset(row_of(Variable::kReport).name);
-  variables.set(kHello, "1");
   Starts starts(guard_in(variables), program.unguarded);
   listener.emplace(
       program.fence.listener, keeper,

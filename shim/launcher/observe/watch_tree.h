@@ -39,13 +39,13 @@ int become(const Prepared& program, Variables& variables);
 // Refusal if the program cannot be started or watched. If memory runs out after the program's end,
 // they throw, and `watched` has the program's id and status.
 
-/// Gives the program a report file, and reads its records. `watched.tree` holds only the remaining
-/// processes and the doubts.
-void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched);
+/// Gives the program a report file, and reads its records. `watched.tree` gets only the remaining
+/// processes and the doubts. `kept` are descriptors that this process needs after the program's end.
+void record_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
+                 WatchedTree& watched);
 
 /// Each process reports its start and its CUDA attempts to Fence::listener, and is examined.
-/// Without a listener, no process is, and `watched.tree.doubts` has the reason. `kept` are
-/// descriptors that this process needs after the program's end.
+/// Without a listener, this is record_tree(), and `watched.tree.doubts` has the reason.
 void watch_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
                 WatchedTree& watched);
 
