@@ -302,13 +302,6 @@ class Doubt(test_verify_tree.Case):
                   "os.execv(python, [python, '-c', again, repr(last)])\n" % again)
         self.incomplete(self.python(script), r"^\S*python\S* may not be guarded;[^\n]*$")
 
-    def test_short_static_programs_cause_no_doubt(self):
-        """A static program that ends while verify looks at it owes no start beacon."""
-        program = launcher.program("static_0")
-        result, tree = self.tree(["sh", "-c", 'for i in $(seq 200); do "$0"; done', program])
-        self.ends(result, 0, "PASS: no CUDA use (")
-        self.assertEqual(tree["doubts"], [], result)
-
     def test_programs_that_end_in_the_loader_cause_no_doubt(self):
         """A missing library, too little memory or a kill ends them before the guard's constructor."""
         program = launcher.program("needs_gone")
