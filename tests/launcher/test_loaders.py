@@ -132,14 +132,6 @@ class NoLoader(launcher.Case):
 class Long(launcher.Case):
     """Files that are mostly something else."""
 
-    def test_static_program_with_a_1_tb_image_starts(self):
-        """The program would mount this image. The image has no bytes on the disk."""
-        program = self.copied("static_7")
-        os.truncate(program, 1 << 40)
-        done = self.start("run", program)
-        self.assertEqual(done.returncode, 7, done)
-        self.assertIn("is a static executable", done.stderr)
-
     def test_program_with_300_mb_of_names_is_not_read_whole(self):
         """No library has so many names. doctor reads none of them and reports that."""
         program = self.copied("ask_driver")
