@@ -3,7 +3,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 
@@ -234,42 +233,3 @@ class Variable(Case):
         for line in lines:
             self.assertEqual(line, "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded "
                              "(cannot open shared object file): ignored." % GUARD)
-
-    def test_static_program_is_reported_by_the_launcher_alone(self):
-        """No message says that the static program is not guarded."""
-        built = self.build()
-        shutil.copy("/usr/bin/tini-static", built.root + "/usr/bin/tini-static")
-        result = built.run(["/usr/bin/tini-static", "--version"], entrypoint=[], env=self.ENV)
-        self.assertEqual((result.rc, result.err), (0, ""), result)
-        result = built.run(["/usr/bin/tini-static", "--version"])
-        self.assertEqual(result.rc, 0, result)
-        self.assertRegex(result.err, r"\A%s\Z" % WARNING)
-
-    def test_setuid_program_is_refused_by_the_launcher_alone(self):
-        """LD_PRELOAD does not guard a setuid program and prints nothing, but the launcher refuses
-        it. The test does not use bubblewrap, which forbids setuid."""
-        built = self.build()
-        if os.statvfs(built.root).f_flag & os.ST_NOSUID:
-            harness.skip(self, "this file system forbids setuid programs")
-        os.makedirs(built.root + "/opt/driver")
-        for name in ("plain", "setuid"):
-            shutil.copy(os.path.join(built.directory, "programs", "entry_point"), built.root + "/opt/" + name)
-        os.chmod(built.root + "/opt/setuid", 0o4755)
-        driver = shutil.copy(harness.FAKE_DRIVER + "/libcuda.so.1", built.root + "/opt/driver")
-        os.chmod(driver, 0o755)
-
-        def ask(name, *launch):
-            return subprocess.run(
-                ["chroot", "--userspec=65534:65534", built.root, *launch, "/opt/" + name,
-                 "lib=/opt/driver/libcuda.so.1"], capture_output=True, text=True, check=False,
-                env={"PATH": image.PATH})
-
-        for name, answer, lines in (("plain", "100", 1), ("setuid", "0", 0)):
-            done = ask(name, "/usr/bin/env", "LD_PRELOAD=" + GUARD)
-            self.assertEqual((done.returncode, done.stdout.split()[0]), (0, "cuInit=" + answer),
-                             done)
-            self.assertEqual(len(done.stderr.splitlines()), lines, done)
-        self.assertEqual(ask("plain").stdout.split()[0], "cuInit=0")
-        done = ask("setuid", *built.entrypoint)
-        self.assertEqual((done.returncode, done.stdout), (125, ""), done)
-        self.assertIn("it is setuid", done.stderr)

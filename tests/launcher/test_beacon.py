@@ -318,11 +318,3 @@ class Doubt(test_verify_tree.Case):
         self.incomplete(["sh", "-c", "env -i true; :"], "true may not be guarded", bwrap=bwrap)
         result, _ = self.tree(["sh", "-c", "env true; :"], bwrap=bwrap)
         self.ends(result, 0, "PASS: ")
-
-    def test_attempt_or_failure_outranks_incomplete(self):
-        attempt = self.python("import ctypes, os\nos.system('env -i true')\n" +
-                              test_verify_tree.ATTEMPT)
-        for words, rc in ((attempt, 1), (["sh", "-c", "env -i true; exit 7"], 2)):
-            result, _ = self.tree(words, bwrap=["--tmpfs", "/proc"])
-            self.assertEqual(result.rc, rc, result)
-            self.assertIn("in doubt: ", result.err)

@@ -21,8 +21,6 @@ LAUNCHER = launcher.public_launcher()
 NOBODY = "65534"
 SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
 ON_CPU = "FORCE_CPU list=\n"
-UNANSWERED_FILES = os.path.join(harness.SOURCE, "tests", "support", "unanswered_files.py")
-FREEZER = "/sys/fs/cgroup/freezer"
 
 
 def limit_for(illness):
@@ -306,64 +304,6 @@ class RootsCase(Case):
 
     def environment(self, **env):
         return super().environment(**{"XDG_RUNTIME_DIR": "/run", **env})  # not used by root
-
-
-@pytest.mark.needs("root", "mounts", "sandbox")
-class Uninterruptible(RootsCase):
-    """The child that asks the driver sleeps in the kernel (state D) and survives SIGKILL."""
-
-    def is_abandoned(self, place, *prefix, bwrap=(), **env):
-        script = 'echo "$CUDAGUARD_POLICY"; cat /proc/$$/task/$$/children; ls /proc/$$/fd'
-        done = self.unguarded(
-            *prefix, *harness.sandbox("none", [*self.mounts, *bwrap]), "env",
-            "-i", *["%s=%s" % item for item in self.environment(**env).items()], LAUNCHER, "run",
-            "--if-healthy=1", "--", "sh", "-c", script)
-        self.assertEqual(done.returncode, 0, done)
-        self.assertRegex(done.stderr, r"\Acudaguard: --if-healthy: the driver did not answer in 1 s "
-                         r"\(%s\); the program runs without CUDA; process \d+, which asked the "
-                         r"driver, survives SIGKILL\n\Z" % place)
-        policy, *facts = done.stdout.split()
-        control, *without = self.launch("run", "--if-healthy=20", "--", "sh", "-c", script)[1].split()
-        self.assertEqual((policy, control), ("FORCE_CPU", "VALIDATE"))
-        self.assertEqual(len(facts), len(without), "another child or descriptor: %s" % facts)
-
-    def beside(self, operation, name):
-        """The beginning of a command beside a file of this name that never answers."""
-        if not os.path.exists("/dev/fuse"):
-            harness.skip(self, "no /dev/fuse")
-        os.mkdir(self.path("mounted"))
-        return ["unshare", "-m", "--propagation", "private", sys.executable, UNANSWERED_FILES,
-                self.path("mounted"), operation, name]
-
-    def test_driver_whose_file_never_opens_is_abandoned(self):
-        self.is_abandoned("while it was loaded", *self.beside("open", "libcuda.so.1"),
-                          LD_LIBRARY_PATH=self.path("mounted"))
-
-    def test_driver_whose_file_is_never_read_is_abandoned(self):
-        self.is_abandoned("while it was loaded", *self.beside("read", "libcuda.so.1"),
-                          LD_LIBRARY_PATH=self.path("mounted"))
-
-    def test_driver_whose_device_node_never_opens_is_abandoned(self):
-        node = self.beside("open", "nvidiactl")
-        self.is_abandoned("cuInit", *node, CG_SICK="opens the node",
-                          bwrap=["--bind", self.path("mounted", "nvidiactl"), "/dev/nvidiactl"])
-
-    def test_driver_that_freezes_its_cgroup_is_abandoned(self):
-        machine.need("freezer")
-        group = "%s/cudaguard-test-%d" % (FREEZER, os.getpid())
-        os.mkdir(group)
-        try:
-            self.is_abandoned("cuInit", CG_SICK="freezes itself", CG_FREEZER=group)
-        finally:
-            with open(os.path.join(group, "freezer.state"), "w", encoding="ascii") as stream:
-                stream.write("THAWED")
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                try:
-                    os.rmdir(group)
-                    break
-                except OSError:  # the thawed process has not died yet
-                    time.sleep(0.01)
 
 
 class RealDriver(RootsCase):
