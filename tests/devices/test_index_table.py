@@ -41,7 +41,7 @@ def has_index(parameter):
 
 
 def from_header(name):
-    """Returns a header's calls that have an index among their parameters, without their versions."""
+    """Returns a header's calls that have an index as a parameter, without their versions."""
     with open(os.path.join(HEADERS, name), encoding="utf-8", errors="replace") as stream:
         text = re.sub(r"/\*.*?\*/|//[^\n]*", "", stream.read(), flags=re.S)
     prototype = r"\b(?:CUresult\s+CUDAAPI|cudaError_t\s+CUDARTAPI)\s+(cu\w+)\s*\(([^;{]*?)\)\s*;"
@@ -62,7 +62,8 @@ def test_table_has_every_call_with_a_device_index(case):
 def test_table_has_the_calls_that_the_guard_checks():
     """test_indices.py tests these. test_names.py tests that other names are the driver's own."""
     checked = {name for name, outcome in documented().items() if outcome != "passed on"}
-    assert checked == {"cuDeviceGet", *(VERSION.sub("", call) for call in test_indices.CALLS.values())}
+    tested = {VERSION.sub("", call) for call in test_indices.CALLS.values()}
+    assert checked == {"cuDeviceGet", *tested}
 
 
 @pytest.mark.parametrize("policy", policies.COMPUTING)
@@ -70,8 +71,8 @@ def test_table_has_the_calls_that_the_guard_checks():
 def test_limit_runtime_by_dlsym_is_not_checked(case, major, policy):
     """tests/lab/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
     runtime = os.path.join(harness.FAKES, "runtime", "libcudart.so.%d" % major)
-    words = [sys.executable, "-c", "import ctypes; print(ctypes.CDLL(%r).cudaSetDevice(3))" % runtime]
-    result = harness.run(words, world="none", trace=False,
+    text = "import ctypes; print(ctypes.CDLL(%r).cudaSetDevice(3))" % runtime
+    result = harness.run([sys.executable, "-c", text], world="none", trace=False,
                          env=box.environment(allow="5,2,7", policy=policy))
     assert result.out == "101\n", str(result)
     case.silent(result)

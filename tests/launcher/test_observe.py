@@ -110,7 +110,8 @@ make_who = fixtures.lent("who", Who)
         (["rt12.sync"], {"by": "libcudart.so.12", "context": "0", "worked": "yes"}),
         (["rt13.set=3"], {"by": "libcudart.so.13", "context": "3"}),
         (["cu.init", CONTEXT % 7, CONTEXT % 2], {"by": "open", "context": "2,7"}),
-        (["cu.init", CONTEXT % 0, "cu.load=module"], {"by": "open", "context": "0", "worked": "yes"}),
+        (["cu.init", CONTEXT % 0, "cu.load=module"],
+         {"by": "open", "context": "0", "worked": "yes"}),
         (["nv.init"], {"nvml": "yes"}), (["nv.init", "cu.init"], {"by": "open", "nvml": "yes"})))])
 def test_summary_has_what_one_process_did(who, name, steps, wanted):
     result = who.steps(["pid"] + steps, name=name)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenMP and OpenCL: a runtime makes the call to CUDA, but verify marks the user's function and names
-the user's file as the place."""
+"""OpenMP and OpenCL: a runtime makes the call to CUDA, but verify marks the user's function and
+names the user's file as the place."""
 
 import json
 import os
