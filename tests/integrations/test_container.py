@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Dockerfile's two lines work as in docker, with the program as process 1."""
 
-import json
 import os
-import signal
-import subprocess
 
 import pytest
 
@@ -19,7 +16,6 @@ LINKED = ["/mnt/programs/linked_cuda"]
 GUARD = "/usr/local/lib/libcudaguard.so"
 WARNING = r'cudaguard: "/usr/bin/tini-static" is a static executable[^\n]* not guarded[^\n]*\n'
 SHARED = []
-ANSWERS_TERM = "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"
 
 
 class Case(places.Case):
@@ -128,61 +124,6 @@ def test_linked_program_is_guarded_and_off_is_obeyed(case):
     assert built.run(LINKED, entrypoint=[], **nowhere).rc == 127
     case.no_device(built.run(LINKED, **nowhere))
     case.a_device(built.run(OPEN, env={"CUDAGUARD_POLICY": "OFF"}))  # docker run -e
-
-
-class ProcessOne(Case):
-    """docker stop and the exit code work the same with and without the entrypoint."""
-
-    def start(self, built, words, **more):
-        """Starts a container; returns process 1 and the pipes."""
-        reading, writing = os.pipe()
-        process = subprocess.Popen(
-            built.sandbox(options=("--info-fd", str(writing)), **more) + words, text=True,
-            pass_fds=(writing,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        os.close(writing)
-        with os.fdopen(reading) as stream:
-            pid = json.load(stream)["child-pid"]
-        return process, pid
-
-    def test_exit_codes_are_the_same_with_the_entrypoint(self):
-        built = self.built()
-        for command, code in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255),
-                              ("exec 2>&-; /bin/sh -c 'kill -9 $$'; exit $?", 137)):
-            for entrypoint in ([], built.entrypoint):
-                done = built.run(["/bin/sh", "-c", command], entrypoint=entrypoint)
-                self.assertEqual((done.rc, done.out, done.err), (code, "", ""), done)
-
-    def test_program_handles_term_as_without_the_entrypoint(self):
-        """With docker stop, a program that handles TERM ends in its own way."""
-        built = self.built()
-        for init in (False, True):
-            for entrypoint in ([], built.entrypoint):
-                process, pid = self.start(built, entrypoint + ["/bin/sh", "-c", ANSWERS_TERM],
-                                          init=init)
-                self.assertEqual(process.stdout.readline(), "on\n")
-                os.kill(pid, signal.SIGTERM)
-                self.assertEqual(process.communicate(timeout=60), ("", ""))
-                self.assertEqual(process.returncode, 9)
-
-    def test_only_an_init_ends_a_program_without_a_handler(self):
-        """The kernel does not deliver TERM to a process 1 without a handler. An init forwards TERM,
-        which then ends the program."""
-        built = self.built()
-        for init in (False, True):
-            for entrypoint in ([], built.entrypoint):
-                process, pid = self.start(built, entrypoint + ["/bin/cat"], init=init)
-                process.stdin.write("a\n")
-                process.stdin.flush()
-                self.assertEqual(process.stdout.readline(), "a\n")
-                os.kill(pid, signal.SIGTERM)
-                if init:
-                    self.assertEqual(process.wait(timeout=60), 143)
-                else:
-                    self.assertEqual(process.communicate("b\n", timeout=60), ("b\n", ""))
-                    self.assertEqual(process.returncode, 0)
 
 
 class Init(Case):

@@ -12,7 +12,6 @@ from support import fixtures, harness, launcher
 
 
 class Codes(launcher.Case):
-
     def test_program_has_the_launchers_process_id(self):
         """Signals to this process arrive, and the program stops and goes on as any job does."""
         program = "echo $$; kill -STOP $$; echo on; read -r word; echo $word"
@@ -25,6 +24,13 @@ class Codes(launcher.Case):
         process.send_signal(signal.SIGCONT)
         self.assertEqual(process.communicate("word\n")[0], "on\nword\n")
         self.assertEqual(process.returncode, 0)
+
+    def test_signals_stay_as_they_are(self):
+        """As the program inherits them: blocked, ignored and caught."""
+        words = ["grep", "^Sig[BIC]", "/proc/self/status"]
+        unguarded = self.unguarded(*words)
+        self.assertEqual(unguarded.stdout.count("\n"), 3)
+        self.assertEqual(self.start("run", *words).stdout, unguarded.stdout)
 
     def test_run_works_with_sigchld_ignored(self):
         """The parent does not want to hear of its children."""
