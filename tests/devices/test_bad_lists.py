@@ -31,6 +31,8 @@ def answers_of_force_cpu(case, result, *words):
     assert result.answers["nv.get"] == "1:null", str(result)
     assert result.answers["nv.uuid"] == "1:77:!1", str(result)
     case.refused(result, *words)
+    cause = messages.text("list_not_accepted", list="CUDAGUARD_VISIBLE_DEVICES")
+    assert messages.find(result.err, "no_cuda", cause=cause), str(result)
 
 
 def test_control_good_list_works_and_without_the_guard_all_gpus_show(case):

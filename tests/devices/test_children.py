@@ -95,18 +95,6 @@ def test_children_of_linked_programs_get_no_gpu(name, steps):
             assert box.seen(result.answers[label + step]) in ("!100", "!9"), str(result)
 
 
-def test_only_the_first_process_of_24_workers_initialises_the_driver():
-    """Only one process has contexts."""
-    worker = ["rt12.sync", "cu.context=v4,0", "end"]
-    steps = ["rt12.sync"]
-    for number in range(12):
-        steps += ["fork=f%d" % number] + worker + ["spawn=s%d" % number] + worker
-    unguarded = box.run(steps, allow="1,2")
-    assert unguarded.fake_calls.count("cuInit:initialised") == 13, str(unguarded)
-    result = box.run(FIRST + steps, allow="1,2", **CPU)
-    assert result.fake_calls.count("cuInit:initialised") == 1, str(result)
-    assert result.fake_calls.count("cuDevicePrimaryCtxRetain") == 1, str(result)
-    assert result.out.count("rt12.sync=100") == 24, str(result)
 RECIPE = "sh -c 'CUDAGUARD_ROOT=$$ exec APP'"
 
 

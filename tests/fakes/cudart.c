@@ -103,16 +103,6 @@ static int use_device(int device) {
   return answer != kSuccess ? answer : g_driver.cuCtxSetCurrent(context);
 }
 
-// cudart_indexed.c calls this. Returns the number of devices, or a negated error.
-HIDDEN int fake_runtime_count(const char* name);
-int fake_runtime_count(const char* name) {
-  LOG(name);
-  const int answer = ready();
-  return answer == kSuccess ? g_count : -answer;
-}
-HIDDEN int fake_runtime_finish(int answer);
-int fake_runtime_finish(int answer) { return finish(answer); }
-
 EXPORT int cudaGetDeviceCount(int* count);
 int cudaGetDeviceCount(int* count) {
   LOG("cudaGetDeviceCount");

@@ -33,69 +33,23 @@ static int create(struct context** out, int device) {
   return kSuccess;
 }
 
-int cuCtxCreate(struct context** out, unsigned flags, int device) {
-  (void)flags;
-  fake_log("", "cuCtxCreate");
-  return create(out, device);
-}
-
-int cuCtxCreate_v2(struct context** out, unsigned flags, int device) {
-  (void)flags;
-  fake_log("", "cuCtxCreate_v2");
-  return create(out, device);
-}
-
-int cuCtxCreate_v3(struct context** out, void* parameters, int count, unsigned flags, int device) {
-  (void)parameters;
-  (void)count;
-  (void)flags;
-  fake_log("", "cuCtxCreate_v3");
-  return create(out, device);
-}
-
-int cuCtxCreate_v4(struct context** out, void* parameters, unsigned flags, int device) {
-  (void)parameters;
-  (void)flags;
-  fake_log("", "cuCtxCreate_v4");
-  return create(out, device);
-}
-
-int cuGLCtxCreate(struct context** out, unsigned flags, int device) {
-  (void)flags;
-  fake_log("", "cuGLCtxCreate");
-  return create(out, device);
-}
-
-int cuGLCtxCreate_v2(struct context** out, unsigned flags, int device) {
-  (void)flags;
-  fake_log("", "cuGLCtxCreate_v2");
-  return create(out, device);
-}
-
-int cuVDPAUCtxCreate(struct context** out, unsigned flags, int device, unsigned vdp_device,
-                     void* vdp) {
-  (void)flags;
-  (void)vdp_device;
-  (void)vdp;
-  fake_log("", "cuVDPAUCtxCreate");
-  return create(out, device);
-}
-
-int cuVDPAUCtxCreate_v2(struct context** out, unsigned flags, int device, unsigned vdp_device,
-                        void* vdp) {
-  (void)flags;
-  (void)vdp_device;
-  (void)vdp;
-  fake_log("", "cuVDPAUCtxCreate_v2");
-  return create(out, device);
-}
-
-int cuGreenCtxCreate(struct context** out, void* resources, int device, unsigned flags) {
-  (void)resources;
-  (void)flags;
-  fake_log("", "cuGreenCtxCreate");
-  return create(out, device);
-}
+// The arguments are not used, but for where the new context goes, and for its device.
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define CREATES(name, ...)      \
+  int name(__VA_ARGS__) {       \
+    fake_log("", #name);        \
+    return create(out, device); \
+  }
+CREATES(cuCtxCreate, struct context** out, unsigned flags, int device)
+CREATES(cuCtxCreate_v2, struct context** out, unsigned flags, int device)
+CREATES(cuCtxCreate_v3, struct context** out, void* parameters, int count, unsigned flags,
+        int device)
+CREATES(cuCtxCreate_v4, struct context** out, void* parameters, unsigned flags, int device)
+CREATES(cuGLCtxCreate, struct context** out, unsigned flags, int device)
+CREATES(cuGLCtxCreate_v2, struct context** out, unsigned flags, int device)
+CREATES(cuVDPAUCtxCreate, struct context** out, unsigned flags, int device)
+CREATES(cuVDPAUCtxCreate_v2, struct context** out, unsigned flags, int device)
+CREATES(cuGreenCtxCreate, struct context** out, void* resources, int device, unsigned flags)
 
 // What these make holds a GPU as a context does.
 static int make(void* out) {
@@ -121,51 +75,20 @@ int cuCtxFromGreenCtx(struct context** out, struct context* green) {
   return answer;
 }
 
-int cuMemCreate(uint64_t* handle, size_t size, const int* properties, uint64_t flags) {
-  (void)size;
-  (void)flags;
-  fake_log("", "cuMemCreate");
-  return make_on_device(handle, properties);
-}
-
-int cuMemImportFromShareableHandle(uint64_t* handle, void* shared, int type) {
-  (void)shared;
-  (void)type;
-  fake_log("", "cuMemImportFromShareableHandle");
-  return make(handle);
-}
-
-int cuMemPoolCreate(void** pool, const int* properties) {
-  fake_log("", "cuMemPoolCreate");
-  return make_on_device(pool, properties);
-}
-
-int cuMemPoolImportFromShareableHandle(void** pool, void* shared, int type, uint64_t flags) {
-  (void)shared;
-  (void)type;
-  (void)flags;
-  fake_log("", "cuMemPoolImportFromShareableHandle");
-  return make(pool);
-}
-
-int cuMulticastCreate(uint64_t* handle, const void* properties) {
-  (void)properties;
-  fake_log("", "cuMulticastCreate");
-  return make(handle);
-}
-
-int cuLogicalEndpointCreate(unsigned id, void* properties) {
-  (void)id;
-  fake_log("", "cuLogicalEndpointCreate");
-  return make(properties);
-}
-
-int cuLogicalEndpointImport(unsigned id, void* shared, int type) {
-  (void)id;
-  (void)type;
-  fake_log("", "cuLogicalEndpointImport");
-  return make(shared);
-}
+// A function with these parameters that gives this answer.
+#define MAKES(name, answer, ...) \
+  int name(__VA_ARGS__) {        \
+    fake_log("", #name);         \
+    return answer;               \
+  }
+MAKES(cuMemCreate, make_on_device(out, properties), uint64_t* out, size_t size,
+      const int* properties)
+MAKES(cuMemPoolCreate, make_on_device(out, properties), void** out, const int* properties)
+MAKES(cuMemImportFromShareableHandle, make(out), uint64_t* out)
+MAKES(cuMemPoolImportFromShareableHandle, make(out), void** out)
+MAKES(cuMulticastCreate, make(out), uint64_t* out)
+MAKES(cuLogicalEndpointCreate, make(properties), unsigned id, void* properties)
+MAKES(cuLogicalEndpointImport, make(shared), unsigned id, void* shared)
 
 static int destroy(struct context* context) {
   const int state = driver_state();
@@ -174,16 +97,8 @@ static int destroy(struct context* context) {
   if (g_current == context) g_current = NULL;
   return kSuccess;
 }
-
-int cuCtxDestroy(struct context* context) {
-  fake_log("", "cuCtxDestroy");
-  return destroy(context);
-}
-
-int cuCtxDestroy_v2(struct context* context) {
-  fake_log("", "cuCtxDestroy_v2");
-  return destroy(context);
-}
+MAKES(cuCtxDestroy, destroy(context), struct context* context)
+MAKES(cuCtxDestroy_v2, destroy(context), struct context* context)
 
 int cuCtxGetCurrent(struct context** out) {
   fake_log("", "cuCtxGetCurrent");
@@ -229,15 +144,8 @@ static int release(int device) {
                                                                           : kInvalidContext;
 }
 
-int cuDevicePrimaryCtxRelease(int device) {
-  fake_log("", "cuDevicePrimaryCtxRelease");
-  return release(device);
-}
-
-int cuDevicePrimaryCtxRelease_v2(int device) {
-  fake_log("", "cuDevicePrimaryCtxRelease_v2");
-  return release(device);
-}
+MAKES(cuDevicePrimaryCtxRelease, release(device), int device)
+MAKES(cuDevicePrimaryCtxRelease_v2, release(device), int device)
 
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   fake_log("", "cuDevicePrimaryCtxGetState");
@@ -260,58 +168,23 @@ static int load(void** out, const void* image, int needs_context) {
   return kSuccess;
 }
 
-int cuModuleLoad(void** out, const char* path) {
-  fake_log("", "cuModuleLoad");
-  return load(out, path, 1);
-}
-
-int cuModuleLoadData(void** out, const void* image) {
-  fake_log("", "cuModuleLoadData");
-  return load(out, image, 1);
-}
-
-int cuModuleLoadDataEx(void** out, const void* image, unsigned count, void* options,
-                       void** values) {
-  (void)count;
-  (void)options;
-  (void)values;
-  fake_log("", "cuModuleLoadDataEx");
-  return load(out, image, 1);
-}
-
-int cuModuleLoadFatBinary(void** out, const void* image) {
-  fake_log("", "cuModuleLoadFatBinary");
-  return load(out, image, 1);
-}
+MAKES(cuModuleLoad, load(out, image, 1), void** out, const void* image)
+MAKES(cuModuleLoadData, load(out, image, 1), void** out, const void* image)
+MAKES(cuModuleLoadDataEx, load(out, image, 1), void** out, const void* image)
+MAKES(cuModuleLoadFatBinary, load(out, image, 1), void** out, const void* image)
 
 // The last arguments of the next two calls are passed on the stack, so a wrapper that loses them
 // fails here.
-static int options_are_whole(const void* options, unsigned count) {
-  return count == 0 || (options != NULL && *(const unsigned*)options == count);
-}
-
-int cuLibraryLoadData(void** out, const void* image, void* options, void** values, unsigned count,
-                      void* library_options, void** library_values, unsigned library_count) {
-  (void)options;
-  (void)values;
-  (void)count;
-  (void)library_values;
-  fake_log("", "cuLibraryLoadData");
-  if (!options_are_whole(library_options, library_count)) return kInvalidValue;
+static int load_library(void** out, const void* image, const void* options, unsigned count) {
+  if (count != 0 && (options == NULL || *(const unsigned*)options != count)) return kInvalidValue;
   return load(out, image, 0);
 }
-
-int cuLibraryLoadFromFile(void** out, const char* path, void* options, void** values,
-                          unsigned count, void* library_options, void** library_values,
-                          unsigned library_count) {
-  (void)options;
-  (void)values;
-  (void)count;
-  (void)library_values;
-  fake_log("", "cuLibraryLoadFromFile");
-  if (!options_are_whole(library_options, library_count)) return kInvalidValue;
-  return load(out, path, 0);
-}
+MAKES(cuLibraryLoadData, load_library(out, image, library_options, library_count), void** out,
+      const void* image, void* options, void** values, unsigned count, void* library_options,
+      void** library_values, unsigned library_count)
+MAKES(cuLibraryLoadFromFile, load_library(out, image, library_options, library_count), void** out,
+      const void* image, void* options, void** values, unsigned count, void* library_options,
+      void** library_values, unsigned library_count)
 
 static int allocate(uint64_t* address, size_t size) {
   const int state = driver_state();

@@ -212,14 +212,7 @@ int nvmlDeviceGetName(struct device* device, char* out, unsigned size) {
   return put_text(out, size, "", kBox[gpu_of(device)].name);
 }
 
-int nvmlDeviceGetMinorNumber(struct device* device, unsigned* minor) {
-  ENTER(nvmlDeviceGetMinorNumber);
-  if (gpu_of(device) < 0 || minor == NULL) return kInvalidArgument;
-  *minor = (unsigned)gpu_of(device);
-  return kSuccess;
-}
-
-// This is nvmlPciInfo_t. The old form of the call does not fill the long text.
+// This is nvmlPciInfo_t.
 struct pci_info {
   char short_id[16];
   unsigned domain;
@@ -230,25 +223,16 @@ struct pci_info {
   char id[32];
 };
 
-static int pci_info(const struct device* device, struct pci_info* out, int with_long) {
+int nvmlDeviceGetPciInfo_v3(struct device* device, struct pci_info* out) {
+  ENTER(nvmlDeviceGetPciInfo_v3);
   if (gpu_of(device) < 0 || out == NULL) return kInvalidArgument;
   const unsigned bus = kBox[gpu_of(device)].bus;
-  memset(out, 0, with_long ? sizeof *out : offsetof(struct pci_info, subsystem_id));
+  memset(out, 0, sizeof *out);
   snprintf(out->short_id, sizeof out->short_id, "0000:%02X:00.0", bus);
   out->bus = bus;
   out->device_id = 0x233010de;
-  if (with_long) snprintf(out->id, sizeof out->id, "00000000:%02X:00.0", bus);
+  snprintf(out->id, sizeof out->id, "00000000:%02X:00.0", bus);
   return kSuccess;
-}
-
-int nvmlDeviceGetPciInfo(struct device* device, struct pci_info* out) {
-  ENTER(nvmlDeviceGetPciInfo);
-  return pci_info(device, out, 0);
-}
-
-int nvmlDeviceGetPciInfo_v3(struct device* device, struct pci_info* out) {
-  ENTER(nvmlDeviceGetPciInfo_v3);
-  return pci_info(device, out, 1);
 }
 
 int nvmlDeviceGetMaxMigDeviceCount(struct device* device, unsigned* count) {
@@ -282,13 +266,6 @@ int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(struct device* mig, struct devi
   ENTER(nvmlDeviceGetDeviceHandleFromMigDeviceHandle);
   if (mig_of(mig) < 0) return kInvalidArgument;
   return hand_out(kMig[mig_of(mig)].gpu, kInvalidArgument, out);
-}
-
-int nvmlDeviceGetMigMode(struct device* device, unsigned* current, unsigned* pending) {
-  ENTER(nvmlDeviceGetMigMode);
-  if (gpu_of(device) < 0) return kInvalidArgument;
-  *current = *pending = box_has_mig() && gpu_of(device) == kMig[0].gpu;
-  return kSuccess;
 }
 
 // Returns a list the way NVML does: without an array, or with a count of 0, it returns the required

@@ -12,11 +12,7 @@ from support import fence, fixtures, launcher
 # The program that must be installed -> a script. Each starts in an empty directory.
 PROGRAMS = {
     "apt-get": "apt-get --version | head -1; apt-config dump APT::Architecture",
-    "awk": "seq 9 | awk '{s += $1} END {print s}'",
-    "base64": "echo text | base64 | base64 -d",
     "bash": "bash -c 'coproc cat; echo text >&${COPROC[1]}; read -r x <&${COPROC[0]}; echo $x'",
-    "bc": "echo '2^100' | bc",
-    "bzip2": "seq 99 | bzip2 | bzip2 -d | tail -1",
     "busybox": "busybox sh -c 'echo a | busybox tr a b'",
     "cargo": "cargo new --vcs none --quiet one && cat one/src/main.rs",
     "chromium-headless-shell":
@@ -27,13 +23,9 @@ PROGRAMS = {
     "cmake": "printf 'cmake_minimum_required(VERSION 3.20)\\nproject(a NONE)\\n' >CMakeLists.txt\n"
              "cmake -S . -B b >/dev/null && ls b/CMakeCache.txt",
     "cp": "echo a >a && cp -a a b && cp --reflink=auto b c && cat c",
-    "ctags": "echo 'int f;' >a.c && ctags -o - a.c | wc -l",
     "curl": "echo text >a && curl -s file://$PWD/a",
     "dd": "dd if=/dev/zero bs=1k count=3 2>/dev/null | wc -c",
-    "diff": "echo a >a; echo b >b; diff a b; echo $?",
-    "dpkg": "dpkg --print-architecture; dpkg-query -W -f '${Status}\\n' libc6",
     "ffmpeg": "ffmpeg -v error -f lavfi -i testsrc=d=0.1:s=64x64 -f md5 -",
-    "file": "file -b --mime-type /bin/sh",
     "find": "mkdir -p a/b && touch a/b/c && find . | sort",
     "flock": "flock lock echo held",
     "g++": "echo 'int main(){return 6;}' >a.cpp && g++ a.cpp -o a && ./a; echo $?",
@@ -47,18 +39,13 @@ PROGRAMS = {
     "gpg": "export GNUPGHOME=$PWD && chmod 700 . && echo text >a && "
            "gpg -q --batch --passphrase x --pinentry-mode loopback -c a && "
            "gpg -q --batch --passphrase x --pinentry-mode loopback -d a.gpg; gpgconf --kill all",
-    "grep": "grep -c . /etc/passwd",
-    "gzip": "seq 99 | gzip | gzip -d | tail -1",
     "install": "echo a >a && install -D -m 640 a b/c && stat -c %a b/c",
     "ip": "ip -o link show lo | cut -d: -f2",
     "java": "java -version 2>&1 | head -1",
-    "jq": "echo '{\"a\":[1,2]}' | jq -c .a",
     "ld": "echo 'void _start(){for(;;);}' >a.c && gcc -c a.c && ld a.o -o a && file -b a | cut -c1-3",
-    "less": "echo text | less -F",
     "ln": "echo a >a && mkdir d && ln a d/b && ln -s d/b c && cat c",
     "lsof": "exec 9>open && lsof -a -p $$ -d 9 -F n | grep -c open",
     "make": "printf 'all: a b\\na b:\\n\\t@echo $@ >$@\\n' >Makefile && make -s -j2 && cat a b",
-    "man": "man --path >/dev/null; echo $?",
     "mkfifo": "mkfifo p && (echo text >p &) && cat p",
     "mktemp": "test -f \"$(mktemp)\" && test -d \"$(mktemp -d)\"; echo $?",
     "mv": "mkdir a b && echo 1 >a/x && mv a/x b/y && mv b a/ && cat a/b/y",
@@ -87,7 +74,6 @@ PROGRAMS = {
     "sqlite3": "sqlite3 a.db 'create table t(x); insert into t values(7); select x from t'",
     "ssh-keygen": "ssh-keygen -q -t ed25519 -N '' -f key && ls",
     "ssh": "ssh -o BatchMode=yes -o ConnectTimeout=5 -p 1 127.0.0.1 2>&1 | grep -o refused",
-    "stdbuf": "seq 3 | stdbuf -o0 cat",
     "strace": "strace -f -e trace=execve -o log true && grep -c execve log",
     "stty": "script -qec 'stty size' /dev/null >/dev/null; echo $?",
     "tail": "seq 30 >a && tail -n 2 a",
@@ -96,17 +82,13 @@ PROGRAMS = {
     "tmux": "export TMUX_TMPDIR=$PWD && tmux -f /dev/null new-session -d 'tty | cut -c1-9 >out; "
             "tmux wait-for -S done; sleep 60' && tmux wait-for done && cat out && "
             "tmux kill-server",
-    "unzip": "echo a >a && zip -q z.zip a && rm a && unzip -q z.zip && cat a",
     "valgrind": "valgrind -q true; echo $?",
     "vim": "vim -u NONE -es -c 'call setline(1, \"t\")' -c 'wq! a' </dev/null; cat a",
     "wget": "wget -q -O- http://127.0.0.1:1/; echo $?",
     # lavapipe
     "vulkaninfo": "export VK_DRIVER_FILES=$(ls /usr/share/vulkan/icd.d/lvp_icd.*.json)\n"
                   "VK_ICD_FILENAMES=$VK_DRIVER_FILES vulkaninfo --summary 2>/dev/null | grep Name",
-    "who": "who >/dev/null; echo $?",
-    "xz": "seq 99 | xz -T2 | xz -d | tail -1",
     "Xvfb": "Xvfb :97 -screen 0 64x64x8 -displayfd 1 & read -r n; kill $!; echo started",
-    "zstd": "seq 99 | zstd -q | zstd -dq | tail -1",
 }
 MESA = "/usr/share/glvnd/egl_vendor.d/50_mesa.json"
 # Mesa's software renderer, which opens no node.

@@ -94,27 +94,6 @@ class Inheritance(Case):
                         (privileged, filters + 1, FENCED))
 
 
-@pytest.mark.all
-@pytest.mark.all
-class Languages(Case):
-    def test_java_runs_as_without_a_fence(self):
-        self.need("java")
-        source = self.make("Sum.java", """public class Sum {
-    public static void main(String[] words) {
-        System.out.println(java.util.stream.IntStream.range(0, 100000).parallel().sum());
-    }
-}
-""")
-        self.same("java", "-XX:TieredStopAtLevel=1", source)
-
-    def test_node_runs_as_without_a_fence(self):
-        if not shutil.which("node"):
-            self.skipTest("no node")
-        self.same("node", "-e", """const {Worker} = require("worker_threads");
-new Worker('require("worker_threads").parentPort.postMessage(6 * 7)', {eval: true})
-  .on("message", (text) => console.log(text));""")
-
-
 class Sandboxes(Case):
     """The ioctl is made inside each sandbox."""
 

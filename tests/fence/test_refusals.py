@@ -27,10 +27,6 @@ class Words(fence.Case):
             done = self.start("run", "--fence", program)
             self.assertEqual(done.stdout, "it is %s\n" % program)
 
-    def test_doctor_and_report_have_no_fence_option(self):
-        for words in (["doctor", "--fence"], ["report", "--fence=auto", "x"]):
-            self.refused(self.start(*words), 125, "unknown option", "--fence")
-
     def test_print_comments_that_variables_make_no_fence(self):
         """The shell ignores the comment."""
         plain = self.start("run", "--print")
@@ -49,12 +45,6 @@ class Words(fence.Case):
             self.assertIn("export CUDAGUARD_PRESETS=fence,", done.stdout)
             self.assertNotIn("#", done.stdout)
 
-    def test_help_says_no_new_privs(self):
-        for command in ("run", "verify"):
-            text = " ".join(self.start(command, "--help").stdout.split())
-            self.assertIn("sets no_new_privs: sudo and setuid programs inside gain no rights",
-                          text)
-
     @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_print_says_no_new_privs(self):
         """As an ordinary user."""
@@ -68,39 +58,6 @@ class Words(fence.Case):
 
 
 make_case = fixtures.lent("case", Words)
-
-
-@pytest.mark.parametrize(
-    ("words", "meaning"),
-    [(["--gpus", "0"], "--fence and --gpus contradict each other"),
-     (["--policy", "VALIDATE"], "--fence and --policy VALIDATE contradict each other"),
-     (["--policy", "CLAMP"], "--fence and --policy CLAMP contradict each other"),
-     (["--policy", "OFF"], "--fence and --policy OFF contradict each other"),
-     (["--observe", "--policy", "VALIDATE"], "--policy VALIDATE contradict"),
-     (["--children", "cpu"], "--fence and --children=cpu contradict each other; leave one out")])
-def test_options_that_allow_cuda_contradict_the_fence(case, words, meaning):
-    for how in ("--fence", "--fence=require", "--fence=devices", "--fence=devices,auto"):
-        if how.startswith("--fence=devices") and words[0] == "--gpus":
-            continue  # tests/fence/test_list.py
-        done = case.start("run", how, *words, "true")
-        if how.startswith("--fence=devices") and words[0] == "--children":
-            case.refused(done, 125, "--children needs --gpus\n")
-        else:
-            case.refused(done, 125, meaning)
-    done = case.start("run", "--fence=off", *words, "--print")
-    assert done.returncode == (125 if "--children" in words else 0), done.stderr
-
-
-@pytest.mark.parametrize(("name", "value", "policy"), [("POLICY", "VALIDATE", "VALIDATE"),
-                                                       ("POLICY", "OFF", "OFF"),
-                                                       ("VISIBLE_DEVICES", "0", "VALIDATE")])
-def test_variables_that_allow_cuda_contradict_the_fence(case, name, value, policy):
-    env = launcher.environment(**{"CUDAGUARD_" + name: value})
-    case.refused(case.start("run", "--fence", "true", env=env), 125,
-                 "--fence allows no CUDA, and the policy is " + policy,
-                 "add --cpu, or leave --fence out")
-    done = case.start("run", "--fence", "--cpu", "true", env=env)
-    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("policy", "listed"), [("VALIDATE", True), ("NO_CONTEXT", True),
@@ -119,20 +76,6 @@ def test_verify_with_a_fence_ignores_the_policy_variable(case):
     # verify allows no CUDA, whatever the environment has.
     env = launcher.environment(CUDAGUARD_POLICY="OFF")
     assert case.start("verify", "--fence=require", "true", env=env).returncode == 0
-
-
-@pytest.mark.parametrize("words", [["--fence", "--fence"], ["--fence=off", "--fence=off"],
-                                   ["--fence", "--fence=require"]])
-@pytest.mark.parametrize("command", ["run", "verify"])
-def test_second_mode_is_refused(case, command, words):
-    case.refused(case.start(command, *words, "true"), 125, "--fence is given twice")
-
-
-@pytest.mark.parametrize("word", ["", "bad", "REQUIRE", "auto=off"])
-@pytest.mark.parametrize("command", ["run", "verify"])
-def test_unknown_mode_is_refused(case, command, word):
-    case.refused(case.start(command, "--fence=" + word, "true"), 125,
-                 '--fence "%s" is not accepted' % word, "auto, require, devices, devices,auto, off")
 
 
 class UnguardedPrograms(fence.Case):

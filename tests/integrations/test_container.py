@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Dockerfile's two lines work as in docker, with the program as process 1."""
 
-import json
 import os
-import shutil
-import signal
-import subprocess
 
 import pytest
 
@@ -20,7 +16,6 @@ LINKED = ["/mnt/programs/linked_cuda"]
 GUARD = "/usr/local/lib/libcudaguard.so"
 WARNING = r'cudaguard: "/usr/bin/tini-static" is a static executable[^\n]* not guarded[^\n]*\n'
 SHARED = []
-ANSWERS_TERM = "trap 'exit 9' TERM; echo on; while :; do sleep 0.05; done"
 
 
 class Case(places.Case):
@@ -131,61 +126,6 @@ def test_linked_program_is_guarded_and_off_is_obeyed(case):
     case.a_device(built.run(OPEN, env={"CUDAGUARD_POLICY": "OFF"}))  # docker run -e
 
 
-class ProcessOne(Case):
-    """docker stop and the exit code work the same with and without the entrypoint."""
-
-    def start(self, built, words, **more):
-        """Starts a container; returns process 1 and the pipes."""
-        reading, writing = os.pipe()
-        process = subprocess.Popen(
-            built.sandbox(options=("--info-fd", str(writing)), **more) + words, text=True,
-            pass_fds=(writing,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE)
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        os.close(writing)
-        with os.fdopen(reading) as stream:
-            pid = json.load(stream)["child-pid"]
-        return process, pid
-
-    def test_exit_codes_are_the_same_with_the_entrypoint(self):
-        built = self.built()
-        for command, code in (("exit 0", 0), ("exit 7", 7), ("exit 255", 255),
-                              ("exec 2>&-; /bin/sh -c 'kill -9 $$'; exit $?", 137)):
-            for entrypoint in ([], built.entrypoint):
-                done = built.run(["/bin/sh", "-c", command], entrypoint=entrypoint)
-                self.assertEqual((done.rc, done.out, done.err), (code, "", ""), done)
-
-    def test_program_handles_term_as_without_the_entrypoint(self):
-        """With docker stop, a program that handles TERM ends in its own way."""
-        built = self.built()
-        for init in (False, True):
-            for entrypoint in ([], built.entrypoint):
-                process, pid = self.start(built, entrypoint + ["/bin/sh", "-c", ANSWERS_TERM],
-                                          init=init)
-                self.assertEqual(process.stdout.readline(), "on\n")
-                os.kill(pid, signal.SIGTERM)
-                self.assertEqual(process.communicate(timeout=60), ("", ""))
-                self.assertEqual(process.returncode, 9)
-
-    def test_only_an_init_ends_a_program_without_a_handler(self):
-        """The kernel does not deliver TERM to a process 1 without a handler. An init forwards TERM,
-        which then ends the program."""
-        built = self.built()
-        for init in (False, True):
-            for entrypoint in ([], built.entrypoint):
-                process, pid = self.start(built, entrypoint + ["/bin/cat"], init=init)
-                process.stdin.write("a\n")
-                process.stdin.flush()
-                self.assertEqual(process.stdout.readline(), "a\n")
-                os.kill(pid, signal.SIGTERM)
-                if init:
-                    self.assertEqual(process.wait(timeout=60), 143)
-                else:
-                    self.assertEqual(process.communicate("b\n", timeout=60), ("b\n", ""))
-                    self.assertEqual(process.returncode, 0)
-
-
 class Init(Case):
     """docker run --init, and images that bring an init of their own."""
 
@@ -234,42 +174,3 @@ class Variable(Case):
         for line in lines:
             self.assertEqual(line, "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded "
                              "(cannot open shared object file): ignored." % GUARD)
-
-    def test_static_program_is_reported_by_the_launcher_alone(self):
-        """No message says that the static program is not guarded."""
-        built = self.build()
-        shutil.copy("/usr/bin/tini-static", built.root + "/usr/bin/tini-static")
-        result = built.run(["/usr/bin/tini-static", "--version"], entrypoint=[], env=self.ENV)
-        self.assertEqual((result.rc, result.err), (0, ""), result)
-        result = built.run(["/usr/bin/tini-static", "--version"])
-        self.assertEqual(result.rc, 0, result)
-        self.assertRegex(result.err, r"\A%s\Z" % WARNING)
-
-    def test_setuid_program_is_refused_by_the_launcher_alone(self):
-        """LD_PRELOAD does not guard a setuid program and prints nothing, but the launcher refuses
-        it. The test does not use bubblewrap, which forbids setuid."""
-        built = self.build()
-        if os.statvfs(built.root).f_flag & os.ST_NOSUID:
-            harness.skip(self, "this file system forbids setuid programs")
-        os.makedirs(built.root + "/opt/driver")
-        for name in ("plain", "setuid"):
-            shutil.copy(os.path.join(built.directory, "programs", "entry_point"), built.root + "/opt/" + name)
-        os.chmod(built.root + "/opt/setuid", 0o4755)
-        driver = shutil.copy(harness.FAKE_DRIVER + "/libcuda.so.1", built.root + "/opt/driver")
-        os.chmod(driver, 0o755)
-
-        def ask(name, *launch):
-            return subprocess.run(
-                ["chroot", "--userspec=65534:65534", built.root, *launch, "/opt/" + name,
-                 "lib=/opt/driver/libcuda.so.1"], capture_output=True, text=True, check=False,
-                env={"PATH": image.PATH})
-
-        for name, answer, lines in (("plain", "100", 1), ("setuid", "0", 0)):
-            done = ask(name, "/usr/bin/env", "LD_PRELOAD=" + GUARD)
-            self.assertEqual((done.returncode, done.stdout.split()[0]), (0, "cuInit=" + answer),
-                             done)
-            self.assertEqual(len(done.stderr.splitlines()), lines, done)
-        self.assertEqual(ask("plain").stdout.split()[0], "cuInit=0")
-        done = ask("setuid", *built.entrypoint)
-        self.assertEqual((done.returncode, done.stdout), (125, ""), done)
-        self.assertIn("it is setuid", done.stderr)

@@ -1,17 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Services in Go, Java, Rust and Node find no GPU when they are started with the command line of
-docs/integrations/slurm-and-systemd.md. test_systemd.py has the drop-in in a real systemd."""
+"""The command line of docs/integrations/slurm-and-systemd.md with a static program. test_systemd.py
+has the drop-in in a real systemd; entry_points/ and hosts/ have the languages."""
 
-import os
 import shlex
-import subprocess
 
 import pytest
 
-from support import fixtures, harness, hosts, launcher, places, rows_languages
-
-SECTION = "A service in Go, Rust, Java or Node"
-LANGUAGES = {row[0]: row for row in rows_languages.LANGUAGES}
+from support import harness, launcher, places
 
 
 def command_line(program):
@@ -23,47 +18,6 @@ def command_line(program):
     start = words.index("/usr/bin/program")
     assert words[:start] == ["/usr/local/bin/cudaguard", "run", "--"]
     return [launcher.LAUNCHER, *words[1:start], *program]
-
-
-def node(case):
-    case.need("node")
-    return ["node", os.path.join(hosts.PROGRAMS, "asks.js"), os.path.join(hosts.BIN, "node_asks.node")]
-
-
-def rust(case):
-    case.need("rustc")
-    words = ["rustc", "-O", "-o", case.path("asks"), os.path.join(hosts.PROGRAMS, "asks.rs")]
-    subprocess.run(words, check=True, capture_output=True)
-    return [case.path("asks")]
-
-
-def language(name, *words):
-    def program(case):
-        _, _, command, needs, packages = LANGUAGES[name]
-        if not all(map(os.path.exists, needs)):
-            harness.skip(case, "install " + packages)
-        return [*command, *words]
-    return program
-
-
-SERVICES = {
-    "Go, NVML": (language("cgo", "nvml", "libnvidia-ml.so.1"), "nvmlInit", "9"),
-    "Java, NVML": (language("jna", "nvml", "libnvidia-ml.so.1"), "nvmlInit", "9"),
-    "Rust": (rust, "cuInit", "100"), "Node": (node, "cuInit", "100")}
-
-
-make_case = fixtures.lent("case", launcher.Case)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", SERVICES)
-def test_service_finds_no_gpu(case, name):
-    program, call, answer = SERVICES[name]
-    words = program(case)
-    unguarded = harness.run(words, guard=False, world="fake", trace=False)
-    assert unguarded.answers[call] == "0", str(unguarded)
-    result = harness.run(command_line(words), guard=False, world="fake", trace=False)
-    assert (result.rc, result.answers[call], result.fake_calls) == (0, answer, []), str(result)
 
 
 @pytest.mark.parametrize(("options", "printed"), [

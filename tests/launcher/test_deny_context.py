@@ -135,24 +135,6 @@ def test_allowed_line_passes_but_stays_refused(case):
     assert result.answers["made"] == REFUSED, str(result)
 
 
-def test_process_that_allows_itself_contexts_fails(case):
-    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", box.program("open"), "cu.init",
-             "cu.context=v2,0"]
-    count, result = case.made(words, case.denied)
-    case.block(result, 1, "asked for a CUDA context",
-               "cuCtxCreate_v2 by open (its own policy allowed it)")
-    assert count == 1, str(result)
-
-
-def test_context_that_fails_counts_too(case):
-    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", box.program("open"), "cu.init",
-             "cu.context=v2,99"]
-    assert case.allowed(words, {}).answers["cu.context"].split(":")[0] != "0"
-    count, result = case.made(words, case.denied)
-    case.block(result, 1, "asked for a CUDA context", "cuCtxCreate_v2 by open")
-    assert count == 0, str(result)
-
-
 def test_all_that_takes_a_gpus_memory_counts_in_a_process_that_allows_itself_contexts(case):
     """The fake driver refuses arguments of zero with 1: a context that fails counts, too."""
     names = sorted(harness.guarded("CONTEXT"))

@@ -169,9 +169,6 @@ class Sick(doctor.Case):
                 process.send_signal(signal_number)
             self.until(lambda: not running(self.probe))
 
-    def test_output_of_the_driver_is_not_taken_for_the_probes(self):
-        self.problem(self.ill("talks", CG_ANSWER="999"), "cuInit fails with 999")
-
     def test_driver_that_does_not_work_is_a_problem(self):
         self.problem(self.ill("exits"),
                      "libcuda.so.1 does not work: the probe ended without an answer")

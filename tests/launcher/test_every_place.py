@@ -202,8 +202,3 @@ class Recorded(Case):
         lines, messages = self.recorded(self.interpreter(program))
         self.assertEqual((lines, len(messages)), (["forked.py:2", "forked.py:3", "forked.py:3"], 1),
                          messages)
-
-    def test_repeated_call_is_recorded_once(self):
-        lines, _ = self.recorded(self.interpreter(self.make("loop.py", LOOP)))
-        self.assertEqual(lines, ["loop.py:3"])
-

@@ -14,15 +14,6 @@ ASK = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))
 
 
 class Cpu(launcher.Case):
-    def test_dlopen_of_the_driver_is_refused(self):
-        words = ["python3", "-c", ASK]
-        unguarded = harness.run(words, guard=False)
-        unguarded.assert_reached(self)
-        self.assertEqual(unguarded.answers["cuInit"], "0", unguarded)
-        result = harness.run(RUN + words, guard=False)
-        self.assertEqual((result.rc, result.answers["cuInit"]), (0, "100"), result)
-        result.assert_untouched(self)
-        self.assertEqual(len(result.err.splitlines()), 1, result)
 
     def preload_of(self, name, world, *options):
         """LD_PRELOAD as a program has it that is linked to what `name` is linked to."""
@@ -55,20 +46,6 @@ def test_script_is_guarded(case, words):
     result.assert_untouched(case)
 
 
-@pytest.mark.parametrize(("name", "library", "answer"), [
-    ("linked_cuda", "libcuda.so.1", "100"), ("linked_nvml", "libnvidia-ml.so.1", "9")])
-def test_linked_program_starts_without_a_driver(case, name, library, answer):
-    """ld.so finds the null driver; unguarded, it does not start the program at all."""
-    words = [harness.program(name)]
-    unguarded = harness.run(words, world="none", guard=False)
-    assert unguarded.rc == 127, str(unguarded)
-    assert library in unguarded.err
-    result = harness.run(RUN + words, world="none", guard=False)
-    assert result.rc == 0, str(result)
-    assert answer in list(result.answers.values()), str(result)
-    result.assert_untouched(case)
-
-
 @pytest.mark.parametrize("name", ["linked_cuda", "linked_nvml"])
 @pytest.mark.parametrize("way", [[], ["dlopen"]])
 def test_linked_program_does_not_map_the_driver(case, name, way):
@@ -89,22 +66,6 @@ def test_linked_program_does_not_map_the_driver(case, name, way):
 def test_ld_preload_has_only_the_libraries_that_are_linked(case, name, cpu, chosen):
     for options, more in (([], cpu), (["--gpus", "0"], chosen), (["--policy", "OFF"], [])):
         assert case.preload_of(name, "fake", *options) == [harness.GUARD] + more, options
-
-
-@pytest.mark.parametrize("kind", ["address", "thread", "undefined"])
-def test_runtime_of_gccs_sanitizer_stays_first(case, kind):
-    """The runtime must be first, and refuses a preload of the guard alone."""
-    case.need("gcc")
-    program = case.compile(kind, "ask.c", "-DDRIVER", "-fsanitize=" + kind, "-ldl")
-    env = {"ASAN_OPTIONS": "detect_leaks=0"}
-    unguarded = harness.run([program], guard=False, trace=False, env=env)
-    assert unguarded.answers.get("cuInit") == "0", str(unguarded)
-    if kind == "address":
-        guard = harness.run([program], trace=False, env=env)
-        assert "ASan runtime does not come first" in guard.err, str(guard)
-    result = harness.run(RUN + [program], guard=False, trace=False, env=env)
-    assert (result.rc, result.answers.get("cuInit")) == (0, "100"), str(result)
-    assert "Sanitizer" not in result.err
 
 
 def test_child_with_gccs_asan_runs(case):
@@ -133,11 +94,6 @@ class Gpus(box.Case):
     def launch(self, options, steps, name="open", **more):
         return harness.run(RUN + options + [box.program(name)] + steps, world="none", guard=False,
                            trace=False, env=box.environment(**more))
-
-    def test_program_sees_gpus_that_are_given_by_uuid(self):
-        result = self.launch(["--gpus", box.uuid(5) + "," + box.uuid(1, 8)], ["cu.see", "nv.see"])
-        self.silent(result)
-        self.assertEqual(box.seen(result.answers["cu.see"]), [5, 1], result)
 
     def test_inner_gpus_overrides_the_outer_runs_presets(self):
         """The outer run's presets do not hide what the inner one asks for; the user's own do."""
@@ -198,13 +154,6 @@ class Gpus(box.Case):
                               env=box.environment(allow="1,2"))
         self.assertEqual(box.seen(control.answers["cu.see"]), [1, 2], control)
 
-    def test_log_decides_which_messages_are_printed(self):
-        result = self.launch(["--gpus", "3", "--log", "all"], ["cu.see"])
-        self.assertTrue(box.lines(result), result)
-        self.assertEqual(box.lines(self.launch(["--gpus", "3"], ["cu.see"])), [])
-        result = self.launch(["--log=off"], ["cu.see"])
-        self.assertEqual((box.lines(result), box.seen(result.answers["cu.see"])), ([], "!100"))
-
 
 make_gpus = fixtures.lent("gpus", Gpus)
 
@@ -220,42 +169,6 @@ def test_program_sees_the_given_gpus(gpus, name, steps):
         assert box.seen(result.answers[step]) == [2, 5], str(result)
 
 
-def workers():
-    """24 processes, forked, spawned and started by a shell."""
-    forks = ["cu.see", "rt12.see", "rt12.sync"]
-    for number in range(8):
-        forks += ["fork=f%d" % number, "cu.see", "end", "spawn=s%d" % number, "cu.see", "end"]
-    shell = ('i=0; while [ $i -lt 8 ]; do "$0" label x$i cu.see & i=$((i+1)); done; wait; '
-             'exec "$0" "$@"')
-    return ["sh", "-c", shell, box.program("open")] + forks
-
-
-@pytest.mark.parametrize(("children", "wanted"), [([], [2, 5]), (["--children=cpu"], "!100")])
-def test_24_workers_get_no_gpu_under_children_cpu(gpus, children, wanted):
-    """They run at once. The driver's own log counts them."""
-    words = workers()
-    labels = [kind + str(number) for kind in "fsx" for number in range(8)]
-    result = harness.run(RUN + ["--gpus", "2,5"] + children + words, world="none",
-                         guard=False, trace=False, env=box.environment())
-    assert result.rc == 0, str(result)
-    gpus.sees(result, cu=[2, 5], rt12=[2, 5])
-    for label in labels:
-        seen = box.seen(result.answers[label + ".cu.see"])
-        # A fork of a process that has initialised CUDA cannot use it (error 3).
-        forked = label[0] == "f" and not children
-        assert seen == ("!3" if forked else wanted), label + str(result)
-    assert result.fake_calls.count("cuInit:initialised") == (1 if children else 17), str(result)
-
-
-def test_control_24_workers_have_all_gpus_without_the_launcher():
-    words = workers()
-    unguarded = harness.run(words, world="none", guard=False, trace=False,
-                            env=box.environment())
-    for label in ("s0", "s7", "x0", "x7"):
-        assert box.seen(unguarded.answers[label + ".cu.see"]) == box.FASTEST, str(unguarded)
-    assert unguarded.fake_calls.count("cuInit:initialised") == 17, str(unguarded)
-
-
 class Moved(launcher.Case):
     def test_copied_tree_works_wherever_it_is(self):
         """bin/ and lib/ work together, and the launcher needs no other file."""
@@ -266,19 +179,6 @@ class Moved(launcher.Case):
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
             done = self.start("run", "printenv", "LD_PRELOAD", launcher=command)
             self.assertEqual(done.stdout, self.path("a", "lib", "libcudaguard.so") + "\n")
-        for name in ("with space", "with:colon"):
-            os.rename(self.path("a"), self.path(name))
-            done = self.start("run", "true", launcher=self.path(name, "bin", "cudaguard"))
-            self.refused(done, 125, name, "takes no path with a space or a colon")
-            os.rename(self.path(name), self.path("a"))
-        os.unlink(self.path("a", "lib", "cudaguard", "libcuda.so.1"))
-        command = self.path("a", "bin", "cudaguard")
-        self.assertEqual(self.start("run", "true", launcher=command).returncode, 0)
-        done = self.start("run", harness.program("linked_cuda"), launcher=command,
-                          env=launcher.environment(LD_LIBRARY_PATH=harness.FAKE_DRIVER))
-        self.refused(done, 125, "libcuda.so.1 is missing")
-        os.unlink(self.path("a", "lib", "libcudaguard.so"))
-        self.refused(self.start("run", "true", launcher=command), 125, "libcudaguard.so is missing")
 
     def works_in_a_root_of_its_own(self, *start):
         """The root directory root/ has only the program, its libraries and the copied tree."""

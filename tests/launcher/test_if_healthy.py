@@ -21,8 +21,6 @@ LAUNCHER = launcher.public_launcher()
 NOBODY = "65534"
 SHOW = ["sh", "-c", 'echo "$CUDAGUARD_POLICY list=$CUDAGUARD_VISIBLE_DEVICES"']
 ON_CPU = "FORCE_CPU list=\n"
-UNANSWERED_FILES = os.path.join(harness.SOURCE, "tests", "support", "unanswered_files.py")
-FREEZER = "/sys/fs/cgroup/freezer"
 
 
 def limit_for(illness):
@@ -308,64 +306,6 @@ class RootsCase(Case):
         return super().environment(**{"XDG_RUNTIME_DIR": "/run", **env})  # not used by root
 
 
-@pytest.mark.needs("root", "mounts", "sandbox")
-class Uninterruptible(RootsCase):
-    """The child that asks the driver sleeps in the kernel (state D) and survives SIGKILL."""
-
-    def is_abandoned(self, place, *prefix, bwrap=(), **env):
-        script = 'echo "$CUDAGUARD_POLICY"; cat /proc/$$/task/$$/children; ls /proc/$$/fd'
-        done = self.unguarded(
-            *prefix, *harness.sandbox("none", [*self.mounts, *bwrap]), "env",
-            "-i", *["%s=%s" % item for item in self.environment(**env).items()], LAUNCHER, "run",
-            "--if-healthy=1", "--", "sh", "-c", script)
-        self.assertEqual(done.returncode, 0, done)
-        self.assertRegex(done.stderr, r"\Acudaguard: --if-healthy: the driver did not answer in 1 s "
-                         r"\(%s\); the program runs without CUDA; process \d+, which asked the "
-                         r"driver, survives SIGKILL\n\Z" % place)
-        policy, *facts = done.stdout.split()
-        control, *without = self.launch("run", "--if-healthy=20", "--", "sh", "-c", script)[1].split()
-        self.assertEqual((policy, control), ("FORCE_CPU", "VALIDATE"))
-        self.assertEqual(len(facts), len(without), "another child or descriptor: %s" % facts)
-
-    def beside(self, operation, name):
-        """The beginning of a command beside a file of this name that never answers."""
-        if not os.path.exists("/dev/fuse"):
-            harness.skip(self, "no /dev/fuse")
-        os.mkdir(self.path("mounted"))
-        return ["unshare", "-m", "--propagation", "private", sys.executable, UNANSWERED_FILES,
-                self.path("mounted"), operation, name]
-
-    def test_driver_whose_file_never_opens_is_abandoned(self):
-        self.is_abandoned("while it was loaded", *self.beside("open", "libcuda.so.1"),
-                          LD_LIBRARY_PATH=self.path("mounted"))
-
-    def test_driver_whose_file_is_never_read_is_abandoned(self):
-        self.is_abandoned("while it was loaded", *self.beside("read", "libcuda.so.1"),
-                          LD_LIBRARY_PATH=self.path("mounted"))
-
-    def test_driver_whose_device_node_never_opens_is_abandoned(self):
-        node = self.beside("open", "nvidiactl")
-        self.is_abandoned("cuInit", *node, CG_SICK="opens the node",
-                          bwrap=["--bind", self.path("mounted", "nvidiactl"), "/dev/nvidiactl"])
-
-    def test_driver_that_freezes_its_cgroup_is_abandoned(self):
-        machine.need("freezer")
-        group = "%s/cudaguard-test-%d" % (FREEZER, os.getpid())
-        os.mkdir(group)
-        try:
-            self.is_abandoned("cuInit", CG_SICK="freezes itself", CG_FREEZER=group)
-        finally:
-            with open(os.path.join(group, "freezer.state"), "w", encoding="ascii") as stream:
-                stream.write("THAWED")
-            end = time.monotonic() + 60
-            while time.monotonic() < end:
-                try:
-                    os.rmdir(group)
-                    break
-                except OSError:  # the thawed process has not died yet
-                    time.sleep(0.01)
-
-
 class RealDriver(RootsCase):
     def test_driver_without_a_gpu_is_not_healthy_and_makes_no_device_node(self):
         self.need_real_driver()
@@ -504,10 +444,6 @@ class Cache(Case):
 
 @pytest.mark.needs("root")
 class Roots(RootsCase):
-    def test_later_launches_use_the_recorded_answer(self):
-        for _ in range(2):
-            self.on_gpu()
-        self.assertEqual(self.number_of_questions(), 1)
 
     @pytest.mark.needs("other_users")
     def test_users_believe_roots_answer_and_not_each_other(self):
@@ -798,15 +734,3 @@ class Recorded(Case):
         self.assertIn("started programs without CUDA on 1 host", self.start("report", report).stdout)
         with open(report, encoding="utf-8") as stream:
             self.assertEqual(json.load(stream)["cut"], ["argv"])
-
-    def test_many_hosts_are_counted_in_linear_time(self):
-        report = self.path("report.jsonl")
-        record = ('{"v":1,"ts":1,"pid":7,"ppid":1,"uid":0,"host":"node%d","exe":"p","argv":["p"],'
-                  '"event":"health","decision":"deny","reason":"x\\u001b[31m","seconds":1}\n')
-        with open(report, "w", encoding="utf-8") as stream:
-            stream.writelines(record % number for number in range(200000))
-        start = time.monotonic()
-        done = self.start("report", report)
-        self.assertLess(time.monotonic() - start, 30)
-        self.assertIn("on 200,000 hosts:\n    node0  1 program  x?[31m\n", done.stdout)
-        self.assertIn("... and 199900 more hosts (--json has all)\n", done.stdout)

@@ -18,7 +18,6 @@ from support import built_rows, fixtures, harness, launcher, policies
 
 HERE = os.path.join(harness.SOURCE, "shim", "launcher")
 MANUAL = os.path.join(HERE, "man", "cudaguard.1")
-PAGE = os.path.join(harness.SOURCE, "docs", "cli.md")
 CONF = os.path.join(HERE, "man", "cudaguard.conf.5")
 COMPLETION = os.path.join(HERE, "completion", "cudaguard.bash")
 TABLES = [os.path.join(harness.SOURCE, "policy", "variables." + end) for end in ("inc", "h")]
@@ -123,14 +122,6 @@ class Manual(launcher.Case):
         complaints = [line for line in done.stdout.splitlines() if "STYLE" in line or
                       "WARNING" in line or "ERROR" in line]
         self.assertEqual([line for line in complaints if "Xr" not in line], [])
-
-    def test_manual_has_what_is_code_in_the_page(self):
-        """Whole, and in the same words: no quote or capital letter has crept in."""
-        page = re.sub(r"(?ms)^```.*?^```$", "", read(PAGE))
-        codes = {" ".join(code.split()) for code in re.findall(r"`([^`]+)`", page)}
-        self.assertGreater(len(codes), 100)
-        text = " ".join(self.rendered().split())
-        self.assertEqual([code for code in sorted(codes) if code not in text], [])
 
     def test_manual_has_the_options_and_no_others(self):
         wanted = helped(self) | {"--version"}
@@ -268,13 +259,3 @@ def test_completion_offers_commands_values_and_files(completion_case, line, want
     completion_case.make("cg-own-program", "#!/bin/sh\n")
     completion_case.make("file.txt", "", 0o644)
     assert completion_case.complete(line) == wanted
-
-
-def test_pages_that_the_manual_names_are_in_the_source():
-    """`cmake --install` installs none of them, so the manual cannot say where they are."""
-    for section in ("1", "conf.5"):
-        text = read(os.path.join(harness.SOURCE, "shim", "launcher", "man", "cudaguard." + section))
-        names = re.findall(r"(?m)^\.Pa (\S+\.md)", text)
-        assert bool(names) == (section == "1")
-        assert not [name for name in names if not re.fullmatch(r"docs/[a-z/-]+\.md", name) or
-                    not os.path.exists(os.path.join(harness.SOURCE, name))]

@@ -81,60 +81,6 @@ class Reports(observed.Case):
                              (said, not said), done)
         self.assertEqual(len(harness.records(self.path("report"))), 1)
 
-    def test_foreign_lines_are_counted_and_left_out(self):
-        foreign = ["", "text", "{", "[]", "null", "1", '"text"', "{}", '{"v":1}', '{"v":1,"pid":7}',
-                   '{"v":2,"pid":7,"decision":"allow"}', '{"v":1,"pid":-7,"decision":"allow"}',
-                   '{"v":1,"pid":7.5,"decision":"allow"}', '{"v":1,"pid":"7","decision":"allow"}',
-                   '{"v":1,"pid":7,"decision":"maybe"}', '{"v":1,"pid":7,"decision":["allow"]}',
-                   '{"v":1,"pid":99999999999999999999,"decision":"deny"}', "[" * 60000, "x" * 70000,
-                   "\x00\x01", "{" + '"a":{' * 9000, '{"v":1,"pid":7,"decision":"allow"} x']
-        lines = self.make("lines", "\n".join(foreign) + "\n" + "cut off")
-        copy = self.path("copy")
-        result = self.observe(["sh", "-c", '%s pid cu.init; cat %s >>"$CUDAGUARD_REPORT"' % (
-            box.program("open"), lines)], ["--report", copy])
-        summary = self.summary(result)
-        self.assertEqual(summary.order, [observed.pids(result)[""]], result)
-        self.assertEqual(summary.rest, ["  records: %d lines left out that are no cudaguard "
-                                        "records" % (len(foreign) + 1)])
-        self.assertEqual(len(harness.records(copy)), 1)
-
-    def test_usable_parts_of_odd_records_are_used(self):
-        """Whole records whose parts are of another kind: what is usable is used."""
-        odd = ['{"v":1,"pid":8,"decision":"allow"}',
-               '{"v":1,"pid":9,"decision":"allow","event":7,"exe":[],"argv":{"a":1},"caller":{}}',
-               '{"v":1,"pid":10,"decision":"allow","event":"context","device":-1,"argv":[1,"a"]}',
-               '{"v":1,"pid":11,"decision":"allow","event":"context","device":1e9,"argv":["a"]}',
-               '{"v":1,"pid":12,"decision":"allow","event":"context","device":3,"argv":["/b/a",2]}',
-               '{"v":1,"pid":13,"decision":"deny","api":5,"library":"liby.so","exe":"/e/z"}',
-               '{"v":1,"pid":4294967296,"decision":"deny"}',
-               '{"v":1,"pid":14,"decision":"allow","event":"init","object":",,,GPU-\\u001b",'
-               '"caller":""}']
-        lines = self.make("lines", "\n".join(odd) + "\n")
-        result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % lines])
-        self.assertEqual(result.rc, 0, result)
-        self.assertNotIn("\x1b", result.err)
-        summary = observed.Summary(result.err)
-        self.assertEqual(summary.order, [8, 9, 10, 11, 12, 13, 14], result)
-        self.assertEqual(summary.rows[12], {"process": "a", "context": "3"})
-        self.assertEqual(summary.rows[13], {"process": "z", "refused": "by liby.so"})
-        self.assertIn("records: 1 line left out", result.err)
-
-    def test_summary_has_the_drivers_errors(self):
-        """A record has the driver's answer. Older records had none for a success."""
-        record = ('{"v":1,"pid":%d,"decision":"allow","event":"%s","library":"liba.so",'
-                  '"argv":["a"]%s}\n')
-        lines = self.make("lines", "".join(record % one for one in (
-            (7, "init", ',"result":100'), (8, "init", ',"result":999'), (9, "init", ""),
-            (14, "init", ',"result":100'), (14, "nvml", ',"result":9'))))
-        result = self.observe(["sh", "-c", 'cat %s >>"$CUDAGUARD_REPORT"' % lines])
-        summary = self.summary(result)
-        self.assertEqual({pid: summary.facts(pid) for pid in summary.order}, {
-            7: {"tried": "found no GPU by liba.so"}, 8: {"tried": "error 999 by liba.so"},
-            9: {"by": "liba.so"}, 14: {"tried": "found no GPU by liba.so and 1 more"}})
-        # 14 is counted twice: it has found no GPU, and its NVML has failed.
-        self.assertEqual(summary.totals, {
-            "processes": 4, "initialised CUDA": 1, "found no GPU": 2, "failed": 2})
-
     def test_private_report_is_unreadable_and_removed(self):
         """No other user can read or find the file. A process that becomes another user can write to
         the file. At the end the file is gone."""
@@ -181,12 +127,6 @@ class Reports(observed.Case):
 
 
 class Options(observed.Case):
-    def test_policy_off_contradicts_observe(self):
-        """Under OFF there is nothing to see."""
-        mark = self.path("mark")
-        done = self.start("run", "--observe", "--policy", "off", "touch", mark)
-        self.refused(done, 125, "--observe", "contradict")
-        self.assertFalse(os.path.exists(mark))
 
     def test_program_that_cannot_start_leaves_no_file(self):
         env = launcher.environment(TMPDIR=self.directory)

@@ -147,15 +147,6 @@ class Passed(Case):
 
             self.assertEqual(self.both(check), ("[%d]\n" % number, 0), number)
 
-    def test_term_ends_the_program(self):
-        def check(before):
-            process = self.popen(before + ["sh", "-c", "echo; read -r word"])
-            process.stdout.readline()
-            process.terminate()
-            return process.wait(PATIENCE)
-
-        self.assertEqual(self.both(check), -signal.SIGTERM)
-
     def test_killed_launcher_ends_the_program(self):
         process, pid = self.counting(OBSERVE)
         self.assertFalse(self.has_ended(pid))

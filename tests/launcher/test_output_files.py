@@ -355,15 +355,6 @@ class Pipes(Case):
         self.assertTrue(data.endswith(b"</html>\n"))
         self.assertTrue(is_result("--json", self.through(["doctor", "--json", "{}", "sh"])))
 
-    def test_process_substitution_gets_the_whole_result(self):
-        for command in ("verify --json >(cat >got) true " + LONG,
-                        "verify --json >(sleep 0.2; cat >got) --html >(cat >page) true " + LONG):
-            # Its output ends when each cat has ended, which has the same one.
-            done = self.unguarded("bash", "-c", '"$0" %s' % command, launcher.LAUNCHER,
-                                  cwd=self.directory)
-            self.assertEqual(done.returncode, 0, done)
-            self.assertEqual(json.loads(self.written("got"))["command"], ["true", LONG])
-
     def test_named_pipe_gets_the_whole_result(self):
         os.mkfifo(self.path("fifo"))
         got = []

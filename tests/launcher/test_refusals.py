@@ -16,18 +16,6 @@ NOBODY = 65534
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Machines(launcher.Case):
-    @pytest.mark.full
-    def test_aarch64_program_is_refused(self):
-        self.need("aarch64-linux-gnu-gcc", "qemu-aarch64")
-        program = launcher.program("hello_aarch64")
-        done = self.unguarded("qemu-aarch64", "-L", "/usr/aarch64-linux-gnu", program)
-        self.assertEqual(done.stdout, "hello\n", done)
-        self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
-        program = launcher.program("hello_aarch64_static")
-        self.assertEqual(self.unguarded("qemu-aarch64", program).stdout, "hello\n")
-        self.refused(self.start("run", program), 125, program, "it is for AArch64", "x86-64")
-        script = self.make("script", "#!%s\n" % program)
-        self.refused(self.start("run", script), 125, program, "it is for AArch64")
 
     def test_musl_program_with_a_loader_of_another_name_is_refused(self):
         self.need("musl-gcc")

@@ -3,8 +3,6 @@
 without it, names of the older one have no hash."""
 
 import re
-import shutil
-import subprocess
 
 import pytest
 
@@ -57,33 +55,3 @@ def test_without_a_working_tool_the_hash_is_left_out(case, program, name, shown,
     if tool is not None:
         case.make("c++filt", "#!/bin/sh\n%s\n" % tool)
     assert case.shown(program(name), env={"PATH": case.directory}) == (shown,) * 2
-
-
-@pytest.mark.all
-def test_program_of_rust_has_no_hash(case):
-    if shutil.which("rustc") is None:
-        pytest.skip("no rustc")
-    source = case.make("app.rs", """
-use std::os::raw::{c_int, c_void};
-#[link(name = "dl")]
-extern "C" {
-    fn dlopen(name: *const u8, flags: c_int) -> *mut c_void;
-    fn dlsym(library: *mut c_void, name: *const u8) -> *mut c_void;
-}
-#[inline(never)]
-fn probe() -> i32 {
-    unsafe {
-        let found = dlsym(dlopen(b"libcuda.so.1\\0".as_ptr(), 2), b"cuInit\\0".as_ptr());
-        let init: extern "C" fn(u32) -> i32 = std::mem::transmute(found);
-        let answer = init(0);
-        std::ptr::read_volatile(&answer)
-    }
-}
-fn main() {
-    std::process::exit((probe() == 0) as i32)
-}
-""", 0o644)
-    done = subprocess.run(["rustc", "-O", source, "-o", case.path("app")], capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert case.shown(case.path("app"))[1] == "app::probe"

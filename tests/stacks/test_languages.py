@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fortran, OpenMP and OpenCL: a runtime makes the call to CUDA, but verify marks the user's
-function and names the user's file as the place."""
+"""OpenMP and OpenCL: a runtime makes the call to CUDA, but verify marks the user's function and
+names the user's file as the place."""
 
 import json
 import os
@@ -44,23 +44,6 @@ class Case(launcher.Case):
         if not os.path.isabs(found):
             harness.skip(self, "not installed: " + package)
         return found
-
-
-@pytest.mark.full
-class Fortran(Case):
-    def fortran(self, runtime, *options):
-        library = os.path.join(harness.DEPS, "cuda-12", "lib", runtime)
-        if not os.path.exists(library):
-            harness.skip(self, "built without CUDA's runtimes: scripts/fetch-cuda")
-        return self.made("simulation.f90", library, *options, "-J", self.directory,
-                         compiler="gfortran")
-
-    def test_fortran_function_is_marked_with_a_shared_runtime(self):
-        directory = os.path.join(harness.DEPS, "cuda-12", "lib")
-        self.asks([self.fortran("libcudart.so.12", "-Wl,-rpath," + directory)], "__devices_MOD_ask")
-
-    def test_fortran_function_is_marked_with_a_static_runtime(self):
-        self.asks([self.fortran("libcudart_static.a", "-lrt")], "__devices_MOD_ask")
 
 
 @pytest.mark.full

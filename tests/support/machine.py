@@ -172,14 +172,6 @@ def fixed_addresses():
     return tried("setarch", "-R", "true")
 
 
-def freezer():
-    try:
-        os.rmdir(tempfile.mkdtemp(prefix="cudaguard-test-", dir="/sys/fs/cgroup/freezer"))
-    except OSError as error:
-        return "/sys/fs/cgroup/freezer: " + os.strerror(error.errno)
-    return ""
-
-
 def gvisor():
     return tried(*GVISOR, "true")
 
@@ -217,7 +209,6 @@ NEEDS = {
     "roots_filters": ("root's right to set a seccomp filter", roots_filters),
     "no_filter": ("no seccomp filter around the tests", no_filter),
     "fixed_addresses": ("a personality without random addresses", fixed_addresses),
-    "freezer": ("a cgroup that freezes processes", freezer),
     "gvisor": ("gVisor, by runsc", gvisor),
     "tracing": ("ptrace, by strace", tracing),
     "landlock": ("Landlock", landlock),

@@ -227,7 +227,7 @@ TEST(DoctorAnswer, MissingAnswerQuotesLdSo) {
 
 TEST(DoctorAnswer, DriversOwnOutputIsNotTheProbes) {
   const Judged judged =
-      judge_end(ended("WARNING: cudaguard-probe init 0 0\ncudaguard-probe" + answered(999).out));
+      judge_end(ended("WARNING: cudaguard-probe init 5 0\ncudaguard-probe" + answered(999).out));
   EXPECT_EQ(judged.answer, "driver: fails with 999");
 }
 

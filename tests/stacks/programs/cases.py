@@ -10,9 +10,7 @@ the driver. Runs on Python 3.6.
 """
 
 import atexit
-import contextlib
 import ctypes
-import functools
 import gc
 import json
 import os
@@ -90,19 +88,8 @@ def in_c_function(calls):
 
 
 @case
-def a_lambda(calls):
-    for call in calls.both:
-        (lambda: call(0))()
-
-
-@case
 def comprehensions(calls):
     return [[call(0) for _ in range(1)] for call in calls.both]
-
-
-@case
-def dictionary(calls):
-    return {name: call(0) for name, call in enumerate(calls.both)}
 
 
 @case
@@ -269,14 +256,6 @@ def very_long_name(calls):
 
 
 @case
-def class_body(calls):
-    class Outer:
-        class Inner:
-            for call in calls.both:
-                call(0)
-
-
-@case
 def methods(calls):
     class Thing:
         def __init__(self, call):
@@ -299,84 +278,6 @@ def methods(calls):
 
     for call in calls.both:
         Thing.go(call)
-
-
-@case
-def decorators(calls):
-    def decorate(function):
-        @functools.wraps(function)
-        def wrapper(*words):
-            return function(*words)
-
-        return wrapper
-
-    @decorate
-    @decorate
-    def inner(call):
-        return call(0)
-
-    for call in calls.both:
-        inner(call)
-
-
-@case
-def decorating(calls):
-    def decorate(call):
-        call(0)
-        return lambda function: function
-
-    for call in calls.both:
-        @decorate(call)
-        def inner():
-            pass
-
-
-@case
-def through_builtins(calls):
-    def one(call):
-        return call(0)
-
-    def key(call):
-        return functools.reduce(lambda _, each: one(each), [call], 0)
-
-    for call in calls.both:
-        sorted([call], key=key)
-        list(map(key, [call]))
-
-
-@case
-def context_manager(calls):
-    @contextlib.contextmanager
-    def call_at_the_end(call):
-        try:
-            yield
-        finally:
-            call(0)
-
-    for call in calls.both:
-        with call_at_the_end(call):
-            pass
-
-
-@case
-def while_handling(calls):
-    for call in calls.both:
-        try:
-            raise KeyError("x")
-        except KeyError:
-            try:
-                1 / 0
-            except ZeroDivisionError:
-                call(0)
-
-
-@case
-def recursion(calls):
-    def down(call, depth):
-        return down(call, depth - 1) if depth else call(0)
-
-    for call in calls.both:
-        down(call, 10)
 
 
 @case
