@@ -131,8 +131,8 @@ HealthWish health_of(const char* value) {
   HealthWish wish;
   bool timed = false;
   std::string_view rest = value;
-  while (!rest.empty()) {
-    const std::string_view word = take_entry(rest);
+  for (bool last = false; !last;) {
+    const std::string_view word = take_entry(rest, last);
     if (word == "require") {
       wish.require = true;
     } else if (word == "fresh") {
@@ -168,7 +168,7 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
       refuse("--if-healthy takes its value after \"=\": --if-healthy=" + printable(word) +
              " (to run a program: --if-healthy -- " + printable(word) + ")");
     }
-    options.if_healthy = health_of(value == nullptr ? "" : value);
+    options.if_healthy = value == nullptr ? HealthWish() : health_of(value);
   } else {
     if (value == nullptr && fence_mode(word) != nullptr) {
       refuse("--fence takes its mode after \"=\": --fence=" + word +
