@@ -159,7 +159,7 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
       refuse("--" + std::string(option.name) + " " + in_quotes(value) +
              " looks like an option; give a file (of that name: ./" + printable(value) + ")");
     }
-    options.** text = value == nullptr ? "" : value;
+    options.** text = value == nullptr ? option.by_default : value;
   } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
     (options.**list).emplace_back(value);
   } else if (std::holds_alternative<std::optional<HealthWish> Options::*>(option.to)) {

@@ -226,6 +226,7 @@ UNFIT = {
                "not every user can enter /var/log"),
     "no parent": (lambda case: None, "--spool=/srv/none/x", "No such file or directory"),
     "relative": (lambda case: None, "--spool=log", "accepted: an absolute path"),
+    "empty": (lambda case: None, "--spool=", "accepted: an absolute path"),
     "blank": (lambda case: None, "--spool=/var/a b", "accepted: an absolute path"),
     "root": (lambda case: None, "--spool=/", "accepted: an absolute path"),
 }
