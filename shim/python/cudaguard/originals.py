@@ -200,7 +200,7 @@ class OutputFile:
         self._made = Real.open(self.path, _APPEND, 0o644)
         status = Real.fstat(self._made)
         self._identity = _identity_of(status)
-        if not stat.S_ISREG(status.st_mode):
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
             return
         descriptor = Real.open(self.path, _READ)
         start = Real.read(descriptor, len(_RECORD))
