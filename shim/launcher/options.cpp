@@ -311,7 +311,7 @@ void take_action(const char* word, Options& options) {
   const std::string name = word == nullptr ? "" : word;
   const auto* const found = std::ranges::find(kActions, name);
   if (found == std::end(kActions)) {
-    refuse((name.empty() ? "no action given" : "unknown action " + in_quotes(name)) +
+    refuse((name.empty() ? "no action after \"system\"" : "unknown action " + in_quotes(name)) +
            "; see cudaguard system --help");
   }
   options.action = static_cast<Options::Action>(found - std::begin(kActions));
