@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <exception>
+#include <new>
 
 #include "shim/launcher/commands/commands.h"
 #include "shim/launcher/commands/plan.h"
@@ -11,6 +14,11 @@
 
 namespace cudaguard::launcher {
 namespace {
+
+/// Says it in words that users know, wherever it is caught.
+struct NoMemory : std::bad_alloc {
+  const char* what() const noexcept override { return strerror(ENOMEM); }
+};
 
 int work(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
@@ -40,6 +48,7 @@ int work(int argc, char** argv) {
 int main(int argc, char** argv) {
   using namespace cudaguard::launcher;
   remember_stderr();
+  std::set_new_handler([] { throw NoMemory(); });
   try {
     return work(argc, argv);
   } catch (const Refusal& refusal) {

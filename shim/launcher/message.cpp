@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -51,16 +50,15 @@ void warn(std::string_view text) {
 }
 
 void print(const std::string& text) {
-  if (fputs(for_descriptor(STDOUT_FILENO, text).c_str(), stdout) < 0 || fflush(stdout) != 0) {
-    throw Refusal(kRefused, std::string("cannot print: ") + strerror(errno));
-  }
+  const int error = write_all(STDOUT_FILENO, text);
+  if (error != 0) throw Refusal(kRefused, std::string("cannot print: ") + strerror(error));
 }
 
 int write_all(int fd, std::string_view whole) {
   const std::string shown = for_descriptor(fd, whole);
   std::string_view text = shown;
   while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
+    const ssize_t written = write_once(fd, text);
     if (written > 0) {
       text.remove_prefix(static_cast<size_t>(written));
     } else if (written < 0 && errno == EAGAIN) {

@@ -131,8 +131,8 @@ HealthWish health_of(const char* value) {
   HealthWish wish;
   bool timed = false;
   std::string_view rest = value;
-  while (!rest.empty()) {
-    const std::string_view word = take_entry(rest);
+  for (bool last = false; !last;) {
+    const std::string_view word = take_entry(rest, last);
     if (word == "require") {
       wish.require = true;
     } else if (word == "fresh") {
@@ -159,7 +159,7 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
       refuse("--" + std::string(option.name) + " " + in_quotes(value) +
              " looks like an option; give a file (of that name: ./" + printable(value) + ")");
     }
-    options.** text = value == nullptr ? "" : value;
+    options.** text = value == nullptr ? option.by_default : value;
   } else if (const auto* list = std::get_if<std::vector<std::string> Options::*>(&option.to)) {
     (options.**list).emplace_back(value);
   } else if (std::holds_alternative<std::optional<HealthWish> Options::*>(option.to)) {
@@ -168,7 +168,7 @@ void set(Options& options, const OptionRow& option, const char* value, const cha
       refuse("--if-healthy takes its value after \"=\": --if-healthy=" + printable(word) +
              " (to run a program: --if-healthy -- " + printable(word) + ")");
     }
-    options.if_healthy = health_of(value == nullptr ? "" : value);
+    options.if_healthy = value == nullptr ? HealthWish() : health_of(value);
   } else {
     if (value == nullptr && fence_mode(word) != nullptr) {
       refuse("--fence takes its mode after \"=\": --fence=" + word +
@@ -311,7 +311,7 @@ void take_action(const char* word, Options& options) {
   const std::string name = word == nullptr ? "" : word;
   const auto* const found = std::ranges::find(kActions, name);
   if (found == std::end(kActions)) {
-    refuse((name.empty() ? "no action given" : "unknown action " + in_quotes(name)) +
+    refuse((name.empty() ? "no action after \"system\"" : "unknown action " + in_quotes(name)) +
            "; see cudaguard system --help");
   }
   options.action = static_cast<Options::Action>(found - std::begin(kActions));

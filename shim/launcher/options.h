@@ -277,6 +277,7 @@ inline constexpr OptionRow kOptions[] = {
      .commands = "system",
      .value = "[=DIR]",
      .help = "with enable, create DIR for all users' records",
+     // Administrators look for records among the logs, and keep them for some time.
      .by_default = "/var/log/cudaguard",
      .to = &Options::spool},
     {.name = "dry-run",

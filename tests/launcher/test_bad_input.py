@@ -33,6 +33,12 @@ class Reports(launcher.Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertTrue(os.read(reader, 65536).startswith(b'{"v":1,'))
 
+    def test_report_that_is_a_disk_is_refused(self):
+        """A record would overwrite the disk's first block, because a disk ignores O_APPEND."""
+        machine.need("device_nodes")
+        os.mknod(self.path("disk"), 0o600 | stat.S_IFBLK, os.makedev(1, 3))
+        self.check(self.path("disk"), "it is not a regular file")
+
     def test_report_that_is_the_programs_own_file_is_refused(self):
         script = self.make("script", "#!/bin/sh\necho started\n")
         program = self.copied("exits_0")

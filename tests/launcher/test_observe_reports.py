@@ -7,7 +7,7 @@ import os
 import re
 import stat
 
-from support import harness, launcher, messages, observed
+from support import harness, launcher, machine, messages, observed
 from support.observed import NO_ATTEMPT, OBSERVE, box
 
 
@@ -110,6 +110,12 @@ class Reports(observed.Case):
                          r"or changed\n" +
                          re.escape(NO_ATTEMPT) + r"\Z")
         self.assertEqual(os.listdir(self.path("tmp")), [])
+
+    def test_umask_does_not_hide_the_private_report(self):
+        machine.need("other_users")
+        done = self.unguarded("setpriv", "--reuid=65534", "--clear-groups", "sh", "-c",
+                              'umask 777; "$0" run --observe true', self.installed())
+        self.assertEqual((done.returncode, done.stderr), (0, NO_ATTEMPT), done)
 
     def test_nowhere_to_write(self):
         """Refused before anything is started."""

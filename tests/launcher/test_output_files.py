@@ -219,19 +219,24 @@ class Spared(Case):
     def test_full_disk_keeps_the_older_result(self):
         self.assertEqual(self.run_here("verify", "--json", "r", "true").returncode, 0)
         before = self.files()
-        done = self.unguarded("prlimit", "--fsize=50000", launcher.LAUNCHER, "verify", "--json",
-                              "r",
-                              "true", LONG, cwd=self.directory)
-        self.assertEqual(done.returncode, 125, done)
-        self.assertIn('--json "r": File too large', done.stderr)
-        self.assertEqual(self.files(), before)
-
+        for words in (["verify", "--json", "r", "true"], ["report", "--json", "r", "r.jsonl"],
+                      ["doctor", "--json", "r", "sh"]):
+            done = self.unguarded("prlimit", "--fsize=100", launcher.LAUNCHER, *words,
+                                  cwd=self.directory)
+            self.assertEqual(done.returncode, 125, done)
+            self.assertIn('--json "r": File too large', done.stderr)
+            self.assertEqual(self.files(), before)
 
     def test_full_disk_for_one_file_spares_the_other(self):
         done = self.run_here("verify", "--json", "/dev/full", "--junit", "r", "true")
         self.assertEqual(done.returncode, 125, done)
         self.assertIn('--json "/dev/full": No space left on device', done.stderr)
         self.assertTrue(is_result("--junit", self.written("r")))
+        for words in (["report", "--json", "p", "r.jsonl"], ["doctor", "--json", "d", "sh"]):
+            done = self.unguarded("sh", "-c", '"$0" "$@" >/dev/full', launcher.LAUNCHER, *words,
+                                  cwd=self.directory)
+            self.refused(done, 125, "cannot print")
+            self.assertTrue(is_result("--json", self.written(words[2])))
 
 
 class Written(Case):
@@ -305,6 +310,18 @@ class Written(Case):
         self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
 
 
+    def test_another_users_file_in_a_sticky_directory_is_written_in_place(self):
+        """As in /tmp, only its owner can rename or replace it."""
+        machine.need("other_users")
+        os.chmod(self.directory, 0o1777)
+        self.write(["report", "--json", "result", "r.jsonl"])
+        os.chmod(self.path("result"), 0o666)
+        done = self.unguarded("setpriv", "--reuid=65534", "--clear-groups", self.installed(),
+                              "verify", "--json", "result", "true", "again", cwd=self.directory)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
+
+
 make_written = fixtures.lent("written", Written)
 
 
@@ -330,14 +347,16 @@ class Pipes(Case):
         if nonblocking:
             flags = fcntl.fcntl(writes, fcntl.F_GETFL)
             fcntl.fcntl(writes, fcntl.F_SETFL, flags | os.O_NONBLOCK)
-        words = [word.replace("{}", "/dev/fd/%d" % writes) for word in words]
-        child = subprocess.Popen([launcher.LAUNCHER, *words], pass_fds=[writes], cwd=self.directory,
+            fcntl.fcntl(writes, fcntl.F_SETPIPE_SZ, 4096)  # soon full
+        named = [word.replace("{}", "/dev/fd/%d" % writes) for word in words]
+        child = subprocess.Popen([launcher.LAUNCHER, *named], pass_fds=[writes], cwd=self.directory,
                                  env=launcher.environment(), stdin=subprocess.DEVNULL,
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                                 stdout=writes if named == words else subprocess.DEVNULL,
+                                 stderr=subprocess.PIPE)
         os.close(writes)
         with open(reads, "rb") as stream:
             data = stream.read()
-        self.assertEqual((child.communicate()[0].count(b"--json"), child.returncode), (0, 0))
+        self.assertEqual((child.communicate()[1].count(b"--json"), child.returncode), (0, 0))
         return data
 
     def test_pipe_gets_the_whole_result(self):
@@ -346,13 +365,17 @@ class Pipes(Case):
                 data = self.through(["verify", "--json", "{}", *words], nonblocking)
                 self.assertGreater(len(data), 65536)
                 self.assertEqual(json.loads(data)["command"], words)
-        self.make("many.jsonl", recorded.text(*(recorded.line(pid=i, script="%d.py" % i)
+        self.make("many.jsonl", recorded.text(*(recorded.line(pid=i, script="%0100d.py" % i)
                                                 for i in range(2, 500))), 0o644)
         for option in ("--json", "--html"):
             data = self.through(["report", option, "{}", "many.jsonl"])
             self.assertGreater(len(data), 65536)
             self.assertTrue(is_result(option, data))
         self.assertTrue(data.endswith(b"</html>\n"))
+        words = ["report", "--by", "line", "many.jsonl"]
+        data = self.through(words, nonblocking=True)
+        self.assertGreater(len(data), 65536)
+        self.assertEqual(data.decode(), self.run_here(*words).stdout)
         self.assertTrue(is_result("--json", self.through(["doctor", "--json", "{}", "sh"])))
 
     def test_named_pipe_gets_the_whole_result(self):

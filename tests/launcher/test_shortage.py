@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from support import fixtures, harness, launcher, machine
+from support import fixtures, harness, launcher, machine, recorded
 
 DRIVER = os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")
 WITHOUT = os.path.join(harness.BUILD, "tests", "fence", "without")
@@ -24,6 +24,14 @@ def test_small_stack_suffices(case, command):
     for words in ([], [launcher.LAUNCHER, command, "--"]):
         done = case.unguarded("sh", "-c", 'ulimit -s 64; exec "$@"', "sh", *words, "true")
         assert done.returncode == 0, (words, done)
+
+
+def test_shortage_of_memory_is_named(case):
+    """With some MB, 10,000 processes are too many."""
+    lines = (recorded.line(pid=i, script="%d.py" % i) for i in range(1, 10000))
+    done = case.unguarded("prlimit", "--as=20000000", launcher.LAUNCHER, "report",
+                          case.make("r.jsonl", recorded.text(*lines)))
+    case.refused(done, 125, "Cannot allocate memory")
 
 
 class Case(launcher.Case):

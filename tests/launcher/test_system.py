@@ -226,6 +226,7 @@ UNFIT = {
                "not every user can enter /var/log"),
     "no parent": (lambda case: None, "--spool=/srv/none/x", "No such file or directory"),
     "relative": (lambda case: None, "--spool=log", "accepted: an absolute path"),
+    "empty": (lambda case: None, "--spool=", "accepted: an absolute path"),
     "blank": (lambda case: None, "--spool=/var/a b", "accepted: an absolute path"),
     "root": (lambda case: None, "--spool=/", "accepted: an absolute path"),
 }
@@ -374,6 +375,8 @@ def test_another_user_can_only_try(case):
 
 
 def test_action_is_required(case):
-    case.refused(case.start("system"), 125, "no action given; see cudaguard system --help")
+    for words in ([], ["--dry-run", "enable"]):
+        case.refused(case.start("system", *words), 125,
+                     'no action after "system"; see cudaguard system --help')
     case.refused(case.start("system", "on"), 125, 'unknown action "on"')
     case.refused(case.start("system", "enable", "/a", "/b"), 125, "takes one library")

@@ -225,6 +225,16 @@ def test_name_that_no_file_has_is_not_known(case, key, file):
     assert (answer["policy"], answer.get("not sure")) == ("OFF", None)
 
 
+def test_name_that_the_guard_does_not_read_is_a_mistake(case):
+    """For users beyond this MiB, the guard must assume that the rule matches."""
+    case.write(CONF, "OFF\nFORCE_CPU user=bob\nFORCE_CPU user=late\n")
+    case.write("/etc/passwd", FILES["/etc/passwd"] + "x:x:9:9::/:/bin/sh\n" * 60000 +
+               "late:x:7:7::/:/bin/sh\n")
+    assert [line for line in case.check(code=1)[0] if "late" in line] == [
+        '%s:3: user="late"%s' % (CONF, NAME.replace("/etc", "the first MiB of /etc", 1) % (
+            "passwd", "user"))]
+
+
 @pytest.mark.parametrize(("rules", "others"), [
     ("FORCE_CPU user=bob", "FORCE_CPU, because no rule matches every process."),
     ("OFF\nFORCE_CPU user=bob", "OFF, by %s:1." % CONF),

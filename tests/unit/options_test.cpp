@@ -240,7 +240,7 @@ TEST(Options, IfHealthyTakesSecondsAndWords) {
             "--if-healthy takes its value after \"=\": --if-healthy=10 (to run a program: "
             "--if-healthy -- 10)");
   for (const std::string value :
-       {"0", "3601", "x", "1.5", "5,,x", "10,20", "99999999999", " 5", "-5"}) {
+       {"", "0", "3601", "x", "1.5", "5,", "5,,x", "10,20", "99999999999", " 5", "-5"}) {
     EXPECT_EQ(refusal_of({"run", ("--if-healthy=" + value).c_str(), "prog"}),
               "--if-healthy \"" + value +
                   "\" is not accepted (accepted: seconds, 1 to 3600; require; fresh; with commas "

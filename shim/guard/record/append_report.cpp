@@ -46,7 +46,8 @@ int append_to_file(const ProcessFacts& facts, const Attempt& attempt, ReportRoom
   const sys::File file(room.path, kAppend, 0644);
   if (!file.ok()) return file.error();
   struct stat status = {};
-  if (sys::fstat(file.fd(), &status) != 0 || S_ISDIR(status.st_mode)) return EISDIR;
+  // A disk ignores O_APPEND: the record would overwrite its first block.
+  if (sys::fstat(file.fd(), &status) != 0 || S_ISBLK(status.st_mode)) return EINVAL;
   if (S_ISREG(status.st_mode) && status.st_nlink > 1) return EMLINK;
   // On a pipe, more than PIPE_BUF bytes would mix with other processes' records.
   const size_t limit = S_ISFIFO(status.st_mode) ? kMaxLine : kMaxRecord;

@@ -154,7 +154,7 @@ int enable(const std::string& guard, const Options& options) {
   }
   const PreloadFile file;
   std::optional<Spool> spool;
-  if (options.spool) spool.emplace(options.spool->empty() ? kSpoolDirectory : *options.spool);
+  if (options.spool) spool.emplace(*options.spool);
   std::string removed;
   const auto is_other = [&](const std::string& entry) {
     return is_guard(entry) || means_file(entry, guard);

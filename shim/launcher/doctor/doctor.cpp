@@ -134,11 +134,6 @@ int ask_health(const Options& options, const Variables& variables) {
   wish.name = "doctor --gpu";
   const Health health = check_health(wish, {}, variables);
   if (!health.asked) throw Refusal(kRefused, health.reason);
-  if (!file.is_stdout()) {
-    print(health.healthy
-              ? "driver: healthy, with " + counted(static_cast<uint64_t>(health.gpus), "GPU") + "\n"
-              : "driver: not healthy: " + health.reason + "\n");
-  }
   if (file) {
     Json json(2);
     json.begin_object()
@@ -150,6 +145,11 @@ int ask_health(const Options& options, const Variables& variables) {
         .field("seconds", static_cast<double>(health.took.count()) / 1000)
         .end_object();
     file.write(json.text() + "\n");
+  }
+  if (!file.is_stdout()) {
+    print(health.healthy
+              ? "driver: healthy, with " + counted(static_cast<uint64_t>(health.gpus), "GPU") + "\n"
+              : "driver: not healthy: " + health.reason + "\n");
   }
   return health.healthy ? 0 : 1;
 }
@@ -227,8 +227,8 @@ int doctor(const Options& options, const char* const* environment) {
   const std::string installed = ask_installed(machine, libraries, document.findings);
   const std::string driver = ask_driver(machine, libraries, document.findings);
   if (!document.has_program) document.answer = installed + "; " + driver;
-  if (!json.is_stdout()) print(as_text(document));
   if (json) json.write(as_json(document));
+  if (!json.is_stdout()) print(as_text(document));
   return exit_code(document.findings);
 }
 

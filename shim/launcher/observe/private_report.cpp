@@ -83,6 +83,8 @@ PrivateReport::PrivateReport(std::string copy)
   directory_ = where + "/cudaguard-XXXXXX";
   if (directory_.size() + 24 > kMaxReportPath) refuse(where, ": File name too long");
   if (mkdtemp(directory_.data()) == nullptr) refuse(where, std::string(": ") + strerror(errno));
+  // A process may become another user. Only processes that inherited the name can find the file.
+  chmod(directory_.c_str(), S_IRWXU | S_IXGRP | S_IXOTH);
   constexpr std::string_view kEnd = ".jsonl";
   file_ = directory_ + "/report-XXXXXX" + std::string(kEnd);
   const int fd = mkostemps(file_.data(), kEnd.size(), O_CLOEXEC);
@@ -91,8 +93,6 @@ PrivateReport::PrivateReport(std::string copy)
     rmdir(directory_.c_str());
     refuse(where, std::string(": ") + strerror(error));
   }
-  // A process may become another user. Only processes that inherited the name can find the file.
-  chmod(directory_.c_str(), S_IRWXU | S_IXGRP | S_IXOTH);
   fchmod(fd, S_IRUSR | S_IWUSR | S_IWGRP | S_IWOTH);
   struct stat status = {};
   if (fstat(fd, &status) == 0) inode_ = status.st_ino;

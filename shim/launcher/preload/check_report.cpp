@@ -65,6 +65,7 @@ int cannot_append(const std::string& path, bool spooled) {
   if (const int error = spooled ? spooled_error(status) : 0; error != 0) return error;
   if (S_ISDIR(status.st_mode)) return EISDIR;
   if (S_ISSOCK(status.st_mode)) return ENXIO;
+  if (S_ISBLK(status.st_mode)) return EINVAL;
   // A pipe is not opened, because closing it would end the reader's input.
   if (!S_ISREG(status.st_mode)) {
     return faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0 ? 0 : errno;

@@ -90,13 +90,17 @@ template <typename Entry>
 std::string about_name(const std::string& name, RuleKey key, Entry* (*read)(FILE*),
                        char* Entry::*member) {
   const char* const path = file_of_names(key);
+  const char* part = "";
   if (name.find_first_not_of("0123456789") == std::string::npos) return {};
   const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path, "re"), &fclose);
   if (file == nullptr) return {};
   while (const Entry* entry = read(file.get())) {
-    if (name == entry->*member) return {};
+    if (name != entry->*member) continue;
+    if (ftell(file.get()) <= static_cast<long>(kMostNames)) return {};
+    part = "the first MiB of ";
+    break;
   }
-  return std::string(" is not in ") + path + ", so it may mean any " +
+  return std::string(" is not in ") + part + path + ", so it may mean any " +
          kRuleKeys[static_cast<size_t>(key)] +
          " that is not in it either; write the number, or remove the rule";
 }

@@ -76,11 +76,17 @@ bool is_result(std::string_view text) {
          start.starts_with("#HELPcudaguard_");
 }
 
-/// True for a mount point, onto which no file can be renamed.
-bool is_mount_point(const std::string& path) {
-  struct statx status = {};
-  return statx(AT_FDCWD, path.c_str(), 0, 0, &status) == 0 &&
-         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+/// True if no file can be renamed onto it: a mount point, or another user's file in a sticky
+/// directory.
+bool keeps_its_name(const std::string& path) {
+  struct statx file = {};
+  struct stat directory = {};
+  if (statx(AT_FDCWD, path.c_str(), 0, STATX_UID, &file) != 0) return false;
+  if ((file.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0) return true;
+  const uid_t user = geteuid();
+  return stat(fs::path(path).parent_path().c_str(), &directory) == 0 &&
+         (directory.st_mode & S_ISVTX) != 0 && user != 0 && user != file.stx_uid &&
+         user != directory.st_uid;
 }
 
 }  // namespace
@@ -158,7 +164,7 @@ void OutputFile::find_target() {
     unlink(temporary_.c_str());
   }
   temporary_.clear();
-  in_place_ = fd < 0 || is_mount_point(target_);
+  in_place_ = fd < 0 || keeps_its_name(target_);
   if (in_place_ && !exists) refuse(strerror(error));
 }
 

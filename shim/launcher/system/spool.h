@@ -7,9 +7,6 @@
 
 namespace cudaguard::launcher {
 
-/// A directory of logs, because administrators look for records there, and keep them for some time.
-inline constexpr const char* kSpoolDirectory = "/var/log/cudaguard";
-
 class Spool {
  public:
   /// `path` is absolute. Throws Refusal if this is neither a spool directory nor a name for a new

@@ -53,7 +53,7 @@ class Real:
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _MAKE = _READ | os.O_CREAT | os.O_EXCL
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
-_EMPTY = os.O_TRUNC
+_RECORD = b'{"v":'  # the start of one
 
 
 def reason_of(error: BaseException) -> str:
@@ -196,9 +196,19 @@ class OutputFile:
         return ""
 
     def make_empty(self) -> None:
-        """Raises OSError."""
-        self._made = Real.open(self.path, _APPEND | _EMPTY, 0o644)
-        self._identity = _identity_of(Real.fstat(self._made))
+        """Raises OSError, also if the file has something else than records."""
+        self._made = Real.open(self.path, _APPEND, 0o644)
+        status = Real.fstat(self._made)
+        self._identity = _identity_of(status)
+        if not (stat.S_ISREG(status.st_mode) or stat.S_ISBLK(status.st_mode)):
+            return
+        descriptor = Real.open(self.path, _READ)
+        start = Real.read(descriptor, len(_RECORD))
+        Real.close(descriptor)
+        if start not in (b"", _RECORD):
+            why = "the file has other contents (accepted: a new file or records)"
+            raise FileExistsError(errno.EEXIST, why)
+        os.ftruncate(self._made, 0)
 
     def was_removed(self) -> bool:
         """True if make_empty() has made the file, and it has no name any more."""

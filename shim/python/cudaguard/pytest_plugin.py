@@ -57,7 +57,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
                     help="code that may: lib:NAME, module:NAME, line:FILE:LINE")
     group.addoption("--cudaguard-allow-mark", action="append", default=[], metavar="MARK",
                     help="tests with this mark may use CUDA; they run last, in a process of their own")
-    group.addoption("--cudaguard-report", default="", metavar="FILE",
+    group.addoption("--cudaguard-report", metavar="FILE",
                     help="write each attempt to FILE, a line of JSON with its test")
     allowed_tests.add_option(group)
     for name, kind in (("cudaguard", "bool"), ("cudaguard_deny", "args"),
@@ -395,6 +395,8 @@ class Watcher:
 
     def open_report(self, config: pytest.Config) -> None:
         name = _option(config, "cudaguard_report")
+        if config.getoption("cudaguard_report") == "":
+            raise pytest.UsageError("--cudaguard-report needs a value")
         if not name:
             return
         self.report = OutputFile(os.path.join(str(config.invocation_params.dir), name))
