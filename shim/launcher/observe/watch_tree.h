@@ -40,7 +40,8 @@ int become(const Prepared& program, Variables& variables);
 // they throw, and `watched` has the program's id and status.
 
 /// Gives the program a report file, and reads its records. `watched.tree` gets only the remaining
-/// processes and the doubts. `kept` are descriptors that this process needs after the program's end.
+/// processes and the doubts. `kept` are descriptors that this process needs after the program's
+/// end.
 void record_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
                  WatchedTree& watched);
 
