@@ -119,5 +119,17 @@ TEST(Starts, CallThatFailsStartsNothing) {
   }
 }
 
+TEST(Starts, ProcessThatIsGoneBeforeItsSecondCallIsReadHasStartedNothing) {
+  for (const bool forked : {true, false}) {
+    Identity who = {.pid = 1 << 23, .thread = 1 << 23};  // more than any process has
+    who.stat = {.name = "sh", .state = 'S', .started = 7, .image = {1, 2, 3, 4}, .forked = forked};
+    Starts starts("", "");
+    starts.note_call(who, {.kind = Start::Kind::kFails});
+    who.stat = read_stat(who.pid);
+    starts.note_call(who, starts.read(who, {}));
+    EXPECT_EQ(starts.finish({}).started(), 0);
+  }
+}
+
 }  // namespace
 }  // namespace cudaguard::launcher

@@ -508,7 +508,7 @@ TEST(Records, EachRecordIsPassedOnWithItsWriter) {
 
 TEST(Records, CommandIsTheWordsAsTheProcessGotThem) {
   Records records;
-  records.add(record_of({.more = R"("exe":"/x/e","argv":["./e","a b","","c"],)"}));
+  records.add(record_of({.more = R"("exe":"/x/e","argv":["./e","a b","","c",""],)"}));
   records.add(record_of({.pid = 8, .more = R"("exe":"/x/e","argv":["./e","a"],)"},
                         R"("api":"cuInit","decision":"deny","library":"l","cut":["argv"]})"));
   records.add(record_of({.pid = 9, .more = R"("exe":"/x/e","argv":["./e",1,"a"],)"}));
@@ -516,7 +516,8 @@ TEST(Records, CommandIsTheWordsAsTheProcessGotThem) {
                         R"("api":"cuInit","decision":"deny","library":"l","cut":["exe"]})"));
   const auto& processes = records.findings().processes;
   ASSERT_EQ(processes.size(), 4u);
-  EXPECT_EQ(processes[0].command.words(), (std::vector<std::string_view>{"./e", "a b", "", "c"}));
+  EXPECT_EQ(processes[0].command.words(),
+            (std::vector<std::string_view>{"./e", "a b", "", "c", ""}));
   EXPECT_EQ(processes[0].command.shown(), "e a b  c");
   EXPECT_FALSE(processes[0].command.is_cut);
   EXPECT_TRUE(processes[1].command.is_cut);

@@ -31,6 +31,7 @@ std::string Command::shown() const {
   constexpr size_t kMostShown = 1024;
   std::string line(tail(text, text.rfind('/', text.find('\0')) + 1));
   line.resize(std::min(line.size(), line.find('\0', kMostShown)));
+  line.resize(line.find_last_not_of('\0') + 1);  // setproctitle leaves zeros after a title
   std::replace(line.begin(), line.end(), '\0', ' ');
   return line;
 }

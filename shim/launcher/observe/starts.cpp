@@ -100,6 +100,7 @@ Starts::Process& Starts::process_of(const Identity& who) {
 std::optional<bool> Starts::has_become(const Process& process, const Stat& now) {
   const Program& called = *process.called;
   const Stat& before = called.before;
+  if (now.started == 0 && before.started != 0) return {};  // it was killed meanwhile
   if (before.forked) return !now.forked;
   if (!now.runs()) return before.name != now.name ? std::optional(true) : std::nullopt;
   if (is_hidden(before) || is_hidden(now)) {
