@@ -172,11 +172,10 @@ bool answer_call(int listener, const seccomp_notif& call) {
 }
 
 bool still_waits(int listener, const seccomp_notif& call) {
-  /// SECCOMP_IOCTL_NOTIF_ID_VALID before Linux 5.9, which declared the wrong direction.
-  constexpr unsigned long kOlderIdValid = SECCOMP_IOR(2, uint64_t);
+  /// SECCOMP_IOCTL_NOTIF_ID_VALID as Linux before 5.9 has declared it. Newer ones know it, too.
+  constexpr unsigned long kIdValid = SECCOMP_IOR(2, uint64_t);
   uint64_t id = call.id;
-  if (ioctl(listener, SECCOMP_IOCTL_NOTIF_ID_VALID, &id) == 0) return true;
-  return errno != ENOENT && ioctl(listener, kOlderIdValid, &id) == 0;
+  return ioctl(listener, kIdValid, &id) == 0;
 }
 
 int Keeper::receive(Shared& shared, int listener, seccomp_notif& to,

@@ -8,7 +8,7 @@
 //   prctl     prctl(PR_SET_SECCOMP)
 //   receive   the listener's ioctl(SECCOMP_IOCTL_NOTIF_RECV)
 //   unknown   ioctl of a request that it does not know, such as the driver's, as an emulator
-//   valid     the listener's ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID)
+//   valid     the listener's ioctl(SECCOMP_IOCTL_NOTIF_ID_VALID), by its number before Linux 5.9
 //   clone     clone(2), by which fork(3) starts a process
 //   wait4     wait4(2)
 //   readv     process_vm_readv(2)
@@ -87,7 +87,7 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
   if (strncmp(rule, "receive=", 8) == 0 || strncmp(rule, "valid=", 6) == 0) {
     *offset = first + sizeof(uint64_t);
     *comparison = BPF_JEQ;
-    *value = *rule == 'r' ? SECCOMP_IOCTL_NOTIF_RECV : SECCOMP_IOCTL_NOTIF_ID_VALID;
+    *value = *rule == 'r' ? SECCOMP_IOCTL_NOTIF_RECV : SECCOMP_IOR(2, uint64_t);
     return SYS_ioctl;
   }
   return -1;
