@@ -58,9 +58,6 @@ bool is_proc(const Descriptor& directory) {
 
 /// True if this process may not execute the file, for example because of its mount's noexec.
 bool is_denied(const Descriptor& file) {
-  constexpr long kFaccessat2 = 439;  // Linux 5.8; a container may refuse it
-  const long result = syscall(kFaccessat2, file.number(), "", X_OK, AT_EMPTY_PATH);
-  if (result == 0 || errno == EACCES) return result != 0;
   return access(path_of(file).c_str(), X_OK) != 0 && errno == EACCES;
 }
 
@@ -85,13 +82,9 @@ std::string interpreter_of(const FileBytes& file) {
 
 /// True if the kernel may start programs of other processors, by an emulator.
 bool has_emulators() {
-  std::error_code error;
-  int count = 0;
-  for (std::filesystem::directory_iterator entry("/proc/sys/fs/binfmt_misc", error), end;
-       !error && entry != end; entry.increment(error)) {
-    ++count;
-  }
-  return count > 2;  // "register" and "status"
+  std::error_code none;
+  const std::filesystem::directory_iterator entries("/proc/sys/fs/binfmt_misc", none);
+  return std::distance(begin(entries), end(entries)) > 2;  // "register" and "status"
 }
 
 /// True if a process has the file open for writing, so that execve answers ETXTBSY.
