@@ -93,15 +93,6 @@ std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   return numbers_in(status_of(pid), name);
 }
 
-bool closes_on_exec(pid_t thread, int descriptor) {
-  // "pos:\t0\nflags:\t02100000\n", in octal
-  const std::string text = text_of(thread, "fdinfo/" + std::to_string(descriptor));
-  constexpr std::string_view kFlags = "flags:";
-  const size_t at = text.find(kFlags);
-  if (at == std::string::npos) return false;
-  return (strtoul(text.c_str() + at + kFlags.size(), nullptr, 8) & O_CLOEXEC) != 0;
-}
-
 namespace {
 
 #if defined(__x86_64__)

@@ -79,9 +79,6 @@ std::string status_of(pid_t pid);
 std::vector<uint64_t> numbers_in(std::string_view status, std::string_view name);
 std::vector<uint64_t> status_of(pid_t pid, std::string_view name);
 
-/// True if execve closes this descriptor of the thread. False if that is unknown.
-bool closes_on_exec(pid_t thread, int descriptor);
-
 /// The process of a thread. Unknown values are 0.
 struct Identity {
   pid_t pid = 0;

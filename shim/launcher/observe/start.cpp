@@ -171,15 +171,8 @@ bool Executables::names_nvidia(const std::string& path) {
 /// The arguments of the system call.
 struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
-  /// True if execveat's descriptor is where this name begins.
-  bool is_at_descriptor(const std::string& name) const {
-    return directory != AT_FDCWD && !name.starts_with('/');
-  }
   /// A name for open_file(), also if the call means a file by its descriptor.
   std::string full_name(const std::string& name) const;
-  /// True if an interpreter could not open the script of this name, because execve closes the
-  /// descriptor that the name begins at. The call then fails.
-  bool closes(const std::string& name) const;
   /// Opens the file that this name means for the process.
   Descriptor open_file(const std::string& name, bool follow = true);
   /// False if the process may not execute this file, or search this directory, as this one may.
@@ -240,13 +233,9 @@ const std::string& StartReader::Call::status() {
 }
 
 std::string StartReader::Call::full_name(const std::string& name) const {
-  if (!is_at_descriptor(name)) return name;
+  if (directory == AT_FDCWD || name.starts_with('/')) return name;
   if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
   return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
-}
-
-bool StartReader::Call::closes(const std::string& name) const {
-  return is_at_descriptor(name) && closes_on_exec(thread, directory);
 }
 
 /// Another user's verify has no more rights than its processes.
@@ -446,7 +435,6 @@ void StartReader::judge_file(Call& call, Start& start) {
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
-      if (start.texts.empty() && call.closes(start.program)) return;
       start.texts.push_back(std::exchange(name, facts.interpreter));
       continue;
     }
