@@ -200,11 +200,6 @@ void Starts::note_beacon(const Identity& who, bool off) {
   look_later(process);
 }
 
-void Starts::note_request(const Identity& who) {
-  const auto found = processes_.find({who.pid, who.stat.started});
-  if (found != processes_.end()) look_at(found->second);
-}
-
 /// execve has succeeded.
 void Starts::begin(Process& process) {
   end(process);

@@ -41,8 +41,6 @@ class Starts {
   void note_beacon(const Identity& who, bool off);
   /// What has started the process's program, as in Start.
   std::string started_by(pid_t pid) const;
-  /// The process waits in an ioctl that the fence caught.
-  void note_request(const Identity& who);
 
   /// Looks at processes that are due. Returns the time until the next is, zero for none. Never
   /// throws: a program runs.

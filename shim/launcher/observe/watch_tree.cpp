@@ -117,7 +117,6 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
       program.fence.listener, keeper,
       [&](const Identity& who, auto what, auto record, const NativeStack& native) {
         if (what == Beacon::kStart) starts.note_beacon(who, is_off(record));
-        if (!what && who.stat.started != 0) starts.note_request(who);
         const Records::Sender sender = {static_cast<uint32_t>(who.pid),
                                         static_cast<uint32_t>(who.stat.parent),
                                         who.stat.started,
