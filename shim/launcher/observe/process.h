@@ -84,7 +84,6 @@ struct Identity {
   pid_t pid = 0;
   pid_t thread = 0;
   Stat stat = {};
-  FileId program = {};  ///< its executable; all zero if it was not asked for
 };
 /// If the thread is gone, or without our own /proc, `pid` is the thread's id.
 Identity identify(pid_t thread);
