@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <charconv>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
@@ -23,7 +22,6 @@
 #include <memory>
 #include <sstream>
 #include <string_view>
-#include <utility>
 
 #include "policy/text.h"
 #include "policy/variables.h"

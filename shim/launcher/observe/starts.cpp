@@ -5,7 +5,6 @@
 // at work at the last look: its first return address is then just below the program's arguments.
 #include "shim/launcher/observe/starts.h"
 
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

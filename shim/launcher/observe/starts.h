@@ -6,7 +6,6 @@
 
 #include <sys/types.h>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
