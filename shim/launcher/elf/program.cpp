@@ -103,27 +103,6 @@ bool is_assignment(std::string_view word, std::string_view name) {
   return word.starts_with(name) && word.substr(name.size()).starts_with("=");
 }
 
-struct Script {
-  std::string interpreter;
-  std::string argument;  ///< the kernel passes one word, including blanks
-};
-
-/// Reads the "#!" line like the kernel. Returns false if it names no interpreter.
-bool read_script(const std::string& head, Script& script) {
-  std::string_view line = std::string_view(head).substr(2, head.find('\n') - 2);
-  line = line.substr(0, line.find('\0'));
-  line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
-  script.interpreter = take_word(line);
-  script.argument = without_blanks(line);
-  return !script.interpreter.empty();
-}
-
-/// Reads the beginning of a file that is no ELF file; empty if that fails.
-std::string read_head(const FileBytes& file) {
-  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), kScriptHead)), '\0');
-  return file.read(0, head.data(), head.size()) ? head : "";
-}
-
 void follow(const std::string& path, const char* search, int depth, Program& program) {
   program.files.push_back(path);
   std::optional<FileBytes> file(std::in_place, path);
@@ -145,8 +124,8 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   }
   const std::string head = read_head(*file);
   file.reset();  // descriptors may be scarce
-  Script script;
-  if (!head.starts_with("#!") || !read_script(head, script)) {
+  ScriptLine script = read_script(head);
+  if (script.interpreter.empty()) {
     if (depth > 0 || head.find('\0') != std::string::npos) {
       program.unknown = true;
       return;
@@ -173,6 +152,22 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
 }
 
 }  // namespace
+
+std::string read_head(const FileBytes& file) {
+  std::string head(static_cast<size_t>(std::min<uint64_t>(file.size(), kScriptHead)), '\0');
+  return file.read(0, head.data(), head.size()) ? head : "";
+}
+
+ScriptLine read_script(std::string_view head) {
+  if (!head.starts_with("#!")) return {};
+  std::string_view line = head.substr(2, head.find('\n') - 2);
+  line = line.substr(0, line.find('\0'));
+  line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
+  ScriptLine script;
+  script.interpreter = take_word(line);
+  script.argument = without_blanks(line);
+  return script;
+}
 
 Program find_program(const std::string& name, const char* search) {
   Program program;

@@ -32,6 +32,16 @@ struct Program {
 /// Looks up `name` like a shell; `search` is PATH, or null. Throws Refusal with 126 or 127.
 Program find_program(const std::string& name, const char* search);
 
+/// The beginning of a file, as much as the kernel reads of a "#!" line; empty if that fails.
+std::string read_head(const FileBytes& file);
+
+/// A "#!" line, as the kernel reads it.
+struct ScriptLine {
+  std::string interpreter;  ///< empty if there is no such line
+  std::string argument;     ///< one word, including blanks
+};
+ScriptLine read_script(std::string_view head);
+
 /// The program that the line "#!/usr/bin/env ARGUMENT" starts: "python3", also for
 /// "-S VAR=x python3 -u". Empty if the line is not that simple: env's options may start another
 /// program, or remove LD_PRELOAD.

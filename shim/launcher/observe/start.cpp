@@ -26,6 +26,7 @@
 #include "policy/text.h"
 #include "policy/variables.h"
 #include "shim/launcher/elf/elf_file.h"
+#include "shim/launcher/elf/program.h"
 #include "shim/launcher/fence/filter.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/preload/judge.h"
@@ -36,10 +37,9 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The kernel's own limits: of one string, of the interpreters of scripts, and of the line "#!".
+/// The kernel's own limits: of one string, and of the interpreters of scripts.
 constexpr size_t kMostString = size_t{32} * 4096;
 constexpr int kMostInterpreters = 5;
-constexpr size_t kLongestLine = 256;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
 constexpr int kExecveCheck = 0x10000;  // AT_EXECVE_CHECK of execveat, which older headers lack
 
@@ -65,18 +65,6 @@ bool has_names(const std::string& path) {
   constexpr std::string_view kNames[] = {"/dev/nvidia", "libcuda.so", "libnvidia-ml.so"};
   const FileBytes file(path);
   return std::ranges::any_of(kNames, [&](std::string_view name) { return contains(file, name); });
-}
-
-/// The interpreter that a "#!" line names; empty if there is none.
-std::string interpreter_of(const FileBytes& file) {
-  char line[kLongestLine] = {};
-  const auto size = static_cast<size_t>(std::min<uint64_t>(file.size(), sizeof line));
-  if (size < 2 || !file.read(0, line, size) || line[0] != '#' || line[1] != '!') return {};
-  std::string_view rest(line + 2, size - 2);
-  rest = rest.substr(0, rest.find('\n'));
-  rest.remove_prefix(std::min(rest.size(), rest.find_first_not_of(" \t")));
-  rest = rest.substr(0, rest.find_first_of(std::string_view(" \t\0", 3)));
-  return std::string(rest);
 }
 
 /// True if the kernel may start programs of other processors, by an emulator.
@@ -138,7 +126,7 @@ FileFacts examine(const std::string& path) {
     return facts;
   }
   facts.has_capabilities = getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
-  facts.interpreter = interpreter_of(file);
+  facts.interpreter = read_script(read_head(file)).interpreter;
   if (!facts.interpreter.empty()) {
     facts.kind = FileFacts::Kind::kScript;
     return facts;
