@@ -100,13 +100,10 @@ void examine_elf(const std::string& path, const ElfFacts& elf, FileFacts& facts)
     facts.kind = Kind::kUnguarded;
     facts.why = examined.hindrances.front().why;
     facts.never_guarded = id == "musl";
-    facts.word = id == "static_driver"  ? "static"
-                 : id != "architecture" ? std::string(id)
-                 : !elf.little_endian   ? "big-endian"
-                 : elf.machine == EM_386 || elf.machine == EM_ARM || elf.machine == kMachine
-                     ? "32-bit"
-                     : machine_name(elf.machine);
-    facts.foreign = id == "architecture" && facts.word != "32-bit";
+    facts.word = id == "static_driver" ? "static" : id == "architecture" ? "32-bit" : id;
+    const bool is_of_this_family =
+        elf.machine == EM_386 || elf.machine == EM_ARM || elf.machine == kMachine;
+    facts.foreign = id == "architecture" && (!elf.little_endian || !is_of_this_family);
   } else if (examined.kind == Examined::Kind::kLauncher || id_of(path) == executable_id(getpid())) {
     facts.kind = Kind::kLauncher;
   } else if (examined.kind == Examined::Kind::kLoader) {
