@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -22,27 +21,23 @@
 
 namespace cudaguard::launcher {
 
-/// A descriptor that is closed at the end. Keeps errno if there is none.
+/// A descriptor that is closed at the end.
 class Descriptor {
  public:
-  Descriptor() : Descriptor(-1) {}
-  explicit Descriptor(int number) : number_(number), error_(number < 0 ? errno : 0) {}
-  Descriptor(Descriptor&& other) noexcept
-      : number_(std::exchange(other.number_, -1)), error_(other.error_) {}
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
   Descriptor& operator=(Descriptor&& other) noexcept {
     std::swap(number_, other.number_);
-    std::swap(error_, other.error_);
     return *this;
   }
   ~Descriptor() {
     if (number_ >= 0) close(number_);
   }
   int number() const { return number_; }
-  int error() const { return error_; }
 
  private:
-  int number_;
-  int error_;
+  int number_ = -1;
 };
 
 /// Changes when a process calls execve: the addresses at which its code, stack and environment
