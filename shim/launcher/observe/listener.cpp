@@ -29,8 +29,6 @@ namespace {
 constexpr unsigned long kSetFlags = SECCOMP_IOW(4, uint64_t);
 constexpr unsigned long kSyncWakeUp = 1;
 
-constexpr size_t kMostReported = 100000;
-
 /// The size in an ioctl number depends on the driver's version.
 uint32_t kind_of(uint32_t request) {
   return request == kUvmInitialize ? request : number_of(request);
@@ -146,7 +144,6 @@ void Listener::take_ioctl(const seccomp_notif& call) {
     lost_.emplace(who.pid, request);
     return;
   }
-  if (reported_.size() > kMostReported) reported_.clear();
   reported_.insert(key);
   report_(who, {}, record, {});
 }
