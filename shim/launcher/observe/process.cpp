@@ -333,6 +333,8 @@ std::set<pid_t> all_processes() {
 }
 
 std::set<pid_t> children_of_this_process() {
+  const std::vector<pid_t> listed = children_of(getpid());
+  if (!listed.empty()) return {listed.begin(), listed.end()};
   std::set<pid_t> found = all_processes();
   std::erase_if(found, [](pid_t pid) { return read_stat(pid).parent != getpid(); });
   return found;

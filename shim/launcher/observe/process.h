@@ -117,8 +117,7 @@ pid_t running_thread(pid_t pid);
 /// The processes that /proc lists; empty without /proc.
 std::set<pid_t> all_processes();
 
-/// Unlike children_of(), searches all of /proc, because some kernels do not list children. Empty
-/// without /proc.
+/// Also if the kernel does not list children. Empty without /proc.
 std::set<pid_t> children_of_this_process();
 
 /// True if `pid` is this process or its descendant. False if that is unknown.

@@ -99,9 +99,7 @@ void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
   // A shell may have started children before it became this process: `exec 2> >(tee log); exec
   // cudaguard`.
   if (waitid(P_ALL, 0, &any, WEXITED | WNOHANG | WNOWAIT) == 0) {
-    const std::vector<pid_t> listed = children_of(getpid());
-    others_ =
-        listed.empty() ? children_of_this_process() : std::set<pid_t>(listed.begin(), listed.end());
+    others_ = children_of_this_process();
   }
   void* shared =
       mmap(nullptr, sizeof(int), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -232,16 +230,9 @@ void Tree::stop_or_go_on() {
 std::optional<std::set<pid_t>> Tree::left_over() const {
   if (!has_own_numbers()) return {};
   for (std::set<pid_t> before;;) {
-    std::set<pid_t> result;
-    std::vector<pid_t> all = children_of(getpid());
-    if (all.empty()) {  // this kernel does not list them
-      const std::set<pid_t> found = children_of_this_process();
-      all.assign(found.begin(), found.end());
-    }
-    if (all.empty()) return {};
-    std::sort(all.begin(), all.end());
-    std::set_difference(all.begin(), all.end(), others_.begin(), others_.end(),
-                        std::inserter(result, result.end()));
+    std::set<pid_t> result = children_of_this_process();
+    if (result.empty()) return {};
+    std::erase_if(result, [this](pid_t pid) { return others_.contains(pid); });
     const std::set<pid_t> listed = result;
     // A zombie may be for a process outside to reap, which traces it.
     std::erase_if(
