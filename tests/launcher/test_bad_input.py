@@ -3,10 +3,11 @@
 started or overwritten, nothing crashes, and good input is accepted."""
 
 import os
+import stat
 
 import pytest
 
-from support import launcher
+from support import launcher, machine
 
 
 class Reports(launcher.Case):
