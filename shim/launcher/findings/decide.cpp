@@ -252,7 +252,7 @@ void decide(Verdict& verdict) {
   const auto& processes = verdict.findings.processes;
   for (const ObservedProcess& process : processes) {
     all.insert(Key(process.pid, process.since));
-    // An attempt comes by a beacon, too: a forked child may end before it is sampled.
+    // A forked child sends no start beacon.
     const bool has_started = process.since != 0 && !process.policy.empty();
     if (has_started || process.by_guard) {
       heard.insert(Key(process.pid, process.since));
