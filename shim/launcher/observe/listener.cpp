@@ -65,7 +65,7 @@ std::optional<seccomp_notif> announcement_in(const seccomp_notif& call) {
   return announcement;
 }
 
-std::string record_of(const Identity& who, uint32_t request, bool nvml) {
+std::string record_of(const Identity& who, uint32_t request, bool nvml, bool look) {
   const std::string object = text_of([&](Text& out) {
     out.put_hex(request).put(" ").put(name_of_request(request)).put(nvml ? " (NVML)" : "");
   });
@@ -73,7 +73,7 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml) {
   attempt.api = kRequestApi;
   attempt.object = object;
   if (nvml) attempt.asked = DriverApi::kNvml;
-  return kernel_record(who, attempt, "only the kernel saw the ioctl");
+  return kernel_record(who, attempt, "only the kernel saw the ioctl", look);
 }
 
 }  // namespace
@@ -138,7 +138,7 @@ void Listener::take_ioctl(const seccomp_notif& call) {
   const bool nvml = is_by_nvml(thread, request);
   std::get<bool>(key) = nvml;
   if (reported_.contains(key)) return;
-  const std::string record = record_of(who, request, nvml);
+  const std::string record = record_of(who, request, nvml, true);
   // The facts above belong to the waiting thread only if that thread still waits.
   if (!still_waits(descriptor_, call)) {
     lost_.emplace(who.pid, request);
@@ -156,7 +156,7 @@ void Listener::finish() noexcept {
       const auto reported = reported_.lower_bound({pid, 0, {}, 0, false});
       if (reported != reported_.end() && std::get<pid_t>(*reported) == pid) continue;
       const Identity who = {.pid = pid, .thread = pid};
-      report_(who, {}, record_of(who, request, false), {});
+      report_(who, {}, record_of(who, request, false, false), {});
     }
     for (const auto& one : announced_) report_ended(one);
     announced_.clear();

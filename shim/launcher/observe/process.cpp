@@ -234,15 +234,13 @@ std::optional<Registers> waiting_at(pid_t thread) {
   return registers;
 }
 
-std::string kernel_record(const Identity& who, Attempt attempt, const char* why) {
-  const bool is_known = who.stat.started != 0;  // otherwise, /proc may show another process
-  const std::vector<uint64_t> users =
-      is_known ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
-  const std::string executable = is_known ? executable_of(who.pid) : "";
+std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look) {
+  const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
+  const std::string executable = look ? executable_of(who.pid) : "";
   std::string arguments;
   std::string cgroup;
-  if (is_known) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
-  if (is_known) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
+  if (look) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
+  if (look) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
   Stack stack = {};
   stack.python_missing = why;
   if (why != nullptr) attempt.stack = &stack;

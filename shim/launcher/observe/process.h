@@ -96,9 +96,9 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat);
 std::optional<Registers> waiting_at(pid_t thread);
 
 /// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is
-/// the reason why the record has no stack; null leaves the stack out. If the start of the process
-/// is not known, the record has no other facts about it than its ids. It has no newline.
-std::string kernel_record(const Identity& who, Attempt attempt, const char* why);
+/// the reason why the record has no stack; null leaves the stack out. Unless `look`, the
+/// record has no other facts about the process than its ids. It has no newline.
+std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true);
 
 /// Names a process even after its end (Linux 5.3).
 Descriptor open_process(pid_t pid);
