@@ -84,6 +84,13 @@ class Heard(test_verify_tree.Case):
             "import os\nfor i in range(300):\n    if os.fork() == 0:\n        os._exit(0)\n    os.wait()\n"))
         self.assertEqual((result.rc, tree["heard"]), (0, self.processes()), result)
 
+    def test_proc_of_another_namespace_gives_no_native_stack(self):
+        """The stack is not named by the mappings of another process, which has the number there."""
+        result, _ = self.tree([self.program, "plain", "attempt"], bwrap=["--unshare-pid"])
+        self.assertEqual(result.rc, 1, result)
+        self.assertEqual(self.document["calls"][0]["native_missing"],
+                         "/proc is another PID namespace's", result)
+
     def test_control_without_beacons_verify_misses_an_attempt(self):
         """Unguarded programs reach the driver."""
         for name in ("plain", "thread", "coroutine"):    # the others hide the fake driver's log
@@ -314,3 +321,9 @@ class Doubt(test_verify_tree.Case):
             self.ends(result, 0, "PASS: no CUDA use (")
             self.assertEqual(tree["doubts"], [], result)
 
+    def test_missing_proc_makes_the_result_incomplete(self):
+        """The beacon alone tells what a start is."""
+        bwrap = ["--tmpfs", "/proc"]
+        self.incomplete(["sh", "-c", "env -i true; :"], "true may not be guarded", bwrap=bwrap)
+        result, _ = self.tree(["sh", "-c", "env true; :"], bwrap=bwrap)
+        self.ends(result, 0, "PASS: ")

@@ -349,12 +349,11 @@ class Lost(Case):
                                          ATTEMPT))
         self.ends(result, 1, ", in 1 of 1 process", "was killed by signal 9")
 
-    def test_without_proc_the_guards_records_count(self):
-        doubt = "verify may miss CUDA attempts: there is no /proc of this PID namespace"
-        for text, code in ((ATTEMPT, 1), ("", 3)):
-            result, tree = self.tree(self.python("import ctypes\n" + text),
-                                     bwrap=["--tmpfs", "/proc"])
-            self.assertEqual((result.rc, tree["doubts"]), (code, [doubt]), result)
+    def test_missing_proc_leaves_the_caller_unknown(self):
+        """Who called is not known then (test_beacon.py has the doubt)."""
+        result, _ = self.tree(self.python("import ctypes\n" + ATTEMPT),
+                                 bwrap=["--tmpfs", "/proc"])
+        self.assertNotIn("+0x0", self.ends(result, 1, ", in 1 of "))
 
 
 class Signals(test_observe_signals.Case):

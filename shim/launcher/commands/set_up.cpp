@@ -16,7 +16,6 @@
 #include "shim/launcher/fence/listed_gpus.h"
 #include "shim/launcher/health/health.h"
 #include "shim/launcher/message.h"
-#include "shim/launcher/observe/process.h"
 #include "shim/launcher/preload/check_report.h"
 #include "shim/launcher/preload/given_rules.h"
 #include "shim/launcher/preload/judge.h"
@@ -141,17 +140,8 @@ InstalledFence install_fence(const Plan& plan, const GuardConfig& config, Variab
     if (fence.holds) warn_of_outer_fence(policy);
   } else if (settings.wants_fence() || plan.only_listens) {
     const bool devices = settings.wants_device_fence();
-    // The listener looks at the processes that the kernel names.
-    const bool listens = verifies && has_own_numbers();
-    if (listens) installed.keeper = std::make_shared<Keeper>();
-    if (!plan.only_listens) {
-      fence = put_up_fence(listens, devices);
-    } else if (listens) {
-      fence = put_up_listener();
-    }
-    if (verifies && !listens) {
-      fence.unseen = why_no_listener("there is no /proc of this PID namespace");
-    }
+    if (verifies) installed.keeper = std::make_shared<Keeper>();
+    fence = plan.only_listens ? put_up_listener() : put_up_fence(verifies, devices);
     if (fence.listener >= 0) {
       installed.keeper->keep(fence.listener);
     } else {

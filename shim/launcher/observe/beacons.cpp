@@ -81,7 +81,7 @@ const AttemptKind* attempt_of(Beacon what) {
 /// A record without the details that the guard would have sent. The process's program stands for
 /// the caller.
 std::string record_of(const Identity& who, const AttemptKind& kind, const char* why) {
-  const std::string arguments = arguments_of(who.pid);
+  const std::string arguments = has_own_numbers() ? arguments_of(who.pid) : "";
   std::string_view rest = arguments;
   Attempt attempt;
   attempt.file = base_name(take_argument(rest));
@@ -132,7 +132,7 @@ void Listener::take_beacon(const seccomp_notif& call) {
     announced_.insert_or_assign({thread, what}, Announcement{who, record_of(who, *attempt, why)});
     return;
   }
-  WaitingProcess process(thread);
+  WaitingProcess process(thread, has_own_numbers());
   BeaconMessage content = {};
   const bool readable = message != 0 && process.read(message, &content, sizeof content);
   std::string record = readable ? read_record(process, content) : "";
@@ -146,7 +146,8 @@ void Listener::take_beacon(const seccomp_notif& call) {
   if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
   NativeStack native;
   if (attempt != nullptr && readable) {
-    native = unwind(process, registers_of(content), is_own_library);
+    native = has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
+                               : NativeStack{{}, "/proc is another PID namespace's"};
     if (!native.is_known()) native.cut = std::string("?");  // GCC 12 warns about the text alone
   }
   // The record may say something else, because another thread can write to that memory.

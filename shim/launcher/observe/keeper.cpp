@@ -85,6 +85,7 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
   if (descriptor == nullptr) return;
   int listener = -1;
   memcpy(&listener, CMSG_DATA(descriptor), sizeof listener);
+  const bool knows_processes = has_own_numbers();
   uint64_t before = 0;
   int looks = 0;  // at which calls waited, and the launcher had done nothing
   bool takes = true;
@@ -94,7 +95,7 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
     const bool waits = silent && (is_readable(listener) || still_waits(listener, shared.last));
     looks = waits ? looks + 1 : 0;
     const bool alone = now == 0 || launcher < 0;
-    const bool stopped = looks > 1 && read_stat(pid).state == 'T';
+    const bool stopped = looks > 1 && knows_processes && read_stat(pid).state == 'T';
     // Until the launcher goes on. Otherwise, each call would wait for the looks again.
     takes = alone || (silent && takes) || stopped || looks > kPatience;
     bool busy = false;  // the launcher is in the midst of receiving a call
@@ -210,7 +211,10 @@ Keeper::Keeper() {
   const pid_t launcher = getpid();
   pid_ = fork();
   if (pid_ < 0) give_up();
+  // Without our own /proc, Tree waits until this process has no children.
+  const bool is_child = has_own_numbers();
   if (pid_ == 0) {
+    if (!is_child && fork() != 0) _exit(0);
     try {
       leave(both[1]);
       serve(both[1], launcher, *shared_);
@@ -221,6 +225,10 @@ Keeper::Keeper() {
   }
   close(both[1]);
   process_ = both[0];
+  if (is_child) return;
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+  pid_ = 0;
 }
 
 void Keeper::keep(int listener) {
@@ -261,7 +269,7 @@ Keeper::~Keeper() {
   shared_->over = true;
   end();
   // Tree may have reaped it, and then its id may be another process's.
-  if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
+  if (pid_ == 0 || waitpid(pid_, nullptr, WNOHANG) != 0) return;
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

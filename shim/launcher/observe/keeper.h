@@ -79,7 +79,7 @@ class Keeper {
   const seccomp_notif& received() const { return shared_->last; }
 
  private:
-  pid_t pid_ = -1;
+  pid_t pid_ = -1;    ///< 0: it is not our child
   int process_ = -1;  ///< its socket; closed after end()
   bool outlives_ = false;
   Shared* shared_ = nullptr;

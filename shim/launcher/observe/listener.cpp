@@ -135,7 +135,7 @@ void Listener::take_ioctl(const seccomp_notif& call) {
   const Identity who = identify(thread);
   Ioctl key = {who.pid, who.stat.started, who.stat.image, kind_of(request), false};
   if (reported_.contains(key)) return;
-  const bool nvml = is_by_nvml(thread, request);
+  const bool nvml = has_own_numbers() && is_by_nvml(thread, request);
   std::get<bool>(key) = nvml;
   if (reported_.contains(key)) return;
   const std::string record = record_of(who, request, nvml, true);

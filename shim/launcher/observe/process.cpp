@@ -176,6 +176,7 @@ bool has_own_numbers() {
 
 Identity identify(pid_t thread) {
   Identity who = {.pid = thread, .thread = thread};
+  if (!has_own_numbers()) return who;
   who.stat = read_stat(thread);
   // Usually the thread is the first one of its process.
   if (who.stat.threads == 1 || syscall(SYS_tgkill, thread, thread, 0) == 0 || errno != ESRCH) {
@@ -235,6 +236,7 @@ std::optional<Registers> waiting_at(pid_t thread) {
 }
 
 std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look) {
+  look &= has_own_numbers();
   const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
   const std::string executable = look ? executable_of(who.pid) : "";
   std::string arguments;

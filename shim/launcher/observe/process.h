@@ -80,7 +80,7 @@ struct Identity {
   pid_t thread = 0;
   Stat stat = {};
 };
-/// If the thread is gone, `pid` is its id.
+/// If the thread is gone, or without our own /proc, `pid` is the thread's id.
 Identity identify(pid_t thread);
 
 /// True if /proc shows the process ids of this process's PID namespace. /proc may be missing, or
@@ -96,8 +96,8 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat);
 std::optional<Registers> waiting_at(pid_t thread);
 
 /// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is
-/// the reason why the record has no stack; null leaves the stack out. Unless `look`, the
-/// record has no other facts about the process than its ids. It has no newline.
+/// the reason why the record has no stack; null leaves the stack out. Unless `look`, or without our
+/// own /proc, the record has no other facts about the process than its ids. It has no newline.
 std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true);
 
 /// Names a process even after its end (Linux 5.3).

@@ -553,7 +553,7 @@ bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Strings
 
 Start StartReader::read(pid_t thread, const seccomp_data& data) {
   Call call(thread, data);
-  WaitingProcess memory(thread);
+  WaitingProcess memory(thread, has_own_numbers());
   Start start;
   const uint64_t first[] = {call.path, call.words, call.variables};
   const int error = memory.fetch(first);
@@ -567,7 +567,7 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
   start.command.text = start.program;
   if ((call.flags & kExecveCheck) != 0) {
     start.kind = Start::Kind::kFails;  // it asks only whether the program may be started
-  } else {
+  } else if (has_own_numbers()) {
     judge_file(call, start);
   }
   if (start.kind == Start::Kind::kFails) return start;  // most calls of a search in PATH
@@ -578,6 +578,7 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
     return start;
   }
   if (start.command.text.empty()) start.command = std::move(command);
+  if (!has_own_numbers()) start.reason = "/proc does not show it";
   judge_strings(call, strings, start);
   using Kind = Start::Kind;
   if (call.opened.number() >= 0 &&

@@ -130,7 +130,7 @@ std::string Starts::arguments_of(const Identity& who) const {
   const bool is_known = program != nullptr && !program->start.arguments.empty() &&
                         program->image == who.stat.image && !is_hidden(who.stat);
   if (is_known) return program->start.arguments;
-  return launcher::arguments_of(who.pid);
+  return has_own_numbers() ? launcher::arguments_of(who.pid) : "";
 }
 
 Start Starts::read(const Identity& who, const seccomp_data& call) {

@@ -145,7 +145,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   note_end(tree, program, watched);
   listener->finish();
   keeper.end();
-  keeper.outlive(!tree.left().empty());
+  keeper.outlive(!tree.left().empty() || !has_own_numbers());
   watched.findings = records.findings();
   watched.tree = starts.finish(watched.findings);
   watched.tree.why_unheard = program.fence.unseen;

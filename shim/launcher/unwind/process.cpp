@@ -85,7 +85,7 @@ bool WaitingProcess::read_page(uint64_t address, Page& page) {
     const iovec local = {page.data(), kPageSize};
     const iovec remote = {reinterpret_cast<void*>(address), kPageSize};
     if (process_vm_readv(thread_, &local, 1, &remote, 1, 0) == kPageSize) return true;
-    if (errno != EPERM && errno != ENOSYS) return false;
+    if (!in_proc_ || (errno != EPERM && errno != ENOSYS)) return false;
     // Docker 20.10 refuses the call by default. The kernel gives this file to the same processes.
     memory_ = open(("/proc/" + std::to_string(thread_) + "/mem").c_str(), O_RDONLY | O_CLOEXEC);
   }

@@ -35,7 +35,8 @@ class ProcessView {
 /// A process whose thread waits. Keeps the pages that it has read, so use a new one for each stack.
 class WaitingProcess : public ProcessView {
  public:
-  explicit WaitingProcess(pid_t thread) : thread_(thread) {}
+  /// `thread` is its id for this process. `in_proc`: /proc has the thread under this id, too.
+  explicit WaitingProcess(pid_t thread, bool in_proc = true) : thread_(thread), in_proc_(in_proc) {}
   ~WaitingProcess() override;
   bool read(uint64_t address, void* to, size_t size) override;
   std::string maps() override;
@@ -57,6 +58,7 @@ class WaitingProcess : public ProcessView {
   bool read_page(uint64_t address, Page& page);
 
   pid_t thread_;
+  bool in_proc_;
   int memory_ = -1;                 ///< /proc/PID/mem, if process_vm_readv is refused
   std::map<uint64_t, Page> pages_;  ///< by address
 };
