@@ -101,6 +101,9 @@ class Heard(test_verify_tree.Case):
         doubt = "  in doubt: verify may miss CUDA attempts: --fence=off\n"
         result, _ = self.shape("no_files", "attempt", OFF)
         self.ends(result, 3, "INCOMPLETE: no CUDA use seen (1 process checked)\n" + doubt)
+        result, _ = self.tree(["sh", "-c", "exit 3"], OFF)
+        self.ends(result, 2, "FAIL: no CUDA use seen (1 process checked), but the program ended "
+                  "with exit code 3\n" + doubt)
         result, tree = self.shape("plain", "attempt", OFF)  # its guard can write a record
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process\n", doubt)
         self.assertEqual(tree["value"], "not_watched", result)

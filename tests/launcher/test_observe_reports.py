@@ -81,6 +81,15 @@ class Reports(observed.Case):
                              (said, not said), done)
         self.assertEqual(len(harness.records(self.path("report"))), 1)
 
+    def test_lost_record_is_named(self):
+        """The guard marks the file to which it could not write."""
+        for limit in "0", "unlimited":
+            done = self.start("run", "--observe", "sh", "-c", "ulimit -S -f %s; %s cu.init" % (
+                limit, box.program("open")))
+            lost = "cudaguard: --observe: some records were not received or not written\n"
+            self.assertEqual((lost + NO_ATTEMPT in done.stderr, "1 process asked" in done.stderr),
+                             (limit == "0", limit != "0"), done)
+
     def test_private_report_is_unreadable_and_removed(self):
         """No other user can read or find the file. A process that becomes another user can write to
         the file. At the end the file is gone."""

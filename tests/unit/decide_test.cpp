@@ -262,6 +262,8 @@ TEST_F(Doubts, AnyUnguardedProgramIsOneIfStrict) {
   verdict_.tree.unguarded.clear();
   verdict_.tree.guarded = 1;
   EXPECT_TRUE(decided().passed());
+  verdict_.tree.value = TreeTruth::Value::kNotWatched;
+  EXPECT_EQ(decided().exit_code, 3);
 }
 
 TEST_F(Doubts, ProgramOfUnknownKindIsOne) {

@@ -276,7 +276,9 @@ void decide(Verdict& verdict) {
   for (const ObservedProcess& process : processes) {
     if (!why_unguarded(tree, process).empty()) heard.erase(Key(process.pid, process.since));
   }
-  bool strict = false;  // unlike other doubts, not accepted by --allow-incomplete
+  // Unlike other doubts, this one is not accepted by --allow-incomplete.
+  bool strict = verdict.strict && tree.value == TreeTruth::Value::kNotWatched;
+  if (strict) tree.doubts.emplace_back("the started programs are not known (--strict)");
   for (auto* programs : {&tree.unguarded, &tree.unknown}) {
     for (TreeTruth::Unguarded& program : *programs) {
       const Key key(program.pid, program.since);

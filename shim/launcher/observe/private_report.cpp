@@ -115,8 +115,7 @@ PrivateReport::~PrivateReport() {
 void PrivateReport::read_on() noexcept {
   try {
     read_file();
-  } catch (const std::exception& error) {
-    if (!failed_) print_message(std::string("--observe: ") + error.what());
+  } catch (const std::exception&) {
     failed_ = true;
   }
 }
@@ -140,6 +139,8 @@ void PrivateReport::look_for_doubt() {
     doubt_ = file_ + ", which holds the records, was removed or changed";
   } else if (write(fd, "\n", 1) != 1) {
     doubt_ = std::string("records can no longer be written: ") + strerror(errno);
+  } else if ((status.st_mode & S_ISVTX) != 0) {  // append_report.cpp sets it
+    doubt_ = "some records were not received or not written";
   } else if (failed_) {
     doubt_ = "the records could not be read to their end";
   }

@@ -364,7 +364,7 @@ std::string what_asked(const Verdict& verdict) {
   const std::string kinds = denied_names(verdict.deny);
   if (verdict.asked == 0) {
     std::string text = verdict.queries() ? "no use of " + kinds : "no " + kinds + " use";
-    if (verdict.result == Verdict::Result::kIncomplete) text += " seen";
+    if (!verdict.passed() && verdict.is_in_doubt()) text += " seen";
     if (verdict.allowed != 0) text += " except in " + counted_allowed(verdict.allowed);
     return text + " (" + counted(verdict.processes, "process") + " checked)";
   }

@@ -589,7 +589,7 @@
 
   function coverageSection() {
     const { tree } = data;
-    const claim = tree.value === "not_watched" ? "No process was watched"
+    const claim = tree.value === "not_watched" ? "The started programs are not known"
       : `${counted(tree.started, "program")} started: ${[[tree.guarded, "guarded"],
         [tree.unguarded.length, "unguarded"], [tree.unknown.length, "unknown"]]
         .filter(([count]) => count > 0).map(([count, kind]) => `${grouped(count)} ${kind}`).join(", ")}`;
