@@ -29,11 +29,11 @@ class Heard(test_verify_tree.Case):
         super().setUp()
         self.program = launcher.program("shapes")
 
-    def shape(self, name, what, options=()):
+    def shape(self, name, what, options=(), **more):
         machine.need(*NEEDS.get(name, ()))
         if name == "nobody" and not harness.reachable(launcher.LAUNCHER):
             self.command = [self.installed(), "verify"]
-        return self.tree([self.program, name, what], options)
+        return self.tree([self.program, name, what], options, **more)
 
     def processes(self):
         return self.document["counts"]["processes"]
@@ -107,6 +107,9 @@ class Heard(test_verify_tree.Case):
         result, tree = self.shape("plain", "attempt", OFF)  # its guard can write a record
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process\n", doubt)
         self.assertEqual(tree["value"], "not_watched", result)
+        result, tree = self.shape("plain", "none", [*OFF, "--allow-incomplete"],
+                                  env={"TMPDIR": "/sys"})
+        self.ends(result, 0, doubt, "  in doubt: no directory for the records: ")
 
     def test_verify_writes_nothing_into_tmpdir(self):
         """verify needs no writable TMPDIR, and leaves nothing there if a signal kills it."""

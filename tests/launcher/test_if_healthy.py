@@ -708,6 +708,7 @@ class Recorded(Case):
                              r"  --if-healthy started programs without CUDA on 1 host:\n"
                              r"    \S+  2 programs  cuInit failed with 999 \(CUDA_ERROR_UNKNOWN\)")
             done = self.start("report", *by, "--json", "-", report)
+            self.assertNotIn("processes  asked", self.start("report", *by, report).stdout)
             sick = json.loads(done.stdout)["sick_drivers"]
             self.assertEqual([row["programs"] for row in sick], [2])
         with open(report, encoding="utf-8") as stream:

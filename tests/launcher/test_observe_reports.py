@@ -73,8 +73,8 @@ class Reports(observed.Case):
     def test_rule_that_has_a_report_is_named(self):
         """Its records do not come to the list."""
         ask = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
-        message = ("cudaguard: --observe: a rule has report=, so the list lacks the processes to which "
-                   "it applies\n" + NO_ATTEMPT)
+        message = ("cudaguard: --observe: a rule has report=, so the records of the processes to "
+                   "which it applies are missing\n" + NO_ATTEMPT)
         for rule, said in (("FORCE_CPU report=" + self.path("report"), True), ("FORCE_CPU", False)):
             done = self.start("run", "--observe", "--rule", rule, *ask)
             self.assertEqual((done.stderr == message, "1 process asked" in done.stderr),

@@ -309,17 +309,22 @@ class Written(Case):
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
 
-
     def test_another_users_file_in_a_sticky_directory_is_written_in_place(self):
         """As in /tmp, only its owner can rename or replace it."""
         machine.need("other_users")
-        os.chmod(self.directory, 0o1777)
-        self.write(["report", "--json", "result", "r.jsonl"])
-        os.chmod(self.path("result"), 0o666)
-        done = self.unguarded("setpriv", "--reuid=65534", "--clear-groups", self.installed(),
-                              "verify", "--json", "result", "true", "again", cwd=self.directory)
-        self.assertEqual(done.returncode, 0, done)
-        self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
+        command = self.installed()
+        for owner in 0, 65534:  # of the directory, who may rename it
+            os.chown(self.directory, owner, 0)
+            os.chmod(self.directory, 0o1777)
+            self.write(["report", "--json", "result", "r.jsonl"])
+            os.chmod(self.path("result"), 0o666)
+            inode = os.stat(self.path("result")).st_ino
+            done = self.unguarded("setpriv", "--reuid=65534", "--clear-groups", command, "verify",
+                                  "--json", "result", "true", "again", cwd=self.directory)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
+            self.assertEqual(os.stat(self.path("result")).st_ino == inode, owner == 0)
+            os.remove(self.path("result"))
 
 
 make_written = fixtures.lent("written", Written)

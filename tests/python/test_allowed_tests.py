@@ -432,14 +432,20 @@ def test_report_without_the_option_is_an_error(case):
     assert "--cudaguard-report needs --cudaguard" in result.err
 
 
+DOCUMENT = '{"v":1,"cudaguard":"0.2.0"}'  # of verify --json
+
+
 @pytest.mark.parametrize(("name", "why"), [
     ("", " needs a value"), ("none/report", " none/report: No such file or directory"),
-    ("test_all.py", " test_all.py: the file has other contents (accepted: a new file or records)")])
+    *((name, " %s: the file has other contents (accepted: a new file or records)" % name)
+      for name in ("test_all.py", "result.json"))])
 def test_report_that_cannot_be_written_is_an_error(case, name, why):
     """Who forgets the name of the report names a test, which must not be lost."""
     case.make("test_all.py", SUITE)
+    case.make("result.json", DOCUMENT)
     result = run(case, "--cudaguard-report=" + name)
     assert (result.rc, result.cases) == (4, {}), str(result)
     assert "--cudaguard-report%s\n" % why in result.err
-    with open(case.path("test_all.py"), encoding="utf-8") as stream:
-        assert stream.read() == SUITE
+    for own, text in ("test_all.py", SUITE), ("result.json", DOCUMENT):
+        with open(case.path(own), encoding="utf-8") as stream:
+            assert stream.read() == text

@@ -58,7 +58,7 @@ std::string idle_first_process(const Findings& findings, uint32_t pid, const cha
 [[noreturn]] void list_attempts(Prepared& prepared, Variables& variables) {
   WatchedTree watched;
   try {
-    record_tree(prepared, variables, {}, watched);
+    record_tree(prepared, variables, watched);
     for (const std::string& doubt : watched.tree.doubts) {
       print_message("--observe: " + printable(doubt));
     }

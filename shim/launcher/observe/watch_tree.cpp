@@ -61,6 +61,30 @@ void note_end(const Tree& tree, const Prepared& program, WatchedTree& watched) {
   watched.ended = seconds_now();
 }
 
+/// `report` may be null.
+void wait_for_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
+                   PrivateReport* report, WatchedTree& watched) {
+  Tree tree(program.grace);
+  if (report != nullptr) variables.set(row_of(Variable::kReport).name, report->path());
+  start(tree, program, variables, kept);
+  // A reader may follow the user's report while the program runs, so it is copied regularly.
+  const bool copies = report != nullptr && !program.report.empty();
+  tree.wait([&] {
+    if (report != nullptr) report->read_on();
+    return std::chrono::milliseconds{copies ? 1000 : 0};
+  });
+  note_end(tree, program, watched);
+  watched.tree.left = tree.left();
+  if (report == nullptr) return;
+  report->finish();
+  watched.findings = report->findings();
+  if (!report->doubt().empty()) watched.tree.doubts.push_back(report->doubt());
+  if (!reports_of(variables).empty() || MachineRules().name_report()) {
+    watched.tree.doubts.emplace_back(
+        "a rule has report=, so the records of the processes to which it applies are missing");
+  }
+}
+
 }  // namespace
 
 int become(const Prepared& program, Variables& variables) {
@@ -72,27 +96,9 @@ int become(const Prepared& program, Variables& variables) {
   return errno;
 }
 
-void record_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
-                 WatchedTree& watched) {
-  Tree tree(program.grace);
+void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched) {
   PrivateReport report(program.report);
-  variables.set(row_of(Variable::kReport).name, report.path());
-  start(tree, program, variables, kept);
-  // A reader may follow the user's report while the program runs, so it is copied regularly.
-  const std::chrono::milliseconds period{program.report.empty() ? 0 : 1000};
-  tree.wait([&] {
-    report.read_on();
-    return period;
-  });
-  note_end(tree, program, watched);
-  report.finish();
-  watched.findings = report.findings();
-  watched.tree.left = tree.left();
-  if (!report.doubt().empty()) watched.tree.doubts.push_back(report.doubt());
-  if (!reports_of(variables).empty() || MachineRules().name_report()) {
-    watched.tree.doubts.emplace_back(
-        "a rule has report=, so the list lacks the processes to which it applies");
-  }
+  wait_for_tree(program, variables, {}, &report, watched);
 }
 
 void watch_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
@@ -103,7 +109,13 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   if (program.fence.listener < 0) {
     watched.tree.value = TreeTruth::Value::kNotWatched;
     watched.tree.doubts.push_back(program.fence.unseen);
-    record_tree(program, variables, kept, watched);
+    std::optional<PrivateReport> report;
+    try {
+      report.emplace(program.report);
+    } catch (const Refusal& refusal) {
+      watched.tree.doubts.emplace_back(refusal.what());
+    }
+    wait_for_tree(program, variables, kept, report ? &*report : nullptr, watched);
     return;
   }
   Keeper& keeper = *program.keeper;

@@ -40,13 +40,12 @@ int become(const Prepared& program, Variables& variables);
 // they throw, and `watched` has the program's id and status.
 
 /// Gives the program a report file, and reads its records. `watched.tree` gets only the remaining
-/// processes and the doubts. `kept` are descriptors that this process needs after the program's
-/// end.
-void record_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
-                 WatchedTree& watched);
+/// processes and the doubts.
+void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched);
 
 /// Each process reports its start and its CUDA attempts to Fence::listener, and is examined.
-/// Without a listener, this is record_tree(), and `watched.tree.doubts` has the reason.
+/// Without a listener, the guards' records are read, and `watched.tree.doubts` has the reason.
+/// `kept` are descriptors that this process needs after the program's end.
 void watch_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
                 WatchedTree& watched);
 

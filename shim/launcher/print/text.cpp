@@ -327,7 +327,8 @@ std::string text_of_records(const Findings& findings, const ReadFiles& read, con
   if (findings.records == 0) {
     text += "no records in " + counted(read.files, "file") + "\n" + what_was_left_out(findings);
   } else if (!by.empty()) {
-    text += what_was_read(findings, read) + "\n" + table_of(groups_of(findings, by), by);
+    text += what_was_read(findings, read) + "\n";
+    if (!findings.processes.empty()) text += table_of(groups_of(findings, by), by);
     put_sick_drivers(text, findings);
     text += what_was_left_out(findings);
   } else {

@@ -39,7 +39,7 @@ class Real:
     """A class, because pyfakefs also replaces the functions that a module has imported."""
 
     open, close, fstat, stat, fchmod = os.open, os.close, os.fstat, os.stat, os.fchmod
-    utime = os.utime
+    utime, ftruncate = os.utime, os.ftruncate
     read, pread, write = os.read, os.pread, os.write
     getpid, geteuid, getcwd, uname, sleep = os.getpid, os.geteuid, os.getcwd, os.uname, time.sleep
     environ = os.environ
@@ -53,7 +53,7 @@ class Real:
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 _MAKE = _READ | os.O_CREAT | os.O_EXCL
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
-_RECORD = b'{"v":'  # the start of one
+_RECORD = b'{"v":1,"ts":'  # the start of one
 
 
 def reason_of(error: BaseException) -> str:
@@ -208,7 +208,7 @@ class OutputFile:
         if start not in (b"", _RECORD):
             why = "the file has other contents (accepted: a new file or records)"
             raise FileExistsError(errno.EEXIST, why)
-        os.ftruncate(self._made, 0)
+        Real.ftruncate(self._made, 0)
 
     def was_removed(self) -> bool:
         """True if make_empty() has made the file, and it has no name any more."""
