@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of every test, and which tests run."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from support import settings
 
 SETTINGS = os.path.join(settings.TESTS, "pytest.ini")
 AARCH64 = os.path.join(settings.TESTS, "aarch64")
+NODE = "/dev/nvidiactl"
+HAD_NODE = os.path.exists(NODE)
 
 
 def pytest_addoption(parser):
@@ -95,6 +98,16 @@ def pytest_runtest_setup(item):
 
     for marker in item.iter_markers("needs"):
         machine.need(*marker.args)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown():
+    """Root's process that enters NVIDIA's driver makes the node, which changes later tests."""
+    if os.path.exists(NODE) and not HAD_NODE:
+        with contextlib.suppress(FileNotFoundError):  # the test beside it
+            os.unlink(NODE)
+        pytest.fail("this test, or one beside it, has entered NVIDIA's driver without a /dev of its own",
+                    pytrace=False)
 
 
 @pytest.hookimpl(optionalhook=True)  # without xdist

@@ -85,7 +85,7 @@ class Reports(observed.Case):
         """The guard marks the file to which it could not write."""
         for limit in "0", "unlimited":
             done = self.start("run", "--observe", "sh", "-c", "ulimit -S -f %s; %s cu.init" % (
-                limit, box.program("open")))
+                limit, box.program("open")), env=launcher.environment(**box.environment()))
             lost = "cudaguard: --observe: some records were not received or not written\n"
             self.assertEqual((lost + NO_ATTEMPT in done.stderr, "1 process asked" in done.stderr),
                              (limit == "0", limit != "0"), done)
