@@ -18,6 +18,9 @@
 
 namespace cudaguard::launcher {
 
+/// A doubt about a tree, whoever has lost them.
+inline constexpr const char* kRecordsLost = "some records were not received or not written";
+
 class Records {
  public:
   Records() = default;

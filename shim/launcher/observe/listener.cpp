@@ -15,6 +15,7 @@
 #include "policy/text.h"
 #include "shim/guard/text/attempt.h"
 #include "shim/launcher/child/child.h"
+#include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
@@ -167,7 +168,7 @@ void Listener::finish() noexcept {
 
 std::vector<std::string> Listener::doubts() const {
   std::vector<std::string> doubts;
-  if (failed_) doubts.emplace_back("some records were not received or not written");
+  if (failed_) doubts.emplace_back(kRecordsLost);
   if (const uint64_t calls = keeper_.answered(); calls > 0) {
     doubts.push_back("cudaguard was stopped for a time, or too slow, and missed " +
                      counted(calls, "call") + " of programs; run it again");

@@ -140,7 +140,7 @@ void PrivateReport::look_for_doubt() {
   } else if (write(fd, "\n", 1) != 1) {
     doubt_ = std::string("records can no longer be written: ") + strerror(errno);
   } else if ((status.st_mode & S_ISVTX) != 0) {  // append_report.cpp sets it
-    doubt_ = "some records were not received or not written";
+    doubt_ = kRecordsLost;
   } else if (failed_) {
     doubt_ = "the records could not be read to their end";
   }

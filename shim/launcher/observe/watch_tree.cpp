@@ -61,21 +61,21 @@ void note_end(const Tree& tree, const Prepared& program, WatchedTree& watched) {
   watched.ended = seconds_now();
 }
 
-/// `report` may be null.
+/// Without a report, no records are read.
 void wait_for_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
-                   PrivateReport* report, WatchedTree& watched) {
+                   std::optional<PrivateReport>& report, WatchedTree& watched) {
   Tree tree(program.grace);
-  if (report != nullptr) variables.set(row_of(Variable::kReport).name, report->path());
+  if (report) variables.set(row_of(Variable::kReport).name, report->path());
   start(tree, program, variables, kept);
   // A reader may follow the user's report while the program runs, so it is copied regularly.
-  const bool copies = report != nullptr && !program.report.empty();
+  const std::chrono::milliseconds period{report && !program.report.empty() ? 1000 : 0};
   tree.wait([&] {
-    if (report != nullptr) report->read_on();
-    return std::chrono::milliseconds{copies ? 1000 : 0};
+    if (report) report->read_on();
+    return period;
   });
   note_end(tree, program, watched);
   watched.tree.left = tree.left();
-  if (report == nullptr) return;
+  if (!report) return;
   report->finish();
   watched.findings = report->findings();
   if (!report->doubt().empty()) watched.tree.doubts.push_back(report->doubt());
@@ -97,8 +97,8 @@ int become(const Prepared& program, Variables& variables) {
 }
 
 void record_tree(const Prepared& program, Variables& variables, WatchedTree& watched) {
-  PrivateReport report(program.report);
-  wait_for_tree(program, variables, {}, &report, watched);
+  std::optional<PrivateReport> report(std::in_place, program.report);
+  wait_for_tree(program, variables, {}, report, watched);
 }
 
 void watch_tree(const Prepared& program, Variables& variables, const std::vector<int>& kept,
@@ -115,7 +115,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
     } catch (const Refusal& refusal) {
       watched.tree.doubts.emplace_back(refusal.what());
     }
-    wait_for_tree(program, variables, kept, report ? &*report : nullptr, watched);
+    wait_for_tree(program, variables, kept, report, watched);
     return;
   }
   Keeper& keeper = *program.keeper;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in linked to the driver whose constructor waits for a thread that uses it.
+// A library linked to the driver, which uses it while it is loaded: its constructor waits for a
+// thread. With INJECTION, it is a profiler's library instead, which cuInit loads and then calls
+// (CUDA_INJECTION64_PATH).
 #include <pthread.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -7,18 +9,26 @@
 int cuInit(unsigned flags);
 int cuDeviceGetCount(int* count);
 
-static void* use(void* unused) {
+static void* use(void* name) {
   int count = -7;
   const int init = cuInit(0);
   const int answer = cuDeviceGetCount(&count);
   char line[64];
-  const int size = snprintf(line, sizeof line, "constructor=%d:%d:%d\n", init, answer, count);
+  const int size =
+      snprintf(line, sizeof line, "%s=%d:%d:%d\n", (const char*)name, init, answer, count);
   const ssize_t written = write(1, line, (size_t)size);
   (void)written;
-  return unused;
+  return name;
 }
 
+#ifdef INJECTION
+int InitializeInjection(void) {
+  use("injection");
+  return 1;
+}
+#else
 __attribute__((constructor)) static void start(void) {
   pthread_t thread;
-  if (pthread_create(&thread, NULL, use, NULL) == 0) pthread_join(thread, NULL);
+  if (pthread_create(&thread, NULL, use, "constructor") == 0) pthread_join(thread, NULL);
 }
+#endif
