@@ -119,6 +119,16 @@ mknod -m 666 /dev/shm/root/dev/nvidia0 c 1 3
 """
 
 
+@pytest.mark.parametrize("start", ["/", "/dev/upper/copy/upper"])
+def test_no_gpu_node_opens_in_a_copy_that_holds_its_own_directory(case, start):
+    """Landlock knows directories, not their names: what the copy's nodes are below is granted
+    nowhere, not even as the current directory."""
+    more = "mkdir -p /dev/upper/copy\nmount --bind /dev /dev/upper/copy\n"
+    there = ["sh", "-c", 'cd "$0" && exec "$@"', start]
+    case.nothing_opens([*there, *FENCED], [fence.program("opens_static")],
+                       ["/dev/upper/copy/nvidia0"], more=more)
+
+
 @pytest.mark.parametrize("path", ["/dev/shm/one", "/dev/shm/nvidia7", "/dev/shm/dri/card0",
                                   "/dev/shm/a blank/nvidia0", "/dev/shm/a blank/dri/card0",
                                   "/dev/shm/a blank/nvgpu/igpu0/as",
