@@ -400,6 +400,8 @@ def test_limit_node_elsewhere_than_in_dev_opens(case):
     opened = "\nopenat %s opened\n" % node
     assert opened in case.unguarded(*words).stdout
     assert opened in case.unguarded(*FENCED, *words).stdout
+    linked = case.private(*FENCED, *words[:1], "/dev/linked", more="ln nvidia0 linked\n")
+    assert "\nopenat /dev/linked opened\n" in linked.stdout
 
 
 NOTE = ("no GPU device node could be opened (--fence=devices); processes that tried are not known")
