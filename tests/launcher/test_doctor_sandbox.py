@@ -88,9 +88,20 @@ def test_capability_of_mig_is_only_read(case):
 
 def test_nodev(case):
     answer = case.asked(100, more="mount -o remount,nodev /dev\n")
-    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mount is nodev",
+    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mount is nodev; "
+              "mount /dev without nodev; with bwrap: --dev-bind /dev /dev",
               ["/dev/nvidia0 cannot be opened: its mount is nodev",
                "/dev/nvidiactl cannot be opened: its mount is nodev"])
+
+
+@pytest.mark.needs("user_namespaces")
+def test_bwrap_that_binds_everything_has_nodes_with_the_printed_argument(case):
+    case.need("bwrap")
+    start = ["bwrap", "--unshare-user", "--bind", "/", "/"]
+    text = " ".join(case.asked(100, *start, "--").problems)
+    printed = text.partition("with bwrap: ")[2].split()
+    assert printed
+    case.says(case.asked(100, *start, *printed, "--"), "", ["/dev/nvidia0", "/dev/nvidiactl"])
 
 
 def test_device_filter_of_a_cgroup(case):

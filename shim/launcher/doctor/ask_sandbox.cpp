@@ -29,6 +29,7 @@ namespace {
 constexpr int kOperatingSystem = 304;
 constexpr const char* kCapabilities = "/dev/nvidia-caps/";
 constexpr const char* kLandlockForbids = "Landlock forbids it";
+constexpr const char* kNodev = "its mount is nodev";
 
 std::string error_name(int error) {
   const char* const name = strerrorname_np(error);
@@ -78,7 +79,7 @@ std::string hindrance_of(const std::string& path, bool landlock, std::chrono::se
   }
   struct statvfs mount;
   if (statvfs(path.c_str(), &mount) == 0 && (mount.f_flag & ST_NODEV) != 0) {
-    return "its mount is nodev";
+    return kNodev;
   }
   if (!landlock) return "";
   const int error = try_open(path, read_only ? O_RDONLY : O_RDWR, limit);
@@ -194,8 +195,11 @@ std::vector<const Sandbox::Node*> closed_nodes(const Sandbox& sandbox) {
   return found;
 }
 
-/// What to do about what Landlock forbids; empty if that is nothing that CUDA needs.
-std::string remedy_for_landlock(const Sandbox& sandbox) {
+/// What to do about what Landlock or a mount forbids; empty if that is nothing that CUDA needs.
+std::string remedy_for(const Sandbox& sandbox, const Sandbox::Node* closed) {
+  if (closed != nullptr && closed->hindrance == kNodev) {
+    return "mount /dev without nodev; with bwrap: --dev-bind /dev /dev";
+  }
   if (landlock_domains() == 0) return "";
   std::vector<std::string> paths;
   for (const Sandbox::Node* node : closed_nodes(sandbox)) {
@@ -272,8 +276,7 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     return;
   }
   findings.push_back({"sandbox", Question::kDriver, State::kProblem,
-                      "cuInit answers " + std::to_string(code) + why,
-                      remedy_for_landlock(sandbox)});
+                      "cuInit answers " + std::to_string(code) + why, remedy_for(sandbox, closed)});
 }
 
 }  // namespace cudaguard::launcher
