@@ -119,14 +119,15 @@ mknod -m 666 /dev/shm/root/dev/nvidia0 c 1 3
 """
 
 
-@pytest.mark.parametrize("start", ["/", "/dev/upper/copy/upper"])
-def test_no_gpu_node_opens_in_a_copy_that_holds_its_own_directory(case, start):
-    """Landlock knows directories, not their names: what the copy's nodes are below is granted
-    nowhere, not even as the current directory."""
-    more = "mkdir -p /dev/upper/copy\nmount --bind /dev /dev/upper/copy\n"
-    there = ["sh", "-c", 'cd "$0" && exec "$@"', start]
-    case.nothing_opens([*there, *FENCED], [fence.program("opens_static")],
-                       ["/dev/upper/copy/nvidia0"], more=more)
+@pytest.mark.parametrize(("copy", "path"), [("/dev/upper/copy", "/dev/upper/copy/nvidia0"),
+                                            ("/mnt", "/dev/nvidia0"), ("/mnt", "/dev/dri/card0")])
+@pytest.mark.parametrize("start", ["/", "/dev/upper/copy/upper", "/mnt/usr"])
+def test_no_gpu_node_opens_in_or_below_a_directory_that_has_another_name(case, start, copy, path):
+    """Landlock knows directories, not their names. A copy of / is granted nowhere as a whole, and
+    so is a directory above a copy of /dev that is also in that copy."""
+    more = "mkdir -p /dev/upper/copy\nmount --bind %s %s\n" % ("/" if copy == "/mnt" else "/dev", copy)
+    there = ["sh", "-c", 'cd "$0" || true; exec "$@"', start]
+    case.nothing_opens([*there, *FENCED], [fence.program("opens_static")], [path], more=more)
 
 
 @pytest.mark.parametrize("path", ["/dev/shm/one", "/dev/shm/nvidia7", "/dev/shm/dri/card0",
