@@ -242,6 +242,19 @@ def test_sandbox_with_some_of_the_nodes_needs_the_others(case, code, there, miss
     assert [node for node in answer.facts("missing nodes") if node not in OPTIONAL] == missing
 
 
+def test_gpu_of_mig_needs_one_of_its_capabilities(case):
+    """cuInit finds no device without one. The GPU's own node is there."""
+    parts = [("gpu8/mig/gi1", 12), ("gpu8/mig/gi1/ci0", 13), ("gpu8/mig/gi2", 14)]
+    more = nodes.driver_files([("0000:07:00.0", "GPU-1", 8)], parts)
+    there = [node for node in NEEDED[:5] if node not in OPTIONAL]
+    caps = ["/dev/nvidia-caps/nvidia-cap%d" % minor for _, minor in parts]
+    answer = case.asked(100, fakes=nodes.nulls(*there), more=more)
+    text = " ".join(answer.problems)
+    assert "cuInit answers 100 here, because %s is missing, although" % caps[0] in text
+    assert [text.count(" --device " + node) for node in there + caps] == [0, 0, 0, 1, 1, 1]
+    case.says(case.asked(100, fakes=nodes.nulls(*there, *caps[:2]), more=more), "")
+
+
 @pytest.mark.needs("user_namespaces")
 def test_bwrap_with_the_printed_arguments_has_the_nodes(case):
     case.need("bwrap")

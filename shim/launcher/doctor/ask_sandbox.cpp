@@ -93,6 +93,22 @@ bool is_gpu(const std::string& path) {
          path.find_first_not_of("0123456789", kStart.size()) == path.npos;
 }
 
+/// True if all GPUs that are there are in MIG mode, and lack each capability. These come after
+/// their GPU's own node.
+bool lacks_mig(const std::vector<NeededNode>& needed) {
+  const auto is_there = [](const NeededNode& one) { return access(one.path.c_str(), F_OK) == 0; };
+  bool lacks = false;
+  for (auto gpu = needed.begin(); gpu != needed.end(); ++gpu) {
+    if (!is_gpu(gpu->path) || !is_there(*gpu)) continue;
+    const auto end = std::find_if_not(gpu + 1, needed.end(), [](const NeededNode& one) {
+      return one.path.starts_with(kCapabilities);
+    });
+    if (end == gpu + 1 || std::any_of(gpu + 1, end, is_there)) return false;
+    lacks = true;
+  }
+  return lacks;
+}
+
 void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
   std::vector<std::string> paths;
   std::error_code none;
@@ -118,7 +134,7 @@ void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
     }
   }
   // One GPU is enough.
-  if (std::ranges::any_of(paths, is_gpu)) {
+  if (std::ranges::any_of(paths, is_gpu) && !lacks_mig(needed)) {
     std::erase_if(sandbox.missing, [](const NeededNode& one) { return one.gpu; });
   }
   std::ranges::sort(paths);
