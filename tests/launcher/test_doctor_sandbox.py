@@ -94,6 +94,13 @@ def test_nodev(case):
                "/dev/nvidiactl cannot be opened: its mount is nodev"])
 
 
+def test_file_or_directory_in_place_of_a_node(case):
+    """Docker's -v makes a directory if the host has no such node."""
+    answer = case.asked(100, fakes="", more=MACHINE + "mkdir nvidia3 nvidia8\ntouch nvidiactl\n")
+    case.says(answer, "cuInit answers 100, although /dev/nvidia3 is there, because it is no device node")
+    assert "/dev/nvidiactl cannot be opened: it is no device node" in answer.facts("device nodes")
+
+
 @pytest.mark.needs("user_namespaces")
 def test_bwrap_that_binds_everything_has_nodes_with_the_printed_argument(case):
     case.need("bwrap")

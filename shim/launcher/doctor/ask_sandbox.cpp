@@ -68,6 +68,7 @@ int try_open(const std::string& path, int access_mode, std::chrono::seconds limi
 std::string hindrance_of(const std::string& path, bool landlock, std::chrono::seconds limit) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return "it cannot be looked at: " + error_name(errno);
+  if (!S_ISCHR(status.st_mode)) return "it is no device node";
   const bool read_only = path.starts_with(kCapabilities);
   if (access(path.c_str(), read_only ? R_OK : R_OK | W_OK) != 0) {
     if (errno == EPERM) return "a cgroup's device filter forbids it (EPERM)";
