@@ -119,6 +119,17 @@ mknod -m 666 /dev/shm/root/dev/nvidia0 c 1 3
 """
 
 
+@pytest.mark.parametrize(("copy", "path"), [("/dev/upper/copy", "/dev/upper/copy/nvidia0"),
+                                            ("/mnt", "/dev/nvidia0"), ("/mnt", "/dev/dri/card0")])
+@pytest.mark.parametrize("start", ["/", "/dev/upper/copy/upper", "/mnt/usr"])
+def test_no_gpu_node_opens_in_or_below_a_directory_that_has_another_name(case, start, copy, path):
+    """Landlock knows directories, not their names. A copy of / is granted nowhere as a whole, and
+    so is a directory above a copy of /dev that is also in that copy."""
+    more = "mkdir -p /dev/upper/copy\nmount --bind %s %s\n" % ("/" if copy == "/mnt" else "/dev", copy)
+    there = ["sh", "-c", 'cd "$0" || true; exec "$@"', start]
+    case.nothing_opens([*there, *FENCED], [fence.program("opens_static")], [path], more=more)
+
+
 @pytest.mark.parametrize("path", ["/dev/shm/one", "/dev/shm/nvidia7", "/dev/shm/dri/card0",
                                   "/dev/shm/a blank/nvidia0", "/dev/shm/a blank/dri/card0",
                                   "/dev/shm/a blank/nvgpu/igpu0/as",
@@ -390,6 +401,8 @@ def test_limit_node_elsewhere_than_in_dev_opens(case):
     opened = "\nopenat %s opened\n" % node
     assert opened in case.unguarded(*words).stdout
     assert opened in case.unguarded(*FENCED, *words).stdout
+    linked = case.private(*FENCED, *words[:1], "/dev/linked", more="ln nvidia0 linked\n")
+    assert "\nopenat /dev/linked opened\n" in linked.stdout
 
 
 NOTE = ("no GPU device node could be opened (--fence=devices); processes that tried are not known")

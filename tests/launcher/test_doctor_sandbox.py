@@ -88,9 +88,27 @@ def test_capability_of_mig_is_only_read(case):
 
 def test_nodev(case):
     answer = case.asked(100, more="mount -o remount,nodev /dev\n")
-    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mount is nodev",
+    case.says(answer, "cuInit answers 100, although /dev/nvidia0 is there, because its mount is nodev; "
+              "mount /dev without nodev; with bwrap: --dev-bind /dev /dev",
               ["/dev/nvidia0 cannot be opened: its mount is nodev",
                "/dev/nvidiactl cannot be opened: its mount is nodev"])
+
+
+def test_file_or_directory_in_place_of_a_node(case):
+    """Docker's -v makes a directory if the host has no such node."""
+    answer = case.asked(100, fakes="", more=MACHINE + "mkdir nvidia3 nvidia8\ntouch nvidiactl\n")
+    case.says(answer, "cuInit answers 100, although /dev/nvidia3 is there, because it is no device node")
+    assert "/dev/nvidiactl cannot be opened: it is no device node" in answer.facts("device nodes")
+
+
+@pytest.mark.needs("user_namespaces")
+def test_bwrap_that_binds_everything_has_nodes_with_the_printed_argument(case):
+    case.need("bwrap")
+    start = ["bwrap", "--unshare-user", "--bind", "/", "/"]
+    text = " ".join(case.asked(100, *start, "--").problems)
+    printed = text.partition("with bwrap: ")[2].split()
+    assert printed
+    case.says(case.asked(100, *start, *printed, "--"), "", ["/dev/nvidia0", "/dev/nvidiactl"])
 
 
 def test_device_filter_of_a_cgroup(case):
@@ -229,6 +247,19 @@ def test_sandbox_with_some_of_the_nodes_needs_the_others(case, code, there, miss
     for node in there:
         assert node + " " not in sentences[0]
     assert [node for node in answer.facts("missing nodes") if node not in OPTIONAL] == missing
+
+
+def test_gpu_of_mig_needs_one_of_its_capabilities(case):
+    """cuInit finds no device without one. The GPU's own node is there."""
+    parts = [("gpu8/mig/gi1", 12), ("gpu8/mig/gi1/ci0", 13), ("gpu8/mig/gi2", 14)]
+    more = nodes.driver_files([("0000:07:00.0", "GPU-1", 8)], parts)
+    there = [node for node in NEEDED[:5] if node not in OPTIONAL]
+    caps = ["/dev/nvidia-caps/nvidia-cap%d" % minor for _, minor in parts]
+    answer = case.asked(100, fakes=nodes.nulls(*there), more=more)
+    text = " ".join(answer.problems)
+    assert "cuInit answers 100 here, because %s is missing, although" % caps[0] in text
+    assert [text.count(" --device " + node) for node in there + caps] == [0, 0, 0, 1, 1, 1]
+    case.says(case.asked(100, fakes=nodes.nulls(*there, *caps[:2]), more=more), "")
 
 
 @pytest.mark.needs("user_namespaces")

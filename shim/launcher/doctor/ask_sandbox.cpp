@@ -29,6 +29,7 @@ namespace {
 constexpr int kOperatingSystem = 304;
 constexpr const char* kCapabilities = "/dev/nvidia-caps/";
 constexpr const char* kLandlockForbids = "Landlock forbids it";
+constexpr const char* kNodev = "its mount is nodev";
 
 std::string error_name(int error) {
   const char* const name = strerrorname_np(error);
@@ -67,6 +68,7 @@ int try_open(const std::string& path, int access_mode, std::chrono::seconds limi
 std::string hindrance_of(const std::string& path, bool landlock, std::chrono::seconds limit) {
   struct stat status;
   if (stat(path.c_str(), &status) != 0) return "it cannot be looked at: " + error_name(errno);
+  if (!S_ISCHR(status.st_mode)) return "it is no device node";
   const bool read_only = path.starts_with(kCapabilities);
   if (access(path.c_str(), read_only ? R_OK : R_OK | W_OK) != 0) {
     if (errno == EPERM) return "a cgroup's device filter forbids it (EPERM)";
@@ -78,7 +80,7 @@ std::string hindrance_of(const std::string& path, bool landlock, std::chrono::se
   }
   struct statvfs mount;
   if (statvfs(path.c_str(), &mount) == 0 && (mount.f_flag & ST_NODEV) != 0) {
-    return "its mount is nodev";
+    return kNodev;
   }
   if (!landlock) return "";
   const int error = try_open(path, read_only ? O_RDONLY : O_RDWR, limit);
@@ -90,6 +92,22 @@ bool is_gpu(const std::string& path) {
   constexpr std::string_view kStart = "/dev/nvidia";
   return path.starts_with(kStart) &&
          path.find_first_not_of("0123456789", kStart.size()) == path.npos;
+}
+
+/// True if all GPUs that are there are in MIG mode, and lack each capability. These come after
+/// their GPU's own node.
+bool lacks_mig(const std::vector<NeededNode>& needed) {
+  const auto is_there = [](const NeededNode& one) { return access(one.path.c_str(), F_OK) == 0; };
+  bool lacks = false;
+  for (auto gpu = needed.begin(); gpu != needed.end(); ++gpu) {
+    if (!is_gpu(gpu->path) || !is_there(*gpu)) continue;
+    const auto end = std::find_if_not(gpu + 1, needed.end(), [](const NeededNode& one) {
+      return one.path.starts_with(kCapabilities);
+    });
+    if (end == gpu + 1 || std::any_of(gpu + 1, end, is_there)) return false;
+    lacks = true;
+  }
+  return lacks;
 }
 
 void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
@@ -117,7 +135,7 @@ void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
     }
   }
   // One GPU is enough.
-  if (std::ranges::any_of(paths, is_gpu)) {
+  if (std::ranges::any_of(paths, is_gpu) && !lacks_mig(needed)) {
     std::erase_if(sandbox.missing, [](const NeededNode& one) { return one.gpu; });
   }
   std::ranges::sort(paths);
@@ -194,8 +212,11 @@ std::vector<const Sandbox::Node*> closed_nodes(const Sandbox& sandbox) {
   return found;
 }
 
-/// What to do about what Landlock forbids; empty if that is nothing that CUDA needs.
-std::string remedy_for_landlock(const Sandbox& sandbox) {
+/// What to do about what Landlock or a mount forbids; empty if that is nothing that CUDA needs.
+std::string remedy_for(const Sandbox& sandbox, const Sandbox::Node* closed) {
+  if (closed != nullptr && closed->hindrance == kNodev) {
+    return "mount /dev without nodev; with bwrap: --dev-bind /dev /dev";
+  }
   if (landlock_domains() == 0) return "";
   std::vector<std::string> paths;
   for (const Sandbox::Node* node : closed_nodes(sandbox)) {
@@ -272,8 +293,7 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     return;
   }
   findings.push_back({"sandbox", Question::kDriver, State::kProblem,
-                      "cuInit answers " + std::to_string(code) + why,
-                      remedy_for_landlock(sandbox)});
+                      "cuInit answers " + std::to_string(code) + why, remedy_for(sandbox, closed)});
 }
 
 }  // namespace cudaguard::launcher

@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +23,7 @@
 #include <filesystem>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include "policy/device_nodes.h"
 #include "policy/text.h"
@@ -101,43 +103,59 @@ std::vector<std::string> busy_directories() {
   return found;
 }
 
-/// Adds the grants of one domain.
+/// Adds the grants of one domain. A grant is for a directory, whatever its name: therefore, a split
+/// one has no grant by the other names that it has by mounts (mount --bind / /mnt).
 class Grants {
  public:
   Grants(const GpuNodes& nodes, uint64_t rights, int ruleset)
-      : nodes_(nodes), rights_(rights), ruleset_(ruleset) {}
+      : nodes_(nodes), rights_(rights), ruleset_(ruleset) {
+    for (const std::string& path : nodes.split) {
+      struct stat status;
+      if (stat(path.c_str(), &status) == 0) split_.emplace_back(status.st_dev, status.st_ino);
+    }
+  }
 
   /// Grants everything below the path, but for what is left out. Returns an errno value or 0.
   int all(const std::string& path) {
     if (std::ranges::count(nodes_.left_out, path) != 0) return 0;
-    if (std::ranges::count(nodes_.split, path) == 0) {
-      int error = one(path, rights_);
+    bool is_split = std::ranges::count(nodes_.split, path) != 0;
+    int error = one(path, rights_, &is_split);
+    if (!is_split) {
       // The kernel walks up from an opened file to the first grant. These save it some steps, at
       // 4 % of an open each.
       for (const std::string& directory : busy_) {
-        if (error == 0 && directory.starts_with(in(path, ""))) error = one(directory, rights_);
+        if (error == 0 && directory.starts_with(in(path, ""))) error = all(directory);
       }
       return error;
     }
     const bool is_dev = path == "/dev";
     for (const std::string& name : names_in(path)) {
       if (is_dev && device_node(name) != nullptr) continue;
-      if (const int error = all(in(path, name.c_str())); error != 0) return error;
+      if (error = all(in(path, name.c_str())); error != 0) return error;
     }
     return 0;
   }
 
-  int one(const std::string& path, uint64_t rights) const {
+  /// Sets `is_split` for a split directory, which then gets no grant.
+  int one(const std::string& path, uint64_t rights, bool* is_split = nullptr) const {
     // What a link leads to has its own grant.
     const int file = open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC);
     if (file < 0) return 0;  // gone meanwhile, or in a directory that this user may not search
     // With this flag, the kernel asks no file server, which may never answer.
     struct statx status;
     const int looked =
-        statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0 ? errno : 0;
+        statx(file, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_INO, &status) != 0
+            ? errno
+            : 0;
     // SELinux hides from a confined user what this user may not open, such as /root (EACCES).
     int error = looked == EACCES ? 0 : looked;
-    if (looked == 0 && !S_ISLNK(status.stx_mode)) {
+    if (looked == 0 && is_split != nullptr) {
+      const std::pair<dev_t, ino_t> id(makedev(status.stx_dev_major, status.stx_dev_minor),
+                                       status.stx_ino);
+      *is_split |= std::ranges::count(split_, id) != 0;
+    }
+    const bool wanted = is_split == nullptr || !*is_split;
+    if (looked == 0 && wanted && !S_ISLNK(status.stx_mode)) {
       // The kernel accepts the rights of directories only for directories.
       if (!S_ISDIR(status.stx_mode)) rights &= kReadFile | kWriteFile | kIoctlDev;
       const PathBeneathAttr rule = {rights, file};
@@ -150,6 +168,7 @@ class Grants {
 
  private:
   const GpuNodes& nodes_;
+  std::vector<std::pair<dev_t, ino_t>> split_;
   const std::vector<std::string> busy_ = busy_directories();
   uint64_t rights_;
   int ruleset_;
