@@ -122,6 +122,10 @@ class Block(Case):
                                           code=os.path.basename(file) + ":4000000000"))
             self.assertRegex(block, r"(?m)^  (?! ).*:4000000000 in f$")
 
+    def test_block_cuts_no_process_id(self):
+        block = self.block("".join(self.torch(pid=pid) for pid in range(1001, 1101, 2)))
+        self.assertRegex(block, r"(?m)^    process  50x python3 ppo.py \((\d{4} )+\.\.\.\)$")
+
     def test_block_quotes_the_text_of_python_c(self):
         block = self.block(self.torch(command=("python3", "-c", "import torch\nuse(1)"),
                                       python=[frame("<string>", 2, "<module>")],
