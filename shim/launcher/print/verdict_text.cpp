@@ -124,6 +124,10 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
 void put_python(std::string& out, const CallSite& site) {
   const std::vector<PythonFrame>& frames = site.stack.python;
   const PythonFrame* named = own_frame(site.stack);
+  // A record has no number for the frame of a notebook's cell.
+  const auto cell = std::ranges::find_if(
+      frames, [&](const PythonFrame& one) { return !site.line.empty() && is_cell(one.file); });
+  if (named == nullptr && cell != frames.end()) named = &*cell;
   std::vector<std::string> rows;
   rows.reserve(frames.size());
   for (const PythonFrame& one : frames) rows.push_back(row_of(one));
