@@ -817,6 +817,9 @@ def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
         # In CI, pytest's short summary has the whole message, and JUnit's always. Both also print
         # the failure itself.
         failure.reprcrash.message = text.partition("\n")[0]
+        if isinstance(node, pytest.Item):  # the place is that of pytest.fail above
+            failure.reprcrash.path, line, _ = node.location
+            failure.reprcrash.lineno = (line or 0) + 1
         return failure
     except Exception:  # the test has replaced something that pytest uses
         return text
