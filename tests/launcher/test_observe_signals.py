@@ -99,7 +99,8 @@ class Codes(Case):
         """Process 1 does not die by a signal: as a shell would say it."""
         done = self.unguarded(*AS_PROCESS_1, *OBSERVE, "sh", "-c", "echo $PPID; kill -TERM $$")
         self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "1\n"), done)
-        done = self.unguarded(*AS_PROCESS_1, *OBSERVE, "sh", "-c", "(setsid sh -c 'echo late' &) ; exit 3")
+        done = self.unguarded(*AS_PROCESS_1, *OBSERVE, "sh", "-c",
+                              "(setsid sh -c 'echo late' &) ; exit 3")
         self.assertEqual((done.returncode, done.stdout), (3, "late\n"), done)
 
 

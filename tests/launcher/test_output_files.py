@@ -224,8 +224,9 @@ class Spared(Case):
         for words in (["report", "--json", "r", "r.jsonl"], ["doctor", "--json", "r", "sh"]):
             for number in ("INT", "TERM", "HUP"):
                 before = set(self.files())
-                done = self.unguarded("strace", "-o", "/dev/null", "-e", "inject=fchmod:signal=" + number,
-                                      launcher.LAUNCHER, *words, cwd=self.directory)
+                done = self.unguarded("strace", "-o", "/dev/null", "-e",
+                                      "inject=fchmod:signal=" + number, launcher.LAUNCHER, *words,
+                                      cwd=self.directory)
                 self.assertEqual(done.returncode, -getattr(signal, "SIG" + number), done)
                 self.assertEqual(set(self.files()) - before, {self.path("r")})
                 self.assertTrue(is_result("--json", self.written("r")))

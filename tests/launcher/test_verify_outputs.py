@@ -116,7 +116,7 @@ class Block(Case):
         cells = [frame("/tmp/ipykernel_7/28.py", line, name) for line, name in ((3, "f"), (6, "g"))]
         block = self.block(self.torch(python=[package, *cells], code="notebook cell, line 3"))
         self.assertIn("\n  notebook cell, line 3\n", block)
-        self.assertIn(" > /tmp/ipykernel_7/28.py:3 in f\n             /tmp/ipykernel_7/28.py:6", block)
+        self.assertIn(" > /tmp/ipykernel_7/28.py:3 in f\n", block)
 
     def test_frame_with_an_unreadable_source_has_its_place_alone(self):
         os.mkfifo(self.path("fifo.py"))
