@@ -89,6 +89,12 @@ std::string id_ranges(std::vector<uint32_t> ids) {
   return text;
 }
 
+std::string whole_words(std::string text, size_t most) {
+  if (text.size() <= most) return text;
+  text.resize(std::min(text.rfind(' ', most - 4), most - 4));
+  return text + " ...";
+}
+
 std::string utc_time(double at, const char* format) {
   const auto seconds = static_cast<time_t>(at);
   tm parts = {};

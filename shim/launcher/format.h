@@ -29,6 +29,9 @@ std::string grouped(uint64_t number);                    ///< "12,345"
 std::string counted(uint64_t number, const char* what);  ///< "1 process", "2,000 processes"
 std::string id_ranges(std::vector<uint32_t> ids);        ///< "3 7-12 15", each number once
 
+/// Text longer than `most` bytes ends in " ..." after a whole word.
+std::string whole_words(std::string text, size_t most);
+
 /// `at` is in seconds since 1970-01-01 UTC, 0 if unknown ("-"). `format` is strftime's. In UTC.
 std::string utc_time(double at, const char* format);
 

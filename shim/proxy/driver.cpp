@@ -132,7 +132,7 @@ Result cuGetProcAddress_v2(const char* symbol, void** function, int version, uin
 Result cuDeviceGet(int* device, int ordinal) {
   CG_PASS(cuDeviceGet);
   const Result result = real(device, ordinal);
-  if (result == kInvalidDevice) [[unlikely]] {
+  if (result == kInvalidDevice && device != nullptr) [[unlikely]] {
     return explain(device, ordinal, CG_CALLER);
   }
   return result;

@@ -92,6 +92,15 @@ def test_clamp_says_what_it_uses_and_asks_nothing(case):
     case.message(box.run(steps, allow="5,2", policy="CLAMP"), "bad_index", meant=None, used=1)
 
 
+def test_clamp_does_not_use_a_device_that_the_call_cannot_give(case, script):
+    """The driver looks at the index first, and at the pointer if the index is right."""
+    steps = "init()\nprint(cuda.cuDeviceGet(None, 9))\n"
+    assert script(steps, guard=False).out == "101\n"
+    result = script(steps, policy="CLAMP")
+    assert result.out == "101\n", str(result)
+    case.silent(result)
+
+
 def test_message_of_a_program_without_python_is_as_the_refusals(case):
     """A caller that only passes calls on is named with the program."""
     steps = ["rt12.count", "fork=c", "cu.init", "end"]

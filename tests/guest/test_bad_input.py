@@ -85,8 +85,9 @@ def test_over_long_value_is_cut_in_its_message(case, length):
 
 
 def not_recorded(path, error):
+    what = "remedy" if "space" in error else "accepted"
     return messages.text("report_failed", path=path, error=error,
-                         accepted=messages.text("report_accepted"))
+                         **{what: messages.text("report_" + what)})
 
 
 def test_unusable_report_path_is_reported_and_not_written_to(case):

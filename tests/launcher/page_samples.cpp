@@ -77,7 +77,6 @@ struct Run {
                         double last, bool guarded = true) {
     verdict.tree.seen.push_back(
         {pid, ppid, command_of(command), kStart + first, kStart + last, guarded, guarded});
-    if (guarded) ++verdict.tree.hello;
     if (guarded) ++verdict.tree.guarded;
     return verdict.tree.seen.back();
   }

@@ -106,7 +106,7 @@ class Heard(test_verify_tree.Case):
                   "with exit code 3\n" + doubt)
         result, tree = self.shape("plain", "attempt", OFF)  # its guard can write a record
         self.ends(result, 1, "FAIL: 1 place asked for CUDA, in 1 of 1 process\n", doubt)
-        self.assertEqual(tree["value"], "not_watched", result)
+        self.assertEqual((tree["value"], tree["start_records"]), ("not_watched", 1), result)
         result, tree = self.shape("plain", "none", [*OFF, "--allow-incomplete"],
                                   env={"TMPDIR": "/sys"})
         self.ends(result, 0, doubt, "  in doubt: no directory for the records: ")

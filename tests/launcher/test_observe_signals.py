@@ -16,6 +16,7 @@ from support import fixtures, harness, launcher
 from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
 
 PATIENCE = 60  # seconds, then something hangs
+AS_PROCESS_1 = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1"]
 
 
 class Case(launcher.Case):
@@ -96,10 +97,10 @@ class Codes(Case):
     @pytest.mark.needs("sandbox")
     def test_process_1_exits_with_the_signals_code(self):
         """Process 1 does not die by a signal: as a shell would say it."""
-        box = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1"]
-        done = self.unguarded(*box, *OBSERVE, "sh", "-c", "echo $PPID; kill -TERM $$")
+        done = self.unguarded(*AS_PROCESS_1, *OBSERVE, "sh", "-c", "echo $PPID; kill -TERM $$")
         self.assertEqual((done.returncode, done.stdout), (128 + signal.SIGTERM, "1\n"), done)
-        done = self.unguarded(*box, *OBSERVE, "sh", "-c", "(setsid sh -c 'echo late' &) ; exit 3")
+        done = self.unguarded(*AS_PROCESS_1, *OBSERVE, "sh", "-c",
+                              "(setsid sh -c 'echo late' &) ; exit 3")
         self.assertEqual((done.returncode, done.stdout), (3, "late\n"), done)
 
 
@@ -399,3 +400,19 @@ def test_signal_ends_the_waiting(waits):
         go.write("word\n")
         go.close()
         waits.until(lambda pid=pid: waits.has_ended(pid))
+
+
+@pytest.mark.needs("sandbox")
+def test_sigterm_to_process_1_ends_the_waiting_too(waits):
+    """docker stop sends it once, and SIGKILL ten seconds later, without a result."""
+    process, _, go = waits.leaving(before=AS_PROCESS_1, command=[launcher.LAUNCHER, "verify"],
+                                   end="trap 'exit 8' TERM; echo; while :; do sleep 0.02; done")
+    process.stdout.readline()
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], check=True,
+                              capture_output=True, text=True).stdout.split()
+    os.kill(int(children[0]), signal.SIGTERM)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 2, err
+    assert "the program ended with exit code 8" in err
+    assert "  not waited for: sh (" in err
+    go.close()

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 
@@ -216,6 +217,21 @@ class Spared(Case):
             self.assertEqual(self.files(), before)
             os.unlink(self.path("r"))
 
+    def test_signal_while_the_result_is_written_leaves_no_other_file(self):
+        """It ends the command after the file has its name. The mode is set before anything is
+        written."""
+        machine.need("tracing")
+        for words in (["report", "--json", "r", "r.jsonl"], ["doctor", "--json", "r", "sh"]):
+            for number in ("INT", "TERM", "HUP"):
+                before = set(self.files())
+                done = self.unguarded("strace", "-o", "/dev/null", "-e",
+                                      "inject=fchmod:signal=" + number, launcher.LAUNCHER, *words,
+                                      cwd=self.directory)
+                self.assertEqual(done.returncode, -getattr(signal, "SIG" + number), done)
+                self.assertEqual(set(self.files()) - before, {self.path("r")})
+                self.assertTrue(is_result("--json", self.written("r")))
+                os.unlink(self.path("r"))
+
     def test_full_disk_keeps_the_older_result(self):
         self.assertEqual(self.run_here("verify", "--json", "r", "true").returncode, 0)
         before = self.files()
@@ -399,14 +415,14 @@ class Pipes(Case):
         reads, writes = os.pipe()
         self.addCleanup(os.close, reads)
         self.addCleanup(os.close, writes)
-        for signal in (2, 15):
+        for number in (2, 15):
             child = subprocess.Popen(
                 [launcher.LAUNCHER, "verify", "--json", "/dev/fd/%d" % writes, "true", LONG],
                 pass_fds=[writes], env=launcher.environment(), stderr=subprocess.PIPE)
             self.assertIn(b"PASS", child.stderr.readline())
-            child.send_signal(signal)
+            child.send_signal(number)
             self.addCleanup(child.kill)
-            self.assertEqual(child.wait(60), -signal)
+            self.assertEqual(child.wait(60), -number)
             child.stderr.close()
 
     def test_pipe_without_a_reader_keeps_the_verdict(self):

@@ -52,7 +52,7 @@ class Reports(launcher.Case):
             self.assertIn(NOT_RECORDED % ("--report ", path), done.stderr)
 
 
-FORBIDDEN = "; " + messages.text("report_forbidden")
+FORBIDDEN = "; " + messages.text("report_remedy")
 NOT_RECORDED = 'cudaguard: %s"%s": Permission denied' + FORBIDDEN + "; nothing is recorded\n"
 
 
@@ -92,8 +92,8 @@ class AnothersReport(launcher.Case):
             for name, options in asked.items():
                 done = self.as_nobody("run", "--strict", *options, "echo", "started")
                 message = 'cudaguard: %s"%s": %s' + (
-                    FORBIDDEN if error == "Permission denied" else
-                    " (%s)" % messages.text("report_accepted")) + "\n"
+                    " (%s)" % messages.text("report_accepted")
+                    if mode is None else FORBIDDEN) + "\n"
                 self.assertEqual((done.returncode, done.stdout, done.stderr),
                                  (125, "", message % (name, spool, error)) if error else
                                  (0, "started\n", ""), done)

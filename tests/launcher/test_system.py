@@ -281,6 +281,12 @@ def test_unfit_guard_is_refused(case):
     refused("/opt/alice/guard.so", "is below /home")
     copied(case, "/opt/a b.so")
     refused("/opt/a b.so", "has a character")
+    needed = os.path.dirname(GUARD) + "/cudaguard"
+    for name, bad, good in (("", 0o700, 0o755), ("/libcuda.so", 0o600, 0o644),
+                            ("/libcudaguard-driver.so", 0o666, 0o644)):
+        os.chmod(case.inside(needed + name), bad)
+        refused(GUARD, '"%s" (in --root) needs %s' % (GUARD, needed + name))
+        os.chmod(case.inside(needed + name), good)
     copied(case, "/opt/x.so")
     for change, meaning in (
             (lambda path: os.chmod(path, 0o666), "every user can write to"),

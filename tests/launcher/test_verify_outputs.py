@@ -113,6 +113,10 @@ class Block(Case):
                                       code="torch/utils/collect_env.py:952"))
         self.assertIn("\n  torch/utils/collect_env.py:952 in <module>\n", block)
         self.assertIn(" > torch/utils/collect_env.py:952 in <module>\n", block)
+        cells = [frame("/tmp/ipykernel_7/28.py", line, name) for line, name in ((3, "f"), (6, "g"))]
+        block = self.block(self.torch(python=[package, *cells], code="notebook cell, line 3"))
+        self.assertIn("\n  notebook cell, line 3\n", block)
+        self.assertIn(" > /tmp/ipykernel_7/28.py:3 in f\n", block)
 
     def test_frame_with_an_unreadable_source_has_its_place_alone(self):
         os.mkfifo(self.path("fifo.py"))
@@ -121,6 +125,10 @@ class Block(Case):
             block = self.block(self.torch(python=[frame(file, 4000000000, "f")],
                                           code=os.path.basename(file) + ":4000000000"))
             self.assertRegex(block, r"(?m)^  (?! ).*:4000000000 in f$")
+
+    def test_block_cuts_no_process_id(self):
+        block = self.block("".join(self.torch(pid=pid) for pid in range(1001, 1101, 2)))
+        self.assertRegex(block, r"(?m)^    process  50x python3 ppo.py \((\d{4} )+\.\.\.\)$")
 
     def test_block_quotes_the_text_of_python_c(self):
         block = self.block(self.torch(command=("python3", "-c", "import torch\nuse(1)"),

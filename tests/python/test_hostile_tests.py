@@ -103,6 +103,7 @@ WAYS = {
     "decode": lambda: replaced(json.JSONDecoder, break_, "decode", "raw_decode"),
     "encode": lambda: replaced(json.JSONEncoder, break_, "encode", "iterencode"),
     "time": lambda: replaced(time, lambda: 0.0, "time", "monotonic", "perf_counter"),
+    "pytest": lambda: replaced(pytest, None, "fail", "Item", "TestReport", "ExceptionInfo"),
     "popen": lambda: replaced(subprocess, break_, "Popen", "run"),
     "fake_fs": fake_fs,
     "descriptors": lambda: limited(resource.RLIMIT_NOFILE, 3),

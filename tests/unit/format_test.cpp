@@ -39,6 +39,13 @@ TEST(Format, ConsecutiveIdsAreARange) {
   EXPECT_EQ(id_ranges({2, 1}), "1-2");
 }
 
+TEST(Format, LongListEndsAfterAWholeWord) {
+  EXPECT_EQ(whole_words("1111 1113 1115", 14), "1111 1113 1115");
+  EXPECT_EQ(whole_words("1111 1113 1115", 13), "1111 1113 ...");
+  EXPECT_EQ(whole_words("1111 1113 1115", 12), "1111 ...");
+  EXPECT_EQ(whole_words("111111111", 8), "1111 ...");
+}
+
 TEST(Format, TimesAreUtc) {
   EXPECT_EQ(utc_time(1795332480.9, "%Y-%m-%d %H:%M:%S"), "2026-11-22 07:28:00");
   EXPECT_EQ(utc_time(0, "%Y"), "-");

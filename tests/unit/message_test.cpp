@@ -527,7 +527,7 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
   write_report_failed(line(7), "/x/y", EACCES);
   EXPECT_EQ(take(),
             "cudaguard[7]: report \"/x/y\": Permission denied; name a file or directory that "
-            "this user may write; nothing is recorded\n");
+            "can be written; nothing is recorded\n");
   for (const int error :
        {EMFILE,     ENFILE,       ENOMEM, EFBIG,     EIO,        EINTR,      EPIPE,
         ETXTBSY,    ENODEV,       EBADF,  ENOSYS,    EOPNOTSUPP, EPROTOTYPE, EAFNOSUPPORT,
@@ -535,9 +535,10 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
         ENOSPC,     EDQUOT,       EROFS,  EPERM}) {
     write_report_failed(line(7), "/x/y", error);
     const std::string words = strerror(error);
-    const char* next = error == EROFS || error == EPERM ? "; name a file" : " (accepted: ";
-    EXPECT_NE(take().find("\"/x/y\": " + words + next), std::string::npos) << words;
+    EXPECT_NE(take().find("\"/x/y\": " + words + "; name a file"), std::string::npos) << words;
   }
+  write_report_failed(line(7), "/x/y", EISDIR);
+  EXPECT_NE(take().find("\"/x/y\": Is a directory (accepted: "), std::string::npos);
   write_report_failed(line(7), "/x/y", 999);
   EXPECT_NE(take().find("errno 999"), std::string::npos);
 }

@@ -21,20 +21,20 @@ struct ErrorMeaning {
   char text[48];
 };
 constexpr ErrorMeaning kErrors[] = {
-    {EACCES, "Permission denied"},
-    {EPERM, "Operation not permitted"},
     {ENOENT, "No such file or directory"},
     {ENOTDIR, "Not a directory"},
     {EISDIR, "Is a directory"},
     {ENAMETOOLONG, "File name too long"},
     {ELOOP, "it is a symbolic link"},
     {EMLINK, "it is a hard link"},
+    {ENXIO, "it is no file, or a pipe that no process reads"},
+    {EINVAL, "it is not a regular file"},
+    {EACCES, "Permission denied"},
+    {EPERM, "Operation not permitted"},
     {EROFS, "Read-only file system"},
     {ENOSPC, "No space left on device"},
     {EDQUOT, "Disk quota exceeded"},
-    {ENXIO, "it is no file, or a pipe that no process reads"},
     {EAGAIN, "the pipe is full"},
-    {EINVAL, "it is not a regular file"},
     {ECONNREFUSED, "Connection refused"},
     {ENOBUFS, "the socket is full"},
     {EMSGSIZE, "Message too long"},
@@ -61,6 +61,7 @@ constexpr ErrorMeaning kErrors[] = {
     {kAnothersFile, "the file belongs to another user"},
     {kUnsafeDirectory, "others could replace files in this directory"},
 };
+constexpr ptrdiff_t kWrongNames = 8;  // the first rows; in the others, the name is right
 
 std::string_view text_of(ListError::Why why) {
   using Why = ListError::Why;
@@ -233,10 +234,9 @@ Text& put_report_error(Text& out, int error) {
   } else {
     out.print("errno %u", static_cast<uint64_t>(error));
   }
-  // The name is right, so a list of what is accepted does not help.
-  const bool forbidden = error == EACCES || error == EPERM || error == EROFS;
-  return out.put(forbidden ? "; name a file or directory that this user may write"
-                           : " (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)");
+  return out.put(row - kErrors < kWrongNames
+                     ? " (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)"
+                     : "; name a file or directory that can be written");
 }
 
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }

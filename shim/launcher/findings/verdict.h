@@ -50,7 +50,6 @@ struct TreeTruth {
     uint64_t since = 0;  ///< as in ObservedProcess
   };
   Value value = Value::kAllGuarded;
-  size_t hello = 0;  ///< start records
   std::vector<Seen> seen;
   size_t guarded = 0;  ///< started programs that a start beacon has confirmed, or our own launcher
   std::vector<Unguarded> unguarded;  ///< one entry for each start

@@ -321,7 +321,6 @@ TreeTruth Starts::finish(const Findings& findings) {
   std::map<Key, const Command*> commands;
   for (const ObservedProcess& process : findings.processes) {
     if (process.started == 0) continue;
-    ++truth_.hello;
     commands[Key(static_cast<pid_t>(process.pid), process.since)] = &process.command;
   }
   for (auto& [key, process] : processes_) {

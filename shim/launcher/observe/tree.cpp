@@ -182,9 +182,12 @@ void Tree::handle(const siginfo_t& signal) {
     if (is_refused(number)) return;
     if (ends_waiting(number)) no_longer_ = true;
     if (number == SIGTSTP) take_default(number);
-  } else if (has_it_already(signal)) {
     return;
-  } else if (number == SIGCONT) {
+  }
+  if (has_it_already(signal)) return;
+  // `docker stop` sends it once, to process 1 alone, and SIGKILL ten seconds later.
+  if (number == SIGTERM && getpid() == 1) no_longer_ = true;
+  if (number == SIGCONT) {
     to_continue_ = true;
   } else if (signal.si_code == SI_QUEUE) {
     sigqueue(pid_, number, signal.si_value);

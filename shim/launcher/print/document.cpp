@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <string>
 
 #include "shim/launcher/findings/groups.h"
@@ -48,12 +49,13 @@ void put_programs(Json& json, const char* name, const std::vector<TreeTruth::Ung
 
 void put_tree(Json& json, const Verdict& verdict) {
   const TreeTruth& tree = verdict.tree;
+  const auto has_start = [](const ObservedProcess& process) { return process.started != 0; };
   json.key("tree")
       .begin_object()
       .field("value", word_of(tree.value))
       .field("heard", verdict.heard)
       .field_or_null("why_unheard", tree.why_unheard)
-      .field("start_records", tree.hello)
+      .field("start_records", std::ranges::count_if(verdict.findings.processes, has_start))
       .field("seen", tree.seen.size())
       .field("started", tree.started())
       .field("guarded", tree.guarded);

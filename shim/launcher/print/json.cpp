@@ -23,7 +23,7 @@ struct Json::Writer {
   rapidjson::Writer<rapidjson::StringBuffer, rapidjson::UTF8<>, rapidjson::ASCII<>> writer{text};
 };
 
-std::string valid_utf8(std::string_view text) {
+static std::string valid_utf8(std::string_view text) {
   std::string valid;
   while (!text.empty()) {
     const size_t length = utf8_length(text);

@@ -21,9 +21,6 @@ struct ObservedProcess;
 struct Place;
 struct SickDriver;
 
-/// Each byte that is not UTF-8 becomes U+FFFD.
-std::string valid_utf8(std::string_view text);
-
 /// Writes one JSON document in ASCII, so that a terminal can show it.
 class Json {
  public:
@@ -37,7 +34,7 @@ class Json {
   Json& end_array();
   Json& key(const char* name);
 
-  /// The text may have any bytes: see valid_utf8().
+  /// Each byte of the text that is not UTF-8 becomes U+FFFD.
   Json& value(std::string_view text);
   Json& value(const char* text) { return value(std::string_view(text)); }
   Json& value(const std::shared_ptr<const std::string>& text) { return value(*text); }

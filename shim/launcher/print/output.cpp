@@ -8,6 +8,7 @@
 #include <cctype>
 #include <cerrno>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -130,6 +131,7 @@ OutputFile::OutputFile(const char* option, const std::optional<std::string>& nam
 OutputFile::~OutputFile() {
   if (fd_ >= 0) close(fd_);
   if (!temporary_.empty()) unlink(temporary_.c_str());
+  allow_signals();
 }
 
 void OutputFile::refuse(const std::string& reason) const {
@@ -164,6 +166,7 @@ void OutputFile::find_target() {
     unlink(temporary_.c_str());
   }
   temporary_.clear();
+  allow_signals();
   in_place_ = fd < 0 || keeps_its_name(target_);
   if (in_place_ && !exists) refuse(strerror(error));
 }
@@ -183,7 +186,12 @@ void OutputFile::check_content() const {
       "the file was not written by cudaguard; name another file, or add --force to overwrite it");
 }
 
+/// A signal that ends this process must wait until the file has its name or is removed.
 int OutputFile::make_temporary() {
+  sigset_t all;
+  sigfillset(&all);
+  sigdelset(&all, SIGXFSZ);  // write_all() ignores it, but the kernel would keep a blocked one
+  sigprocmask(SIG_BLOCK, &all, &signals_.emplace());
   temporary_ = fs::path(target_).parent_path() / ".cudaguard-XXXXXX";
   const int fd = mkostemp(temporary_.data(), O_CLOEXEC);
   if (fd < 0) temporary_.clear();
@@ -218,6 +226,12 @@ void OutputFile::finish() {
   if (temporary_.empty()) return;
   if (rename(temporary_.c_str(), target_.c_str()) != 0) refuse(strerror(errno));
   temporary_.clear();
+  allow_signals();
+}
+
+void OutputFile::allow_signals() {
+  if (signals_) sigprocmask(SIG_SETMASK, &*signals_, nullptr);
+  signals_.reset();
 }
 
 }  // namespace cudaguard::launcher

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,15 +51,17 @@ class OutputFile {
   void find_target();
   void open_target();
   int make_temporary();
+  void allow_signals();
 
   std::string option_;
   std::string name_;
   bool force_ = false;
   bool is_stdout_ = false;
   int fd_ = -1;
-  std::string target_;     ///< full path of a regular file, without links
-  bool in_place_ = false;  ///< the directory allows no other file, or no renaming
-  std::string temporary_;  ///< a file to remove unless finish() has renamed it
+  std::string target_;               ///< full path of a regular file, without links
+  bool in_place_ = false;            ///< the directory allows no other file, or no renaming
+  std::string temporary_;            ///< a file to remove unless finish() has renamed it
+  std::optional<sigset_t> signals_;  ///< the mask from before that file
 };
 
 }  // namespace cudaguard::launcher

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "shim/launcher/print/json.h"
+#include "shim/launcher/format.h"
 
 namespace cudaguard::launcher {
 
@@ -18,19 +18,15 @@ constexpr const char* kOthers = "(others)";
 void put_label(std::string& text, const char* name, std::string_view value) {
   if (value.empty()) return;
   text.append(text.back() == '{' ? "" : ",").append(name).append("=\"");
-  // JSON can write "\udc00", which is no text; node_exporter would leave out the whole file.
-  for (const char c : valid_utf8(value)) {
+  for (const char c : value) {
     if (c == '\\' || c == '"') text += '\\';
-    if (c == '\n') {
-      text += "\\n";
-    } else {
-      text += c;
-    }
+    text += c;
   }
   text += '"';
 }
 
-std::string cut(const std::string& text) { return std::string(whole_head(text, kMostValue)); }
+/// JSON can write "\udc00", which is no text; node_exporter would leave out the whole file.
+std::string value_of(std::string_view text) { return printable(whole_head(text, kMostValue)); }
 
 }  // namespace
 
@@ -38,10 +34,11 @@ void Metrics::add(const WriterFields& writer, const CallFields& call) {
   constexpr std::string_view kSlurm = "slurm:";
   if (call.decision.empty() || call.event == "health") return;
   const std::string job = job_of(writer.slurm, writer.cgroup);
-  Labels labels{call.decision, cut(call.rule), writer.uid < 0 ? "" : std::to_string(writer.uid),
-                job.starts_with(kSlurm) ? cut(job.substr(kSlurm.size())) : ""};
+  Labels labels{value_of(call.decision), value_of(call.rule),
+                writer.uid < 0 ? "" : std::to_string(writer.uid),
+                job.starts_with(kSlurm) ? value_of(tail(job, kSlurm.size())) : ""};
   if (counts_.size() >= kMostSeries && !counts_.contains(labels)) {
-    labels = {call.decision, kOthers, kOthers, kOthers};
+    labels = {value_of(call.decision), kOthers, kOthers, kOthers};
   }
   ++counts_[labels];
 }

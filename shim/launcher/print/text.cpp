@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shim/launcher/findings/groups.h"
@@ -87,8 +88,7 @@ void put_alike(std::string& out, const Alike& row, bool many_hosts) {
   if (count == 1 && !many_hosts) return;
   std::string text = many_hosts ? "on " + printable(joined(row.hosts, " "), 2 * kMostNumbers)
                                 : "pids " + id_ranges(row.pids);
-  if (text.size() > kMostNumbers) text = text.substr(0, text.rfind(' ', kMostNumbers)) + " ...";
-  add_wrapped(out, kFact, text);
+  add_wrapped(out, kFact, whole_words(std::move(text), kMostNumbers));
 }
 
 void put_findings_processes(std::string& out, const Findings& findings) {
@@ -137,7 +137,7 @@ void put_told(std::string& out, const Findings& findings) {
       words.append(words.empty() ? "" : " ").append(std::to_string(number)).append("=");
       words.append(printable(take_entry(rest), kColumns));
     }
-    const std::string whose = all == 1 ? "" : "of " + printable(id_ranges(pids), kMostName) + " ";
+    const std::string whose = all == 1 ? "" : "of " + whole_words(id_ranges(pids), kMostName) + " ";
     add_wrapped(out, "  devices " + whose, words);
   }
   add_more(out, all, lists.size(), "lists of devices");

@@ -34,6 +34,7 @@ constexpr size_t kLastFrames = 2;          ///< of these, the outermost ones
 constexpr std::string_view kRow = "    ";  ///< before the rows of a place or a site
 constexpr std::string_view kMark = "> ";   ///< the user's own line
 constexpr size_t kLabel = 9;               ///< "python   "
+constexpr size_t kRoom = kColumns - kRow.size() - kLabel - kMark.size();
 constexpr size_t kNoFrame = SIZE_MAX;
 constexpr const char* kMissing = "not available: ";
 
@@ -56,7 +57,6 @@ std::string short_file(const std::string& file) {
 /// "torch/cuda/__init__.py:118 in is_available". If that is too long for a row, the path loses its
 /// first directories, because the function says more.
 std::string code_row(std::string path, const std::string& function) {
-  constexpr size_t kRoom = kColumns - kRow.size() - kLabel - kMark.size();
   constexpr std::string_view kCut = "...";
   const std::string rest = function.empty() ? "" : " in " + function;
   if (path.size() + rest.size() > kRoom) {
@@ -124,6 +124,10 @@ void put_frames(std::string& out, std::string_view label, const std::vector<std:
 void put_python(std::string& out, const CallSite& site) {
   const std::vector<PythonFrame>& frames = site.stack.python;
   const PythonFrame* named = own_frame(site.stack);
+  // A record has no number for the frame of a notebook's cell.
+  const auto cell = std::ranges::find_if(
+      frames, [&](const PythonFrame& one) { return !site.line.empty() && is_cell(one.file); });
+  if (named == nullptr && cell != frames.end()) named = &*cell;
   std::vector<std::string> rows;
   rows.reserve(frames.size());
   for (const PythonFrame& one : frames) rows.push_back(row_of(one));
@@ -174,8 +178,9 @@ void put_processes(std::string& out, const Verdict& verdict, std::string_view la
   std::vector<std::string> rows;
   rows.reserve(commands.size());
   for (const auto& [command, pids] : commands) {
-    const std::string times = pids.size() == 1 ? "" : std::to_string(pids.size()) + "x ";
-    rows.push_back(times + command + " (" + id_ranges(pids) + ")");
+    std::string row = pids.size() == 1 ? "" : std::to_string(pids.size()) + "x ";
+    row.append(command).append(" (");
+    rows.push_back(row + whole_words(id_ranges(pids), kRoom - row.size() - 1) + ")");
   }
   put_frames(out, label, rows);
 }

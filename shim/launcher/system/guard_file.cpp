@@ -112,7 +112,17 @@ std::string why_unfit(const std::string& path) {
            "on a local disk";
   }
   std::string why = why_not_roots_path(fs::path(path).lexically_normal());
-  return why.empty() ? why_not_roots_path(resolved) : why;
+  if (why.empty()) why = why_not_roots_path(resolved);
+  std::error_code error;
+  const fs::path libraries = fs::path(resolved).parent_path() / "cudaguard";
+  std::vector<fs::path> needed(fs::directory_iterator(libraries, error), {});
+  if (!error) needed.push_back(libraries);
+  for (const fs::path& one : needed) {
+    if (!why.empty()) break;
+    why = why_not_roots(one);
+    if (!why.empty()) why.insert(0, "needs " + printable(one.native()) + ", which ");
+  }
+  return why;
 }
 
 std::string why_not_roots(const std::string& path) {

@@ -31,6 +31,10 @@ from cudaguard.originals import OutputFile, Real, RecordFile, reason_of
 
 __builtins__ = dict(vars(builtins))  # type: ignore[assignment]  # see originals.py
 
+# A test may replace these in the module pytest.
+_fail, _Item, _TestReport, _ExceptionInfo = (pytest.fail, pytest.Item, pytest.TestReport,
+                                             pytest.ExceptionInfo)
+
 _NAME = "cudaguard-watcher"
 _REPORT = "CUDAGUARD_REPORT"
 _ALLOW = "cudaguard_allow"
@@ -199,7 +203,7 @@ def _watcher_for(config: pytest.Config, what: str) -> "Watcher":
     """The watcher. Fails the test if there can be none."""
     watcher = _start_for_marked(config)
     if isinstance(watcher, str):
-        pytest.fail("%s: %s" % (what, _with_advice(config, watcher)), pytrace=False)
+        _fail("%s: %s" % (what, _with_advice(config, watcher)), pytrace=False)
     return watcher
 
 
@@ -606,9 +610,9 @@ class Watcher:
         must_fail = bad or (doubts and not may)
         if must_fail and not report.failed:
             if bad and marker != _NO_CUDA:
-                text += "\n" + records.remedy(bad, isinstance(node, pytest.Item))
+                text += "\n" + records.remedy(bad, isinstance(node, _Item))
             return text
-        if must_fail and isinstance(report, pytest.TestReport):
+        if must_fail and isinstance(report, _TestReport):
             self.failed.append((report, text))  # it may be repeated
         if text:
             report.sections.append(("cudaguard", text))
@@ -796,7 +800,7 @@ class Attempts(Sequence[records.Attempt]):
         attempts = records.without_tables(self._watcher.look())
         unread = list(filter(_is_unreadable, self._watcher.doubts))
         if unread:
-            pytest.fail(unread[-1], pytrace=False)
+            _fail(unread[-1], pytrace=False)
         return attempts
 
     def __eq__(self, other: object) -> bool:
@@ -811,12 +815,15 @@ def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
     nothing."""
     try:
         try:
-            pytest.fail(text, pytrace=False)
-        except pytest.fail.Exception:
-            failure: Any = node.repr_failure(pytest.ExceptionInfo.from_current())
+            _fail(text, pytrace=False)
+        except _fail.Exception:
+            failure: Any = node.repr_failure(_ExceptionInfo.from_current())
         # In CI, pytest's short summary has the whole message, and JUnit's always. Both also print
         # the failure itself.
         failure.reprcrash.message = text.partition("\n")[0]
+        if isinstance(node, _Item):  # the place is that of _fail() above
+            failure.reprcrash.path, line, _ = node.location
+            failure.reprcrash.lineno = (line or 0) + 1
         return failure
     except Exception:  # the test has replaced something that pytest uses
         return text
