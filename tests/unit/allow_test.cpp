@@ -59,8 +59,7 @@ TEST(Allow, WordAfterLongOnesIsFound) {
 }
 
 TEST(Allow, PatternsMatchCharacters) {
-  for (const char* pattern :
-       {"gr\u00f6?e.py", "gr[\u00e4\u00f6]\u00dfe.py", "gr[\u00f3-\u00f8]?e.py", "gr??e.py"}) {
+  for (const char* pattern : {"gr\u00f6?e.py", "gr[\u00e4\u00f6]\u00dfe.py", "gr??e.py"}) {
     EXPECT_TRUE(is_allowed({pattern}, command_of("gr\u00f6\u00dfe.py"))) << pattern;
     EXPECT_FALSE(is_allowed({pattern}, command_of("gr\u00fc\u00df\u00dfe.py"))) << pattern;
   }

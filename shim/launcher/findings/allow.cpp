@@ -2,7 +2,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <map>
+#include <clocale>
 #include <set>
 #include <string_view>
 
@@ -23,33 +23,11 @@ constexpr std::string_view kModule = "module:";
 constexpr char kLine[] = "line:";
 constexpr std::string_view kProgram = "program:";
 
-/// Gives each character one byte, in the same order, because fnmatch() compares bytes: a static
-/// program should load no locale. Text that is not UTF-8, or has too many characters, stays.
-std::string in_bytes(const std::string& text) {
-  constexpr unsigned kAscii = 128;
-  std::map<std::string_view, char> others;  // UTF-8 has the order of the characters
-  std::string_view rest = text;
-  for (size_t size = 0; !rest.empty(); rest.remove_prefix(size)) {
-    size = utf8_length(rest);
-    if (size == 0) return text;
-    if (size > 1) others[head(rest, size)] = 0;
-  }
-  if (others.size() > kAscii) return text;
-  unsigned next = kAscii;
-  for (auto& [character, byte] : others) byte = static_cast<char>(next++);
-  std::string bytes;
-  for (rest = text; !rest.empty(); rest.remove_prefix(utf8_length(rest))) {
-    const auto other = others.find(head(rest, utf8_length(rest)));
-    bytes += other == others.end() ? rest.front() : other->second;
-  }
-  return bytes;
-}
-
 /// An empty text matches nothing: it is the base name of "dir/", or a line that is not known.
 bool matches(const std::string& pattern, const std::string& text) {
-  if (text.empty()) return false;
-  const std::string both = in_bytes(pattern + '\0' + text);
-  return fnmatch(both.c_str(), both.c_str() + both.find('\0') + 1, 0) == 0;
+  // Makes "?" match a character, not a byte. glibc before 2.35 may lack the locale.
+  [[maybe_unused]] static const char* const locale = setlocale(LC_CTYPE, "C.UTF-8");
+  return !text.empty() && fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
 
 bool is_for_code(std::string_view pattern) {
