@@ -2,7 +2,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <clocale>
 #include <set>
 #include <string_view>
 
@@ -25,8 +24,6 @@ constexpr std::string_view kProgram = "program:";
 
 /// An empty text matches nothing: it is the base name of "dir/", or a line that is not known.
 bool matches(const std::string& pattern, const std::string& text) {
-  // Makes "?" match a character, not a byte. glibc before 2.35 may lack the locale.
-  [[maybe_unused]] static const char* const locale = setlocale(LC_CTYPE, "C.UTF-8");
   return !text.empty() && fnmatch(pattern.c_str(), text.c_str(), 0) == 0;
 }
 
