@@ -101,9 +101,7 @@ void examine_elf(const std::string& path, const ElfFacts& elf, FileFacts& facts)
     facts.why = examined.hindrances.front().why;
     facts.never_guarded = id == "musl";
     facts.word = id == "static_driver" ? "static" : id == "architecture" ? "32-bit" : id;
-    const bool is_of_this_family =
-        elf.machine == EM_386 || elf.machine == EM_ARM || elf.machine == kMachine;
-    facts.foreign = id == "architecture" && (!elf.little_endian || !is_of_this_family);
+    facts.foreign = is_foreign(elf);
   } else if (examined.kind == Examined::Kind::kLauncher || id_of(path) == executable_id(getpid())) {
     facts.kind = Kind::kLauncher;
   } else if (examined.kind == Examined::Kind::kLoader) {
@@ -123,7 +121,8 @@ FileFacts examine(const std::string& path) {
     return facts;
   }
   facts.has_capabilities = getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
-  facts.interpreter = read_script(read_head(file)).interpreter;
+  const std::string head = read_head(file);
+  facts.interpreter = read_script(head).interpreter;
   if (!facts.interpreter.empty()) {
     facts.kind = FileFacts::Kind::kScript;
     return facts;
@@ -131,7 +130,11 @@ FileFacts examine(const std::string& path) {
   const ElfFacts elf = read_elf(file);
   // The kernel looks at the program's header alone.
   const bool runs = elf.is_elf && (!elf.loads.empty() || !elf.is_64 || !elf.little_endian);
-  if (runs) examine_elf(path, elf, facts);
+  if (runs) {
+    examine_elf(path, elf, facts);
+  } else {
+    facts.foreign = head.find('\0') != std::string::npos;
+  }
   return facts;
 }
 

@@ -30,7 +30,7 @@ struct FileFacts {
     kUnguarded,   ///< it cannot be guarded, and `word` and `why` say why
   };
   Kind kind = Kind::kOther;
-  bool foreign = false;        ///< for another processor, so only binfmt_misc starts it
+  bool foreign = false;        ///< no program of this machine: only binfmt_misc starts it
   bool never_guarded = false;  ///< although the guard may send a start beacon: it is for musl
   bool has_capabilities = false;
   bool is_loader = false;  ///< glibc's ld.so, which loads the program that its arguments name
