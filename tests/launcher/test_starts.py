@@ -15,7 +15,7 @@ EXECUTES = launcher.program("executes")
 STATIC = launcher.program("static_7")
 DYNAMIC = launcher.program("exits_7")
 WAYS = ("exec", "child", "vfork", "spawn", "thread", "changing", "fexecve", "empty_path",
-        "directory", "relative", "memfd", "descriptor", "large", "search")
+        "directory", "relative", "memfd", "descriptor", "large", "fills", "search")
 
 
 make_case = fixtures.lent("case", test_verify_tree.Case)
@@ -44,12 +44,15 @@ def test_start_counts_once(case, way):
     ("child", "No such file or directory"), ("too_large", "Argument list too long"),
     ("too_many", "Argument list too long"), ("written", "Text file busy"),
     ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
-    ("relative", "Permission denied"), ("directory", "No such file or directory")])
+    ("relative", "Permission denied"), ("directory", "No such file or directory"),
+    ("fexecve", "No such file or directory"), ("wrong_flag", "Invalid argument")])
 def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     file = {"No such file or directory": case.path("missing"),
             "Permission denied": case.make("plain", "#!/bin/sh\n", 0o644),
             "Exec format error": case.make("format", "\x7fEL"),
             "Not a directory": case.make("file", "") + "/below"}.get(error) or case.copied("exits_7")
+    if way == "fexecve":  # the interpreter of a script could not open it by a closed descriptor
+        file = case.make("script", "#!/bin/sh\n")
     result, *counts = account(case, [EXECUTES, way, file], code=99)
     assert counts == [1, [], []], str(result)
     assert result.out == error + "\n", str(result)

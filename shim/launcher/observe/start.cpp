@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -41,7 +42,6 @@ namespace {
 constexpr size_t kMostString = size_t{32} * 4096;
 constexpr int kMostInterpreters = 5;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
-constexpr int kExecveCheck = 0x10000;  // AT_EXECVE_CHECK of execveat, which older headers lack
 
 constexpr const char* kOtherIds = "its effective user or group is not the real one";
 
@@ -164,6 +164,8 @@ struct StartReader::Call {
   Descriptor open_file(const std::string& name, bool follow = true);
   /// False if the process may not execute this file, or search this directory, as this one may.
   bool may_execute(const Descriptor& file);
+  /// True if this name means a file by a descriptor that the new program will not have.
+  bool closes_file(const std::string& name) const;
   /// True if this process may not know which file a name means.
   bool hides_files() const { return root.number() < 0; }
   std::string proc(const char* name) const { return proc_ + name; }
@@ -181,6 +183,7 @@ struct StartReader::Call {
   uint64_t variables = 0;
   int flags = 0;
   size_t pointer = 8;     ///< its size
+  size_t added = 0;       ///< bytes that execve adds for the interpreters of scripts
   Descriptor opened{-1};  ///< the file that will run
   // Of this file.
   bool is_loader = false;
@@ -223,6 +226,15 @@ std::string StartReader::Call::full_name(const std::string& name) const {
   if (directory == AT_FDCWD || name.starts_with('/')) return name;
   if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
   return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
+}
+
+bool StartReader::Call::closes_file(const std::string& name) const {
+  std::string text;
+  if (full_name(name) != name) read_file(proc("fdinfo/") + std::to_string(directory), text, 256);
+  constexpr std::string_view kFlags = "flags:";
+  const size_t at = text.find(kFlags);
+  return at != std::string::npos &&
+         (strtoul(text.c_str() + at + kFlags.size(), nullptr, 8) & O_CLOEXEC) != 0;
 }
 
 /// Another user's verify has no more rights than its processes.
@@ -378,11 +390,11 @@ std::string privileges_of(const std::string& process, const struct stat& status,
 
 StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 
-/// False if the file's ld.so is missing, so that execve fails. Examines it once.
+/// False if the file's ld.so is missing or not executable, so that execve fails. Examines it once.
 bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
   const Descriptor file = call.open_file(facts.interpreter);
-  if (file.number() < 0) return call.hides_files();
+  if (file.number() < 0 || is_denied(file)) return call.hides_files();
   facts.is_complete = true;
   const ElfFacts elf = read_elf(FileBytes(path_of(file)));
   // The name of a 32-bit one is not read.
@@ -408,21 +420,21 @@ void StartReader::judge_file(Call& call, Start& start) {
     }
     start.kind = Start::Kind::kFails;
     struct stat status = {};
-    constexpr mode_t kExecutable = S_IXUSR | S_IXGRP | S_IXOTH;
     if (call.opened.number() < 0 || fstat(call.opened.number(), &status) != 0 ||
         !S_ISREG(status.st_mode)) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if ((status.st_mode & kExecutable) == 0 || is_denied(call.opened) ||
-        !call.may_execute(call.opened) || is_written(path, status)) {
+    if (is_denied(call.opened) || !call.may_execute(call.opened) || is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
+      if (i == 0 && call.closes_file(start.program)) return;  // its interpreter could not open it
       start.texts.push_back(std::exchange(name, facts.interpreter));
+      call.added += name.size() + 1;
       continue;
     }
     if (facts.kind == Kind::kOther || facts.foreign) {
@@ -529,7 +541,7 @@ bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Strings
     if (!text.starts_with(name) || !tail(text, name.size()).starts_with('=')) return {};
     return text.substr(name.size() + 1);
   };
-  uint64_t size = (pointers.size() + 1) * call.pointer + start.program.size() + 1;
+  uint64_t size = pointers.size() * call.pointer + start.program.size() + 1 + call.added;
   for (size_t i = 0; i < pointers.size(); ++i) {
     if (!memory.has(pointers[i])) memory.fetch(std::span(pointers).subspan(i));
     text.clear();
@@ -568,8 +580,8 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
     return start;
   }
   start.command.text = start.program;
-  if ((call.flags & kExecveCheck) != 0) {
-    start.kind = Start::Kind::kFails;  // it asks only whether the program may be started
+  if ((call.flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) != 0) {
+    start.kind = Start::Kind::kFails;  // AT_EXECVE_CHECK starts nothing, and no other flag is valid
   } else if (has_own_numbers()) {
     judge_file(call, start);
   }
