@@ -96,8 +96,9 @@ def test_script_by_a_descriptor_counts_as_its_interpreter(case):
     assert counts == [2, [], []], str(result)
 
 
-def test_program_whose_loader_is_missing_is_not_started(case):
-    result, *counts = account(case, [EXECUTES, "exec", launcher.program("missing_loader")], code=99)
+@pytest.mark.parametrize("name", ["missing_loader", "directory_as_loader", "text_as_loader"])
+def test_program_without_a_loader_is_not_started(case, name):
+    result, *counts = account(case, [EXECUTES, "exec", launcher.program(name)], code=99)
     assert counts == [1, [], []], str(result)
 
 

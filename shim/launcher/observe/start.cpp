@@ -390,11 +390,14 @@ std::string privileges_of(const std::string& process, const struct stat& status,
 
 StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 
-/// False if the file's ld.so is missing or not executable, so that execve fails. Examines it once.
+/// False if the file's ld.so is missing or no executable, so that execve fails. Examines it once.
 bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
   const Descriptor file = call.open_file(facts.interpreter);
-  if (file.number() < 0 || is_denied(file)) return call.hides_files();
+  struct stat status = {};
+  if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) || is_denied(file)) {
+    return call.hides_files();
+  }
   facts.is_complete = true;
   const ElfFacts elf = read_elf(FileBytes(path_of(file)));
   // The name of a 32-bit one is not read.
