@@ -486,7 +486,7 @@ std::string program_of(const std::vector<std::string>& words) {
   return {};
 }
 
-void StartReader::judge_strings(const Call& call, const Strings& strings, Start& start) const {
+void StartReader::judge_strings(Call& call, const Strings& strings, Start& start) const {
   const auto unguarded = [&](const char* reason) {
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
@@ -509,7 +509,8 @@ void StartReader::judge_strings(const Call& call, const Strings& strings, Start&
         entry.front() == '/' && fstatat(call.root.number(), entry.c_str() + 1, &status, 0) == 0;
     const FileId id = is_there ? id_of(status) : FileId{};
     found |= entry.front() != '/' || id != FileId{};
-    start.own_guard |= id != FileId{} && id == guard_;
+    // Another user may not reach it, and then ld.so goes on without it.
+    start.own_guard |= is_there && id == guard_ && call.open_file(entry).number() >= 0;
   }
   if (replaced) return unguarded("its LD_PRELOAD was replaced");
   if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");
