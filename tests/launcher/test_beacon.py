@@ -305,6 +305,12 @@ class Doubt(test_verify_tree.Case):
         script = self.REFUSES_GETPID + "os.execvp('sleep', ['sleep', '1'])\n"
         self.incomplete(self.python(script), "sleep may not be guarded")
 
+    def test_refused_start_beacon_is_missed_although_the_last_look_was_in_the_loader(self):
+        program = launcher.program("slow_user")  # a constructor takes a while, and main no time
+        script = self.REFUSES_GETPID + ("os.environ['WHAT'] = 'nothing'\n"
+                                        "os.execv(%r, ['slow_user'])\n" % program)
+        self.incomplete(self.python(script), "slow_user may not be guarded")
+
     def test_forked_process_without_a_start_beacon_makes_the_result_incomplete(self):
         script = ("import os, time\nif os.fork() != 0: os.wait(); os._exit(0)\ntime.sleep(0.3)\n" +
                   self.REFUSES_GETPID + "os.execvp('sleep', ['sleep', '1'])\n")

@@ -120,6 +120,10 @@ class NoLoader(launcher.Case):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("is not glibc's ld.so", done.stdout.splitlines()[0])
         self.assertFalse(os.path.exists(made))
+        done = self.start("verify", "--", launcher.program("executes"), "exec", program)
+        self.assertEqual(done.returncode, 2, done)
+        self.assertIn("1 guarded, 1 unguarded: %s (its interpreter is not glibc's ld.so)" % program,
+                      " ".join(done.stderr.split()))
 
     # One that has a glibc's name in it is asked.
     NAMED = ("-shared", "-fPIC", "-Wl,-e,_start", "-Wl,-soname,ld-linux-x86-64.so.2")

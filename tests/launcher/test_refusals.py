@@ -5,12 +5,14 @@ unguarded first."""
 import os
 import platform
 import shutil
+import struct
 import unittest
 
 import pytest
 
 from support import fixtures, harness, launcher, machine
 
+EM_ARM = 40
 NOBODY = 65534
 
 
@@ -185,13 +187,13 @@ shift
 exec "$@"
 """
 
-    def with_binfmt(self, *words):
+    def with_binfmt(self, *words, interpreter=None, place=None):
         """Runs the words in namespaces where binfmt_misc starts the two kinds of files."""
         os.makedirs(self.path("binfmt"), exist_ok=True)
-        interpreter = self.make("interpreter", "#!/bin/sh\n"
-                                'echo "$LD_PRELOAD:${1##*/} $2"\n')
-        return self.unguarded("unshare", "-Urm", "sh", "-c", self.REGISTER, self.path("binfmt"),
-                              interpreter, *words)
+        interpreter = interpreter or self.make("interpreter", "#!/bin/sh\n"
+                                               'echo "$LD_PRELOAD:${1##*/} $2"\n')
+        return self.unguarded("unshare", "-Urm", "sh", "-c", self.REGISTER,
+                              place or self.path("binfmt"), interpreter, *words)
 
     def setUp(self):
         super().setUp()
@@ -213,6 +215,25 @@ exec "$@"
         self.assertEqual(done.stdout, harness.GUARD + ":y.cgtext word\n", done)
         done = self.with_binfmt(launcher.LAUNCHER, "run", "--strict", program)
         self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
+
+
+    def test_verify_counts_what_only_the_kernel_knows(self):
+        """Also a program that has ended before verify can see what runs it."""
+        program = self.make("x.foo", b"CGTEST\0\0data")
+        child = [launcher.program("executes"), "child", program]
+        where = {"interpreter": launcher.program("static_7"), "place": "/proc/sys/fs/binfmt_misc"}
+        self.assertEqual(self.with_binfmt(*child, **where).returncode, 7)
+        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
+        self.assertIn("2 programs started: 1 guarded, 1 unknown: ", done.stderr)
+        self.assertIn("(binfmt_misc decides what runs it)", " ".join(done.stderr.split()))
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "its program is for 32-bit ARM")
+    def test_verify_does_not_count_what_the_kernel_does_not_know(self):
+        head = struct.pack("<4s12BHHI", b"\x7fELF", 1, 1, 1, *[0] * 9, 2, EM_ARM, 1)
+        child = [launcher.program("executes"), "child", self.make("arm", head + bytes(32))]
+        self.assertEqual(self.with_binfmt(*child).stdout, "Exec format error\n")
+        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child)
+        self.assertIn("\n  1 program started: 1 guarded\n", done.stderr)
 
 
 def test_file_that_no_kernel_knows_is_not_started(static_case):

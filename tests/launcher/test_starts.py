@@ -15,7 +15,7 @@ EXECUTES = launcher.program("executes")
 STATIC = launcher.program("static_7")
 DYNAMIC = launcher.program("exits_7")
 WAYS = ("exec", "child", "vfork", "spawn", "thread", "changing", "fexecve", "empty_path",
-        "directory", "relative", "memfd", "descriptor", "large", "search")
+        "directory", "relative", "memfd", "descriptor", "large", "fills", "search")
 
 
 make_case = fixtures.lent("case", test_verify_tree.Case)
@@ -44,12 +44,15 @@ def test_start_counts_once(case, way):
     ("child", "No such file or directory"), ("too_large", "Argument list too long"),
     ("too_many", "Argument list too long"), ("written", "Text file busy"),
     ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
-    ("relative", "Permission denied"), ("directory", "No such file or directory")])
+    ("relative", "Permission denied"), ("directory", "No such file or directory"),
+    ("fexecve", "No such file or directory"), ("wrong_flag", "Invalid argument")])
 def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     file = {"No such file or directory": case.path("missing"),
             "Permission denied": case.make("plain", "#!/bin/sh\n", 0o644),
             "Exec format error": case.make("format", "\x7fEL"),
             "Not a directory": case.make("file", "") + "/below"}.get(error) or case.copied("exits_7")
+    if way == "fexecve":  # the interpreter of a script could not open it by a closed descriptor
+        file = case.make("script", "#!/bin/sh\n")
     result, *counts = account(case, [EXECUTES, way, file], code=99)
     assert counts == [1, [], []], str(result)
     assert result.out == error + "\n", str(result)
@@ -74,6 +77,20 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
                       ["static"] * (starts and program == STATIC), []], str(result)
 
 
+@pytest.mark.needs("root", "other_users_processes")
+@pytest.mark.parametrize(("mode", "wanted"), [
+    (0o755, [3, [], []]), (0o700, [1, [], ["it sent no start beacon"] * 2])], ids=["open", "closed"])
+def test_guard_that_the_user_may_not_reach_cannot_end_in_the_loader(case, mode, wanted):
+    """The inner shell ends as a program that ld.so cannot start, which does not count."""
+    case.command = [case.installed(), "verify"]
+    os.chmod(case.directory, 0o755)
+    os.chmod(case.path("install"), mode)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c",
+             "sh -c 'exit 127'; exit 0"]
+    result, *counts = account(case, words)
+    assert counts == wanted, str(result)
+
+
 def test_end_after_a_failed_start_is_no_start(case):
     """While a process ends, the kernel shows no memory of it, as after an execve."""
     result, *counts = account(case, [EXECUTES, "slow_end", case.make("format", "\x7fEL")], code=99)
@@ -93,8 +110,9 @@ def test_script_by_a_descriptor_counts_as_its_interpreter(case):
     assert counts == [2, [], []], str(result)
 
 
-def test_program_whose_loader_is_missing_is_not_started(case):
-    result, *counts = account(case, [EXECUTES, "exec", launcher.program("missing_loader")], code=99)
+@pytest.mark.parametrize("name", ["missing_loader", "directory_as_loader", "text_as_loader"])
+def test_program_without_a_loader_is_not_started(case, name):
+    result, *counts = account(case, [EXECUTES, "exec", launcher.program(name)], code=99)
     assert counts == [1, [], []], str(result)
 
 

@@ -17,8 +17,10 @@ namespace cudaguard::launcher {
 /// This machine's values in an ELF header.
 #if defined(__x86_64__)
 inline constexpr uint16_t kMachine = EM_X86_64;
+inline constexpr uint16_t kOlderMachine = EM_386;  ///< whose programs it also runs
 #elif defined(__aarch64__)
 inline constexpr uint16_t kMachine = EM_AARCH64;
+inline constexpr uint16_t kOlderMachine = EM_ARM;
 #endif
 
 /// A file or a piece of memory.

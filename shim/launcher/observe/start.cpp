@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -41,7 +42,6 @@ namespace {
 constexpr size_t kMostString = size_t{32} * 4096;
 constexpr int kMostInterpreters = 5;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
-constexpr int kExecveCheck = 0x10000;  // AT_EXECVE_CHECK of execveat, which older headers lack
 
 constexpr const char* kOtherIds = "its effective user or group is not the real one";
 
@@ -101,9 +101,7 @@ void examine_elf(const std::string& path, const ElfFacts& elf, FileFacts& facts)
     facts.why = examined.hindrances.front().why;
     facts.never_guarded = id == "musl";
     facts.word = id == "static_driver" ? "static" : id == "architecture" ? "32-bit" : id;
-    const bool is_of_this_family =
-        elf.machine == EM_386 || elf.machine == EM_ARM || elf.machine == kMachine;
-    facts.foreign = id == "architecture" && (!elf.little_endian || !is_of_this_family);
+    facts.foreign = is_foreign(elf);
   } else if (examined.kind == Examined::Kind::kLauncher || id_of(path) == executable_id(getpid())) {
     facts.kind = Kind::kLauncher;
   } else if (examined.kind == Examined::Kind::kLoader) {
@@ -123,7 +121,8 @@ FileFacts examine(const std::string& path) {
     return facts;
   }
   facts.has_capabilities = getxattr(path.c_str(), "security.capability", nullptr, 0) > 0;
-  facts.interpreter = read_script(read_head(file)).interpreter;
+  const std::string head = read_head(file);
+  facts.interpreter = read_script(head).interpreter;
   if (!facts.interpreter.empty()) {
     facts.kind = FileFacts::Kind::kScript;
     return facts;
@@ -131,7 +130,11 @@ FileFacts examine(const std::string& path) {
   const ElfFacts elf = read_elf(file);
   // The kernel looks at the program's header alone.
   const bool runs = elf.is_elf && (!elf.loads.empty() || !elf.is_64 || !elf.little_endian);
-  if (runs) examine_elf(path, elf, facts);
+  if (runs) {
+    examine_elf(path, elf, facts);
+  } else {
+    facts.foreign = head.find('\0') != std::string::npos;
+  }
   return facts;
 }
 
@@ -161,6 +164,8 @@ struct StartReader::Call {
   Descriptor open_file(const std::string& name, bool follow = true);
   /// False if the process may not execute this file, or search this directory, as this one may.
   bool may_execute(const Descriptor& file);
+  /// True if this name means a file by a descriptor that the new program will not have.
+  bool closes_file(const std::string& name) const;
   /// True if this process may not know which file a name means.
   bool hides_files() const { return root.number() < 0; }
   std::string proc(const char* name) const { return proc_ + name; }
@@ -178,6 +183,7 @@ struct StartReader::Call {
   uint64_t variables = 0;
   int flags = 0;
   size_t pointer = 8;     ///< its size
+  size_t added = 0;       ///< bytes that execve adds for the interpreters of scripts
   Descriptor opened{-1};  ///< the file that will run
   // Of this file.
   bool is_loader = false;
@@ -220,6 +226,15 @@ std::string StartReader::Call::full_name(const std::string& name) const {
   if (directory == AT_FDCWD || name.starts_with('/')) return name;
   if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
   return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
+}
+
+bool StartReader::Call::closes_file(const std::string& name) const {
+  std::string text;
+  if (full_name(name) != name) read_file(proc("fdinfo/") + std::to_string(directory), text, 256);
+  constexpr std::string_view kFlags = "flags:";
+  const size_t at = text.find(kFlags);
+  return at != std::string::npos &&
+         (strtoul(text.c_str() + at + kFlags.size(), nullptr, 8) & O_CLOEXEC) != 0;
 }
 
 /// Another user's verify has no more rights than its processes.
@@ -375,11 +390,14 @@ std::string privileges_of(const std::string& process, const struct stat& status,
 
 StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 
-/// False if the file's ld.so is missing, so that execve fails. Examines it once.
+/// False if the file's ld.so is missing or no executable, so that execve fails. Examines it once.
 bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
   const Descriptor file = call.open_file(facts.interpreter);
-  if (file.number() < 0) return call.hides_files();
+  struct stat status = {};
+  if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) || is_denied(file)) {
+    return call.hides_files();
+  }
   facts.is_complete = true;
   const ElfFacts elf = read_elf(FileBytes(path_of(file)));
   // The name of a 32-bit one is not read.
@@ -405,21 +423,21 @@ void StartReader::judge_file(Call& call, Start& start) {
     }
     start.kind = Start::Kind::kFails;
     struct stat status = {};
-    constexpr mode_t kExecutable = S_IXUSR | S_IXGRP | S_IXOTH;
     if (call.opened.number() < 0 || fstat(call.opened.number(), &status) != 0 ||
         !S_ISREG(status.st_mode)) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if ((status.st_mode & kExecutable) == 0 || is_denied(call.opened) ||
-        !call.may_execute(call.opened) || is_written(path, status)) {
+    if (is_denied(call.opened) || !call.may_execute(call.opened) || is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
+      if (i == 0 && call.closes_file(start.program)) return;  // its interpreter could not open it
       start.texts.push_back(std::exchange(name, facts.interpreter));
+      call.added += name.size() + 1;
       continue;
     }
     if (facts.kind == Kind::kOther || facts.foreign) {
@@ -468,7 +486,7 @@ std::string program_of(const std::vector<std::string>& words) {
   return {};
 }
 
-void StartReader::judge_strings(const Call& call, const Strings& strings, Start& start) const {
+void StartReader::judge_strings(Call& call, const Strings& strings, Start& start) const {
   const auto unguarded = [&](const char* reason) {
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
@@ -491,7 +509,8 @@ void StartReader::judge_strings(const Call& call, const Strings& strings, Start&
         entry.front() == '/' && fstatat(call.root.number(), entry.c_str() + 1, &status, 0) == 0;
     const FileId id = is_there ? id_of(status) : FileId{};
     found |= entry.front() != '/' || id != FileId{};
-    start.own_guard |= id != FileId{} && id == guard_;
+    // Another user may not reach it, and then ld.so goes on without it.
+    start.own_guard |= is_there && id == guard_ && call.open_file(entry).number() >= 0;
   }
   if (replaced) return unguarded("its LD_PRELOAD was replaced");
   if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");
@@ -526,7 +545,7 @@ bool StartReader::read_strings(const Call& call, WaitingProcess& memory, Strings
     if (!text.starts_with(name) || !tail(text, name.size()).starts_with('=')) return {};
     return text.substr(name.size() + 1);
   };
-  uint64_t size = (pointers.size() + 1) * call.pointer + start.program.size() + 1;
+  uint64_t size = pointers.size() * call.pointer + start.program.size() + 1 + call.added;
   for (size_t i = 0; i < pointers.size(); ++i) {
     if (!memory.has(pointers[i])) memory.fetch(std::span(pointers).subspan(i));
     text.clear();
@@ -565,8 +584,8 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
     return start;
   }
   start.command.text = start.program;
-  if ((call.flags & kExecveCheck) != 0) {
-    start.kind = Start::Kind::kFails;  // it asks only whether the program may be started
+  if ((call.flags & ~(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW)) != 0) {
+    start.kind = Start::Kind::kFails;  // AT_EXECVE_CHECK starts nothing, and no other flag is valid
   } else if (has_own_numbers()) {
     judge_file(call, start);
   }

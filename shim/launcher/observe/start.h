@@ -30,7 +30,7 @@ struct FileFacts {
     kUnguarded,   ///< it cannot be guarded, and `word` and `why` say why
   };
   Kind kind = Kind::kOther;
-  bool foreign = false;        ///< for another processor, so only binfmt_misc starts it
+  bool foreign = false;        ///< no program of this machine: only binfmt_misc starts it
   bool never_guarded = false;  ///< although the guard may send a start beacon: it is for musl
   bool has_capabilities = false;
   bool is_loader = false;  ///< glibc's ld.so, which loads the program that its arguments name
@@ -74,7 +74,7 @@ struct Start {
   FileId file = {};             ///< that will run: of a script, the interpreter
   bool is_final = false;        ///< a start beacon does not change the kind
   bool names_nvidia = false;    ///< see TreeTruth::Unguarded
-  bool own_guard = false;       ///< LD_PRELOAD names the guard of this launcher
+  bool own_guard = false;       ///< LD_PRELOAD names the guard of this launcher, for this user
   Descriptor process = {};      ///< as long as its end may tell whether the program began
   /// What the file runs, as the process names it: of a script, the script; of ld.so, the program.
   std::vector<std::string> texts = {};
@@ -94,7 +94,7 @@ class StartReader {
   struct Call;
   void judge_file(Call& call, Start& start);
   bool has_interpreter(Call& call, FileFacts& facts) const;
-  void judge_strings(const Call& call, const Strings& strings, Start& start) const;
+  void judge_strings(Call& call, const Strings& strings, Start& start) const;
   bool names_nvidia(Call& call, const std::string& path, const Start& start);
   static bool read_strings(const Call& call, WaitingProcess& memory, Strings& strings,
                            Start& start);

@@ -305,10 +305,10 @@ void Starts::look_at(Process& process) {
 void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const {
   if (program.start.kind == Start::Kind::kGuarded && !program.heard) {
     if (program.inside == false) return;  // it has left ld.so for good
-    program.inside = is_in_loader(thread, stat);
     // A filter of its own may refuse the beacon. Nothing is known of a process that has ended.
     const std::vector<uint64_t> filters = status_of(thread, "Seccomp_filters");
-    if (!program.inside && !filters.empty() && filters != filters_) program.inside = false;
+    const bool is_own = !filters.empty() && filters != filters_;
+    program.inside = is_own ? false : is_in_loader(thread, stat);
     return;
   }
   const Driver driver = driver_below(thread);

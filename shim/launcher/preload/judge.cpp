@@ -243,7 +243,7 @@ std::string machine_name(uint16_t machine) {
 }
 
 bool is_foreign(const ElfFacts& facts) {
-  return !facts.little_endian || (facts.machine != kMachine && facts.machine != EM_386);
+  return facts.machine != kMachine && facts.machine != kOlderMachine;
 }
 
 bool loses_rights(const std::string& path) {
