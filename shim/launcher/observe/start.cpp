@@ -162,6 +162,8 @@ struct StartReader::Call {
   std::string full_name(const std::string& name) const;
   /// Opens the file that this name means for the process.
   Descriptor open_file(const std::string& name, bool follow = true);
+  /// True if this process is root, and the other has no capabilities.
+  bool has_fewer_rights();
   /// False if the process may not execute this file, or search this directory, as this one may.
   bool may_execute(const Descriptor& file);
   /// True if this name means a file by a descriptor that the new program will not have.
@@ -191,7 +193,6 @@ struct StartReader::Call {
   bool is_privileged = false;
 
  private:
-  bool has_fewer_rights();
   Descriptor walk(const std::string& name, bool follow);
 
   std::string proc_;
@@ -510,7 +511,8 @@ void StartReader::judge_strings(Call& call, const Strings& strings, Start& start
     const FileId id = is_there ? id_of(status) : FileId{};
     found |= entry.front() != '/' || id != FileId{};
     // Another user may not reach it, and then ld.so goes on without it.
-    start.own_guard |= is_there && id == guard_ && call.open_file(entry).number() >= 0;
+    start.own_guard |= is_there && id == guard_ &&
+                       (!call.has_fewer_rights() || call.open_file(entry).number() >= 0);
   }
   if (replaced) return unguarded("its LD_PRELOAD was replaced");
   if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");
