@@ -12,7 +12,6 @@ from frameworks import test_torch
 pytestmark = pytest.mark.torch
 
 
-VARIABLE = "CUDA_VISIBLE_DEVICES"
 NO_SUCH_GPU = "CUDA-error:-invalid-device-ordinal"
 UNAVAILABLE = "CUDA-error:-CUDA-capable-device(s)-is/are-busy-or-unavailable"
 WAYS = ("made", "moved", "chosen", "module")

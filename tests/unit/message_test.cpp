@@ -38,6 +38,18 @@ class Message : public testing::Test {
     return result;
   }
 
+  /// What write_denied() says of the caller.
+  std::string asked_by(const Attempt& attempt) {
+    write_denied(line(7), {.pid = 7, .attempt = attempt});
+    const std::string printed = take();
+    const size_t start = printed.find("asked by ");
+    return printed.substr(start, printed.find(");") - start);
+  }
+  std::string record(const Attempt& attempt) {
+    write_record(out_, {}, attempt, kMaxRecord);
+    return take();
+  }
+
   std::unique_ptr<char[]> buffer_ = std::make_unique<char[]>(kMaxRecord);
   Text out_{buffer_.get(), kMaxRecord};
   bool in_line_ = false;
@@ -71,13 +83,8 @@ TEST_F(Message, Denied_NamesTheFirstProcessIfItIsAnother) {
 }
 
 TEST_F(Message, Denied_NamesTheScript) {
-  const auto asked_by = [&](std::string_view file, std::string_view arguments) {
-    write_denied(
-        line(1),
-        {.pid = 1, .attempt = {.api = "cuInit", .program = arguments, .caller = {file, 16}}});
-    const std::string line = take();
-    const size_t from = line.find("asked by ") + 9;
-    return line.substr(from, line.find("); to allow") - from);
+  const auto by = [&](std::string_view arguments) {
+    return asked_by({.api = "cuInit", .program = arguments, .caller = {"/x/libc10_cuda.so", 16}});
   };
   using namespace std::string_view_literals;
   for (const auto& [arguments, words] :
@@ -102,11 +109,10 @@ TEST_F(Message, Denied_NamesTheScript) {
         std::pair{"./train\0--cuda\0"sv, ""},
         std::pair{""sv, ""},
         std::pair{"\0\0"sv, ""}}) {
-    EXPECT_EQ(asked_by("/x/libc10_cuda.so", arguments), "libc10_cuda.so" + std::string(words))
-        << arguments;
+    EXPECT_EQ(by(arguments), "asked by libc10_cuda.so" + std::string(words)) << arguments;
   }
   const std::string huge = "python3" + std::string(1, '\0') + std::string(5000, 'x');
-  EXPECT_LE(asked_by("/x/libc10_cuda.so", huge).size(), 100U);
+  EXPECT_LE(by(huge).size(), 109U);
 }
 
 TEST_F(Message, Denied_NamesTheKindOfTheFile) {
@@ -367,70 +373,50 @@ TEST_F(Message, Record_IsOneLineOfJson) {
             "\n");
 }
 
-TEST_F(Message, Record_HasTheResultAndTheDevice) {
-  Attempt attempt{.api = "cuInit", .event = EventKind::kInit, .result = 0};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(
-      take().find(
-          R"("api":"cuInit","asked":"cuda","event":"init","decision":"allow","result":0,"caller":"?",)"
-          R"("library":"code outside any file"})"),
-      std::string::npos);
-  attempt = {.api = "cuCtxCreate_v2", .event = EventKind::kContext, .device = 3};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"("event":"context","decision":"allow","device":3,"caller":"?",)"),
-            std::string::npos);
-}
-
-TEST_F(Message, Record_SaysThatALoadWasRefusedOrThatPlacesFollowWithoutRecords) {
-  Attempt attempt{.api = "dlopen", .object = "libcuda.so.1", .event = EventKind::kRefused};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"("object":"libcuda.so.1","asked":"cuda","decision":"refuse","caller")"),
-            std::string::npos);
-  attempt = {.api = "cuInit", .last_place = true};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"("decision":"deny","last_place":true,"caller":"?")"), std::string::npos);
-}
-
-TEST_F(Message, Record_SaysWhichLibraryIsExposed) {
-  const Attempt attempt{.api = "dlsym",
-                        .object = "/x/libnvidia-ml.so.1",
-                        .event = EventKind::kExposed,
-                        .asked = DriverApi::kNvml};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"("api":"dlsym","object":"/x/libnvidia-ml.so.1","asked":"nvml",)"
-                        R"("event":"exposed","decision":"allow","caller":"?")"),
-            std::string::npos);
-}
-
 TEST_F(Message, Record_HasWhatTheAttemptIs) {
-  Attempt attempt{
-      .api = "nvmlInit_v2", .asked = DriverApi::kNvml, .caller = {"/lib/libcudart.so.12", 1}};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"("asked":"nvml","decision":"deny","caller":"/lib/libcudart.so.12+0x1",)"
-                        R"("library":"libcudart.so.12","passes_on":true})"),
-            std::string::npos);
-  attempt.caller.module = "/lib/libffi.so.8";
-  attempt.program = std::string_view("python3\0", 8);
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_EQ(take().find("passes_on"), std::string::npos);  // The user's line calls ctypes.
+  using namespace std::string_view_literals;
+  const std::pair<Attempt, const char*> cases[] = {
+      {{.api = "cuInit", .event = EventKind::kInit, .result = 0},
+       R"("api":"cuInit","asked":"cuda","event":"init","decision":"allow","result":0,"caller":"?",)"
+       R"("library":"code outside any file"})"},
+      {{.api = "cuCtxCreate_v2", .event = EventKind::kContext, .device = 3},
+       R"("event":"context","decision":"allow","device":3,"caller":"?",)"},
+      {{.api = "dlopen", .object = "libcuda.so.1", .event = EventKind::kRefused},
+       R"("object":"libcuda.so.1","asked":"cuda","decision":"refuse","caller")"},
+      {{.api = "cuInit", .last_place = true},
+       R"("decision":"deny","last_place":true,"caller":"?")"},
+      {{.api = "dlsym",
+        .object = "/x/libnvidia-ml.so.1",
+        .event = EventKind::kExposed,
+        .asked = DriverApi::kNvml},
+       R"("api":"dlsym","object":"/x/libnvidia-ml.so.1","asked":"nvml",)"
+       R"("event":"exposed","decision":"allow","caller":"?")"},
+      {{.api = "nvmlInit_v2", .asked = DriverApi::kNvml, .caller = {"/lib/libcudart.so.12", 1}},
+       R"("asked":"nvml","decision":"deny","caller":"/lib/libcudart.so.12+0x1",)"
+       R"("library":"libcudart.so.12","passes_on":true})"},
+      // The user's line calls ctypes, which does not pass the call on.
+      {{.api = "nvmlInit_v2",
+        .program = "python3\0"sv,
+        .asked = DriverApi::kNvml,
+        .caller = {"/lib/libffi.so.8", 1}},
+       R"("library":"ctypes/cffi"})"},
+      {{.api = "cuInit",
+        .event = EventKind::kStart,
+        .policy = Policy::kClamp,
+        .caller = {"/lib/x.so", 31}},
+       R"("argv":[],"cgroup":"","event":"start","policy":"CLAMP"})"}};
+  for (const auto& [attempt, part] : cases) {
+    const std::string written = record(attempt);
+    EXPECT_NE(written.find(part), std::string::npos) << written;
+  }
 }
 
 TEST_F(Message, Record_WithoutFactsIsStillJson) {
-  write_record(out_, {}, {}, kMaxRecord);
-  EXPECT_EQ(take(), R"({"v":0,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"uid":0,"host":"","exe":"",)"
-                    R"("argv":[],"cgroup":"","asked":"cuda","decision":"deny","caller":"?",)"
-                    R"("library":"code outside any file"})"
-                    "\n");
-}
-
-TEST_F(Message, Record_OfAStartHasThePolicyAndNoCall) {
-  const Attempt attempt{.api = "cuInit",
-                        .event = EventKind::kStart,
-                        .policy = Policy::kClamp,
-                        .caller = {"/lib/x.so", 31}};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"("argv":[],"cgroup":"","event":"start","policy":"CLAMP"})"),
-            std::string::npos);
+  EXPECT_EQ(record({}),
+            R"({"v":0,"ts":0.000000,"pid":0,"ppid":0,"tid":0,"uid":0,"host":"","exe":"",)"
+            R"("argv":[],"cgroup":"","asked":"cuda","decision":"deny","caller":"?",)"
+            R"("library":"code outside any file"})"
+            "\n");
 }
 
 TEST(Cgroup, IsTheLongestPath) {
@@ -455,12 +441,7 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
                   .program = "python3\0ppo.py\0"sv,
                   .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
                   .stack = stack.get()};
-  const auto by = [&] {
-    write_denied(line(7), {.pid = 7, .attempt = attempt});
-    const std::string printed = take();
-    const size_t start = printed.find("asked by ");
-    return printed.substr(start, printed.find(");") - start);
-  };
+  const auto by = [&] { return asked_by(attempt); };
   EXPECT_EQ(by(), "asked by ppo.py:159 through libc10_cuda.so");
   attempt.caller.module = "/usr/lib/libffi.so.8";
   EXPECT_EQ(by(), "asked by ppo.py:159 through ctypes/cffi");
@@ -499,13 +480,7 @@ TEST_F(Message, Denied_NamesTheUsersLine) {
 TEST_F(Message, Denied_NamesTheProgramIfALibraryForwardsTheCall) {
   using namespace std::string_view_literals;
   const auto by = [&](std::string_view module) {
-    write_denied(
-        line(7),
-        {.pid = 7,
-         .attempt = {.api = "cuInit", .program = "./train\0-x\0"sv, .caller = {module, 16}}});
-    const std::string printed = take();
-    const size_t start = printed.find("asked by ");
-    return printed.substr(start, printed.find(");") - start);
+    return asked_by({.api = "cuInit", .program = "./train\0-x\0"sv, .caller = {module, 16}});
   };
   EXPECT_EQ(by("/opt/libcudart.so.12"), "asked by libcudart.so.12 in train");
   EXPECT_EQ(by("/opt/libfoo.so"), "asked by libfoo.so");
@@ -521,10 +496,9 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
                   .caller = {"/opt/torch/lib/libc10_cuda.so", 16},
                   .stack = stack.get()};
   const auto fields = [&] {
-    write_record(out_, {}, attempt, kMaxRecord);
-    const std::string record = take();
-    const size_t start = record.find(R"(,"library")");
-    return record.substr(start, record.find(R"(,"python)") - start);
+    const std::string written = record(attempt);
+    const size_t start = written.find(R"(,"library")");
+    return written.substr(start, written.find(R"(,"python)") - start);
   };
   EXPECT_EQ(fields(), R"(,"library":"libc10_cuda.so","code":"ppo.py:159","line_frame":1)");
   attempt.caller.module = "/usr/lib/libffi.so.8";
@@ -548,34 +522,30 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
   attempt.started_by = "python3 app.py";
   EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true,"started_by":"python3 app.py")");
   attempt.api = kRequestApi;  // this caller bypassed the guard
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_EQ(take().find("library"), std::string::npos);
+  EXPECT_EQ(record(attempt).find("library"), std::string::npos);
 }
 
 TEST_F(Message, Record_HasThePythonFrames) {
   const auto stack = python_stack(2);
   stack->python[1] = {"/home/\"me\".py", "<module>", 7};
   Attempt attempt{.api = "cuInit", .stack = stack.get()};
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"("python":[{"file":"/opt/lib/a.py","line":1,"function":"f"},)"
-                        R"({"file":"/home/\"me\".py","line":7,"function":"<module>"}]})"),
+  EXPECT_NE(record(attempt).find(R"("python":[{"file":"/opt/lib/a.py","line":1,"function":"f"},)"
+                                 R"({"file":"/home/\"me\".py","line":7,"function":"<module>"}]})"),
             std::string::npos);
   *stack = {};
   stack->python_missing = "no CPython";
-  write_record(out_, {}, attempt, kMaxRecord);
-  EXPECT_NE(take().find(R"(,"python_missing":"no CPython"})"), std::string::npos);
+  EXPECT_NE(record(attempt).find(R"(,"python_missing":"no CPython"})"), std::string::npos);
 }
 
 TEST_F(Message, Record_ReportsThatTheFramesAreCut) {
   const auto stack = python_stack(Stack::kMostPython);
   stack->python_cut = true;
   Attempt attempt{.api = "cuInit", .stack = stack.get()};
-  write_record(out_, {}, attempt, kMaxRecord);
-  std::string record = take();
-  EXPECT_TRUE(record.ends_with(R"("cut":["python"]})"
-                               "\n"))
-      << record;
-  EXPECT_NE(record.find(R"("line":48,)"), std::string::npos);
+  std::string written = record(attempt);
+  EXPECT_TRUE(written.ends_with(R"("cut":["python"]})"
+                                "\n"))
+      << written;
+  EXPECT_NE(written.find(R"("line":48,)"), std::string::npos);
   // A short record has fewer frames. Names stay in full.
   stack->shown = Stack::kMostPython;
   const std::string path(4095, '\x01');
@@ -583,11 +553,11 @@ TEST_F(Message, Record_ReportsThatTheFramesAreCut) {
        {std::string_view("/opt/a/b/c/d/e/f/g.py"), std::string_view(path)}) {
     for (PythonFrame& frame : stack->python) frame.file = file;
     write_record(out_, {}, attempt, kMaxLine);
-    record = take();
-    EXPECT_LE(record.size(), kMaxLine);
-    EXPECT_TRUE(record.ends_with(R"(],"cut":["python"]})"
-                                 "\n"))
-        << record;
+    written = take();
+    EXPECT_LE(written.size(), kMaxLine);
+    EXPECT_TRUE(written.ends_with(R"(],"cut":["python"]})"
+                                  "\n"))
+        << written;
   }
 }
 
