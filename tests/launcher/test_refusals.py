@@ -78,6 +78,18 @@ class Static(launcher.Case):
 make_static_case = fixtures.lent("static_case", Static)
 
 
+@pytest.mark.parametrize("name", ["hello_static", "hello_static_pie"])
+def test_static_program_starts_with_a_warning(static_case, name):
+    program = launcher.program(name)
+    assert static_case.unguarded(program).stdout == "hello\n"
+    done = static_case.start("run", program)
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert done.stderr == ('cudaguard: "%s" is a static executable, not guarded ('
+                           "dynamic programs that it starts are); to keep it off CUDA: --fence\n" %
+                           program)
+    static_case.refused(static_case.start("run", "--strict", program), 125, "static executable")
+
+
 class Privileged(launcher.Case):
     """The launcher runs as an ordinary user, for whom the bits mean something."""
 
