@@ -42,15 +42,12 @@ WAYS = [
 LISTS = [
     ("2,5", [2, 5]),
     ("5,2", [5, 2]),
-    ("0", [0]),
     ("7", [7]),
     ("7,6,5,4,3,2,1,0", ALL[::-1]),
     ("0,1,2,3,4,5,6,7", ALL),
     (" 2 , 5 ", [2, 5]),
-    ("02,005", [2, 5]),
     (uuid(3), [3]),
     (uuid(3, 8) + "," + uuid(0, 1), [3, 0]),
-    (uuid(5) + ", " + uuid(2), [5, 2]),
     ("6," + uuid(1) + ",0", [6, 1, 0]),
 ]
 
@@ -184,7 +181,8 @@ def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(case):
         assert box.lines(result) != [], str(result)
 
 
-# What the program writes to CUDA_VISIBLE_DEVICES counts inside the view.
+# What the program writes to CUDA_VISIBLE_DEVICES counts inside the view. Here is a value of each
+# kind; tests/unit/device_select_test.cpp has all.
 
 
 VIEW = [5, 2, 7]
@@ -193,24 +191,13 @@ CASES = [
     ("1", [2]),
     ("2,0", [7, 5]),
     ("0,1,2", [5, 2, 7]),
-    ("0,1,2,3,4,5,6,7", [5, 2, 7]),
     ("1,9,0", [2]),
-    ("0,-1,1", [5]),
     ("5", "!100"),
     ("-1", "!100"),
     ("", "!100"),
-    ("none", "!100"),
-    ("NoDevFiles", "!100"),
     ("0,0", "!100"),
-    ("2,1,2", "!100"),
-    ("0,3,0", [5]),
     ("1gpu2,2ampere", [2, 7]),
     (" 1", [2]),
-    ("+1", [2]),
-    ("01", [2]),
-    ("0,,1", [5]),
-    (",0", "!100"),
-    ("99999999999999999999", "!100"),
     (uuid(7), [7]),
     (uuid(7) + "," + uuid(5), [7, 5]),
     (uuid(7, 4), [7]),
@@ -219,10 +206,7 @@ CASES = [
     (uuid(5, 20), "!100"),
     (uuid(0), "!100"),
     (uuid(2) + "," + uuid(0) + "," + uuid(7), [2]),
-    (uuid(7) + "," + uuid(7), "!100"),
-    ("GPU-", "!100"),
     (uuid(0) + ",1", "!100"),
-    ("1," + uuid(7), [2]),
 ]
 
 

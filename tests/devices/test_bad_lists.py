@@ -93,18 +93,6 @@ def test_list_under_force_cpu_is_reported_as_without_effect(case):
         assert result.fake_calls == [], str(result)
 
 
-def test_off_ignores_the_list(case):
-    result = box.run(STEPS, allow="0,1", policy="OFF")
-    case.sees(result, cu=box.FASTEST, rt12=box.FASTEST, rt13=box.FASTEST, nv=box.ALL)
-    case.silent(result)
-
-
-def test_list_with_an_unknown_policy_means_force_cpu(case):
-    result = box.run(STEPS, allow="0,1", policy="VALIDTE")
-    case.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
-    assert messages.find(result.err, "bad_policy", value="VALIDTE"), str(result)
-
-
 @pytest.mark.parametrize(("title", "allow"),
                          [("65", ",".join(str(i) for i in range(65))),
                           ("64 unknown", ",".join(str(i) for i in range(8, 72))),

@@ -30,7 +30,6 @@ enum {
   kNotInitialized = 3,
   kNoDevice = 100,
   kInvalidDevice = 101,
-  kIntegrityCheckFailed = 103,
   kInvalidContext = 201,
   kNotFound = 500,
   kUnknown = 999,

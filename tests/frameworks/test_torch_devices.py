@@ -12,7 +12,6 @@ from frameworks import test_torch
 pytestmark = pytest.mark.torch
 
 
-VARIABLE = "CUDA_VISIBLE_DEVICES"
 NO_SUCH_GPU = "CUDA-error:-invalid-device-ordinal"
 UNAVAILABLE = "CUDA-error:-CUDA-capable-device(s)-is/are-busy-or-unavailable"
 WAYS = ("made", "moved", "chosen", "module")
@@ -63,13 +62,6 @@ class TorchDevices(test_torch.TorchCase):
             lines[0], "late_write", now='"1"', reported="8 GPUs", call="nvmlDeviceGetCount_v2", sees=1,
             advice=messages.text("start_with_one", setting="CUDAGUARD_VISIBLE_DEVICES=1")), lines)
 
-    def test_wrong_list_shows_no_gpu_and_gives_the_reason(self):
-        """A mistake in the list means no GPU by NVML and none by the driver, and a message has the
-        reason."""
-        answers, lines = self.ask(allow="5,9")
-        self.agree(answers, [])
-        self.assertTrue([line for line in lines if "CUDAGUARD_VISIBLE_DEVICES" in line], lines)
-
 
 make_case = fixtures.lent("case", TorchDevices)
 
@@ -97,20 +89,6 @@ def test_list_makes_pytorch_and_the_driver_agree(case, write):
 def test_own_variable_counts_inside_the_list(case, allow, own, gpus):
     answers, _ = case.ask(allow=allow, own=own)
     case.agree(answers, gpus)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("write", "gpus"), [("1", [2]), ("0,1,2,3", [5, 2]), (box.uuid(2), [2])])
-def test_late_write_inside_the_list_is_reported(case, write, gpus):
-    """Two GPUs are allowed and the program chooses one late, so PyTorch's remembered count is
-    wrong again, and a message says so. A new count is right and never exceeds the list."""
-    answers, lines = case.ask(write=write, allow="5,2")
-    assert (answers["before"], answers["remembered"]) == (2, 2), str(answers)
-    assert (answers["driver"], answers["after"]) == (gpus, len(gpus)), str(answers)
-    # The message is printed only if they disagree.
-    assert len(lines) == (0 if len(gpus) == 2 else 1), str(lines)
-    for line in lines:
-        assert messages.find(line, *LATE_WRITES), str(line)
 
 
 class TorchIndices(test_torch.TorchCase):

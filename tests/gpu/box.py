@@ -53,7 +53,6 @@ class Run:
     opens: list = dataclasses.field(default_factory=list)  # opens of /dev/nvidia*
     mapped: list = dataclasses.field(default_factory=list)  # driver files
     attempts: list = dataclasses.field(default_factory=list)  # programs executed, but not by libc
-    getenvs: list = dataclasses.field(default_factory=list)  # "NAME file"
 
     @property
     def words(self):
@@ -154,8 +153,7 @@ def works(command):
 
 
 class Box:
-    def __init__(self, source, build, lib=None, library_path=None, seconds=440,
-                 watch=None):
+    def __init__(self, source, build, lib=None, library_path=None, seconds=440):
         self.source = source
         self.build = os.path.abspath(build)
         self.lib = os.path.abspath(lib or os.path.join(build, "lib"))
@@ -174,7 +172,7 @@ class Box:
         # True if gpu-check may enter NVIDIA's driver here. With a fake driver that can still
         # happen, for example through NVIDIA's OpenCL.
         self.may_enter = self.has_device or sandboxed
-        self.watch = watch or self.find_watch()
+        self.can_watch = self.traces()
         self.environment = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
         self.environment["LC_ALL"] = "C.UTF-8"
         if self.fake:
@@ -186,17 +184,13 @@ class Box:
         self.nvml = None  # the unguarded program's Run
         self.driver = None
 
-    def find_watch(self):
-        """Returns how to see the files that a program opens: strace, gpu_opens with ptrace, or a
-        preloaded library, which does not see libraries in other namespaces."""
-        if works(["strace", "-o", os.devnull, "true"]):
-            return "strace"
+    def traces(self):
+        """True if gpu_opens may trace programs here."""
         log = os.path.join(self.scratch, "try")
-        if works([self.program("gpu_opens"), log, "cat", "/dev/null"]) and os.path.exists(log):
-            with open(log, encoding="utf-8", errors="replace") as stream:
-                if "/dev/null" in stream.read():
-                    return "ptrace"
-        return "libc"
+        if not works([self.program("gpu_opens"), log, "cat", "/dev/null"]):
+            return False
+        with open(log, encoding="utf-8", errors="replace") as stream:
+            return "/dev/null" in stream.read()
 
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -224,34 +218,24 @@ class Box:
                 for kind in KINDS if self.have("gpu_runtime_%s_%s" % (major, kind))]
 
     def command(self, argv, env, preload, traced=None):
-        """Builds the command. env(1) sets LD_PRELOAD after the sandbox and strace, which are not
+        """Builds the command. env(1) sets LD_PRELOAD after the sandbox and gpu_opens, which are not
         guarded."""
         words = ["%s=%s" % item for item in (env or {}).items() if item[1] is not None]
         words = ["-u" + key for key, value in (env or {}).items() if value is None] + words
         if preload:
             words.append("LD_PRELOAD=" + ":".join(preload))
-        watcher = []
-        if traced:
-            watcher = [self.program("gpu_opens"), traced] if self.watch == "ptrace" else [
-                "strace", "-f", "-qq", "-s", "256", "-o", traced, "-e",
-                "trace=open,openat,openat2,execve,execveat,mknod,mknodat", "-e", "signal=none",
-                "--"]
+        watcher = [self.program("gpu_opens"), traced] if traced else []
         return self.prefix + watcher + (["env"] + words if words else []) + [str(a) for a in argv]
 
     def run(self, argv, guard=False, env=None, preload=(), timeout=60, watch=False, cwd=None,
-            first=(), is_first=False):
-        """Runs argv to its end. watch: record what it opens. first: libraries preloaded before the
-        guard. is_first: the program's own process id is its CUDAGUARD_ROOT."""
-        libraries = list(first) + ([self.guard] if guard else []) + list(preload)
-        env = dict(env or {})
-        log = self.scratch_file("recorder") if watch else None
-        traced = log if watch and self.watch != "libc" else None
-        if watch and not traced:
-            libraries.append(self.library("recorder"))
-            env["CG_RECORDED"] = log
+            is_first=False):
+        """Runs argv to its end. watch: record what it opens. is_first: the program's own process id
+        is its CUDAGUARD_ROOT."""
+        libraries = ([self.guard] if guard else []) + list(preload)
+        log = self.scratch_file("opens") if watch else None
         if is_first:
             argv = as_first_process(argv)
-        command = self.command(argv, env, libraries, traced)
+        command = self.command(argv, env, libraries, log)
         result = Run(command=shlex.join(command[len(self.prefix):]))
         start = time.monotonic()
         try:
@@ -271,7 +255,7 @@ class Box:
         result.rc = process.returncode
         result.out, result.err = (part.decode("utf-8", "replace") for part in (out, err))
         if watch and os.path.exists(log):
-            (read_trace if traced else read_recorder)(log, result, cwd)
+            read_trace(log, result, cwd)
         return result
 
     def many(self, function, items, jobs=None):
@@ -323,6 +307,9 @@ class Box:
             return "unguarded, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
         return None
 
+    def why_not_watched(self):
+        return None if self.can_watch else "gpu_opens may trace no program here"
+
     def why_no_proxy(self):
         for path in self.proxies:
             if not os.path.exists(path):
@@ -343,23 +330,6 @@ def read_trace(log, result, cwd):
     result.opens = seen.device_opens + seen.device_nodes
     result.mapped = seen.driver_files
     result.attempts = seen.exec_attempts
-
-
-def read_recorder(log, result, cwd):
-    del cwd
-    with open(log, encoding="utf-8", errors="replace") as stream:
-        for line in stream:
-            parts = line.rstrip("\n").split(None, 2)
-            if len(parts) != 3:
-                continue
-            if parts[1] in ("open", "held"):
-                result.opens.append(parts[2])
-            elif parts[1] == "getenv":
-                result.getenvs.append(parts[2])
-            elif (harness.DRIVER_FILE.match(os.path.basename(parts[2])) and
-                  os.path.realpath(os.path.dirname(parts[2])) !=
-                  os.path.realpath(harness.NULL_DRIVER_DIR)):
-                result.mapped.append(parts[2])
 
 
 def as_first_process(argv):

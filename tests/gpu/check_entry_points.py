@@ -171,8 +171,9 @@ def processes(box):
 
 
 def rows(box, report):
-    if not box.may_enter:
-        report.not_filled("entry_points", WHAT, "no device, no bubblewrap: the driver is not entered")
+    if not box.may_enter or box.why_not_watched():
+        report.not_filled("entry_points", WHAT, box.why_not_watched() or
+                          "no device, no bubblewrap: the driver is not entered")
         return
     if not os.path.exists(os.path.join(box.build, "tests", "programs", "entry_point")):
         report.not_filled("entry_points", WHAT, "tests/programs is not built in " + box.build)
@@ -220,7 +221,7 @@ def judge_group(box, report, group, members, guarded, unguarded, skipped):
     # A program that does not reach the driver here, guarded or not, cannot be judged.
     idle = {row.id for row in members if not proves_nothing(unguarded[row.id]) and not (
         reached(box, unguarded[row.id]) or guarded[row.id].device_opens)}
-    if 0 < len(idle) < len(members) and box.watch != "libc":
+    if 0 < len(idle) < len(members):
         skipped.update(dict.fromkeys(idle, "unguarded, it does not reach the driver"))
         members = [row for row in members if row.id not in idle]
     for row in members:
@@ -242,12 +243,7 @@ def judge_group(box, report, group, members, guarded, unguarded, skipped):
         value += "; unguarded, not there: " + " ".join(missed)[:200]
     detail = {"complaints": complaints,
               "missed": {name: str(unguarded[name])[-3000:] for name in missed},
-              "not run": {name: skipped[name] for name in left_out},
-              "watched by": box.watch}
+              "not run": {name: skipped[name] for name in left_out}}
     name, what = "entry_points." + group, TITLES.get(group, members[0].about) + ": " + WHAT
     # Without that control, the guarded programs may have opened files unseen.
-    if missed and box.watch == "libc" and not complaints:
-        report.not_filled(name, what, "a preloaded library cannot see %d of these; %s" % (
-            len(missed), value), detail)
-    else:
-        report.check(name, what, value, not complaints and not missed, detail)
+    report.check(name, what, value, not complaints and not missed, detail)

@@ -45,8 +45,9 @@ def rows(box, report):
                                   watch=True)
                 opens[name] = len(watched.opens)
     for name, what, _ in SETUPS:
-        if not times[name]:
-            reason = box.why_not() or box.why_no_proxy() or "answers %s" % set(answers[name])
+        if not times[name] or box.why_not_watched():
+            reason = (box.why_not_watched() or box.why_not() or box.why_no_proxy() or
+                      "answers %s" % set(answers[name]))
             report.not_filled("cuInit." + name, what, reason)
             continue
         value = "%s; answers %s; %d opens of /dev/nvidia*" % (

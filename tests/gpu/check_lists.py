@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the allow-list: driver, runtime and NVML show exactly its GPUs, or none if it is wrong.
 
-There is one row for each list, and every program has to agree with a plain model. If a runtime
-answers 103 (it found the driver modified), it is traced, unguarded and guarded.
+There is one row for each list, and every program has to agree with a plain model.
 """
-
-import os
 
 NO_DRIVER = "9"  # NVML_ERROR_DRIVER_NOT_LOADED
 WHAT = "allow-list %s: %s"
@@ -134,16 +131,6 @@ def judge_cuda(run, kind, view, seen, found):
                 found.append("copy to device %d: %s" % (i, words["copy%d" % i]))
 
 
-def trace(box, argv, env, guard):
-    """Records what the runtime asked the driver, without changing the path between the two."""
-    log = box.scratch_file("trace")
-    box.run(argv, env=dict(env, CG_TRACE=log), guard=guard, first=(box.library("trace"),))
-    if not os.path.exists(log):
-        return ["no trace"]
-    with open(log, encoding="utf-8", errors="replace") as stream:
-        return stream.read().splitlines()[:400]
-
-
 def usable(box, report):
     """Returns the programs that work unguarded, with the GPUs that they then show."""
     found, reported = [], []
@@ -177,15 +164,11 @@ def one_list(box, report, case, chosen):
         env["CUDA_VISIBLE_DEVICES"] = nested
     runs = box.many(lambda item: box.run(item[1], guard=True, env=env, preload=item[3]), chosen)
     bad, detail = [], {}
-    for (program, argv, kind, _), run in zip(chosen, runs):
+    for (program, _, kind, _), run in zip(chosen, runs):
         found = judge(run, kind, box.uuids(), view, seen)
         if found:
             bad.append(program)
             detail[program] = {"found": found, **run.short()}
-            if "103" in (answer_of(run, kind), run.words.get("driver.cuInit")):
-                detail[program]["trace unguarded"] = trace(box, argv, {}, False)
-                detail[program]["trace guarded"] = trace(box, argv, env, True)
-                print_trace(program, detail[program])
     about = "refused: no GPU, and a line" if view is None else "%d GPU(s) to see, %d for CUDA" % (
         len(view), len(seen))
     verdict = "%d of %d programs agree" % (len(chosen) - len(bad), len(chosen))
@@ -197,13 +180,6 @@ def one_list(box, report, case, chosen):
     lines = sorted({line for run in runs for line in run.lines()})[:4]
     report.check("allow." + name, WHAT % (given, about), verdict, not bad,
                  {"failed": detail, "lines": lines})
-
-
-def print_trace(program, detail):
-    print("\n%s answered 103; what it asked the driver, guarded (unguarded: in the JSON):" % program)
-    unguarded = set(detail["trace unguarded"])
-    for line in detail["trace guarded"][:60]:
-        print("  %s %s" % (" " if line in unguarded else "*", line))
 
 
 def rows(box, report):

@@ -53,8 +53,8 @@ def value_of(run):
 
 def rows(box, report):
     what = "PyTorch: import, is_available, device_count, a matrix product"
-    if not box.may_enter:
-        report.not_filled("torch", what, "the driver is not entered here")
+    if not box.may_enter or box.why_not_watched():
+        report.not_filled("torch", what, box.why_not_watched() or "the driver is not entered here")
         return
     python = find_python(box)
     if python is None:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // gpu_opens LOG PROGRAM [ARGUMENT...]: runs a program and records, in strace's format, which files
-// it and its children open and which programs they execute. It replaces strace on machines without
-// it.
+// it and its children open and which programs they execute. A machine with a GPU may have no
+// strace.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

@@ -141,7 +141,6 @@ class GpuCheck(unittest.TestCase):
             script=os.path.join(directory, "scripts",
                                 "gpu-check"), path=self.unguarded_path("bwrap"))
         self.assertEqual(code, 0, out)
-        self.assertEqual(self.facts["watched by"], "ptrace", out)
         for name in ("guard", "cuInit.force-cpu", "entry_points.dlopen", "entry_points.dlmopen", "allow.reversed"):
             self.assertEqual(rows[name]["verdict"], "pass", out)
         self.assertNotIn(harness.BUILD, json.dumps(rows["allow.reversed"]))
@@ -223,13 +222,6 @@ class GpuCheck(unittest.TestCase):
         for name in ("context.force-cpu", "workers.children-spawn", "workers.children-fork"):
             self.assertEqual(rows[name]["verdict"], "FAIL", out)
         self.assertTrue(rows["workers.children-spawn"]["value"].startswith("12000 MiB"), out)
-
-    def test_answer_103_prints_the_calls_before_it(self):
-        code, out, rows = self.one_gpu("--only", "lists", env={"KEPT_TAMPERED": "1"})
-        self.assertEqual(code, 1, out)
-        self.assertEqual(rows["allow.index0"]["verdict"], "FAIL", out)
-        self.assertIn("answered 103; what it asked the driver, guarded", out)
-        self.assertIn("* cuInit(0) = 103", out)
 
     def test_without_gpu_and_sandbox_the_driver_is_not_entered(self):
         if glob.glob("/dev/nvidia*"):

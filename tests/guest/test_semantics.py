@@ -44,30 +44,14 @@ def compare(level, last, guard, **extra):
     assert behave(level, last, guard, **extra) == unguarded
 
 
-@pytest.mark.parametrize("last", ["stay", "catch", "leave"])
-@pytest.mark.parametrize("level", ["O0", "O2"])
-def test_loading_works_as_without_the_guard(case, level, last):
-    compare(level, last, harness.GUARD)
-    attempted = harness.run([guest.STEPS, "ask"], trace=False)
-    assert attempted.answers == {"cuInit": "100"}, str(attempted)
-    attempted.assert_untouched(case)
-
-
-@pytest.mark.parametrize("last", ["stay", "catch", "leave"])
-@pytest.mark.parametrize("level", ["O0", "O2"])
-def test_loading_works_without_null_drivers(case, level, last):
-    # Nothing of a failure of ours may be left for the program to see.
+def without_null_drivers(case):
+    """The guard alone: test_install.py has that it says so."""
     os.mkdir(case.path("lib"))
-    guard = case.path("lib", "libcudaguard.so")
-    shutil.copy(harness.GUARD, guard)
-    # Silent: that it says so is test_install.py's.
-    compare(level, last, guard, CUDAGUARD_LOG="off")
+    return shutil.copy(harness.GUARD, case.path("lib", "libcudaguard.so"))
 
 
-@pytest.mark.parametrize("last", ["stay", "catch", "leave"])
-@pytest.mark.parametrize("level", ["O0", "O2"])
-def test_loading_works_with_unusable_null_drivers(case, level, last):
-    # ld.so itself complains of them; the program must not find that in dlerror().
+def with_unusable_null_drivers(case):
+    """ld.so itself complains of them; the program must not find that in dlerror()."""
     guard = harness.copy_install(case.path("lib"))
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         file = os.path.join(case.path("lib", "cudaguard"), name)
@@ -76,13 +60,25 @@ def test_loading_works_with_unusable_null_drivers(case, level, last):
         os.unlink(os.path.realpath(file))
         with open(os.path.realpath(file), "wb") as stream:
             stream.write(data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"))
-    compare(level, last, guard, CUDAGUARD_LOG="off")
+    return guard
 
 
+@pytest.mark.parametrize(("make", "extra"), [
+    (lambda _: harness.GUARD, {}), (lambda _: harness.GUARD, {"CUDAGUARD_POLICY": "OFF"}),
+    (without_null_drivers, {"CUDAGUARD_LOG": "off"}),
+    (with_unusable_null_drivers, {"CUDAGUARD_LOG": "off"})],
+    ids=["whole", "off", "no_null_drivers", "unusable_null_drivers"])
 @pytest.mark.parametrize("last", ["stay", "catch", "leave"])
 @pytest.mark.parametrize("level", ["O0", "O2"])
-def test_loading_under_off_works_as_without_the_guard(level, last):
-    compare(level, last, harness.GUARD, CUDAGUARD_POLICY="OFF")
+def test_loading_works_as_without_the_guard(case, level, last, make, extra):
+    """Nothing of a failure of ours is left for the program to see."""
+    compare(level, last, make(case), **extra)
+
+
+def test_control_the_guard_is_there(case):
+    attempted = harness.run([guest.STEPS, "ask"], trace=False)
+    assert attempted.answers == {"cuInit": "100"}, str(attempted)
+    attempted.assert_untouched(case)
 
 
 @pytest.mark.parametrize("policy", ["FORCE_CPU", "OFF", "VALIDATE"])

@@ -87,9 +87,6 @@ class Case(places.Case):
         return blocks
 
 
-SHOW = "sed s/^/=/ %s\n" % FILE
-
-
 class Steps(Case):
     def test_steps_guard_each_user_and_are_undone(self):
         check, private, everybody, back = self.steps()
@@ -106,12 +103,6 @@ class Steps(Case):
         ask = ASK.replace("env -i ", "")
         asked, done = self.asked(shell.rstrip() + " <<'END'\n" + ask + "END\n" + ask)
         self.assertEqual(asked, ["100", "0"], done)
-
-    def test_other_lines_of_the_file_stay(self):
-        """Another product's line is in the file before, meanwhile and afterwards."""
-        _, _, everybody, back = self.steps()
-        asked, done = self.asked("echo libm.so.6 >%s\n" % FILE + everybody + SHOW + back + SHOW)
-        self.assertEqual(asked, ["100", "=" + GUARD, "=libm.so.6", "=libm.so.6"], done)
 
     def test_file_must_be_readable_for_every_user(self):
         """Under a umask of 077, every user can read the file. With mode 600, another user is not
@@ -144,30 +135,6 @@ class Steps(Case):
         done = self.start("report", self.path("home", report))
         self.assertEqual(done.returncode, 0, done)
         self.assertIn("ask.py:1", done.stdout)
-
-
-class FullDisk(Case):
-    """An administrator who types the commands continues after one that failed."""
-
-    FULL = """mount -t tmpfs -o size=64M none /etc
-cp -a "$directory/etc/." /etc
-echo libm.so.6 >%s
-cat /dev/zero >/etc/filler 2>/dev/null || true
-set +e
-""" % FILE
-
-    def test_control_free_disk_installs_the_line(self):
-        """With free space on the same disk, the step installs the line."""
-        _, _, everybody, _ = self.steps()
-        asked, done = self.asked(self.FULL + "rm /etc/filler\n" + everybody + SHOW)
-        self.assertEqual(asked, ["100", "=" + GUARD, "=libm.so.6"], done)
-
-    def test_full_disk_changes_nothing(self):
-        _, _, everybody, _ = self.steps()
-        asked, done = self.asked(self.FULL + everybody + SHOW +
-                                 "ls /etc | sed -n '/^ld.so.p/s/^/=/p'\n")
-        self.assertEqual(asked, ["0", "=libm.so.6", "=ld.so.preload"], done)
-        self.assertIn("cannot be changed: No space left on device", done.stderr)
 
 
 class Initramfs(Case):

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64",
 class Directory(doctor_program.Case):
     """The directory in which the commands run."""
 
-    def build(self, name, file, *options, compiler="gcc"):
+    def build(self, name, file, *options):
         """In the directory itself: what the linker notes down is relative."""
-        done = self.unguarded(compiler, os.path.join(launcher.SOURCES, file), "-o", name, *options,
+        done = self.unguarded("gcc", os.path.join(launcher.SOURCES, file), "-o", name, *options,
                               cwd=self.directory)
         self.assertEqual(done.returncode, 0, done.stderr)
 
@@ -48,16 +48,6 @@ class Directory(doctor_program.Case):
         self.build("libtable.so", "table.c", "-shared", "-fPIC")
         self.build("table", "calls_use.c", "libtable.so", "-Wl,-rpath,.")
         self.copied("own_dlopen", "own-dlopen")
-        self.build("asan", "ask.c", "-fsanitize=address")
-        if shutil.which("clang"):
-            self.build("asan-static", "ask.c", "-fsanitize=address", compiler="clang")
-        runtime = self.unguarded("ldd", self.path("asan")).stdout
-        os.mkdir(self.path("libs"))
-        shutil.copy(re.search(r"=> (/\S*/libasan\.so\.\d+)", runtime)[1], self.path("libs"))
-        self.copied("i386_static", "i386")
-        self.for_aarch64("hello", "arm")
-        if shutil.which("musl-gcc"):
-            self.copied("hello_musl", "musl")
 
 
 make_place = fixtures.lent("place", Directory, scope="module")
@@ -65,7 +55,6 @@ make_place = fixtures.lent("place", Directory, scope="module")
 
 @transcript.each("doctor_program")
 def test_text_about_a_program(place, command, block):
-    transcript.need_program(place, command)
     directories, program = re.fullmatch(r"LD_LIBRARY_PATH=(\S+) cudaguard doctor (\S+)",
                                         command).groups()
     result = harness.run([launcher.LAUNCHER, "doctor", program], world="none", guard=False,
@@ -77,5 +66,4 @@ def test_text_about_a_program(place, command, block):
     assert re.search(r"\Aguarded: (yes|(in part|no), because [^\n]+)\n\nprogram ",
                      result.out), str(result)
     done = types.SimpleNamespace(stdout=lines, stderr=result.err, returncode=result.rc)
-    transcript.check(place, "doctor_program", command, block, done,
-                     lambda text: re.sub(r"(libasan\.so\.)\d+", r"\1N", text))
+    transcript.check(place, "doctor_program", command, block, done, str)

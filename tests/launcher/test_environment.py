@@ -98,18 +98,6 @@ def test_options_become_variables(case, options, wanted):
     assert case.ours(*options) == {"ROOT": "PID", **wanted}
 
 
-@pytest.mark.parametrize(("options", "before", "after"), [
-    ([], None, "verify_asan_link_order=0"), (["--gpus", "0"], "", "verify_asan_link_order=0"),
-    (["--policy", "OFF"], "detect_leaks=0", "detect_leaks=0:verify_asan_link_order=0"),
-    (["--observe"], "verify_asan_link_order=1:a=b", "verify_asan_link_order=1:a=b"),
-    (["--no-presets"], None, "unset")])
-def test_option_for_gccs_asan_is_appended(case, options, before, after):
-    """A child with ASan has the guard before its runtime, whether it gets CUDA or not."""
-    done = case.start("run", *options, "sh", "-c", "echo ${ASAN_OPTIONS-unset}",
-                      env=launcher.environment(ASAN_OPTIONS=before))
-    assert (done.returncode, done.stdout) == (0, after + "\n"), str(done)
-
-
 @pytest.mark.parametrize(("before", "wanted"), [
     (None, GUARD), ("", GUARD), ("libm.so.6", GUARD + ":libm.so.6"),
     ("libm.so.6:" + GUARD, GUARD + ":libm.so.6"),

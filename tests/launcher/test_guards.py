@@ -127,20 +127,6 @@ class Gpus(box.Case):
                 self.assertIn(box.seen(result.answers[step]), ("!100", "!9"), result)
             self.assertNotIn("cuInit:initialised", result.fake_calls, result)
 
-    def test_children_cpu_leaves_the_gpus_to_the_program(self):
-        """What the program forks, spawns and execs has none."""
-        steps = ["fork=f", "cu.see", "nv.see", "end", "spawn=s", "cu.see", "nv.see", "end",
-                 "cu.see", "nv.see"]
-        control = self.launch(["--gpus", "1,2"], steps)
-        result = self.launch(["--gpus", "1,2", "--children=cpu"], steps)
-        for done, wanted in ((control, ([1, 2], [1, 2])), (result, ("!100", "!9"))):
-            self.assertEqual(done.rc, 0, done)
-            self.assertEqual(box.seen(done.answers["cu.see"]), [1, 2], done)
-            self.assertEqual(box.seen(done.answers["nv.see"]), [1, 2], done)
-            for label in ("f", "s"):
-                for api, gpus in zip(("cu", "nv"), wanted):
-                    self.assertEqual(box.seen(done.answers["%s.%s.see" % (label, api)]), gpus, done)
-
     def test_worker_under_the_launcher_needs_gpus_to_see_one(self):
         """Without an option it stays a child; with --gpus it says that it means it."""
         inner = RUN + [box.program("open"), "cu.see"]

@@ -11,9 +11,6 @@ import pytest
 from support import harness, launcher, messages, transcript
 
 
-COMMANDS = ("run", "verify", "report", "doctor", "system")
-
-
 @transcript.each("help")
 def test_page_of_help(case, command, block):
     """The list of the commands, then the page of each."""
@@ -27,20 +24,7 @@ def test_page_of_help(case, command, block):
     transcript.check(case, "help", command, block, done, str)
 
 
-@pytest.mark.parametrize(("words", "same"), [
-    ("-h", "--help"), ("help", "--help"), ("help help", "--help"),
-    *((way % name, name + " --help") for name in COMMANDS
-      for way in ("%s -h", "help %s", "--help %s"))])
-def test_other_ways_to_ask_print_the_same_page(case, words, same):
-    done, page = case.start(*words.split()), case.start(*same.split())
-    assert (done.returncode, done.stdout, done.stderr) == (0, page.stdout, "")
-
-
 class Help(launcher.Case):
-    def test_help_ends_the_options(self):
-        page = self.start("run", "--help").stdout
-        self.assertEqual(self.start("run", "--cpu", "--help", "x").stdout, page)
-
     def test_no_command_prints_the_help_and_fails(self):
         """A script whose command is empty must not pass."""
         done = self.start()

@@ -245,40 +245,7 @@ def test_summary_of_a_refused_child_says_no_gpu_was_found(tried):
         {"tried": "found no GPU by open"}, {"processes": 1, "found no GPU": 1})
 
 
-class Cpu(observed.Case):
-    """Without CUDA, the summary names the processes that asked for it."""
-
-    def test_summary_names_the_refused_process(self):
-        for options in (["--cpu"], ["--policy", "FORCE_CPU"]):
-            result = self.steps(["pid", "cu.init", "nv.init"], options)
-            summary = self.summary(result)
-            self.assertEqual(summary.facts(observed.pids(result)[""]),
-                             {"refused": "cuInit by open and 1 more"}, result)
-            self.assertEqual((result.answers["cu.init"], result.fake_calls), ("100", []), result)
-        # The control: without --cpu it reaches the driver.
-        self.assertIn("cuInit:initialised", self.steps(["cu.init"]).fake_calls)
-
-
 class Trees(observed.Case):
-
-    def test_64_equal_workers_make_one_row(self):
-        """At once, all alike: one row, and every process in it."""
-        script = ('i=0; while [ $i -lt 64 ]; do "$0" label w pid cu.init %s & i=$((i+1)); done; '
-                  'wait; exec "$0" pid rt12.sync' % (CONTEXT % 0))
-        result = self.observe(["sh", "-c", script, box.program("open")])
-        summary = self.summary(result)
-        self.agrees(result, summary)
-        workers = [int(number) for number in re.findall(r"(?m)^w\.pid=(\d+)$", result.out)]
-        self.assertEqual(len(workers), 64)
-        self.assertEqual(summary.totals, {"processes": 65, "initialised CUDA": 65,
-                                          "held a context": 65, "worked": 1})
-        for worker in workers:
-            self.assertEqual(summary.rows[worker], {
-                "process": "open label w pid cu.init " + CONTEXT % 0, "by": "open",
-                "context": "0"}, summary.text)
-        self.assertEqual(len([line for line in summary.lines if "64x" in line]), 1, summary.text)
-        self.assertLess(len(summary.lines), 20, summary.text)
-        self.assertEqual(summary.rows[observed.pids(result)[""]]["worked"], "yes")
 
     def test_forked_workers_that_differ_have_their_own_rows(self):
         """One has worked, one has a context elsewhere: those are rows of their own."""

@@ -142,16 +142,7 @@ class Spared(Case):
             self.spared(["verify", "--json", name, "true"], meaning,
                         CUDAGUARD_REPORT=self.path(name))
 
-    def test_file_name_like_an_option_is_refused(self):
-        like = " looks like an option; give a file (of that name: ./"
-        for option in (*OPTIONS, "--report"):
-            self.spared(["verify", option, "--", "python3", "app.py"], option + ' "--"' + like)
-            self.spared(["verify", option, "--force", "true"], option + ' "--force"' + like)
-            self.spared(["verify", option + "=-x", "true"], option + ' "-x"' + like)
-        self.spared(["run", "--report", "--", "true"], '--report "--"' + like)
-        self.spared(["report", "--json", "--", "r.jsonl"], '--json "--"' + like)
-        self.spared(["report", "--html", "--by", "r.jsonl"], like)
-        self.spared(["doctor", "--json", "--"], '--json "--"' + like)
+    def test_file_that_cannot_be_made_is_refused(self):
         for option in OPTIONS:
             self.spared(["verify", option, "", "true"],
                         option + ' "": not accepted (accepted: a file, or - for')

@@ -63,12 +63,6 @@ class Streams(launcher.Case):
                                   *words)
             self.assertEqual(done.returncode, 7, words)
 
-    def test_program_starts_with_few_descriptors(self):
-        for words in ([], [launcher.LAUNCHER, "run"]):
-            done = self.unguarded("sh", "-c", 'ulimit -n 10; exec "$@"', "sh", *words, "sh", "-c",
-                                  "exit 7")
-            self.assertEqual(done.returncode, 7, words)
-
     def unguarded(self, *words, stderr_to=None, **more):
         # One file for both runs: pipes have new numbers each time.
         with open(self.path("err"), "wb") as err:

@@ -126,11 +126,9 @@ def make_programs(place):
     os.chmod(place.path("pipe"), 0o755)
     for name, data in (
             ("cut", b"\x7fELF"), ("damage-object", elf(kind=1)), ("damage-none", elf()),
-            ("damage-size", elf(size=32, count=1)), ("damage-table", elf(count=1)),
-            ("damage-load", elf(segments=[(1, 0, 9999)])),
+            ("damage-size", elf(size=32, count=1)),
             ("damage-interpreter", elf(segments=[(3, 120, 4)], tail=b"/lib")),
             ("damage-strings", dynamic((1, 1), (5, 1 << 40), (10, 8), (0, 0))),
-            ("damage-needed", dynamic((1, 99), (5, 240), (10, 8), (0, 0))),
             ("damage-soname", dynamic((14, 7), (5, 240), (10, 8), (0, 0))),
             ("arm32", elf(machine=40, bits=1)),
             ("arm64", elf(machine=183, segments=[(1, 0, 64)])),

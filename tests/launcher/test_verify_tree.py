@@ -55,14 +55,11 @@ class Starts(Case):
         block = self.ends(result, 1, ", in " + attempting + " of ", "    cuInit" + by)
         self.assertEqual((tree["value"], tree["doubts"]), ("all_guarded", []), block)
 
-    def test_attempt_of_a_thread_is_found(self):
-        self.finds([box.program("open"), "thread=t", "cu.init", "end"])
-
-    def test_attempt_of_a_program_that_a_thread_starts_is_found(self):
-        self.finds([box.program("open"), "thread=t", "spawn=s", "cu.init", "end", "end"])
-
-    def test_attempt_of_a_forked_grandchild_is_found(self):
-        self.finds([box.program("open"), "fork=a", "fork=b", "cu.init", "end", "end"])
+    def test_attempt_of_a_thread_a_spawned_or_a_forked_process_is_found(self):
+        for steps in (["thread=t", "cu.init", "end"],
+                      ["thread=t", "spawn=s", "cu.init", "end", "end"],
+                      ["fork=a", "fork=b", "cu.init", "end", "end"]):
+            self.finds([box.program("open"), *steps])
 
     def test_attempt_of_a_fork_servers_worker_is_found(self):
         self.finds(self.python(

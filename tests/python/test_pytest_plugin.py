@@ -127,21 +127,6 @@ class Plugin(pytest_runs.Case):
     def test_suite_in_workers_fails_the_tests_that_ask(self):
         self.check_suite("-n", "2")
 
-    def test_second_attempt_names_its_own_line(self):
-        """If a second test of a process asks, the message names its own line."""
-        self.make("test_lines.py", "import ctypes\n\ndef test_2():\n    %s\n\ndef test_3(): %s\n" % (
-            ATTEMPT, ATTEMPT))
-        result = self.pytest()
-        self.assertIn("by test_lines.py:4 through", result.cases["2"][1], result)
-        self.assertIn("by test_lines.py:6 through", result.cases["3"][1], result)
-
-    def test_clean_suite_passes(self):
-        self.make("test_clean.py", "def test_clean(): pass\n")
-        for arguments in HOW:
-            result = self.pytest(*arguments)
-            self.assertEqual((result.rc, self.outcomes(result)), (0, {"passed": {"clean"}}), result)
-            self.assertIn("cudaguard: a test that asks for CUDA fails", result.out)
-
     def test_attempts_of_pool_workers_fail_the_test(self):
         """Workers of multiprocessing find the test's report in their environment."""
         self.make("test_pools.py", """

@@ -32,12 +32,15 @@ bool is_narrowed(const Environment& environment, const ProcessIdentity& process,
 
 Decision parsed_policy(const char* value) { return decide({.policy = value}); }
 
-TEST(ProcessDecision, NothingSet_ForcesCpuAndReportsItOnce) {
-  const Decision config = decide({});
-  EXPECT_EQ(config.calls, Policy::kForceCpu);
-  EXPECT_EQ(config.log, Log::kDeny);
-  EXPECT_TRUE(config.report.empty());
-  EXPECT_EQ(config.mistakes.complaint_count, 0U);
+TEST(ProcessDecision, NothingSetEmptyOrPrivileged_ForcesCpuWithoutAComplaint) {
+  for (const Decision& config :
+       {decide({}), decide({.policy = "", .log = "", .report = ""}),
+        decide({.policy = "OFF", .log = "bad", .report = "/tmp/x"}, {}, kPrivileged)}) {
+    EXPECT_EQ(config.calls, Policy::kForceCpu);
+    EXPECT_EQ(config.log, Log::kDeny);
+    EXPECT_TRUE(config.report.empty());
+    EXPECT_EQ(config.mistakes.complaint_count, 0U);
+  }
 }
 
 TEST(ProcessDecision, Policy_AcceptsAnyCaseAndDashes) {
@@ -87,14 +90,6 @@ TEST(ProcessDecision, ByOption_AppliesOnlyToTheListOfTheRun) {
             "--gpus allows no GPU");
 }
 
-TEST(ProcessDecision, EmptyVariable_IsUnset) {
-  const Decision config = decide({.policy = "", .log = "", .report = ""});
-  EXPECT_EQ(config.calls, Policy::kForceCpu);
-  EXPECT_EQ(config.log, Log::kDeny);
-  EXPECT_TRUE(config.report.empty());
-  EXPECT_EQ(config.mistakes.complaint_count, 0U);
-}
-
 TEST(ProcessDecision, Log_UnknownLevelMeansDenyWithAComplaint) {
   EXPECT_EQ(decide({.log = "off"}).log, Log::kOff);
   EXPECT_EQ(decide({.log = "error"}).log, Log::kError);
@@ -119,14 +114,6 @@ TEST(ProcessDecision, AllBad_MakesThreeComplaints) {
   const std::string more(kMaxReportPath + 1, 'x');
   EXPECT_EQ(decide({.policy = "a", .log = "b", .report = more.c_str()}).mistakes.complaint_count,
             3U);
-}
-
-TEST(ProcessDecision, Privileged_IgnoresTheEnvironment) {
-  const Decision config =
-      decide({.policy = "OFF", .log = "bad", .report = "/tmp/x"}, {}, kPrivileged);
-  EXPECT_EQ(config.calls, Policy::kForceCpu);
-  EXPECT_TRUE(config.report.empty());
-  EXPECT_EQ(config.mistakes.complaint_count, 0U);
 }
 
 TEST(ProcessDecision, ForkedChild_IsAChildUnderTheChildrenRule) {

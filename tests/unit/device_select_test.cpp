@@ -3,6 +3,8 @@
 // driver gets.
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "device_list_fixtures.h"
 
 namespace cudaguard {
@@ -10,6 +12,7 @@ namespace {
 
 using testing::driver_list;
 using testing::eight_gpus;
+using testing::Exact;
 using testing::indices_of;
 using testing::kGpuUuids;
 using testing::kMigUuids;
@@ -170,6 +173,60 @@ TEST(SelectWithoutNvml, NumbersAndUuidPrefixes_SelectListedDevices) {
   EXPECT_EQ(viewed.select("GPU-00a1,GPU-00a2"), nothing);  // one entry twice
   EXPECT_EQ(unknown("MIG-aa").select("MIG-aabb"), (Indices{0}));
   EXPECT_EQ(unknown("MIG-aa").select("GPU-aa"), nothing);
+}
+
+/// How many devices the values of CUDA_VISIBLE_DEVICES with a mistake show.
+using Shown = std::map<size_t, std::vector<const char*>>;
+
+TEST(MistakenVisibleDevices, ShowTheDevicesBeforeTheMistake) {
+  const Viewed viewed(kAll);
+  for (const auto& [shown, texts] :
+       Shown{{0,
+              {"",
+               "-1",
+               "none",
+               "NoDevFiles",
+               "-1,0",
+               "0,0",
+               "1,0,+01",
+               "8",
+               "99999999999999999999",
+               ",0",
+               " ",
+               ",",
+               "all",
+               "cuda:0",
+               "0, 0",
+               " GPU-00",
+               "GPU-00 ,GPU-11",
+               "GPU-zz",
+               "GPU-aabb",
+               "GPU-00,GPU-00a1"}},
+             {1,
+              {"0", "0,-1,1", "0,-1,0", "0,8", "0,,1", "0,none", "0;1", "0 1", "0,GPU-00", "GPU-00",
+               "GPU-00,1", "GPU-00,x", "GPU-00,MIG-cc", "GPU-00, GPU-11"}},
+             {2, {"7,0", "0,1,-1", "0,1,", "0, 1", "0 ,1", "0, 1,9", "GPU-00,GPU-11"}}}) {
+    for (const char* text : texts) {
+      EXPECT_EQ(viewed.select(Exact(text).c_str()).size(), shown) << text;
+    }
+  }
+}
+
+TEST(MistakenVisibleDevices, ShowTheDevicesOnAnUnknownMachine) {
+  for (const auto& [shown, texts] :
+       Shown{{0, {"0,0", "GPU-zz,GPU-zz"}},
+             {1, {"99999999999999999999", "0,-1,1", "GPU-zz", "GPU-zz, GPU-yy"}},
+             {2, {"0,8"}}}) {
+    for (const char* text : texts) {
+      EXPECT_EQ(select(Exact(text).c_str(), nullptr, nullptr).count, shown) << text;
+    }
+  }
+}
+
+TEST(MistakenVisibleDevices, LongListShowsAtMostTheLimit) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text.append(std::to_string(i)).append(",");
+  EXPECT_EQ(select(text.c_str(), nullptr, nullptr).count, kMostGpus);
 }
 
 // --- write_driver_list ---------------------------------------------------------------------------

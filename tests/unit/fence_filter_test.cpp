@@ -335,48 +335,6 @@ TEST(FenceFilter, KernelAcceptsTheFilter) {
   }
 }
 
-// The filter for x86-64 with a listener, every execve and no openat2, as it was when its jumps were
-// counted by hand.
-constexpr sock_filter kCountedByHand[] = {
-    {0x20, 0, 0, 0x4},          {0x15, 5, 0, 0xc000003e},  {0x15, 0, 20, 0x40000003},
-    {0x20, 0, 0, 0x0},          {0x15, 13, 0, 0x127},      {0x15, 12, 0, 0x156},
-    {0x15, 9, 5, 0x5},          {0x20, 0, 0, 0x0},         {0x54, 0, 0, 0xbfffffff},
-    {0x15, 8, 0, 0x101},        {0x15, 7, 0, 0x130},       {0x15, 4, 0, 0x2},
-    {0x15, 2, 0, 0x1b5},        {0x35, 0, 9, 0x1a9},       {0x25, 8, 0, 0x1ab},
-    {0x06, 0, 0, 0x50026},      {0x20, 0, 0, 0x18},        {0x05, 0, 0, 0x1},
-    {0x20, 0, 0, 0x20},         {0x54, 0, 0, 0x3},         {0x15, 1, 0, 0x3},
-    {0x06, 0, 0, 0x7fff0000},   {0x06, 0, 0, 0x5000d},     {0x20, 0, 0, 0x4},
-    {0x15, 5, 0, 0xc000003e},   {0x15, 0, 27, 0x40000003}, {0x20, 0, 0, 0x0},
-    {0x15, 26, 0, 0xb},         {0x15, 25, 0, 0x166},      {0x15, 13, 23, 0x36},
-    {0x20, 0, 0, 0x0},          {0x54, 0, 0, 0xbfffffff},  {0x15, 10, 0, 0x10},
-    {0x15, 9, 0, 0x202},        {0x15, 19, 0, 0x3b},       {0x15, 18, 0, 0x142},
-    {0x15, 17, 0, 0x208},       {0x15, 16, 0, 0x221},      {0x15, 0, 14, 0x27},
-    {0x20, 0, 0, 0x10},         {0x15, 0, 12, 0x67756172}, {0x20, 0, 0, 0x14},
-    {0x15, 11, 10, 0x63756461}, {0x20, 0, 0, 0x18},        {0x15, 9, 0, 0x30000001},
-    {0x35, 0, 7, 0xc0000000},   {0x54, 0, 0, 0xffff},      {0x35, 0, 1, 0x46c8},
-    {0x25, 4, 5, 0x46da},       {0x35, 0, 3, 0x4627},      {0x25, 2, 0, 0x465f},
-    {0x20, 0, 0, 0x18},         {0x35, 1, 0, 0xc0100000},  {0x06, 0, 0, 0x7fff0000},
-    {0x06, 0, 0, 0x7fc00000}};
-
-TEST(FenceFilter, HasTheInstructionsThatWereCountedByHand) {
-  for (const Architecture& machine : {kX86, kArm}) {
-    const std::vector<sock_filter> program =
-        open_filter(fence_filter(SECCOMP_RET_USER_NOTIF, machine, true), false, machine);
-    ASSERT_EQ(program.size(), std::size(kCountedByHand));
-    for (size_t at = 0; at < program.size(); ++at) {
-      SCOPED_TRACE(at);
-      const sock_filter& wanted = kCountedByHand[at];
-      EXPECT_EQ(program[at].code, wanted.code);
-      EXPECT_EQ(program[at].jt, wanted.jt);
-      EXPECT_EQ(program[at].jf, wanted.jf);
-      // The numbers of the system calls differ.
-      if (machine.architecture == kX86.architecture) {
-        EXPECT_EQ(program[at].k, wanted.k);
-      }
-    }
-  }
-}
-
 /// assemble()'s message, or "" if it accepts the lines.
 std::string mistake_of(const std::vector<FilterLine>& lines,
                        const std::vector<sock_filter>& rest = {}) {

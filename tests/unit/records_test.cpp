@@ -73,18 +73,6 @@ TEST(Records, DeniedAttemptHasItsCallSite) {
   EXPECT_EQ(findings.records, 1u);
 }
 
-TEST(Records, SameCallOfManyProcessesIsOneCallSite) {
-  Records records;
-  std::string other = record();
-  other.replace(other.find("\"pid\":7"), 7, "\"pid\":8");
-  records.add(record());
-  records.add(other);
-  records.add(record());
-  EXPECT_EQ(records.findings().sites.size(), 1u);
-  EXPECT_EQ(records.findings().sites[0].processes, (std::vector<size_t>{0, 1}));
-  EXPECT_EQ(records.findings().records, 3u);
-}
-
 TEST(Records, TableBeforeCuInitIsNoAttemptOfItsOwn) {
   const auto call = [](int64_t pid, double ts, const std::string& api) {
     return record_of({.pid = pid, .ts = ts},
@@ -183,15 +171,6 @@ TEST(Records, TruncatedRecordIsCountedAndTheNextOneRead) {
   }
 }
 
-TEST(Records, ForeignLineIsCounted) {
-  Records records;
-  for (const char* line : {"hello", "{}", "[]", R"({"v":2,"pid":7})", R"({"v":1,"pid":-7})", ""}) {
-    records.add(line);
-  }
-  EXPECT_EQ(records.findings().records, 0u);
-  EXPECT_EQ(records.findings().not_understood, 6u);
-}
-
 TEST(Records, AllowedAttemptHasTheProcessesEvents) {
   Records records;
   records.add(record(kHead, R"("api":"cuInit","object":"GPU-1","event":"init","decision":"allow",)"
@@ -204,19 +183,6 @@ TEST(Records, AllowedAttemptHasTheProcessesEvents) {
   EXPECT_EQ(process.by, "libx.so");
   EXPECT_EQ(process.visible_devices, "GPU-1");
   EXPECT_EQ(process.contexts, std::set<int>{2});
-}
-
-TEST(Records, ErrorOfTheDriverIsNoInitialisation) {
-  for (const auto& [result, none] : {std::pair("100", true), std::pair("999", false)}) {
-    Records records;
-    records.add(record(kHead, std::string(R"("api":"cuInit","event":"init","decision":"allow",)") +
-                                  R"("result":)" + result +
-                                  R"(,"library":"libx.so","caller":"/lib/libx.so+0x10"})"));
-    const ObservedProcess& process = records.findings().processes.at(0);
-    EXPECT_FALSE(process.initialised);
-    EXPECT_EQ(process.found_none, none);
-    EXPECT_EQ(process.failed, !none);
-  }
 }
 
 TEST(Records, StartRecordAloneIsNoAttempt) {

@@ -2,7 +2,6 @@
 // Calls the driver by dlopen and dlsym, by cuGetProcAddress, or (LINKED_CUDA) as the linker bound
 // it.
 #include <dlfcn.h>
-#include <pthread.h>
 
 #include "ops.h"
 
@@ -125,21 +124,6 @@ static void list(struct answer* out) {
   }
 }
 
-static void facts(struct answer* out, int ordinal) {
-  char name[256] = "";
-  char bus[32] = "";
-  int number = -7;
-  int back = -7;
-  int device = -7;
-  CALL(cuDeviceGet, (int*, int), &device, ordinal);
-  const int answer = CALL(cuDeviceGetName, (char*, int, int), name, sizeof name, device);
-  CALL(cuDeviceGetPCIBusId, (char*, int, int), bus, sizeof bus, device);
-  CALL(cuDeviceGetAttribute, (int*, int, int), &number, 33, device);
-  const int found = CALL(cuDeviceGetByPCIBusId, (int*, const char*), &back, bus);
-  put(out, "%d:%s:%d:%d:%d:", answer, bus, number, found, back);
-  put_word(out, name);
-}
-
 // Asks for the facts of a device that the program has not obtained. No error stops it.
 static void insist(struct answer* out, int device) {
   char text[256] = "";
@@ -229,28 +213,6 @@ static void ask(struct answer* out, const char* value) {
   put_place(out, found);
 }
 
-static void* init_in_thread(void* barrier) {
-  pthread_barrier_wait(barrier);
-  return (void*)(intptr_t)CALL(cuInit, (unsigned), 0);
-}
-
-// Many threads make their first call at the same time.
-static void race(struct answer* out, int threads) {
-  pthread_t ids[kMostDevices];
-  pthread_barrier_t barrier;
-  if (threads < 1 || threads > kMostDevices) return;
-  handle();
-  pthread_barrier_init(&barrier, NULL, (unsigned)threads);
-  for (int i = 0; i < threads; ++i) {
-    if (pthread_create(&ids[i], NULL, init_in_thread, &barrier) != 0) abort();
-  }
-  for (int i = 0; i < threads; ++i) {
-    void* answer = NULL;
-    pthread_join(ids[i], &answer);
-    put(out, i == 0 ? "%d" : ",%d", (int)(intptr_t)answer);
-  }
-}
-
 static int choose_route(const char* value) {
   if (strcmp(value, "dlsym") == 0) {
     g_route = kBySymbol;
@@ -291,8 +253,6 @@ int driver_step(const char* name, const char* value, struct answer* out) {
   } else if (strcmp(name, "get") == 0) {
     const int answer = CALL(cuDeviceGet, (int*, int), &number, atoi(value));
     put(out, "%d:%d", answer, number);
-  } else if (strcmp(name, "facts") == 0) {
-    facts(out, atoi(value));
   } else if (strcmp(name, "insist") == 0) {
     insist(out, atoi(value));
   } else if (strcmp(name, "mode") == 0) {
@@ -320,15 +280,10 @@ int driver_step(const char* name, const char* value, struct answer* out) {
     int (*function)(int*) = (int (*)(int*))find("cuBrandNewThing");
     const int answer = function == NULL ? -999 : function(&number);
     put(out, "%d:%d", answer, number);
-  } else if (strcmp(name, "race") == 0) {
-    race(out, atoi(value));
   } else if (strcmp(name, "noload") == 0) {
     void* loaded = dlopen(g_library, RTLD_NOW | RTLD_NOLOAD);
     put(out, "%s", loaded == NULL ? "null" : "set");
     if (loaded != NULL) dlclose(loaded);
-  } else if (strcmp(name, "close") == 0) {
-    put(out, "%d", g_handle == NULL ? -999 : dlclose(g_handle));
-    g_handle = NULL;
   } else {
     return 0;
   }

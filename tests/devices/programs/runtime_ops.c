@@ -101,9 +101,6 @@ EXPORT int runtime_step(const char* name, const char* value, struct answer* out)
     put(out, "%d", cudaGetLastError());
   } else if (strcmp(name, "peek") == 0) {
     put(out, "%d", cudaPeekAtLastError());
-  } else if (strcmp(name, "version") == 0) {
-    const int answer = cudaRuntimeGetVersion(&number);
-    put(out, "%d:%d", answer, number);
   } else {
     return 0;
   }
