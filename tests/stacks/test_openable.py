@@ -201,7 +201,8 @@ def test_deleted_script_is_named_with_its_starter(files, tmp_path):
 
 @pytest.mark.parametrize(("command", "code"), [
     ("%s - <<'EOF'\n%sEOF\n", "<stdin>:2"), ("%s -u <<'EOF'\n%sEOF\n", "<stdin>:2"),
-    ("%s <(cat <<'EOF'\n%sEOF\n) x\n", "/dev/fd/63:2")])
+    ("%s <(cat <<'EOF'\n%sEOF\n) x\n", "/dev/fd/63:2"),
+    ("cat <<'EOF' | %s /dev/stdin x\n%sEOF\n", "/dev/stdin:2")])
 def test_program_from_a_pipe_is_named_with_its_starter(files, tmp_path, command, code):
     words = ["bash", files("t.sh", command % (sys.executable, ASK) + "true\n")]
     check_started_by_script(words, code, str(tmp_path))
