@@ -51,6 +51,8 @@ constexpr char kRunners[][20] = {
     "pyimod0",
     "pyi_rth_",
 };
+/// Where a process's descriptors have names.
+constexpr char kDescriptors[][11] = {"/dev/fd/", "/dev/stdin", "/proc/"};
 constexpr char kPassCallsOn[][15] = {
     "libcudaguard",
     "libcuda.so",
@@ -135,11 +137,7 @@ std::string_view in_packages(std::string_view file) {
 }
 
 std::string_view file_name(std::string_view file) {
-  const std::string_view name = base_name(file);
-  const std::string_view directory = head(file, file.size() - name.size());
-  const bool is_descriptor = (directory.starts_with("/dev/") || directory.starts_with("/proc/")) &&
-                             directory.ends_with("/fd/") && !name.empty() && is_digit(name.front());
-  return is_descriptor ? file : name;
+  return begins(file, kDescriptors) != 0 ? file : base_name(file);
 }
 
 bool is_cell(std::string_view file) { return file.starts_with(kCell) || is_kernel_cell(file); }

@@ -51,8 +51,8 @@ class FrameChoice {
   bool starts_child_ = false;  ///< The frame before was multiprocessing's start of a child.
 };
 
-/// Returns the base name, but all of "/dev/fd/63" and "/proc/self/fd/3", as a shell names a pipe
-/// (python3 <(generate)): a number says nothing.
+/// Returns the base name, but all of "/dev/stdin", "/dev/fd/63" and "/proc/self/fd/3", as a shell
+/// names a pipe (python3 <(generate)): what comes last says nothing.
 std::string_view file_name(std::string_view file);
 
 /// A line of Python code as messages and records name it: "ppo.py:159", "notebook cell 12, line 3"

@@ -90,7 +90,7 @@ constexpr const char* kLookUp = nullptr;
 
 /// Defines `real`, the real function, or makes the enclosing function return an error.
 #define CG_PASS(name)                                            \
-  if (!may_pass(#name)) return kNotInitialized;                  \
+  if (!may_pass(#name, CG_CALLER)) return kNotInitialized;       \
   auto* const real = real_function<decltype(&::name)>(k_##name); \
   if (real == nullptr) return kNotFound /* old driver; looked up before bind() hid the name */
 
@@ -99,7 +99,7 @@ extern "C" {
 
 Result cuInit(unsigned flags) {
   const Services* guard = find_guard();
-  if (!may_pass("cuInit")) {
+  if (!may_pass("cuInit", CG_CALLER)) {
     if (flags != 0) return kInvalidValue;
     if (guard != nullptr) guard->record_attempt(guard->process(), "cuInit", nullptr, CG_CALLER);
     return kNoDevice;
@@ -111,7 +111,7 @@ Result cuInit(unsigned flags) {
 }
 
 Result cuGetProcAddress(const char* symbol, void** function, int version, uint64_t flags) {
-  may_pass(kLookUp);
+  may_pass(kLookUp, nullptr);
   auto* const real = real_function<decltype(&::cuGetProcAddress)>(k_cuGetProcAddress);
   if (real == nullptr) return kNotFound;
   const Result result = real(symbol, function, version, flags);
@@ -121,7 +121,7 @@ Result cuGetProcAddress(const char* symbol, void** function, int version, uint64
 
 Result cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags,
                            int* status) {
-  may_pass(kLookUp);
+  may_pass(kLookUp, nullptr);
   auto* const real = real_function<decltype(&::cuGetProcAddress_v2)>(k_cuGetProcAddress_v2);
   if (real == nullptr) return kNotFound;
   const Result result = real(symbol, function, version, flags, status);
@@ -139,7 +139,7 @@ Result cuDeviceGet(int* device, int ordinal) {
 }
 
 Result cuDeviceGetCount(int* count) {
-  if (!may_pass("cuDeviceGetCount") && count != nullptr) *count = 0;
+  if (!may_pass("cuDeviceGetCount", CG_CALLER) && count != nullptr) *count = 0;
   CG_PASS(cuDeviceGetCount);
   return real(count);
 }

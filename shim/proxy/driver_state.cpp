@@ -50,7 +50,7 @@ void bind(const Services& guard) {
 
 }  // namespace
 
-bool detail::may_pass(const char* api) {
+bool detail::may_pass(const char* api, const void* caller) {
   const Services* guard = find_guard();
   if (guard == nullptr) return false;
   if (!driver.bound.load(std::memory_order_acquire)) bind(*guard);
@@ -58,7 +58,7 @@ bool detail::may_pass(const char* api) {
   const Policy policy = guard->policy(process);
   if (policy == Policy::kOff) return true;
   if (policy == Policy::kForceCpu) return false;
-  if (api != nullptr) guard->check_fork(process, api);
+  if (api != nullptr) guard->check_fork(process, api, caller);
   if (!list_is_enforced(process)) return false;
   // is_open() stays false until cuInit succeeds, because cuInit may still end in FORCE_CPU.
   return driver.real[k_cuInit] != nullptr;

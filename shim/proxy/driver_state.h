@@ -77,12 +77,12 @@ class DriverCall {
 
 namespace detail {
 /// Slow path: binds the real functions if necessary, and decides.
-bool may_pass(const char* api);
+bool may_pass(const char* api, const void* caller);
 }  // namespace detail
 
 /// True if this call may go on to the real driver. `api` is a constant, or null for a look-up.
-[[gnu::always_inline]] inline bool may_pass(const char* api) {
-  return is_open() || detail::may_pass(api);
+[[gnu::always_inline]] inline bool may_pass(const char* api, const void* caller) {
+  return is_open() || detail::may_pass(api, caller);
 }
 
 /// Number of devices that the real driver shows, 0 if it returns an error.

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from support import box, messages, policies
+from support import box, harness, messages, policies
 
 WAYS = [
     # Each entry has a program, the parent's step that initialises, the child's call and the caller
@@ -37,6 +37,16 @@ def test_message_explains_the_use_of_cuda_after_a_fork(case, name, before, call,
     found = case.message(result, "fork", parent=result.answers["pid"], by=by.replace("%s", name),
                          seconds=re.compile(r"\d+\.\d"))
     assert found["pid"] != result.answers["pid"], str(result)
+
+
+@pytest.mark.parametrize(("before", "call", "library"), [
+    ("cu.init", "cu.get=0", "open"), ("cu.init", "cu.count", "open"),
+    ("rt12.sync", "rt12.set=0", "runtime_12.so"), ("rt12.sync", "rt12.sync", "runtime_12.so")])
+def test_record_names_the_caller_in_the_child(before, call, library, tmp_path):
+    report = str(tmp_path / "report.jsonl")
+    box.run([before, "fork=c", call, "end"], policy="VALIDATE", CUDAGUARD_REPORT=report)
+    found = [record["library"] for record in harness.records(report) if record.get("result") == 3]
+    assert found[:1] == [library], harness.records(report)
 
 
 def test_control_forked_child_gets_error_3_without_the_guard():

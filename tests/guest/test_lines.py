@@ -125,10 +125,9 @@ def test_nvml_opencl_and_cuda_each_have_a_message(case, steps, libraries):
 
 @pytest.mark.parametrize(("argv", "file"), [(["ppo.py", "--cuda"], "ppo.py"),
                                             (["-u", "-B", "ppo.py"], "ppo.py"),
-                                            (["-m", "ppo"], "ppo.py"),
-                                            (["-c", SCRIPT], "<string>")])
+                                            (["-m", "ppo"], "ppo.py")])
 def test_message_names_the_scripts_line_and_ctypes(case, argv, file):
-    """The script's line, ctypes by its name; as a module; from the command line."""
+    """The script's line, ctypes by its name; as a module."""
     script_of(case, "ppo.py", SCRIPT)
     argv = [case.path(word) if word.endswith(".py") else word for word in argv]
     result = harness.run([guest.PYTHON, *argv], cwd=case.directory,

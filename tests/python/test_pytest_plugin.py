@@ -106,7 +106,8 @@ class Plugin(pytest_runs.Case):
         for name in ASKED - {"fails"} | ERRORS:
             text = result.cases[name][1]
             where = "<string>:1" if "child" in name else "test_all.py:%d" % line
-            self.assertIn("CUDA was asked for by %s through ctypes/cffi (cuInit)" % where, text)
+            starter = ", started by python -m pytest" if "child" in name else ""
+            self.assertIn("CUDA was asked for by %s through ctypes/cffi%s (cuInit)" % (where, starter), text)
             pattern = "'line:%s'" % where if "child" in name else "line:" + where
             self.assertIn("to allow this: --cudaguard-allow %s, or mark the test with "
                           "@pytest.mark.cudaguard_allow" % pattern, text)

@@ -201,21 +201,25 @@ def test_deleted_script_is_named_with_its_starter(files, tmp_path):
 
 @pytest.mark.parametrize(("command", "code"), [
     ("%s - <<'EOF'\n%sEOF\n", "<stdin>:2"), ("%s -u <<'EOF'\n%sEOF\n", "<stdin>:2"),
-    ("%s <(cat <<'EOF'\n%sEOF\n) x\n", "/dev/fd/63:2")])
-def test_program_from_a_pipe_is_named_with_its_starter(files, tmp_path, command, code):
+    ("%s <(cat <<'EOF'\n%sEOF\n) x\n", "/dev/fd/63:2"),
+    ("cat <<'EOF' | %s /dev/stdin x\n%sEOF\n", "/dev/stdin:2"),
+    ("%s -c \"%s\"\n", "<string>:2")])
+def test_program_without_a_file_is_named_with_its_starter(files, tmp_path, command, code):
     words = ["bash", files("t.sh", command % (sys.executable, ASK) + "true\n")]
     check_started_by_script(words, code, str(tmp_path))
 
 
-def test_program_from_a_pipe_of_the_user_is_named_alone(files, tmp_path):
+@pytest.mark.parametrize(("command", "code"), [
+    ("%s - <<'EOF'\n%sEOF\n", "<stdin>:2"), ("%s -c \"%s\"\n", "<string>:2")])
+def test_program_without_a_file_of_the_user_is_named_alone(tmp_path, command, code):
     """The user has typed the command."""
     def run(**more):
         return harness.run(["sh"], trace=False, cwd=str(tmp_path),
-                           stdin="%s - <<'EOF'\n%sEOF\ntrue\n" % (sys.executable, ASK), **more)
+                           stdin=command % (sys.executable, ASK) + "true\n", **more)
 
     assert "cuInit" in run(guard=False).fake_calls
     guarded = run(world="none")
-    assert messages.find(guarded.err, "no_cuda", asked_by="<stdin>:2 through ctypes/cffi"), str(guarded)
+    assert messages.find(guarded.err, "no_cuda", asked_by=code + " through ctypes/cffi"), str(guarded)
 
 
 def test_deleted_script_without_a_starter_is_marked(files, tmp_path):

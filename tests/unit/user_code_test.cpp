@@ -149,8 +149,7 @@ TEST(FrameChoice, IsNeverMultiprocessingsCommandLine) {
 
 TEST(CodeLine, NamesTheFile) {
   for (const auto& [file, words] :
-       {std::pair{"/home/u/ppo.py", "ppo.py:3"},
-        std::pair{"<string>", "<string>:3"},
+       {std::pair{"/home/u/ppo.py", "ppo.py:3"}, std::pair{"<string>", "<string>:3"},
         std::pair{"/x/site-packages/torch/utils/collect_env.py", "torch/utils/collect_env.py:3"},
         std::pair{"/x/site-packages/a/site-packages/b/c.py", "b/c.py:3"},
         std::pair{"/x/site-packages/dist-packages/c.py", "c.py:3"},
@@ -159,15 +158,10 @@ TEST(CodeLine, NamesTheFile) {
         std::pair{"<ipython-input-12-0a1b>", "notebook cell 12, line 3"},
         std::pair{"<ipython-input-", "notebook cell , line 3"},
         std::pair{"/x/site-packages/ipykernel_launcher.py", "ipykernel_launcher.py:3"},
-        std::pair{"/tmp/ipykernel_", "ipykernel_:3"},
-        std::pair{"/home/user1/a.py", "a.py:3"},
-        std::pair{"/dev/fd/63", "/dev/fd/63:3"},
-        std::pair{"/proc/self/fd/3", "/proc/self/fd/3:3"},
-        std::pair{"/dev/stdin", "stdin:3"},
-        std::pair{"/home/u/fd/3", "3:3"},
-        std::pair{"/dev/fd/", ":3"},
-        std::pair{"/dev/shm/fd/a.py", "a.py:3"},
-        std::pair{"", ":3"},
+        std::pair{"/tmp/ipykernel_", "ipykernel_:3"}, std::pair{"/home/user1/a.py", "a.py:3"},
+        std::pair{"/dev/fd/63", "/dev/fd/63:3"}, std::pair{"/proc/self/fd/3", "/proc/self/fd/3:3"},
+        std::pair{"/dev/stdin", "/dev/stdin:3"}, std::pair{"/home/u/fd/3", "3:3"},
+        std::pair{"/dev/shm/fd/a.py", "a.py:3"}, std::pair{"", ":3"},
         std::pair{"/a/\x1b.py", "\x1b.py:3"}}) {
     const CodeLine code = code_line(file, 3);
     EXPECT_EQ(

@@ -111,7 +111,7 @@ TEST(ForkedChild, HasFallenToForceCpuWithItsParent) {
   EXPECT_TRUE(in_child([] {
     process().decision.calls = Policy::kValidate;
     return process().policy() == Policy::kForceCpu &&
-           process().because() == "its proxy library cannot be used";
+           process().because() == "the driver cannot be guarded";
   }));
   inherited.fallen.store(Fallen::kNot);
   parent.hook.state.store(HookState::kFresh);

@@ -163,7 +163,7 @@ void check_late_write(Process& process) {
   if (happened(late.initialised)) compare(process, &late.initialised, nullptr);
 }
 
-void check_fork(Process& process, const char* api) {
+void check_fork(Process& process, const char* api, const void* caller) {
   if (process.explain.fork_checked.load(std::memory_order_relaxed)) return;
   process.explain.fork_checked.store(true, std::memory_order_relaxed);
   const ExplainInherited& first = inherited.explain;
@@ -177,7 +177,7 @@ void check_fork(Process& process, const char* api) {
   print_message(process, Message::kForkPoison, write_line_of<write_fork_poison, ForkFacts>, &facts);
   // init() records a cuInit, together with its caller. CUDA answers 3 to all other calls as well.
   if (std::string_view(api) != "cuInit") {
-    record_event(process, {.api = api, .result = kNotInitialized});
+    record_event(process, {.api = api, .caller = caller, .result = kNotInitialized});
   }
 }
 

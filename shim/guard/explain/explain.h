@@ -20,9 +20,10 @@ struct BadIndex {
 /// Prints one message per distinct case.
 void print_bad_index(Process& process, const BadIndex& facts);
 
-/// Call this for each `api`. A forked child of a process that had initialised CUDA can never use it
-/// (CUDA's rule). Users then suspect the wrong library, so one message names the code that did.
-void check_fork(Process& process, const char* api);
+/// Call this for each `api` that `caller` calls. A forked child of a process that had initialised
+/// CUDA can never use it (CUDA's rule). Users then suspect the wrong library, so one message names
+/// the code that did.
+void check_fork(Process& process, const char* api, const void* caller);
 
 // A CUDA_VISIBLE_DEVICES is written too late after the program got the number of GPUs, or after
 // cuInit has read the variable. The program cannot undo this, so one message reports it.

@@ -60,7 +60,7 @@ void explain(const IndexedCall& call, int count) {
 /// state is as if the program had used this index.
 [[gnu::noinline]] void check_index(IndexedCall& call) {
   Process& process = *call.next.process;
-  if (looks_at_indices(process)) check_fork(process, call.api);
+  if (looks_at_indices(process)) check_fork(process, call.api, call.caller);
   if (!row_of(process.policy()).clamps ||
       call.asked < process.exports.device_count.load(std::memory_order_relaxed)) {
     return;
@@ -139,7 +139,7 @@ cudaError_t cudaGetDeviceCount(int* count) {
   }
   const cudaError_t result = next.as(&::cudaGetDeviceCount)(count);
   if (!looks_at_indices(*next.process)) return result;
-  check_fork(*next.process, "cudaGetDeviceCount");
+  check_fork(*next.process, "cudaGetDeviceCount", CG_CALLER);
   if (result == cudaSuccess && count != nullptr) {
     note_count(*next.process, "cudaGetDeviceCount", CG_CALLER, static_cast<unsigned>(*count));
   }
@@ -178,7 +178,9 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
 cudaError_t cudaDeviceSynchronize(void) {
   const NextDefinition next = CG_NEXT(cudaDeviceSynchronize);
   if (next.function == nullptr) return denied("cudaDeviceSynchronize", CG_CALLER);
-  if (looks_at_indices(*next.process)) check_fork(*next.process, "cudaDeviceSynchronize");
+  if (looks_at_indices(*next.process)) {
+    check_fork(*next.process, "cudaDeviceSynchronize", CG_CALLER);
+  }
   return next.as(&::cudaDeviceSynchronize)();
 }
 }

@@ -44,16 +44,11 @@ std::string_view find_script(std::string_view arguments) {
   return {};
 }
 
-/// Returns the path of the interpreter's script if that is what a message names; otherwise nothing,
-/// also if the path depends on the directory in which the process was started.
-std::string_view named_script(const Attempt& attempt) {
-  std::string_view rest = attempt.program;
-  const Interpreter* interpreter = interpreter_of(base_name(take_argument(rest)));
-  if (interpreter == nullptr) return {};
-  const Script script = script_of(*interpreter, attempt.program, attempt.script);
-  const std::string_view named = named_code(attempt).file;
-  if (script.is_module || file_name(named) != script.name) return {};
-  const std::string_view path = named.starts_with('/') ? named : script.path;
+/// Returns the path of the interpreter's script if that is the `code` that a message names;
+/// otherwise nothing, also if the path depends on the directory in which the process was started.
+std::string_view named_script(const Script& script, std::string_view code) {
+  if (script.is_module || file_name(code) != script.name) return {};
+  const std::string_view path = code.starts_with('/') ? code : script.path;
   return path.starts_with('/') ? path : std::string_view();
 }
 
@@ -65,9 +60,11 @@ bool is_missing(std::string_view path, ProgramRoom& room) {
   return sys::stat(room.starter, &status) == -ENOENT;
 }
 
-/// True for a program that comes through a pipe: `python3 - <<EOF`, `bash <(generate)`.
-bool is_pipe(std::string_view code) {
-  return code == "<stdin>" || file_name(code).starts_with('/');
+/// True for code that came through a pipe, or whose text is in the program that started this one:
+/// `python3 - <<EOF`, `bash <(generate)`, `python3 -c CODE`.
+bool is_elsewhere(const Script& script, std::string_view code) {
+  return code == "<stdin>" || file_name(code).starts_with('/') ||
+         (script.is_code && code == "<string>");
 }
 
 /// Returns a file of /proc/PID.
@@ -116,10 +113,14 @@ void read_program(ProgramRoom& room, Attempt& attempt) {
   attempt.program = read_all("/proc/self/cmdline", room.arguments, sizeof room.arguments);
   attempt.script = find_script(attempt.program);
   std::string_view rest = attempt.program;
-  const bool is_tool = is_query_tool(base_name(take_argument(rest)));
+  const std::string_view name = base_name(take_argument(rest));
+  const Interpreter* interpreter = interpreter_of(name);
+  Script script;
+  if (interpreter != nullptr) script = script_of(*interpreter, attempt.program, attempt.script);
+  const std::string_view code = named_code(attempt).file;
   // The reader of the message does not find such code, so its starter is named, too.
-  const bool is_gone = is_missing(named_script(attempt), room);
-  if (is_tool || is_gone || is_pipe(named_code(attempt).file))
+  const bool is_gone = is_missing(named_script(script, code), room);
+  if (is_query_tool(name) || is_gone || is_elsewhere(script, code))
     attempt.started_by = find_starter(room);
   attempt.is_deleted = is_gone && attempt.started_by.empty();
 }

@@ -72,7 +72,7 @@ std::string_view Process::because() const {
                                               "--gpus is not accepted", "gpus= is not accepted"};
   switch (inherited.fallen.load(std::memory_order_relaxed)) {
     case Fallen::kNoProxy:
-      return "its proxy library cannot be used";
+      return "the driver cannot be guarded";
     case Fallen::kNotEnforced:
       return kNotEnforced[static_cast<size_t>(decision.allow_list.by)];
     case Fallen::kNotAccepted:
