@@ -130,10 +130,13 @@ def give_capability(path, rights="ep"):
 
 def file_capabilities():
     with tempfile.TemporaryDirectory(prefix="cg-") as directory:
+        program = shutil.copy(shutil.which("true"), directory)
         try:
-            give_capability(shutil.copy(shutil.which("true"), directory))
+            give_capability(program)
+            # A container may lack the capability (Podman's do).
+            subprocess.run([program], check=True)
         except OSError as error:
-            return "setxattr: " + os.strerror(error.errno)
+            return "setxattr, execve: " + os.strerror(error.errno)
     return ""
 
 
