@@ -337,6 +337,7 @@ def test_record_changes_neither_errno_nor_descriptors(case, report):
     assert bool(failures(result)) == report.startswith("no ")
 
 
+@pytest.mark.needs("sandbox")  # before the thread starts
 def test_forked_children_and_a_signal_handler_use_syslog(case):
     listener = case.listener()
     arrived = []
