@@ -71,10 +71,10 @@ double seconds_now() {
 }
 
 /// The last process that had this id, or null.
-Starts::Process* Starts::last_with(pid_t pid) {
+const Starts::Process* Starts::last_with(pid_t pid) const {
   const auto next = processes_.lower_bound({pid + 1, 0});
   if (next == processes_.begin()) return nullptr;
-  Process& last = std::prev(next)->second;
+  const Process& last = std::prev(next)->second;
   return last.pid == pid ? &last : nullptr;
 }
 
@@ -113,26 +113,24 @@ std::optional<bool> Starts::has_become(const Process& process, const Stat& now) 
          executable_id(process.pid) == called.start.file;
 }
 
-Starts::Program* Starts::running_in(pid_t pid) {
-  Process* const last = last_with(pid);
+const Starts::Program* Starts::running_in(pid_t pid) const {
+  const Process* const last = last_with(pid);
   return last == nullptr || !last->runs ? nullptr : &*last->runs;
 }
 
-std::string Starts::started_by(pid_t pid) {
+std::string Starts::started_by(pid_t pid) const {
   const Program* program = running_in(pid);
   return program == nullptr ? "" : program->start.started_by;
 }
 
 /// The arguments of the process's program. A forked process still has its parent's, even if the
 /// parent has ended.
-std::string Starts::arguments_of(const Identity& who) {
-  Program* program = running_in(who.stat.forked ? who.stat.parent : who.pid);
-  const bool is_same =
-      program != nullptr && program->image == who.stat.image && !is_hidden(who.stat);
-  if (is_same && !program->start.arguments.empty()) return program->start.arguments;
-  const std::string arguments = has_own_numbers() ? launcher::arguments_of(who.pid) : "";
-  if (is_same) program->start.arguments = arguments;  // those of a script
-  return arguments;
+std::string Starts::arguments_of(const Identity& who) const {
+  const Program* program = running_in(who.stat.forked ? who.stat.parent : who.pid);
+  const bool is_known = program != nullptr && !program->start.arguments.empty() &&
+                        program->image == who.stat.image && !is_hidden(who.stat);
+  if (is_known) return program->start.arguments;
+  return has_own_numbers() ? launcher::arguments_of(who.pid) : "";
 }
 
 Start Starts::read(const Identity& who, const seccomp_data& call) {

@@ -39,7 +39,7 @@ class Starts {
   /// as unguarded.
   void note_beacon(const Identity& who, bool off);
   /// What has started the process's program, as in Start.
-  std::string started_by(pid_t pid);
+  std::string started_by(pid_t pid) const;
 
   /// Looks at processes that are due. Returns the time until the next is, zero for none. Never
   /// throws: a program runs.
@@ -78,9 +78,9 @@ class Starts {
   };
 
   Process& process_of(const Identity& who);
-  Process* last_with(pid_t pid);
-  Program* running_in(pid_t pid);
-  std::string arguments_of(const Identity& who);
+  const Process* last_with(pid_t pid) const;
+  const Program* running_in(pid_t pid) const;
+  std::string arguments_of(const Identity& who) const;
   static std::optional<bool> has_become(const Process& process, const Stat& now);
   void begin(Process& process);
   void end(Process& process);
