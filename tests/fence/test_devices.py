@@ -119,13 +119,18 @@ mknod -m 666 /dev/shm/root/dev/nvidia0 c 1 3
 """
 
 
-@pytest.mark.parametrize(("copy", "path"), [("/dev/upper/copy", "/dev/upper/copy/nvidia0"),
-                                            ("/mnt", "/dev/nvidia0"), ("/mnt", "/dev/dri/card0")])
+@pytest.mark.parametrize(("source", "copy", "path", "options"), [
+    ("/dev", "/dev/upper/copy", "/dev/upper/copy/nvidia0", "rw"),
+    ("/", "/mnt", "/dev/nvidia0", "rw"), ("/", "/mnt", "/dev/dri/card0", "rw"),
+    ("/dev", "/mnt", "/dev/nvidia0", "nodev")])
 @pytest.mark.parametrize("start", ["/", "/dev/upper/copy/upper", "/mnt/usr"])
-def test_no_gpu_node_opens_in_or_below_a_directory_that_has_another_name(case, start, copy, path):
-    """Landlock knows directories, not their names. A copy of / is granted nowhere as a whole, and
-    so is a directory above a copy of /dev that is also in that copy."""
-    more = "mkdir -p /dev/upper/copy\nmount --bind %s %s\n" % ("/" if copy == "/mnt" else "/dev", copy)
+def test_no_gpu_node_opens_in_or_below_a_directory_that_has_another_name(
+        case, start, source, copy, path, options):
+    """Landlock knows directories and nodes, not their names. A copy of / is granted nowhere as a
+    whole, and so is a directory above a copy of /dev that is also in that copy. A copy with nodev
+    has the same nodes."""
+    more = "mkdir -p /dev/upper/copy\nmount --bind %s %s\nmount -o remount,bind,%s %s\n" % (
+        source, copy, options, copy)
     there = ["sh", "-c", 'cd "$0" || true; exec "$@"', start]
     case.nothing_opens([*there, *FENCED], [fence.program("opens_static")], [path], more=more)
 

@@ -217,9 +217,14 @@ exec "$@"
         self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
 
 
-    def test_verify_counts_what_only_the_kernel_knows(self):
+    def test_verify_counts_what_binfmt_misc_starts(self):
+        self.is_counted(self.make("magic", b"CGTEST\0\0data"))
+
+    def test_verify_counts_what_binfmt_misc_starts_by_its_name(self):
+        self.is_counted(self.make("y.cgtext", b"text\n"))
+
+    def is_counted(self, program):
         """Also a program that has ended before verify can see what runs it."""
-        program = self.make("x.foo", b"CGTEST\0\0data")
         child = [launcher.program("executes"), "child", program]
         where = {"interpreter": launcher.program("static_7"), "place": "/proc/sys/fs/binfmt_misc"}
         self.assertEqual(self.with_binfmt(*child, **where).returncode, 7)
@@ -230,9 +235,16 @@ exec "$@"
     @unittest.skipUnless(platform.machine() == "x86_64", "its program is for 32-bit ARM")
     def test_verify_does_not_count_what_the_kernel_does_not_know(self):
         head = struct.pack("<4s12BHHI", b"\x7fELF", 1, 1, 1, *[0] * 9, 2, EM_ARM, 1)
-        child = [launcher.program("executes"), "child", self.make("arm", head + bytes(32))]
-        self.assertEqual(self.with_binfmt(*child).stdout, "Exec format error\n")
-        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child)
+        self.is_not_counted(self.make("arm", head + bytes(32)))
+
+    def test_verify_does_not_count_data(self):
+        self.is_not_counted(self.make("data", b"abc\0def"))
+
+    def is_not_counted(self, program):
+        child = [launcher.program("executes"), "child", program]
+        where = {"place": "/proc/sys/fs/binfmt_misc"}  # which has other kinds of files
+        self.assertEqual(self.with_binfmt(*child, **where).stdout, "Exec format error\n")
+        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
         self.assertIn("\n  1 program started: 1 guarded\n", done.stderr)
 
 

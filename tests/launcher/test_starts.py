@@ -78,13 +78,16 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
 
 
 @pytest.mark.needs("root", "other_users_processes")
-@pytest.mark.parametrize(("mode", "wanted"), [
-    (0o755, [3, [], []]), (0o700, [1, [], ["it sent no start beacon"] * 2])], ids=["open", "closed"])
-def test_guard_that_the_user_may_not_reach_cannot_end_in_the_loader(case, mode, wanted):
+@pytest.mark.parametrize(("mode", "closed", "wanted"), [
+    (0o755, [], [3, [], []]),
+    (0o700, [], [1, [], ["it sent no start beacon"] * 2]),
+    (0o600, ["lib", "libcudaguard.so"], [1, [], ["it sent no start beacon"] * 2])],
+    ids=["open", "closed", "unreadable"])
+def test_guard_that_the_user_may_not_load_cannot_end_in_the_loader(case, mode, closed, wanted):
     """The inner shell ends as a program that ld.so cannot start, which does not count."""
     case.command = [case.installed(), "verify"]
     os.chmod(case.directory, 0o755)
-    os.chmod(case.path("install"), mode)
+    os.chmod(case.path("install", *closed), mode)
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c",
              "sh -c 'exit 127'; exit 0"]
     result, *counts = account(case, words)

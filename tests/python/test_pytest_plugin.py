@@ -106,8 +106,10 @@ class Plugin(pytest_runs.Case):
         for name in ASKED - {"fails"} | ERRORS:
             text = result.cases[name][1]
             where = "<string>:1" if "child" in name else "test_all.py:%d" % line
-            starter = ", started by python -m pytest" if "child" in name else ""
-            self.assertIn("CUDA was asked for by %s through ctypes/cffi%s (cuInit)" % (where, starter), text)
+            python = os.path.basename(pytest_runs.PYTHON)
+            starter = ", started by %s -m pytest" % python if "child" in name else ""
+            self.assertIn("CUDA was asked for by %s through ctypes/cffi%s (cuInit)" % (
+                where, starter), text)
             pattern = "'line:%s'" % where if "child" in name else "line:" + where
             self.assertIn("to allow this: --cudaguard-allow %s, or mark the test with "
                           "@pytest.mark.cudaguard_allow" % pattern, text)
@@ -267,7 +269,7 @@ class Plugin(pytest_runs.Case):
             """ % (ATTEMPT, ATTEMPT))
         result = self.pytest("--tb=line")
         self.assertEqual(self.outcomes(result), {"passed": {"may"}, "failure": {"may_not"}}, result)
-        self.assertRegex(result.out, r"(?m)^test_all.py:5: CUDA was asked for by test_all.py:6 ")
+        self.assertRegex(result.out, r"(?m)^/\S+/test_all.py:5: CUDA was asked for by test_all.py:6 ")
 
     def test_import_that_asks_is_an_error(self):
         """A module that asks when it is imported is an error, once. All tests run."""

@@ -286,14 +286,17 @@ TEST_F(Message, ReportFailed_NamesTheReason) {
   EXPECT_EQ(take(),
             "cudaguard[7]: report \"/x/y\": Permission denied; name a file or directory that "
             "can be written; nothing is recorded\n");
+  const auto shows = [&](int error, const char* remedy) {
+    write_report_failed(line(7), "/x/y", error);
+    const std::string words = strerror(error);
+    EXPECT_NE(take().find("\"/x/y\": " + words + remedy), std::string::npos) << words;
+  };
+  for (const int error : {ENOSPC, EDQUOT, EROFS, EPERM}) shows(error, "; name a file");
   for (const int error :
        {EMFILE,     ENFILE,       ENOMEM, EFBIG,     EIO,        EINTR,      EPIPE,
         ETXTBSY,    ENODEV,       EBADF,  ENOSYS,    EOPNOTSUPP, EPROTOTYPE, EAFNOSUPPORT,
-        ECONNRESET, ECONNREFUSED, ESTALE, ETIMEDOUT, ENOTCONN,   ENOKEY,     EUCLEAN,
-        ENOSPC,     EDQUOT,       EROFS,  EPERM}) {
-    write_report_failed(line(7), "/x/y", error);
-    const std::string words = strerror(error);
-    EXPECT_NE(take().find("\"/x/y\": " + words + "; name a file"), std::string::npos) << words;
+        ECONNRESET, ECONNREFUSED, ESTALE, ETIMEDOUT, ENOTCONN,   ENOKEY,     EUCLEAN}) {
+    shows(error, "; nothing is recorded");
   }
   write_report_failed(line(7), "/x/y", EISDIR);
   EXPECT_NE(take().find("\"/x/y\": Is a directory (accepted: "), std::string::npos);

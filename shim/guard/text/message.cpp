@@ -61,7 +61,8 @@ constexpr ErrorMeaning kErrors[] = {
     {kAnothersFile, "the file belongs to another user"},
     {kUnsafeDirectory, "others could replace files in this directory"},
 };
-constexpr ptrdiff_t kWrongNames = 8;  // the first rows; in the others, the name is right
+constexpr ptrdiff_t kWrongNames = 8;  // the first rows
+constexpr ptrdiff_t kClosed = 13;     // these, and the next ones, for which another file helps
 
 std::string_view text_of(ListError::Why why) {
   using Why = ListError::Why;
@@ -236,7 +237,8 @@ Text& put_report_error(Text& out, int error) {
   }
   return out.put(row - kErrors < kWrongNames
                      ? " (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)"
-                     : "; name a file or directory that can be written");
+                 : row - kErrors < kClosed ? "; name a file or directory that can be written"
+                                           : "");
 }
 
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }

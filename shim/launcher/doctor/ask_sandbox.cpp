@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "policy/device_nodes.h"
 #include "policy/driver_api.h"
@@ -94,20 +95,20 @@ bool is_gpu(const std::string& path) {
          path.find_first_not_of("0123456789", kStart.size()) == path.npos;
 }
 
-/// True if all GPUs that are there are in MIG mode, and lack each capability. These come after
-/// their GPU's own node.
-bool lacks_mig(const std::vector<NeededNode>& needed) {
+/// The capabilities of the GPUs that are there, if all these are in MIG mode, and lack each of
+/// theirs; otherwise nothing. They come after their GPU's own node.
+std::set<std::string> missing_for_mig(const std::vector<NeededNode>& needed) {
   const auto is_there = [](const NeededNode& one) { return access(one.path.c_str(), F_OK) == 0; };
-  bool lacks = false;
+  std::set<std::string> missing;
   for (auto gpu = needed.begin(); gpu != needed.end(); ++gpu) {
     if (!is_gpu(gpu->path) || !is_there(*gpu)) continue;
     const auto end = std::find_if_not(gpu + 1, needed.end(), [](const NeededNode& one) {
       return one.path.starts_with(kCapabilities);
     });
-    if (end == gpu + 1 || std::any_of(gpu + 1, end, is_there)) return false;
-    lacks = true;
+    if (end == gpu + 1 || std::any_of(gpu + 1, end, is_there)) return {};
+    std::for_each(gpu + 1, end, [&](const NeededNode& one) { missing.insert(one.path); });
   }
-  return lacks;
+  return missing;
 }
 
 void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
@@ -135,8 +136,10 @@ void add_nodes(Sandbox& sandbox, bool landlock, std::chrono::seconds limit) {
     }
   }
   // One GPU is enough.
-  if (std::ranges::any_of(paths, is_gpu) && !lacks_mig(needed)) {
-    std::erase_if(sandbox.missing, [](const NeededNode& one) { return one.gpu; });
+  if (std::ranges::any_of(paths, is_gpu)) {
+    const std::set<std::string> wanted = missing_for_mig(needed);
+    std::erase_if(sandbox.missing,
+                  [&](const NeededNode& one) { return one.gpu && !wanted.contains(one.path); });
   }
   std::ranges::sort(paths);
   for (const std::string& path : paths) {
@@ -213,8 +216,9 @@ std::vector<const Sandbox::Node*> closed_nodes(const Sandbox& sandbox) {
 }
 
 /// What to do about what Landlock or a mount forbids; empty if that is nothing that CUDA needs.
-std::string remedy_for(const Sandbox& sandbox, const Sandbox::Node* closed) {
-  if (closed != nullptr && closed->hindrance == kNodev) {
+/// `named` is the node that the problem names, or null.
+std::string remedy_for(const Sandbox& sandbox, const Sandbox::Node* named) {
+  if (named != nullptr && named->hindrance == kNodev) {
     return "mount /dev without nodev; with bwrap: --dev-bind /dev /dev";
   }
   if (landlock_domains() == 0) return "";
@@ -271,12 +275,14 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     return;
   }
   std::string why;
+  const Sandbox::Node* named = closed;
   if (code == kNoDevice) {
     // Without a device the driver goes no further, so it does not meet what it lacks.
     if (closed != nullptr) {
       why = ", although " + printable(closed->path) + " is there, because " + closed->hindrance;
     }
   } else if (!sandbox.lacks.empty() && (code == kOperatingSystem || closed == nullptr)) {
+    named = nullptr;
     why = " here, because " + sandbox.lacks.front();
   } else if (closed != nullptr) {
     why = " here, because " + put(*closed);
@@ -293,7 +299,7 @@ void explain_sandbox(const Sandbox& sandbox, const DriverAnswer* answer, Finding
     return;
   }
   findings.push_back({"sandbox", Question::kDriver, State::kProblem,
-                      "cuInit answers " + std::to_string(code) + why, remedy_for(sandbox, closed)});
+                      "cuInit answers " + std::to_string(code) + why, remedy_for(sandbox, named)});
 }
 
 }  // namespace cudaguard::launcher

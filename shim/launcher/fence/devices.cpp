@@ -103,8 +103,8 @@ std::vector<std::string> busy_directories() {
   return found;
 }
 
-/// Adds the grants of one domain. A grant is for a directory, whatever its name: therefore, a split
-/// one has no grant by the other names that it has by mounts (mount --bind / /mnt).
+/// Adds the grants of one domain. A grant is for a directory or file, whatever its name: therefore,
+/// a split one has no grant by the other names that it has by mounts (mount --bind / /mnt).
 class Grants {
  public:
   Grants(const GpuNodes& nodes, uint64_t rights, int ruleset)
@@ -229,13 +229,12 @@ GpuNodes find_gpu_nodes(const std::string& mounts) {
     std::string skipped;
     std::string source;
     std::string point;
-    std::string options;
     std::string type;
-    fields >> skipped >> skipped >> skipped >> source >> point >> options;
+    fields >> skipped >> skipped >> skipped >> source >> point;
     while (fields >> type && type != "-") {
     }
     fields >> type;
-    if (is_remote(type) || ("," + options + ",").find(",nodev,") != std::string::npos) continue;
+    if (is_remote(type)) continue;
     point = unescaped(point);
     // The node itself is mounted elsewhere, or its directory.
     std::istringstream names(unescaped(source));

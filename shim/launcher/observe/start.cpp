@@ -11,12 +11,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <span>
 #include <string_view>
@@ -37,6 +39,8 @@
 namespace cudaguard::launcher {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 /// The kernel's own limits: of one string, and of the interpreters of scripts.
 constexpr size_t kMostString = size_t{32} * 4096;
@@ -67,11 +71,57 @@ bool has_names(const std::string& path) {
   return std::ranges::any_of(kNames, [&](std::string_view name) { return contains(file, name); });
 }
 
-/// True if the kernel may start programs of other processors, by an emulator.
-bool has_emulators() {
+/// What binfmt_misc knows a kind of file by: bytes at an offset, or its extension.
+struct EmulatedKind {
+  size_t offset = 0;
+  std::string magic = {};
+  std::string mask = {};
+  std::string extension = {};
+};
+
+std::string bytes_of(std::string_view hexadecimal) {
+  std::string bytes;
+  for (; hexadecimal.size() >= 2; hexadecimal.remove_prefix(2)) {
+    uint8_t byte = 0;
+    std::from_chars(hexadecimal.data(), hexadecimal.data() + 2, byte, 16);
+    bytes += static_cast<char>(byte);
+  }
+  return bytes;
+}
+
+std::vector<EmulatedKind> emulated_kinds() {
+  std::vector<EmulatedKind> kinds;
   std::error_code none;
-  const std::filesystem::directory_iterator entries("/proc/sys/fs/binfmt_misc", none);
-  return std::distance(begin(entries), end(entries)) > 2;  // "register" and "status"
+  for (const auto& entry : fs::directory_iterator("/proc/sys/fs/binfmt_misc", none)) {
+    EmulatedKind& kind = kinds.emplace_back();
+    std::ifstream words(entry.path());
+    std::string word;
+    words >> word;
+    if (word != "enabled") continue;
+    while (words >> word) {
+      if (word == "offset") words >> kind.offset;
+      if (word == "extension") words >> kind.extension;
+      if (word == "magic" && words >> word) kind.magic = bytes_of(word);
+      if (word == "mask" && words >> word) kind.mask = bytes_of(word);
+    }
+  }
+  return kinds;
+}
+
+/// True if binfmt_misc starts a file that begins so, if its entries are visible here.
+bool is_emulated(std::string_view head, std::string_view name) {
+  static const std::vector<EmulatedKind> kinds = emulated_kinds();
+  return std::ranges::any_of(kinds, [&](const EmulatedKind& kind) {
+    if (!kind.extension.empty()) return name.ends_with(kind.extension);
+    bool same = !kind.magic.empty();
+    for (size_t i = 0; i < kind.magic.size(); ++i) {
+      const size_t at = kind.offset + i;
+      const int byte = at < head.size() ? head[at] : 0;
+      const int mask = i < kind.mask.size() ? kind.mask[i] : 0xff;
+      same = same && ((byte ^ kind.magic[i]) & mask) == 0;
+    }
+    return same;
+  });
 }
 
 /// True if a process has the file open for writing, so that execve answers ETXTBSY.
@@ -130,11 +180,8 @@ FileFacts examine(const std::string& path) {
   const ElfFacts elf = read_elf(file);
   // The kernel looks at the program's header alone.
   const bool runs = elf.is_elf && (!elf.loads.empty() || !elf.is_64 || !elf.little_endian);
-  if (runs) {
-    examine_elf(path, elf, facts);
-  } else {
-    facts.foreign = head.find('\0') != std::string::npos;
-  }
+  if (runs) examine_elf(path, elf, facts);
+  if (facts.kind == FileFacts::Kind::kOther || facts.foreign) facts.head = head;
   return facts;
 }
 
@@ -162,10 +209,11 @@ struct StartReader::Call {
   std::string full_name(const std::string& name) const;
   /// Opens the file that this name means for the process.
   Descriptor open_file(const std::string& name, bool follow = true);
-  /// True if this process is root, and the other has no capabilities.
-  bool has_fewer_rights();
-  /// False if the process may not execute this file, or search this directory, as this one may.
-  bool may_execute(const Descriptor& file);
+  /// False if the process may not use this file, or search this directory, as this one may. `right`
+  /// is the bit of others: S_IXOTH, S_IROTH.
+  bool may(mode_t right, const Descriptor& file);
+  /// False if the process may not read the library of this name, as this one may.
+  bool may_load(const std::string& name);
   /// True if this name means a file by a descriptor that the new program will not have.
   bool closes_file(const std::string& name) const;
   /// True if this process may not know which file a name means.
@@ -193,6 +241,7 @@ struct StartReader::Call {
   bool is_privileged = false;
 
  private:
+  bool has_fewer_rights();
   Descriptor walk(const std::string& name, bool follow);
 
   std::string proc_;
@@ -244,11 +293,13 @@ bool StartReader::Call::has_fewer_rights() {
   return geteuid() == 0 && status().find(kNoCapabilities) != std::string::npos;
 }
 
-bool StartReader::Call::may_execute(const Descriptor& file) {
-  constexpr mode_t kAnyone = S_IXUSR | S_IXGRP | S_IXOTH;
+bool StartReader::Call::may(mode_t right, const Descriptor& file) {
+  const mode_t group_right = right << 3;
+  const mode_t owner_right = right << 6;
+  const mode_t anyone = right | group_right | owner_right;
   struct stat facts = {};
   if (!has_fewer_rights() || fstat(file.number(), &facts) != 0 ||
-      (facts.st_mode & kAnyone) == kAnyone) {
+      (facts.st_mode & anyone) == anyone) {
     return true;
   }
   const std::vector<uint64_t> user = numbers_in(status(), "Uid");  // the last one is for files
@@ -257,9 +308,15 @@ bool StartReader::Call::may_execute(const Descriptor& file) {
   if (user.empty() || group.empty()) return true;
   groups.push_back(group.back());
   const bool is_member = std::ranges::find(groups, facts.st_gid) != groups.end();
-  const mode_t bit = facts.st_uid == user.back() ? S_IXUSR : is_member ? S_IXGRP : S_IXOTH;
+  const mode_t bit = facts.st_uid == user.back() ? owner_right : is_member ? group_right : right;
   return (facts.st_mode & bit) != 0 ||
          getxattr(path_of(file).c_str(), "system.posix_acl_access", nullptr, 0) > 0;
+}
+
+bool StartReader::Call::may_load(const std::string& name) {
+  if (!has_fewer_rights()) return true;
+  const Descriptor file = open_file(name);
+  return file.number() >= 0 && may(S_IROTH, file);
 }
 
 /// To this process, /proc/self is another one. It has no programs but by magic links, so what
@@ -301,7 +358,7 @@ Descriptor StartReader::Call::walk(const std::string& name, bool follow) {
       continue;
     }
     if (part == ".." && is_root(at)) continue;
-    if (!may_execute(at) && !is_proc(at)) return Descriptor(-1);
+    if (!may(S_IXOTH, at) && !is_proc(at)) return Descriptor(-1);
     const auto open_next = [&](int more) {
       return Descriptor(openat(at.number(), part.c_str(), O_PATH | O_CLOEXEC | more));
     };
@@ -429,7 +486,7 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if (is_denied(call.opened) || !call.may_execute(call.opened) || is_written(path, status)) {
+    if (is_denied(call.opened) || !call.may(S_IXOTH, call.opened) || is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
@@ -442,8 +499,7 @@ void StartReader::judge_file(Call& call, Start& start) {
       continue;
     }
     if (facts.kind == Kind::kOther || facts.foreign) {
-      static const bool emulated = has_emulators();
-      if (facts.foreign && emulated) start.kind = Start::Kind::kUnknown;
+      if (is_emulated(facts.head, name)) start.kind = Start::Kind::kUnknown;
       start.reason = "binfmt_misc decides what runs it";
       return;
     }
@@ -510,9 +566,8 @@ void StartReader::judge_strings(Call& call, const Strings& strings, Start& start
         entry.front() == '/' && fstatat(call.root.number(), entry.c_str() + 1, &status, 0) == 0;
     const FileId id = is_there ? id_of(status) : FileId{};
     found |= entry.front() != '/' || id != FileId{};
-    // Another user may not reach it, and then ld.so goes on without it.
-    start.own_guard |= is_there && id == guard_ &&
-                       (!call.has_fewer_rights() || call.open_file(entry).number() >= 0);
+    // If another user may not, ld.so goes on without it.
+    start.own_guard |= is_there && id == guard_ && call.may_load(entry);
   }
   if (replaced) return unguarded("its LD_PRELOAD was replaced");
   if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");

@@ -31,6 +31,7 @@ struct FileFacts {
   };
   Kind kind = Kind::kOther;
   bool foreign = false;        ///< no program of this machine: only binfmt_misc starts it
+  std::string head = {};       ///< the beginning of a file that only binfmt_misc starts
   bool never_guarded = false;  ///< although the guard may send a start beacon: it is for musl
   bool has_capabilities = false;
   bool is_loader = false;  ///< glibc's ld.so, which loads the program that its arguments name

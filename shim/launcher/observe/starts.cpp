@@ -45,12 +45,13 @@ bool has_returned(pid_t thread) {
   return number && *number >= 0 && !is_exec(call);
 }
 
-/// True if the process was killed by a signal, or has ended as one that ld.so cannot start. Before
-/// Linux 6.15, true for any.
-bool has_failed(const Descriptor& process) {
+/// Whether the process was killed by a signal, or has ended as one that ld.so cannot start. Nothing
+/// before Linux 6.15.
+std::optional<bool> has_failed(const Descriptor& process) {
   constexpr int kNotStarted = 127;  // the exit code of ld.so
   const std::optional<int> end = end_of(process);
-  return !end || WIFSIGNALED(*end) || WEXITSTATUS(*end) == kNotStarted;
+  if (!end) return {};
+  return WIFSIGNALED(*end) || WEXITSTATUS(*end) == kNotStarted;
 }
 
 /// What the process has open, or a process that it has forked, which runs the same program.
@@ -223,8 +224,10 @@ void Starts::end(Process& process) {
   const bool confirmed = (program.heard && !start.is_final) || start.kind == Kind::kLauncher;
   // If it has ended while ld.so was at work, no code of the program has run. Before Linux 6.15, one
   // that has ended before a look is taken for such a program.
-  const bool ended_early = start.kind == Kind::kGuarded && start.own_guard &&
-                           (program.inside ? *program.inside : has_failed(start.process));
+  const bool is_clear = program.inside && (!*program.inside || !program.filtered);
+  const bool ended_early =
+      start.kind == Kind::kGuarded && start.own_guard &&
+      (is_clear ? *program.inside : has_failed(start.process).value_or(!program.filtered));
   if (!program.heard && (ended_early || start.kind == Kind::kLists)) return;
   process.counts = true;
   if (confirmed && !program.off) {
@@ -303,10 +306,10 @@ void Starts::look_at(Process& process) {
 void Starts::look_inside(pid_t thread, const Stat& stat, Program& program) const {
   if (program.start.kind == Start::Kind::kGuarded && !program.heard) {
     if (program.inside == false) return;  // it has left ld.so for good
+    program.inside = is_in_loader(thread, stat);
     // A filter of its own may refuse the beacon. Nothing is known of a process that has ended.
     const std::vector<uint64_t> filters = status_of(thread, "Seccomp_filters");
-    const bool is_own = !filters.empty() && filters != filters_;
-    program.inside = is_own ? false : is_in_loader(thread, stat);
+    program.filtered |= !filters.empty() && filters != filters_;
     return;
   }
   const Driver driver = driver_below(thread);

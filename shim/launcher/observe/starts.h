@@ -64,6 +64,7 @@ class Starts {
     bool heard = false;               ///< its start beacon has come
     bool off = false;                 ///< which says OFF
     std::optional<bool> inside = {};  ///< ld.so was at work at the last look that could tell
+    bool filtered = false;            ///< a seccomp filter of its own may have refused the beacon
     bool driver = false;              ///< as in TreeTruth::Unguarded, with the next one
     bool only_nvml = false;
   };

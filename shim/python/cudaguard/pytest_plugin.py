@@ -24,6 +24,7 @@ import os
 from typing import Any, Dict, Generator, List, Optional, Sequence, Set, Tuple, overload
 
 import pytest
+from _pytest._code.code import ReprFileLocation as _ReprFileLocation
 
 from cudaguard import allowed_tests, installation, records
 from cudaguard import guard as guards
@@ -819,11 +820,13 @@ def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
         except _fail.Exception:
             failure: Any = node.repr_failure(_ExceptionInfo.from_current())
         # In CI, pytest's short summary has the whole message, and JUnit's always. Both also print
-        # the failure itself.
-        failure.reprcrash.message = text.partition("\n")[0]
-        if isinstance(node, _Item):  # the place is that of _fail() above
-            failure.reprcrash.path, line, _ = node.location
-            failure.reprcrash.lineno = (line or 0) + 1
+        # the failure itself. The place would be that of _fail() above; pytest 7 has none.
+        crash = failure.reprcrash or _ReprFileLocation("", 0, "")
+        failure.reprcrash = crash
+        crash.message = text.partition("\n")[0]
+        if isinstance(node, _Item):
+            path, line, _ = node.location
+            crash.path, crash.lineno = str(node.config.rootpath / path), (line or 0) + 1
         return failure
     except Exception:  # the test has replaced something that pytest uses
         return text
