@@ -34,6 +34,8 @@ constexpr ErrorMeaning kErrors[] = {
     {EROFS, "Read-only file system"},
     {ENOSPC, "No space left on device"},
     {EDQUOT, "Disk quota exceeded"},
+    {kAnothersFile, "the file belongs to another user"},
+    {kUnsafeDirectory, "others could replace files in this directory"},
     {EAGAIN, "the pipe is full"},
     {ECONNREFUSED, "Connection refused"},
     {ENOBUFS, "the socket is full"},
@@ -58,11 +60,9 @@ constexpr ErrorMeaning kErrors[] = {
     {ENOTCONN, "Transport endpoint is not connected"},
     {ENOKEY, "Required key not available"},
     {EUCLEAN, "Structure needs cleaning"},
-    {kAnothersFile, "the file belongs to another user"},
-    {kUnsafeDirectory, "others could replace files in this directory"},
 };
 constexpr ptrdiff_t kWrongNames = 8;  // the first rows
-constexpr ptrdiff_t kClosed = 13;     // these, and the next ones, for which another file helps
+constexpr ptrdiff_t kClosed = 15;     // these, and the next ones, for which another file helps
 
 std::string_view text_of(ListError::Why why) {
   using Why = ListError::Why;

@@ -212,7 +212,8 @@ struct StartReader::Call {
   /// False if the process may not use this file, or search this directory, as this one may. `right`
   /// is the bit of others: S_IXOTH, S_IROTH.
   bool may(mode_t right, const Descriptor& file);
-  /// False if the process may not read the library of this name, as this one may.
+  /// False if the new program may not read the library of this name, as this process may. Call this
+  /// last.
   bool may_load(const std::string& name);
   /// True if this name means a file by a descriptor that the new program will not have.
   bool closes_file(const std::string& name) const;
@@ -246,6 +247,7 @@ struct StartReader::Call {
 
   std::string proc_;
   std::string status_;
+  bool is_after_exec_ = false;  ///< execve has taken an ordinary user's capabilities
 };
 
 StartReader::Call::Call(pid_t caller, const seccomp_data& data)
@@ -290,7 +292,11 @@ bool StartReader::Call::closes_file(const std::string& name) const {
 /// Another user's verify has no more rights than its processes.
 bool StartReader::Call::has_fewer_rights() {
   constexpr const char* kNoCapabilities = "\nCapEff:\t0000000000000000\n";
-  return geteuid() == 0 && status().find(kNoCapabilities) != std::string::npos;
+  if (geteuid() != 0) return false;
+  if (status().find(kNoCapabilities) != std::string::npos) return true;
+  if (!is_after_exec_) return false;
+  const std::vector<uint64_t> user = numbers_in(status(), "Uid");  // the last one is for files
+  return !user.empty() && user.back() != 0;
 }
 
 bool StartReader::Call::may(mode_t right, const Descriptor& file) {
@@ -314,6 +320,7 @@ bool StartReader::Call::may(mode_t right, const Descriptor& file) {
 }
 
 bool StartReader::Call::may_load(const std::string& name) {
+  is_after_exec_ = true;
   if (!has_fewer_rights()) return true;
   const Descriptor file = open_file(name);
   return file.number() >= 0 && may(S_IROTH, file);
