@@ -16,53 +16,53 @@ namespace cudaguard {
 
 namespace {
 
+enum class Remedy : uint8_t { kNone, kOtherFile, kAcceptedName };
 struct ErrorMeaning {
   int error;
-  char text[48];
+  Remedy remedy;
+  char text[47];
 };
 constexpr ErrorMeaning kErrors[] = {
-    {ENOENT, "No such file or directory"},
-    {ENOTDIR, "Not a directory"},
-    {EISDIR, "Is a directory"},
-    {ENAMETOOLONG, "File name too long"},
-    {ELOOP, "it is a symbolic link"},
-    {EMLINK, "it is a hard link"},
-    {ENXIO, "it is no file, or a pipe that no process reads"},
-    {EINVAL, "it is not a regular file"},
-    {EACCES, "Permission denied"},
-    {EPERM, "Operation not permitted"},
-    {EROFS, "Read-only file system"},
-    {ENOSPC, "No space left on device"},
-    {EDQUOT, "Disk quota exceeded"},
-    {kAnothersFile, "the file belongs to another user"},
-    {kUnsafeDirectory, "others could replace files in this directory"},
-    {EAGAIN, "the pipe is full"},
-    {ECONNREFUSED, "Connection refused"},
-    {ENOBUFS, "the socket is full"},
-    {EMSGSIZE, "Message too long"},
-    {EFBIG, "File too large"},
-    {EIO, "Input/output error"},
-    {EMFILE, "Too many open files"},
-    {ENFILE, "Too many open files in system"},
-    {ENOMEM, "Cannot allocate memory"},
-    {EINTR, "Interrupted system call"},
-    {EPIPE, "Broken pipe"},
-    {ETXTBSY, "Text file busy"},
-    {ENODEV, "No such device"},
-    {EBADF, "Bad file descriptor"},
-    {ENOSYS, "Function not implemented"},
-    {EOPNOTSUPP, "Operation not supported"},
-    {EPROTOTYPE, "Protocol wrong type for socket"},
-    {EAFNOSUPPORT, "Address family not supported by protocol"},
-    {ECONNRESET, "Connection reset by peer"},
-    {ESTALE, "Stale file handle"},
-    {ETIMEDOUT, "Connection timed out"},
-    {ENOTCONN, "Transport endpoint is not connected"},
-    {ENOKEY, "Required key not available"},
-    {EUCLEAN, "Structure needs cleaning"},
+    {ENOENT, Remedy::kAcceptedName, "No such file or directory"},
+    {ENOTDIR, Remedy::kAcceptedName, "Not a directory"},
+    {EISDIR, Remedy::kAcceptedName, "Is a directory"},
+    {ENAMETOOLONG, Remedy::kAcceptedName, "File name too long"},
+    {ELOOP, Remedy::kAcceptedName, "it is a symbolic link"},
+    {EMLINK, Remedy::kAcceptedName, "it is a hard link"},
+    {ENXIO, Remedy::kAcceptedName, "it is no file, or a pipe that no process reads"},
+    {EINVAL, Remedy::kAcceptedName, "it is not a regular file"},
+    {EACCES, Remedy::kOtherFile, "Permission denied"},
+    {EPERM, Remedy::kOtherFile, "Operation not permitted"},
+    {EROFS, Remedy::kOtherFile, "Read-only file system"},
+    {ENOSPC, Remedy::kOtherFile, "No space left on device"},
+    {EDQUOT, Remedy::kOtherFile, "Disk quota exceeded"},
+    {kAnothersFile, Remedy::kOtherFile, "the file belongs to another user"},
+    {kUnsafeDirectory, Remedy::kOtherFile, "others could replace files in this directory"},
+    {EAGAIN, Remedy::kNone, "the pipe is full"},
+    {ECONNREFUSED, Remedy::kNone, "Connection refused"},
+    {ENOBUFS, Remedy::kNone, "the socket is full"},
+    {EMSGSIZE, Remedy::kNone, "Message too long"},
+    {EFBIG, Remedy::kNone, "File too large"},
+    {EIO, Remedy::kNone, "Input/output error"},
+    {EMFILE, Remedy::kNone, "Too many open files"},
+    {ENFILE, Remedy::kNone, "Too many open files in system"},
+    {ENOMEM, Remedy::kNone, "Cannot allocate memory"},
+    {EINTR, Remedy::kNone, "Interrupted system call"},
+    {EPIPE, Remedy::kNone, "Broken pipe"},
+    {ETXTBSY, Remedy::kNone, "Text file busy"},
+    {ENODEV, Remedy::kNone, "No such device"},
+    {EBADF, Remedy::kNone, "Bad file descriptor"},
+    {ENOSYS, Remedy::kNone, "Function not implemented"},
+    {EOPNOTSUPP, Remedy::kNone, "Operation not supported"},
+    {EPROTOTYPE, Remedy::kNone, "Protocol wrong type for socket"},
+    {EAFNOSUPPORT, Remedy::kNone, "Address family not supported by protocol"},
+    {ECONNRESET, Remedy::kNone, "Connection reset by peer"},
+    {ESTALE, Remedy::kNone, "Stale file handle"},
+    {ETIMEDOUT, Remedy::kNone, "Connection timed out"},
+    {ENOTCONN, Remedy::kNone, "Transport endpoint is not connected"},
+    {ENOKEY, Remedy::kNone, "Required key not available"},
+    {EUCLEAN, Remedy::kNone, "Structure needs cleaning"},
 };
-constexpr ptrdiff_t kWrongNames = 8;  // the first rows
-constexpr ptrdiff_t kClosed = 15;     // these, and the next ones, for which another file helps
 
 std::string_view text_of(ListError::Why why) {
   using Why = ListError::Why;
@@ -230,15 +230,17 @@ Text& put_rule_mistake(Text& out, const RuleMistake& mistake) {
 Text& put_report_error(Text& out, int error) {
   const auto* row = std::begin(kErrors);
   while (row != std::end(kErrors) && row->error != error) ++row;
-  if (row != std::end(kErrors)) {
-    out.put(row->text);
-  } else {
-    out.print("errno %u", static_cast<uint64_t>(error));
+  if (row == std::end(kErrors)) return out.print("errno %u", static_cast<uint64_t>(error));
+  out.put(row->text);
+  switch (row->remedy) {
+    case Remedy::kNone:
+      break;
+    case Remedy::kOtherFile:
+      return out.put("; name a file or directory that can be written");
+    case Remedy::kAcceptedName:
+      return out.put(" (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)");
   }
-  return out.put(row - kErrors < kWrongNames
-                     ? " (accepted: a file, DIRECTORY/, syslog: or /dev/stderr)"
-                 : row - kErrors < kClosed ? "; name a file or directory that can be written"
-                                           : "");
+  return out;
 }
 
 Text& begin_line(Text& out, uint32_t pid) { return out.print("cudaguard[%u]: ", pid); }

@@ -11,14 +11,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <span>
 #include <string_view>
@@ -31,6 +28,7 @@
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/fence/filter.h"
+#include "shim/launcher/observe/binfmt.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
@@ -39,8 +37,6 @@
 namespace cudaguard::launcher {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 /// The kernel's own limits: of one string, and of the interpreters of scripts.
 constexpr size_t kMostString = size_t{32} * 4096;
@@ -69,59 +65,6 @@ bool has_names(const std::string& path) {
   constexpr std::string_view kNames[] = {"/dev/nvidia", "libcuda.so", "libnvidia-ml.so"};
   const FileBytes file(path);
   return std::ranges::any_of(kNames, [&](std::string_view name) { return contains(file, name); });
-}
-
-/// What binfmt_misc knows a kind of file by: bytes at an offset, or its extension.
-struct EmulatedKind {
-  size_t offset = 0;
-  std::string magic = {};
-  std::string mask = {};
-  std::string extension = {};
-};
-
-std::string bytes_of(std::string_view hexadecimal) {
-  std::string bytes;
-  for (; hexadecimal.size() >= 2; hexadecimal.remove_prefix(2)) {
-    uint8_t byte = 0;
-    std::from_chars(hexadecimal.data(), hexadecimal.data() + 2, byte, 16);
-    bytes += static_cast<char>(byte);
-  }
-  return bytes;
-}
-
-std::vector<EmulatedKind> emulated_kinds() {
-  std::vector<EmulatedKind> kinds;
-  std::error_code none;
-  for (const auto& entry : fs::directory_iterator("/proc/sys/fs/binfmt_misc", none)) {
-    EmulatedKind& kind = kinds.emplace_back();
-    std::ifstream words(entry.path());
-    std::string word;
-    words >> word;
-    if (word != "enabled") continue;
-    while (words >> word) {
-      if (word == "offset") words >> kind.offset;
-      if (word == "extension") words >> kind.extension;
-      if (word == "magic" && words >> word) kind.magic = bytes_of(word);
-      if (word == "mask" && words >> word) kind.mask = bytes_of(word);
-    }
-  }
-  return kinds;
-}
-
-/// True if binfmt_misc starts a file that begins so, if its entries are visible here.
-bool is_emulated(std::string_view head, std::string_view name) {
-  static const std::vector<EmulatedKind> kinds = emulated_kinds();
-  return std::ranges::any_of(kinds, [&](const EmulatedKind& kind) {
-    if (!kind.extension.empty()) return name.ends_with(kind.extension);
-    bool same = !kind.magic.empty();
-    for (size_t i = 0; i < kind.magic.size(); ++i) {
-      const size_t at = kind.offset + i;
-      const int byte = at < head.size() ? head[at] : 0;
-      const int mask = i < kind.mask.size() ? kind.mask[i] : 0xff;
-      same = same && ((byte ^ kind.magic[i]) & mask) == 0;
-    }
-    return same;
-  });
 }
 
 /// True if a process has the file open for writing, so that execve answers ETXTBSY.
@@ -212,8 +155,7 @@ struct StartReader::Call {
   /// False if the process may not use this file, or search this directory, as this one may. `right`
   /// is the bit of others: S_IXOTH, S_IROTH.
   bool may(mode_t right, const Descriptor& file);
-  /// False if the new program may not read the library of this name, as this process may. Call this
-  /// last.
+  /// False if the new program may not read the library of this name, as this process may.
   bool may_load(const std::string& name);
   /// True if this name means a file by a descriptor that the new program will not have.
   bool closes_file(const std::string& name) const;
@@ -247,7 +189,7 @@ struct StartReader::Call {
 
   std::string proc_;
   std::string status_;
-  bool is_after_exec_ = false;  ///< execve has taken an ordinary user's capabilities
+  bool is_after_exec_ = false;  ///< when execve has taken an ordinary user's capabilities
 };
 
 StartReader::Call::Call(pid_t caller, const seccomp_data& data)
@@ -321,9 +263,13 @@ bool StartReader::Call::may(mode_t right, const Descriptor& file) {
 
 bool StartReader::Call::may_load(const std::string& name) {
   is_after_exec_ = true;
-  if (!has_fewer_rights()) return true;
-  const Descriptor file = open_file(name);
-  return file.number() >= 0 && may(S_IROTH, file);
+  bool may_read = !has_fewer_rights();
+  if (!may_read) {
+    const Descriptor file = open_file(name);
+    may_read = file.number() >= 0 && may(S_IROTH, file);
+  }
+  is_after_exec_ = false;
+  return may_read;
 }
 
 /// To this process, /proc/self is another one. It has no programs but by magic links, so what
