@@ -54,7 +54,8 @@ class Terminal:
                 self.text = self.text[match.end():]
                 return match
             if not select.select([self.end], [], [], max(0, end - time.monotonic()))[0]:
-                raise AssertionError("%r was awaited; there is %r" % (pattern, self.text))
+                raise AssertionError("%r was awaited; there is %r, and\n%s"
+                                     % (pattern, self.text, self.processes()))
             try:
                 new = os.read(self.end, 65536)
             except OSError:  # EIO: no process has the terminal any more
@@ -62,6 +63,14 @@ class Terminal:
             if not new:
                 raise AssertionError("%r was awaited; at the end %r" % (pattern, self.text))
             self.text += new.decode("utf-8", "replace")
+
+    def processes(self):
+        """What the processes of the session wait for, where ps is installed."""
+        if not shutil.which("ps"):
+            return ""
+        columns = "pid,ppid,pgid,tpgid,stat,wchan:20,pending,blocked,ignored,args"
+        return subprocess.run(["ps", "-ww", "-o", columns, "-s", str(self.pid)], text=True,
+                              stdout=subprocess.PIPE, check=False).stdout
 
     def close(self):
         if self.end >= 0:
