@@ -25,5 +25,17 @@ TEST(EnvLine, StartedByEnv_IsEmptyIfUncertain) {
   }
 }
 
+TEST(ScriptLine, NameThatGoesOnAfterTheFirst256Bytes_IsNoInterpreter) {
+  const auto line = [](size_t size, const char* end) {
+    return ("#!/" + std::string(size - 1, 'i') + end).substr(0, 256);
+  };
+  for (const char* end : {"\n", " \n", " -u\n", "\t-u\n", ""}) {
+    EXPECT_EQ(read_script(line(253, end)).interpreter.size(), 253U) << end;
+    EXPECT_EQ(read_script(line(254, end)).interpreter, "") << end;
+  }
+  EXPECT_EQ(read_script("#! /bin/sh" + std::string(246, ' ')).interpreter, "/bin/sh");
+  EXPECT_EQ(read_script("#! /bin/sh" + std::string(238, ' ') + " /bin/sh").interpreter, "/bin/sh");
+}
+
 }  // namespace
 }  // namespace cudaguard::launcher

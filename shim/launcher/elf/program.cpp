@@ -162,9 +162,11 @@ ScriptLine read_script(std::string_view head) {
   if (!head.starts_with("#!")) return {};
   std::string_view line = head.substr(2, head.find('\n') - 2);
   line = line.substr(0, line.find('\0'));
-  line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
   ScriptLine script;
   script.interpreter = take_word(line);
+  // The kernel refuses a name whose end it has not read.
+  if (line.empty() && head.size() == kScriptHead && head.ends_with(script.interpreter)) return {};
+  line = line.substr(0, line.find_last_not_of(kBlanks) + 1);
   script.argument = without_blanks(line);
   return script;
 }
