@@ -233,7 +233,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "verify",
      .value = "[=MODE]",
-     .help = "also refuse NVIDIA ioctls; MODE (devices also blocks GPU nodes):",
+     .help = "also refuse NVIDIA ioctls (in mode devices, also GPU nodes); MODE:",
      .words = "auto, require, devices, off",
      .by_default = "auto",
      .to = &Options::fence},
