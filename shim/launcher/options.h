@@ -182,7 +182,7 @@ inline constexpr OptionRow kOptions[] = {
     {.name = "fence",
      .commands = "run",
      .value = "[=MODE]",
-     .help = "make the kernel refuse NVIDIA ioctls; MODE (devices also blocks GPU nodes):",
+     .help = "make the kernel refuse NVIDIA ioctls (in mode devices, also GPU nodes); MODE:",
      .words = "auto, require, devices, off",
      .by_default = "off; --fence alone: auto",
      .to = &Options::fence},
