@@ -32,8 +32,8 @@ struct TimeLimit {
   std::chrono::milliseconds busy;
 };
 /// How long to wait for the death of a killed process. If it sleeps in the kernel, it may never
-/// end. If it is runnable, it ends when it gets a processor.
-inline constexpr TimeLimit kDeath(std::chrono::milliseconds{100}, std::chrono::milliseconds{2000});
+/// end, or wait for a busy disk. If it is runnable, it ends when it gets a processor.
+inline constexpr TimeLimit kDeath(std::chrono::milliseconds{500}, std::chrono::milliseconds{5000});
 
 struct ChildEnd {
   int not_started = 0;  ///< errno; kHeldBack: `before` returned false; 0: it was started
