@@ -3,12 +3,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "policy/decision.h"
+#include "policy/device_list.h"
 #include "policy/policies.h"
 #include "policy/text.h"
 #include "policy/variables.h"
@@ -88,6 +91,22 @@ Fence fence_around_list(const GuardSettings& settings, Variables& variables) {
   // What --print shows is used outside of this fence, where the user's own list is right.
   if ((fence.devices || fence.narrowed) && !settings.print) replace_list(listed.list, variables);
   return fence;
+}
+
+/// Inside the fence, the driver numbers only the GPUs that are left, and so do a rule's indices.
+void warn_of_indices_in_rule(const Program& program, const Variables& variables) {
+  const Environment environment =
+      read_environment([&](const char* name) { return variables.get(name); });
+  const RuleAnswer answer = MachineRules().answer(started_here(program), environment);
+  if (answer.gpus == variables.get(row_of(Variable::kVisibleDevices).name)) return;
+  const AllowList list = parse_allow_list(answer.gpus);
+  if (std::none_of(list.entries, list.entries + list.count, [](const AllowEntry& entry) {
+        return entry.kind == AllowEntry::Kind::kIndex;
+      })) {
+    return;
+  }
+  warn("--fence=devices: gpus=" + in_quotes(answer.gpus) + " of " + printable(answer.by) +
+       " counts only the GPUs of --gpus, from 0 in PCI order; name GPUs by UUID there");
 }
 
 /// Policies that allow CUDA get none under an earlier fence.
@@ -242,6 +261,10 @@ Prepared set_up(const Plan& plan, Variables& variables) {
     if (!report.empty()) record_health(driver.health, report, plan.program);
   }
 
+  const bool listed = fences_list(driver.settings) && fence.devices;
+  if (listed && !program.path.empty() && !config.errors_only) {
+    warn_of_indices_in_rule(program, variables);
+  }
   const Judged judged =
       preload_guard(program, installation, config.policy,
                     {.strict = plan.strict,
@@ -250,7 +273,7 @@ Prepared set_up(const Plan& plan, Variables& variables) {
                      .observed = plan.watch != Plan::Watch::kNot,
                      .verifies = plan.watch == Plan::Watch::kProcesses,
                      .fence_tried = plan.settings.wants_fence() || plan.only_listens,
-                     .listed = fences_list(driver.settings) && fence.devices,
+                     .listed = listed,
                      .errors_only = config.errors_only},
                     variables);
   if (config.policy == Policy::kOff && !driver.settings.policy) {
