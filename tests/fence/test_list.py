@@ -3,6 +3,7 @@
 nodes and /proc/driver/nvidia are made up. Each control runs the same program without the fence."""
 
 import os
+import re
 import shutil
 import sys
 
@@ -345,17 +346,17 @@ def test_node_that_is_made_anew_after_the_start_does_not_open(case):
     assert "opened" not in case.answers(case.path("later"), *fenced("2"))["/dev/nvidia9"]
 
 
+with open(os.path.join(harness.SOURCE, "docs", "integrations", "agents.md"),
+          encoding="utf-8") as stream:
+    PAGE = stream.read()
 ONE_COMMAND = ["cudaguard run --fence=devices --", "cudaguard run --fence=devices --gpus 2 -- COMMAND"]
 
 
 def test_agent_outside_gives_one_command_a_gpu(case):
     """As docs/integrations/agents.md says. The shell is the agent."""
-    with open(os.path.join(harness.SOURCE, "docs", "integrations", "agents.md"),
-              encoding="utf-8") as stream:
-        page = stream.read()
     script = ""
     for command in ONE_COMMAND:
-        assert "`%s`" % command in page
+        assert "`%s`" % command in PAGE
         script += command.replace("cudaguard run", '"$0" run --log=off').replace(" COMMAND", "") + ' "$@"\n'
     agent = ["sh", "-c", script, launcher.LAUNCHER, fence.program("opens_static"), node(2)]
     lines = case.on_machine(*agent).stdout.splitlines()
@@ -372,3 +373,15 @@ def test_agent_under_a_fence_gets_no_gpu_for_one_command(case):
                            "CUDAGUARD_LOG", *listed)
     assert done.stdout == "c020462a ENODEV\n"
     assert "already under a fence" in done.stderr
+
+
+@pytest.mark.parametrize("start", [[], fenced("2")])
+def test_agents_shell_starts_without_a_gpu(case, start):
+    """The script for SHELL of docs/integrations/agents.md, also where the agent has a GPU."""
+    script = re.search("^exec (cudaguard run .*)$", PAGE, re.MULTILINE)[1]
+    script = script.replace("cudaguard", launcher.LAUNCHER, 1)
+    ask = "echo started; : </dev/nvidia9"
+    control = case.on_machine(*start, "sh", "-c", ask)
+    assert (control.returncode, control.stdout) == (0, "started\n"), control.stderr
+    done = case.on_machine(*start, "sh", "-c", script, "sh", "-c", ask)
+    assert (done.returncode, done.stdout) == (1, "started\n"), done.stderr
