@@ -254,9 +254,9 @@ def test_mig_capabilities_of_the_listed_gpus_open(case):
 def test_machine_that_cannot_tell_which_node_is_which_is_refused(case):
     case.refuses("2", "cannot be fenced: /proc/driver/nvidia/gpus names no GPU", "load NVIDIA's kernel module",
                  more="umount /proc/driver\n")
-    case.refuses("2", "/dev/nvidia9 is missing", "nvidia-modprobe -c 9",
+    case.refuses("2", "/dev/nvidia9 is missing", "nvidia-modprobe -c 9\n",
                  more="rm /dev/nvidia9\n")
-    case.refuses("2", "/dev/nvidia9 is not the node of minor 9", "nvidia-modprobe -c 9",
+    case.refuses("2", "/dev/nvidia9 is not the node of minor 9", "nvidia-modprobe -c 9\n",
                  more="rm /dev/nvidia9\nmknod /dev/nvidia9 c 1 3\n")
     case.refuses("2", "/dev/nvidia9 is not the node of minor 9",
                  more="rm /dev/nvidia9\nln -s nvidia3 /dev/nvidia9\n")
