@@ -93,20 +93,19 @@ Fence fence_around_list(const GuardSettings& settings, Variables& variables) {
   return fence;
 }
 
-/// Inside the fence, the driver numbers only the GPUs that are left, and so do a rule's indices.
+/// Warns of a rule's indices: inside the fence, the driver numbers only the GPUs that are left, and
+/// the guard cannot compare indices with the UUIDs that it gets as its list.
 void warn_of_indices_in_rule(const Program& program, const Variables& variables) {
-  const Environment environment =
-      read_environment([&](const char* name) { return variables.get(name); });
+  Environment environment = read_environment([&](const char* name) { return variables.get(name); });
+  environment.visible_devices = nullptr;  // what is left is a rule's
   const RuleAnswer answer = MachineRules().answer(started_here(program), environment);
-  if (answer.gpus == variables.get(row_of(Variable::kVisibleDevices).name)) return;
   const AllowList list = parse_allow_list(answer.gpus);
-  if (std::none_of(list.entries, list.entries + list.count, [](const AllowEntry& entry) {
-        return entry.kind == AllowEntry::Kind::kIndex;
-      })) {
-    return;
-  }
-  warn("--fence=devices: gpus=" + in_quotes(answer.gpus) + " of " + printable(answer.by) +
-       " counts only the GPUs of --gpus, from 0 in PCI order; name GPUs by UUID there");
+  const bool indices =
+      std::any_of(list.entries, list.entries + list.count,
+                  [](const AllowEntry& entry) { return entry.kind == AllowEntry::Kind::kIndex; });
+  if (!indices) return;
+  warn("--fence=devices: GPUs have other numbers inside, so name them by UUID in gpus=" +
+       in_quotes(answer.gpus) + " of " + printable(answer.by));
 }
 
 /// Policies that allow CUDA get none under an earlier fence.
