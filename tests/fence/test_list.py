@@ -3,6 +3,7 @@
 nodes and /proc/driver/nvidia are made up. Each control runs the same program without the fence."""
 
 import os
+import re
 import shutil
 import sys
 
@@ -253,9 +254,9 @@ def test_mig_capabilities_of_the_listed_gpus_open(case):
 def test_machine_that_cannot_tell_which_node_is_which_is_refused(case):
     case.refuses("2", "cannot be fenced: /proc/driver/nvidia/gpus names no GPU", "load NVIDIA's kernel module",
                  more="umount /proc/driver\n")
-    case.refuses("2", "/dev/nvidia9 is missing", "nvidia-modprobe -c 9",
+    case.refuses("2", "/dev/nvidia9 is missing", "nvidia-modprobe -c 9\n",
                  more="rm /dev/nvidia9\n")
-    case.refuses("2", "/dev/nvidia9 is not the node of minor 9", "nvidia-modprobe -c 9",
+    case.refuses("2", "/dev/nvidia9 is not the node of minor 9", "nvidia-modprobe -c 9\n",
                  more="rm /dev/nvidia9\nmknod /dev/nvidia9 c 1 3\n")
     case.refuses("2", "/dev/nvidia9 is not the node of minor 9",
                  more="rm /dev/nvidia9\nln -s nvidia3 /dev/nvidia9\n")
@@ -307,6 +308,20 @@ def test_list_counts_inside_if_the_kernel_has_no_seccomp(case):
     assert case.on_machine(*words).stdout == UUIDS[2] + "," + UUIDS[5] + "\n"
 
 
+@pytest.mark.parametrize("place", ["CUDAGUARD_RULES", "/etc/cudaguard.conf:1"])
+@pytest.mark.parametrize(("rule", "warns"), [
+    ("gpus=5", True), ("gpus=" + UUIDS[5], False), ("program=/none gpus=5", False), ("", False)])
+def test_rule_whose_indices_mean_other_gpus_inside_is_told(case, rule, warns, place):
+    more = "mount -t tmpfs -o mode=755 none /etc\necho 'VALIDATE %s' >/etc/cudaguard.conf\n" % rule
+    given = ["--rule", "VALIDATE " + rule] if place == "CUDAGUARD_RULES" else []
+    for fence_of in (["--fence=devices"], []):
+        done = case.on_machine(launcher.LAUNCHER, "run", *fence_of, "--gpus", "5", *given, "--", "true",
+                               more="" if given else more)
+        assert done.returncode == 0
+        told = 'name them by UUID in gpus="5" of ' + place in done.stderr
+        assert told is (warns and fence_of != []), done.stderr
+
+
 def test_print_says_that_the_fence_is_not_among_the_variables(case):
     """They are for a program outside of it, where the user's own list is right."""
     done = case.on_machine(launcher.LAUNCHER, "run", "--fence=devices", "--gpus", "2", "--print")
@@ -335,17 +350,17 @@ def test_node_that_is_made_anew_after_the_start_does_not_open(case):
     assert "opened" not in case.answers(case.path("later"), *fenced("2"))["/dev/nvidia9"]
 
 
+with open(os.path.join(harness.SOURCE, "docs", "integrations", "agents.md"),
+          encoding="utf-8") as stream:
+    PAGE = stream.read()
 ONE_COMMAND = ["cudaguard run --fence=devices --", "cudaguard run --fence=devices --gpus 2 -- COMMAND"]
 
 
 def test_agent_outside_gives_one_command_a_gpu(case):
     """As docs/integrations/agents.md says. The shell is the agent."""
-    with open(os.path.join(harness.SOURCE, "docs", "integrations", "agents.md"),
-              encoding="utf-8") as stream:
-        page = stream.read()
     script = ""
     for command in ONE_COMMAND:
-        assert "`%s`" % command in page
+        assert "`%s`" % command in PAGE
         script += command.replace("cudaguard run", '"$0" run --log=off').replace(" COMMAND", "") + ' "$@"\n'
     agent = ["sh", "-c", script, launcher.LAUNCHER, fence.program("opens_static"), node(2)]
     lines = case.on_machine(*agent).stdout.splitlines()
@@ -362,3 +377,15 @@ def test_agent_under_a_fence_gets_no_gpu_for_one_command(case):
                            "CUDAGUARD_LOG", *listed)
     assert done.stdout == "c020462a ENODEV\n"
     assert "already under a fence" in done.stderr
+
+
+@pytest.mark.parametrize("start", [[], fenced("2")])
+def test_agents_shell_starts_without_a_gpu(case, start):
+    """The script for SHELL of docs/integrations/agents.md, also where the agent has a GPU."""
+    script = re.search("^exec (cudaguard run .*)$", PAGE, re.MULTILINE)[1]
+    script = script.replace("cudaguard", launcher.LAUNCHER, 1)
+    ask = "echo started; : </dev/nvidia9"
+    control = case.on_machine(*start, "sh", "-c", ask)
+    assert (control.returncode, control.stdout) == (0, "started\n"), control.stderr
+    done = case.on_machine(*start, "sh", "-c", script, "sh", "-c", ask)
+    assert (done.returncode, done.stdout) == (1, "started\n"), done.stderr

@@ -198,6 +198,13 @@ def test_without_an_answer_of_the_driver_the_result_is_incomplete(case, steps, e
     assert "in doubt" not in block, block
 
 
+def test_limit_nvml_that_is_not_installed_is_no_doubt(case):
+    """tests/lab/limits.md: the guard records no load that fails, and the launcher sees none."""
+    result = case.denied([box.program("open"), "nv.init"], env={"box": "no_nvml"})
+    assert result.answers["nv.init"] == "-999", str(result)
+    assert "in doubt" not in case.block(result, 0)
+
+
 def test_process_that_forbids_itself_cuda_is_in_doubt(case):
     words = [launcher.LAUNCHER, "run", "--cpu", "--", box.program("open"), "cu.init"]
     case.block(case.denied(words), 3, "got no CUDA (was refused cuInit by open), so it could make")

@@ -3,12 +3,15 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "policy/decision.h"
+#include "policy/device_list.h"
 #include "policy/policies.h"
 #include "policy/text.h"
 #include "policy/variables.h"
@@ -88,6 +91,21 @@ Fence fence_around_list(const GuardSettings& settings, Variables& variables) {
   // What --print shows is used outside of this fence, where the user's own list is right.
   if ((fence.devices || fence.narrowed) && !settings.print) replace_list(listed.list, variables);
   return fence;
+}
+
+/// Warns of a rule's indices: inside the fence, the driver numbers only the GPUs that are left, and
+/// the guard cannot compare indices with the UUIDs that it gets as its list.
+void warn_of_indices_in_rule(const Program& program, const Variables& variables) {
+  Environment environment = read_environment([&](const char* name) { return variables.get(name); });
+  environment.visible_devices = nullptr;  // what is left is a rule's
+  const RuleAnswer answer = MachineRules().answer(started_here(program), environment);
+  const AllowList list = parse_allow_list(answer.gpus);
+  const bool indices =
+      std::any_of(list.entries, list.entries + list.count,
+                  [](const AllowEntry& entry) { return entry.kind == AllowEntry::Kind::kIndex; });
+  if (!indices) return;
+  warn("--fence=devices: GPUs have other numbers inside, so name them by UUID in gpus=" +
+       in_quotes(answer.gpus) + " of " + printable(answer.by));
 }
 
 /// Policies that allow CUDA get none under an earlier fence.
@@ -242,6 +260,10 @@ Prepared set_up(const Plan& plan, Variables& variables) {
     if (!report.empty()) record_health(driver.health, report, plan.program);
   }
 
+  const bool listed = fences_list(driver.settings) && fence.devices;
+  if (listed && !program.path.empty() && !config.errors_only) {
+    warn_of_indices_in_rule(program, variables);
+  }
   const Judged judged =
       preload_guard(program, installation, config.policy,
                     {.strict = plan.strict,
@@ -250,7 +272,7 @@ Prepared set_up(const Plan& plan, Variables& variables) {
                      .observed = plan.watch != Plan::Watch::kNot,
                      .verifies = plan.watch == Plan::Watch::kProcesses,
                      .fence_tried = plan.settings.wants_fence() || plan.only_listens,
-                     .listed = fences_list(driver.settings) && fence.devices,
+                     .listed = listed,
                      .errors_only = config.errors_only},
                     variables);
   if (config.policy == Policy::kOff && !driver.settings.policy) {

@@ -227,15 +227,6 @@ ListedGpus find_listed_gpus(const std::string& list) {
     found.mistake = text_of([&](Text& out) { put_list_error(out, view.error, gpus.size()); });
     return found;
   }
-  // For NVML, a GPU without a node is not there, as in some containers, and has no index.
-  if (any(AllowEntry::Kind::kIndex)) {
-    for (const NvidiaGpu& gpu : gpus) {
-      if (const std::string fault = fault_of(gpu); !fault.empty()) {
-        found.why_not = fault + ", or name the GPUs by UUID";
-        return found;
-      }
-    }
-  }
   const bool uuids = std::all_of(view.devices, view.devices + view.count,
                                  [&](uint16_t at) { return !gpus[at].uuid.empty(); });
   for (size_t i = 0; i < view.count; ++i) {
@@ -248,6 +239,13 @@ ListedGpus find_listed_gpus(const std::string& list) {
     const auto before = std::count_if(view.devices, view.devices + view.count,
                                       [&](uint16_t at) { return at < view.devices[i]; });
     found.list.append(i == 0 ? "" : ",").append(uuids ? gpu.uuid : std::to_string(before));
+  }
+  // For NVML, a GPU without a node is not there, as in some containers, and has no index.
+  if (any(AllowEntry::Kind::kIndex)) {
+    for (const NvidiaGpu& gpu : gpus) {
+      const std::string fault = found.why_not.empty() ? fault_of(gpu) : "";
+      if (!fault.empty()) found.why_not = fault + ", or name the GPUs by UUID";
+    }
   }
   for (const SharedNode& node : kSharedNodes) {
     const std::string fault = fault_of(node.path, -1, node.made_by);
