@@ -10,7 +10,8 @@
 
 namespace cudaguard::launcher {
 
-/// Throws Refusal if a rule of --rule has a mistake, with the sentence that the guard prints.
+/// Throws Refusal if a rule of --rule has a mistake, with the sentence that the guard prints. Warns
+/// of a rule that matches less than it seems to.
 void check_rules(const std::vector<std::string>& rules);
 
 /// True if CUDAGUARD_RULES is set.

@@ -174,9 +174,9 @@ std::string about(RuleKey key, const std::string& value) {
 
 }  // namespace
 
-std::vector<std::string> warnings_about(const ProcessRule& rule) {
+std::vector<std::string> warnings_about(const ProcessRule& rule, RuleKey end) {
   std::vector<std::string> found;
-  for (size_t i = 0; i < std::size(kRuleKeys); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(end); ++i) {
     const auto key = static_cast<RuleKey>(i);
     if (!rule.has(key)) continue;
     const std::string value(rule.value(key));
