@@ -24,7 +24,8 @@ std::string with_list(std::string rule, std::string_view list) {
 
 }  // namespace
 
-void check_rules(const std::vector<std::string>& rules) {
+std::vector<std::string> check_rules(const std::vector<std::string>& rules) {
+  std::vector<std::string> warnings;
   for (const std::string& text : rules) {
     const std::string start = "--rule " + in_quotes(text) + ": ";
     ProcessRule rule;
@@ -34,10 +35,13 @@ void check_rules(const std::vector<std::string>& rules) {
         throw Refusal(kRefused,
                       start + text_of([&](Text& out) { put_rule_mistake(out, rule.mistake); }));
       }
-      for (const std::string& clause : warnings_about(rule, RuleKey::kGpus)) warn(start + clause);
+      for (const std::string& clause : warnings_about(rule, RuleKey::kGpus)) {
+        warnings.push_back(start + clause);
+      }
     }
     if (!some) throw Refusal(kRefused, "--rule needs a value");
   }
+  return warnings;
 }
 
 bool has_rules(const Variables& variables) {
