@@ -28,8 +28,13 @@ bool may_write_line(const Descriptor& in, const Descriptor& out, const Descripto
       // No program inherits a standard input that cannot be read: 0 was closed, and 2 likely as
       // well.
       if (in.kind == Kind::kRegular && !in.readable) return false;
-      // `>file 2>&1` or systemd's journal socket: 1 and 2 are the same file.
-      if (out.kind == err.kind && out.same_file(err) && !out.close_on_exec) return true;
+      // `>file 2>&1` or systemd's journal socket: 1 and 2 are the same file. A child of Node: three
+      // sockets.
+      if (out.kind == err.kind && !out.close_on_exec &&
+          (out.same_file(err) ||
+           (in.kind == err.kind && err.kind == Kind::kSocket && !in.close_on_exec))) {
+        return true;
+      }
       return (looks_inherited(in) && in.readable) || (looks_inherited(out) && out.writable);
     default:
       return false;

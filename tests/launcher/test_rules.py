@@ -162,3 +162,10 @@ def test_wrong_rule_starts_nothing(case):
     result = case.launch("--rule", "VALIDATE usr=alice")
     assert (result.rc, result.out) == (125, ""), str(result)
     assert result.err.startswith('cudaguard: --rule "VALIDATE usr=alice": "usr" is not accepted')
+
+
+def test_rule_that_matches_no_program_gets_a_warning(case):
+    rule = "FORCE_CPU program=/opt/none"
+    result = case.launch("--policy", "VALIDATE", "--rule", rule)
+    assert result.answers == {"router": "0", "cuInit": "0"}, str(result)
+    assert result.err == 'cudaguard: --rule "%s": program="/opt/none" does not exist\n' % rule

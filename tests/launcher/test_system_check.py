@@ -104,6 +104,7 @@ SCRIPT = " is a script, whose interpreter runs; use args= instead"
 OPEN = " has a [ that is not closed, so it matches only a ["
 NAME = (" is not in /etc/%s, so it may mean any %s that is not in it either; write the number, or "
         "remove the rule")
+PART = " is no full path, so it matches no %s"
 ARGS = ' matches only this whole command line; write args="*%s*" for a part'
 NO_DEFAULT = (": no rule matches every process, so FORCE_CPU applies to those that no rule names; write"
               " OFF or FORCE_CPU into the first line")
@@ -116,7 +117,9 @@ WARNINGS = [
     ("program=link", " is only a link in PATH; write smi"),
     ("program=/opt/none", " does not exist"),
     ("program=/usr/bin/script", SCRIPT), ("program=script", SCRIPT),
-    ("program=bin/smi", " is no full path, so it matches no program"),
+    ("program=bin/smi", PART % "program"), ("program=bin/*", PART % "program"),
+    ("program=/usr/bin/", " is a directory; write program=/usr/bin/*"),
+    ("cgroup=user.slice/*", PART % "process"),
     ("program=/usr/bin/[sm", OPEN), ("args=*[!]*", OPEN), ("cgroup=/[a-b", OPEN),
     ("program=[s]m[]i]", None), ("cgroup=/user*", None),
     ("args=serve", ARGS % "serve"), ("args=*serve", None),

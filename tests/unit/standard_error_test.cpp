@@ -64,8 +64,13 @@ TEST(StderrRule, RegularFileOpenForBoth_IsData) {
 TEST(StderrRule, Socket_IsWrittenOnlyWithEvidence) {
   const Descriptor err = make(Kind::kSocket, true, true, 5);
   EXPECT_TRUE(may_write_line(kTerminal, make(Kind::kSocket, true, true, 5), err));  // systemd
-  EXPECT_FALSE(
-      may_write_line(make(Kind::kSocket, true, true, 3), make(Kind::kOther, true, true, 4), err));
+  const Descriptor in = make(Kind::kSocket, true, true, 3);
+  Descriptor out = make(Kind::kSocket, true, true, 4);
+  EXPECT_TRUE(may_write_line(in, out, err));  // a child of Node
+  EXPECT_FALSE(may_write_line(kClosed, out, err));
+  EXPECT_FALSE(may_write_line(in, make(Kind::kOther, true, true, 4), err));
+  out.close_on_exec = true;
+  EXPECT_FALSE(may_write_line(in, out, err));
 }
 
 TEST(StderrRule, OtherDevices_AreNotWritten) {

@@ -137,6 +137,7 @@ GuardConfig configure(const GuardSettings& settings, Variables& variables) {
   GuardConfig config = settle(settings, variables, count_of_gpus());
   if (config.silent) silence_warnings();
   if (!config.left_out.empty()) warn(config.left_out);
+  for (const std::string& warning : config.about_rules) warn(warning);
   return config;
 }
 

@@ -5,6 +5,7 @@
 #include "policy/process_rules.h"
 #include "shim/guard/text/message.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/rule_warnings.h"
 
 namespace cudaguard::launcher {
 
@@ -23,19 +24,24 @@ std::string with_list(std::string rule, std::string_view list) {
 
 }  // namespace
 
-void check_rules(const std::vector<std::string>& rules) {
+std::vector<std::string> check_rules(const std::vector<std::string>& rules) {
+  std::vector<std::string> warnings;
   for (const std::string& text : rules) {
-    const auto refuse = [&](const std::string& why) {
-      throw Refusal(kRefused, "--rule " + in_quotes(text) + ": " + why);
-    };
+    const std::string start = "--rule " + in_quotes(text) + ": ";
     ProcessRule rule;
     bool some = false;
     for (RuleText rest = {text, RuleSource::kOption}; take_rule(rest, rule); some = true) {
-      if (rule.mistake.why == RuleMistake::Why::kNone) continue;
-      refuse(text_of([&](Text& out) { put_rule_mistake(out, rule.mistake); }));
+      if (rule.mistake.why != RuleMistake::Why::kNone) {
+        throw Refusal(kRefused,
+                      start + text_of([&](Text& out) { put_rule_mistake(out, rule.mistake); }));
+      }
+      for (const std::string& clause : warnings_about(rule, RuleKey::kGpus)) {
+        warnings.push_back(start + clause);
+      }
     }
     if (!some) throw Refusal(kRefused, "--rule needs a value");
   }
+  return warnings;
 }
 
 bool has_rules(const Variables& variables) {

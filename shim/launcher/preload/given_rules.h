@@ -11,7 +11,8 @@
 namespace cudaguard::launcher {
 
 /// Throws Refusal if a rule of --rule has a mistake, with the sentence that the guard prints.
-void check_rules(const std::vector<std::string>& rules);
+/// Returns a warning for each rule that matches less than it seems to.
+std::vector<std::string> check_rules(const std::vector<std::string>& rules);
 
 /// True if CUDAGUARD_RULES is set.
 bool has_rules(const Variables& variables);

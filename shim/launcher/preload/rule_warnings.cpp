@@ -36,7 +36,16 @@ bool has_open_set(const std::string& glob) {
   return false;
 }
 
-bool is_glob(const std::string& text) { return text.find_first_of("*?[") != std::string::npos; }
+constexpr char kWildcards[] = "*?[";
+
+bool is_glob(const std::string& text) {
+  return text.find_first_of(kWildcards) != std::string::npos;
+}
+
+/// The paths of programs and cgroups begin with a slash.
+bool matches_no_path(const std::string& glob) {
+  return !glob.starts_with("/") && glob.find_first_of(kWildcards) != 0;
+}
 
 /// Returns the path without links, or nothing if there is no such file.
 std::string resolved(const std::string& path) {
@@ -69,15 +78,21 @@ std::string found_in_path(const std::string& name) {
 
 /// The kernel knows the path of a process's file, without links and of a script's interpreter.
 std::string about_program(const std::string& glob) {
+  if (glob.find('/') != std::string::npos && matches_no_path(glob)) {
+    return " is no full path, so it matches no program";
+  }
   if (is_glob(glob)) return {};
   constexpr char kScript[] = " is a script, whose interpreter runs; use args= instead";
   if (glob.starts_with("/")) {
     const std::string file = resolved(glob);
     if (file.empty()) return " does not exist";
+    std::error_code error;
+    if (fs::is_directory(file, error)) {
+      return " is a directory; write program=" + printable(file) + "/*";
+    }
     if (is_script(file)) return kScript;
     return file == glob ? "" : " is a link; write " + printable(file);
   }
-  if (glob.find('/') != std::string::npos) return " is no full path, so it matches no program";
   const std::string file = found_in_path(glob);
   if (file.empty()) return {};
   if (is_script(file)) return kScript;
@@ -146,6 +161,8 @@ std::string about(RuleKey key, const std::string& value) {
       return about_name<passwd>(value, key, fgetpwent, &passwd::pw_name);
     case RuleKey::kGroup:
       return about_name<group>(value, key, fgetgrent, &group::gr_name);
+    case RuleKey::kCgroup:
+      return matches_no_path(value) ? " is no full path, so it matches no process" : "";
     case RuleKey::kReport:
       return about_report(value);
     case RuleKey::kGpus:
@@ -157,9 +174,9 @@ std::string about(RuleKey key, const std::string& value) {
 
 }  // namespace
 
-std::vector<std::string> warnings_about(const ProcessRule& rule) {
+std::vector<std::string> warnings_about(const ProcessRule& rule, RuleKey end) {
   std::vector<std::string> found;
-  for (size_t i = 0; i < std::size(kRuleKeys); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(end); ++i) {
     const auto key = static_cast<RuleKey>(i);
     if (!rule.has(key)) continue;
     const std::string value(rule.value(key));

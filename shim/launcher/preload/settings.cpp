@@ -470,7 +470,7 @@ bool is_first_process(const Variables& variables) {
 
 GuardConfig settle(const GuardSettings& settings, Variables& variables, size_t gpus) {
   refuse_empty(settings);
-  check_rules(settings.rules);
+  std::vector<std::string> about_rules = check_rules(settings.rules);
   const bool inner = variables.has(kPreset);
   const std::string outer_list = inner && variables.has(kVisible) ? variables.get(kVisible) : "";
   const std::string outer = inner ? rules_of_outer_run(variables) : "";
@@ -516,8 +516,12 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables, size_t g
   // Inside a run, the program that starts this one may have left them out on purpose.
   const std::string left_out =
       translate_visible_devices(settings, parse_allow_list(outer_list), gpus, variables);
-  return {policy, std::string(decision.report), decision.log == Log::kOff,
-          log_is_given && decision.log < Log::kDeny, inner ? "" : left_out};
+  return {policy,
+          std::string(decision.report),
+          decision.log == Log::kOff,
+          log_is_given && decision.log < Log::kDeny,
+          inner ? "" : left_out,
+          std::move(about_rules)};
 }
 
 }  // namespace cudaguard::launcher

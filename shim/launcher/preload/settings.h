@@ -15,11 +15,12 @@ namespace cudaguard::launcher {
 
 /// What the launcher itself needs of the guard's configuration.
 struct GuardConfig {
-  Policy policy = Policy::kForceCpu;  ///< VALIDATE if only a rule allows CUDA
-  std::string report;                 ///< empty: no report
-  bool silent = false;                ///< CUDAGUARD_LOG=off
-  bool errors_only = false;           ///< the user wants errors only, or nothing
-  std::string left_out;               ///< a warning: GPUs that CUDA_VISIBLE_DEVICES leaves out
+  Policy policy = Policy::kForceCpu;     ///< VALIDATE if only a rule allows CUDA
+  std::string report;                    ///< empty: no report
+  bool silent = false;                   ///< CUDAGUARD_LOG=off
+  bool errors_only = false;              ///< the user wants errors only, or nothing
+  std::string left_out;                  ///< a warning: GPUs that CUDA_VISIBLE_DEVICES leaves out
+  std::vector<std::string> about_rules;  ///< what check_rules() returned
 };
 
 /// Sets the CUDAGUARD_* variables and, under FORCE_CPU, all presets. Throws Refusal for values that
