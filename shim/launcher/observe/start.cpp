@@ -426,7 +426,7 @@ void StartReader::judge_file(Call& call, Start& start) {
   using Kind = FileFacts::Kind;
   std::string name = call.full_name(start.program);
   bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0;
-  for (int i = 0; i < kMostInterpreters; ++i) {
+  for (int i = 0; i <= kMostInterpreters; ++i) {
     call.opened = call.open_file(name, std::exchange(follow, true));
     if (call.opened.number() < 0 && call.hides_files()) {
       start.reason = why_closed(call.thread);
