@@ -501,8 +501,9 @@ void StartReader::judge_strings(Call& call, const Strings& strings, Start& start
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
   };
+  const bool by_script = !start.texts.empty();  // its line names the program
   if (call.is_loader) start.texts.push_back(program_of(strings.words));
-  if ((call.is_loader && start.texts.back().empty()) ||
+  if ((call.is_loader && !by_script && start.texts.back().empty()) ||
       (call.by_loader && !call.is_privileged && strings.lists)) {
     start.kind = Start::Kind::kLists;
     return;
