@@ -4,6 +4,7 @@ job control and descriptors. It waits for the whole tree. Each test runs unguard
 
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -228,6 +229,36 @@ class Passed(Case):
                 return process.communicate("\n", timeout=PATIENCE)[0], process.returncode
 
             self.assertEqual(self.both(check), ("[%d]\n" % signal.SIGCONT, 0), send.__name__)
+
+    def test_sigcont_right_after_a_stop_is_not_lost(self):
+        """Nobody would send another."""
+        def after_each_other(before):
+            process, pid = self.counting(before, signal.SIGCONT, preexec_fn=os.setpgrp)
+            for send, number in ((process.pid, signal.SIGSTOP), (pid, signal.SIGTSTP)):
+                os.kill(send, number)
+                self.until(lambda send=send: self.state(send) == "T")
+            process.send_signal(signal.SIGCONT)
+            self.until(lambda: self.state(pid) != "T")
+            self.assertEqual(process.stdout.readline(), "one\n")
+            return process.communicate("\n", timeout=PATIENCE)[0], process.returncode
+
+        def at_once(before):
+            process, _ = self.counting(before, signal.SIGUSR1, preexec_fn=os.setpgrp)
+            for i in range(400):
+                os.killpg(process.pid, signal.SIGTSTP)
+                for _ in range(i * 5):
+                    pass
+                os.killpg(process.pid, signal.SIGCONT)
+                for _ in range(2):  # the launcher may pass the first one on before it stops
+                    process.send_signal(signal.SIGUSR1)
+                    self.assertEqual(select.select([process.stdout], [], [], PATIENCE)[0],
+                                     [process.stdout], (i, self.state(process.pid)))
+                    self.assertEqual(process.stdout.readline(), "one\n")
+            process.communicate("\n", timeout=PATIENCE)
+            return process.returncode
+
+        self.assertEqual(self.both(after_each_other), ("[%d]\n" % signal.SIGCONT, 0))
+        self.assertEqual(self.both(at_once), 0)
 
 
 make_passed = fixtures.lent("passed", Passed)

@@ -124,12 +124,18 @@ def test_script_counts_as_its_interpreter(case):
     plain = case.make("plain.sh", "#!/bin/sh\nexit 7\n")
     nested = case.make("nested.sh", "#!%s x\n" % plain)
     by_static = case.make("by_static.sh", "#! %s %s\n" % (static, DYNAMIC))
+    deepest = by_static
+    for i in range(4):  # the kernel allows five scripts
+        deepest = case.make("%d.sh" % i, "#!%s\n" % deepest)
     clears = case.make("clears.sh", "#!/usr/bin/env -S -i /bin/sh\nexit 7\n")
+    by_loader = case.make("loader.sh", "#!%s %s\n" % (harness.loader_of(DYNAMIC), DYNAMIC))
     for script, wanted in ((plain, [2, [], []]), (nested, [2, [], []]),
-                           (by_static, [2, ["static"], []]),
+                           (by_static, [2, ["static"], []]), (deepest, [2, ["static"], []]),
                            (clears, [2, ["its environment has no LD_PRELOAD"], []])):
         result, *counts = account(case, [EXECUTES, "child", script], code=7)
         assert counts == wanted, "%s\n%s" % (script, result)
+    result, *counts = account(case, ["env", "-i", by_loader], code=7)
+    assert counts == [1, ["its environment has no LD_PRELOAD"], []], str(result)
 
 
 def test_every_short_start_is_counted(case):

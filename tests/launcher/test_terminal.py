@@ -64,6 +64,15 @@ class Terminal:
                 raise AssertionError("%r was awaited; at the end %r" % (pattern, self.text))
             self.text += new.decode("utf-8", "replace")
 
+    @staticmethod
+    def states(group):
+        """Of the processes of a process group."""
+        for name in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError), open("/proc/%s/stat" % name, encoding="utf-8") as stream:
+                state, _, its_group = stream.read().rpartition(")")[2].split()[:3]
+                if int(its_group) == group:
+                    yield state
+
     def processes(self):
         """What the processes of the session wait for, where ps is installed."""
         if not shutil.which("ps"):
@@ -125,25 +134,32 @@ class Jobs(Case):
             terminal.send(keys)
             seen.extend(terminal.expect(pattern)[0] for pattern in patterns)
 
+        def stop():
+            """Under a launcher, the shell waits for that alone: a program that has not stopped yet may
+            read the next line."""
+            group = os.tcgetpgrp(terminal.end)
+            step("\x1a", "Stopped", r"\$ ")
+            self.until(lambda: set(terminal.states(group)) == {"T"})
+
         terminal.expect(r"\$ ")
         command = " ".join(before + [self.program])
         step(command + "\n", r"tty=.*\r\n", r"size=.*\r\n", "ready")
-        step("\x1a", "Stopped", r"\$ ")
+        stop()
         step("jobs\n", r"\[1\].*Stopped.*" + re.escape(command))
         seen[-1] = seen[-1].replace(command, "COMMAND")
         step("fg\n", "continued")
         step("hello\n", "got hello")
-        step("\x1a", "Stopped", r"\$ ")
+        stop()
         step("fg\n", "continued")
         step("\x04", r"\$ ")
         step("echo code=$?\n", r"code=\d+")
         step(command + " wait\n", "ready")
-        step("\x1a", "Stopped", r"\$ ")
+        stop()
         step("fg\n", "continued")
         step("\x03", r"\$ ")
         step("echo code=$?\n", r"code=\d+")
         step(command + " wait\n", "ready")
-        step("\x1a", "Stopped", r"\$ ")
+        stop()
         step("bg\n", "continued")
         step("jobs\n", "Running")
         step("kill -USR1 %1\n", "usr1")

@@ -426,7 +426,7 @@ void StartReader::judge_file(Call& call, Start& start) {
   using Kind = FileFacts::Kind;
   std::string name = call.full_name(start.program);
   bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0;
-  for (int i = 0; i < kMostInterpreters; ++i) {
+  for (int i = 0; i <= kMostInterpreters; ++i) {
     call.opened = call.open_file(name, std::exchange(follow, true));
     if (call.opened.number() < 0 && call.hides_files()) {
       start.reason = why_closed(call.thread);
@@ -501,8 +501,9 @@ void StartReader::judge_strings(Call& call, const Strings& strings, Start& start
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
   };
+  const bool by_script = !start.texts.empty();  // its line names the program
   if (call.is_loader) start.texts.push_back(program_of(strings.words));
-  if ((call.is_loader && start.texts.back().empty()) ||
+  if ((call.is_loader && !by_script && start.texts.back().empty()) ||
       (call.by_loader && !call.is_privileged && strings.lists)) {
     start.kind = Start::Kind::kLists;
     return;

@@ -43,17 +43,28 @@ bool in_foreground(pid_t program) {
   return ours;
 }
 
-/// Performs the default action of a signal while every signal is blocked.
-void take_default(int number) {
+/// Performs the default action of a pending signal while every signal is blocked.
+void take_pending(int number) {
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   sigaction(number, &action, nullptr);
-  raise(number);
   sigset_t one;
   sigemptyset(&one);
   sigaddset(&one, number);
   sigprocmask(SIG_UNBLOCK, &one, nullptr);
   sigprocmask(SIG_BLOCK, &one, nullptr);
+}
+
+void take_default(int number) {
+  raise(number);
+  take_pending(number);
+}
+
+bool is_pending(std::initializer_list<int> signals) {
+  sigset_t pending;
+  sigpending(&pending);
+  return std::any_of(signals.begin(), signals.end(),
+                     [&](int number) { return sigismember(&pending, number) == 1; });
 }
 
 bool is_one_of(std::initializer_list<int> signals, int number) {
@@ -63,6 +74,8 @@ bool is_one_of(std::initializer_list<int> signals, int number) {
 bool comes_from_terminals(int number) {
   return is_one_of({SIGHUP, SIGINT, SIGQUIT, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH}, number);
 }
+
+constexpr std::initializer_list<int> kStops = {SIGTSTP, SIGTTIN, SIGTTOU};
 
 bool ends_waiting(int number) { return is_one_of({SIGINT, SIGTERM, SIGHUP, SIGQUIT}, number); }
 
@@ -156,6 +169,7 @@ void Tree::note_program(int status) {
     continued_ = true;
   } else {
     status_ = status;
+    stopped_by_ = 0;
     // The ^C that ended the program has reached this process, too, but must not end the wait.
     program_ = Program::kEnds;
     take_signals();
@@ -194,6 +208,8 @@ void Tree::handle(const siginfo_t& signal) {
   } else {
     kill(pid_, number);
   }
+  // The SIGCONT for the group may have reached the program before the stop signal.
+  if (is_one_of(kStops, number) && is_pending({SIGCONT})) kill(pid_, SIGCONT);
 }
 
 /// True if our parent made us ignore or block this signal: nohup, a shell's `&`.
@@ -223,10 +239,26 @@ bool Tree::has_it_already(const siginfo_t& signal) const {
 /// the whole group; a SIGCONT sent only to us is passed on.
 void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
-  if (number != 0 && (number != SIGSTOP || in_foreground(pid_))) take_default(number);
-  const bool to_continue = std::exchange(to_continue_, false);
   const bool went_on = std::exchange(continued_, false);
-  if (to_continue && !went_on && program_ == Program::kRuns) kill(pid_, SIGCONT);
+  bool to_continue = std::exchange(to_continue_, false) && !went_on;
+  // A SIGCONT discards the stop signals that are pending before it, and the reverse.
+  if (number != 0 && is_pending(kStops)) to_continue = false;
+  if (to_continue && program_ == Program::kRuns) {
+    kill(pid_, SIGCONT);
+  } else if (number != 0 && !is_pending({SIGCONT}) && (number != SIGSTOP || in_foreground(pid_))) {
+    stop(number);
+  }
+}
+
+/// A SIGCONT between the program's stop and ours must not be lost: nobody would send another. Once
+/// our signal is pending, a SIGCONT discards it. One before has continued the program.
+void Tree::stop(int number) const {
+  if (number != SIGSTOP) raise(number);
+  siginfo_t change = {};
+  constexpr int kLook = WEXITED | WCONTINUED | WNOHANG | WNOWAIT;
+  if (waitid(P_PID, static_cast<id_t>(pid_), &change, kLook) == 0 && change.si_pid != 0) return;
+  if (number == SIGSTOP) raise(number);
+  take_pending(number);
 }
 
 /// Returns nothing if /proc shows no children, although there are some.

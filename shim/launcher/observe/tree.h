@@ -56,6 +56,7 @@ class Tree {
   bool is_refused(int number) const;
   bool has_it_already(const siginfo_t& signal) const;
   void stop_or_go_on();
+  void stop(int number) const;
   bool is_over();
   /// Returns true if a signal waits.
   bool pause(std::chrono::milliseconds patience);
