@@ -3,8 +3,11 @@
 
 import contextlib
 import os
+import re
+import resource
 import signal
 import sys
+import tempfile
 
 import pytest
 
@@ -50,6 +53,8 @@ def pytest_configure(config):
     for number in signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP:
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+    os.umask(0o022)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def pytest_make_parametrize_id(val):
@@ -86,8 +91,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_sessionstart():
-    from support import machine  # which reads the options
+    from support import harness, machine  # which read the options
 
+    # Tests put libraries there, and ld.so splits LD_PRELOAD at a space; sockets, whose paths must be
+    # short; and what other users need. The sandbox has a /dev of its own.
+    directory = tempfile.gettempdir()
+    if not (re.fullmatch(r"(?!/dev/)[^\s:]{1,30}", directory) and
+            harness.reachable(os.path.join(directory, "x"))):
+        tempfile.tempdir = os.environ["TMPDIR"] = "/tmp"
     # The search for leaks of the sanitized test programs traces them.
     if machine.missing("tracing"):
         os.environ.setdefault("LSAN_OPTIONS", "detect_leaks=0")

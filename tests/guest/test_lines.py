@@ -189,8 +189,8 @@ def test_message_names_the_line_that_calls_the_opencl_loader(case):
 def test_advice_of_the_message_allows_cuda(case):
     """In front of the program; inside `cudaguard run`, where the presets stay, by run."""
     outer = [os.path.join(harness.BUILD, "bin", "cudaguard"), "run", "--"]
-    script = script_of(case, "see.sh", 'echo "CUDA=${CUDA_VISIBLE_DEVICES-unset}"\nexec "$0" ask\n')
-    inner = ["sh", "-c", open(script, encoding="utf-8").read(), guest.STEPS]
+    script = 'echo "CUDA=${CUDA_VISIBLE_DEVICES-unset}"\nexec "$0" ask\n'
+    inner = ["sh", "-c", script, guest.STEPS]
     for argv, advice, lifted in (
             ([guest.STEPS, "ask"], "CUDAGUARD_POLICY=OFF", None),
             (outer + inner, "cudaguard run --policy OFF", outer[:2] + ["--policy", "OFF", "--"])):

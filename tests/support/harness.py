@@ -60,7 +60,8 @@ NO_DRIVER = "NVIDIA's driver libraries (libcuda1, libnvidia-ml1) are not install
 OWN_DEV = ("--dev", "/dev")
 # Variables that a test must not inherit from the shell that starts it.
 SCRUBBED = re.compile(r"^(LD_(PRELOAD|LIBRARY_PATH|AUDIT|DEBUG.*|BIND_NOW)|CUDA_.*|CUDAGUARD_.*|"
-                      r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHONPATH|CG_FAKE_LOG)$")
+                      r"NVIDIA_.*|OCL_ICD_.*|PYTORCH_.*|PYTHON(PATH|WARNINGS)|FORCE_COLOR|PY_COLORS|"
+                      r"GLIBC_TUNABLES|CG_FAKE_LOG)$")
 
 
 def sample(items, most):

@@ -3,9 +3,11 @@
 
 import glob
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 import unittest.mock
 
@@ -49,6 +51,27 @@ class Signals(unittest.TestCase):
              "-p", "no:cacheprovider", test, "--build=" + settings.BUILD],
             stdout=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 0, done.stdout)
+
+
+def test_directory_is_short_and_open_to_every_user():
+    directory = tempfile.gettempdir()
+    assert len(directory) <= 30 and not re.search(r"[\s:]|^/dev/", directory)
+    assert harness.reachable(os.path.join(directory, "x"))
+    said = subprocess.run(["sh", "-c", "umask; ulimit -Sc"], capture_output=True, check=True).stdout
+    assert said == b"0022\n0\n"
+
+
+@pytest.mark.parametrize("mode, directory", [
+    (0o755, "/tmp/a b-"), (0o755, "/tmp/" + 30 * "x"), (0o755, "/dev/shm/cg-"), (0o700, "/tmp/cg-")])
+def test_directory_is_so_whatever_the_shell_has(mode, directory):
+    with tempfile.TemporaryDirectory(prefix=directory) as closed:
+        os.chmod(closed, mode)
+        done = subprocess.run(
+            ["sh", "-c", "umask 077; ulimit -Sc $(ulimit -Hc); exec \"$@\"", "sh", sys.executable,
+             "-m", "pytest", "-q", __file__ + "::test_directory_is_short_and_open_to_every_user",
+             "--build=" + settings.BUILD],
+            env={**os.environ, "TMPDIR": closed}, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 class Trace(unittest.TestCase):
