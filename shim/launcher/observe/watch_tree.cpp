@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/observe/watch_tree.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -27,6 +28,15 @@
 namespace cudaguard::launcher {
 
 namespace {
+
+/// `Starts` keeps a descriptor of each program that may have ended in ld.so. The program that was
+/// started has its own limit.
+void allow_descriptors() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 void start(Tree& tree, const Prepared& program, Variables& variables, std::vector<int> kept) {
   // CUDAGUARD_ROOT has this process's id, because without a watch this process becomes the program.
@@ -149,6 +159,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   keeper.listen();
   keeper.outlive(true);
   start(tree, program, variables, std::move(open));
+  allow_descriptors();
   tree.wait([&] {
     keeper.note_progress();
     listener->take_over();
