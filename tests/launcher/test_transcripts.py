@@ -118,7 +118,7 @@ def make_programs(place):
     for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
                         ("script-directory", "/"), ("script-plain", "./plain"),
                         ("script-env", "/usr/bin/env none"), ("script-static", "./hello"),
-                        ("script-relative", "relative"), ("script-long", "x" * 5000)):
+                        ("script-relative", "relative"), ("script-long", "x" * 253)):
         place.make(name, "#!%s\n" % first)
     os.symlink("cycle", place.path("cycle"))
     place.make("text", "exit 0\n")
