@@ -13,6 +13,11 @@ bool looks_inherited(const Descriptor& d) {
   return !d.close_on_exec && (d.kind == Kind::kTerminalOrNull || d.kind == Kind::kPipe);
 }
 
+/// Node gives each of its children three sockets.
+bool is_child_of_node(const Descriptor& in, const Descriptor& err) {
+  return in.kind == Kind::kSocket && err.kind == Kind::kSocket && !in.close_on_exec;
+}
+
 }  // namespace
 
 bool may_write_line(const Descriptor& in, const Descriptor& out, const Descriptor& err) {
@@ -31,8 +36,7 @@ bool may_write_line(const Descriptor& in, const Descriptor& out, const Descripto
       // `>file 2>&1` or systemd's journal socket: 1 and 2 are the same file. A child of Node: three
       // sockets.
       if (out.kind == err.kind && !out.close_on_exec &&
-          (out.same_file(err) ||
-           (in.kind == err.kind && err.kind == Kind::kSocket && !in.close_on_exec))) {
+          (out.same_file(err) || is_child_of_node(in, err))) {
         return true;
       }
       return (looks_inherited(in) && in.readable) || (looks_inherited(out) && out.writable);

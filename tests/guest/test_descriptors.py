@@ -180,6 +180,16 @@ def test_message_goes_to_the_journal(descriptors_case, streams):
     ours.close()
 
 
+def test_message_goes_to_the_parent_of_three_sockets(descriptors_case):
+    """Node gives its children such."""
+    pairs = {name: socket.socketpair() for name in ("stdin", "stdout", "stderr")}
+    attempt(descriptors_case, **{name: theirs for name, (_, theirs) in pairs.items()})
+    assert_line_descriptors(pairs["stderr"][0].recv(4096).decode())
+    for pair in pairs.values():
+        for end in pair:
+            end.close()
+
+
 def test_file_that_is_open_for_reading_gets_no_message(descriptors_case):
     open(descriptors_case.path("err"), "w", encoding="utf-8").close()
     attempt(descriptors_case, "2<" + descriptors_case.path("err"))

@@ -257,7 +257,21 @@ class Passed(Case):
             process.communicate("\n", timeout=PATIENCE)
             return process.returncode
 
+        def stop_at_once(before):
+            process, pid = self.counting(before, signal.SIGUSR1, preexec_fn=os.setpgrp)
+            for i in range(400):
+                os.killpg(process.pid, signal.SIGCONT)
+                for _ in range(i * 5):
+                    pass
+                os.killpg(process.pid, signal.SIGTSTP)
+                for one in (pid, process.pid):
+                    self.until(lambda one=one: self.state(one) == "T")
+            os.killpg(process.pid, signal.SIGCONT)
+            process.communicate("\n", timeout=PATIENCE)
+            return process.returncode
+
         self.assertEqual(self.both(after_each_other), ("[%d]\n" % signal.SIGCONT, 0))
+        self.assertEqual(self.both(stop_at_once), 0)
         self.assertEqual(self.both(at_once), 0)
 
 

@@ -164,8 +164,10 @@ def test_wrong_rule_starts_nothing(case):
     assert result.err.startswith('cudaguard: --rule "VALIDATE usr=alice": "usr" is not accepted')
 
 
-def test_rule_that_matches_no_program_gets_a_warning(case):
+@pytest.mark.parametrize("log", [None, "error", "off"])
+def test_rule_that_matches_no_program_gets_a_warning(case, log):
     rule = "FORCE_CPU program=/opt/none"
-    result = case.launch("--policy", "VALIDATE", "--rule", rule)
+    result = case.launch("--policy", "VALIDATE", "--rule", rule, *([f"--log={log}"] if log else []))
     assert result.answers == {"router": "0", "cuInit": "0"}, str(result)
-    assert result.err == 'cudaguard: --rule "%s": program="/opt/none" does not exist\n' % rule
+    warning = 'cudaguard: --rule "%s": program="/opt/none" does not exist\n' % rule
+    assert result.err == ("" if log else warning)

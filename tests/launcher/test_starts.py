@@ -218,7 +218,8 @@ def test_names_of_nvidia_are_found_in_what_really_runs(case, text, names):
     with open(program, "ab") as stream:
         stream.write(text.encode())
     loader = harness.loader_of(program)
-    for words in ([script], [nested], [loader, "--argv0", "x", program]):
+    by_line = case.make("by_line", "#!%s %s\n" % (loader, program))
+    for words in ([script], [nested], [loader, "--argv0", "x", program], [by_line]):
         _, tree = case.tree(["env", "-i", *words])
         assert [one["names_nvidia"] for one in tree["unguarded"]] == [names], (words, tree)
         _, tree = case.tree(["env", "CUDAGUARD_POLICY=OFF", *words])

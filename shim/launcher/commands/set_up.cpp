@@ -105,7 +105,7 @@ void warn_of_indices_in_rule(const Program& program, const Variables& variables)
                   [](const AllowEntry& entry) { return entry.kind == AllowEntry::Kind::kIndex; });
   if (!indices) return;
   warn("--fence=devices: GPUs have other numbers inside, so name them by UUID in gpus=" +
-       in_quotes(answer.gpus) + " of " + printable(answer.by));
+       in_quotes(answer.gpus));
 }
 
 /// Policies that allow CUDA get none under an earlier fence.
@@ -137,7 +137,9 @@ GuardConfig configure(const GuardSettings& settings, Variables& variables) {
   GuardConfig config = settle(settings, variables, count_of_gpus());
   if (config.silent) silence_warnings();
   if (!config.left_out.empty()) warn(config.left_out);
-  for (const std::string& warning : config.about_rules) warn(warning);
+  if (!config.errors_only) {
+    for (const std::string& warning : config.about_rules) warn(warning);
+  }
   return config;
 }
 

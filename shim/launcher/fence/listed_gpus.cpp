@@ -241,10 +241,12 @@ ListedGpus find_listed_gpus(const std::string& list) {
     found.list.append(i == 0 ? "" : ",").append(uuids ? gpu.uuid : std::to_string(before));
   }
   // For NVML, a GPU without a node is not there, as in some containers, and has no index.
-  if (any(AllowEntry::Kind::kIndex)) {
+  if (found.why_not.empty() && any(AllowEntry::Kind::kIndex)) {
     for (const NvidiaGpu& gpu : gpus) {
-      const std::string fault = found.why_not.empty() ? fault_of(gpu) : "";
-      if (!fault.empty()) found.why_not = fault + ", or name the GPUs by UUID";
+      const std::string fault = fault_of(gpu);
+      if (fault.empty()) continue;
+      found.why_not = fault + ", or name the GPUs by UUID";
+      break;
     }
   }
   for (const SharedNode& node : kSharedNodes) {

@@ -164,8 +164,10 @@ void Tree::reap() {
 void Tree::note_program(int status) {
   if (WIFSTOPPED(status)) {
     stopped_by_ = WSTOPSIG(status);
+    is_stopped_ = true;
   } else if (WIFCONTINUED(status)) {
     stopped_by_ = 0;
+    is_stopped_ = false;
     continued_ = true;
   } else {
     status_ = status;
@@ -198,7 +200,13 @@ void Tree::handle(const siginfo_t& signal) {
     if (number == SIGTSTP) take_default(number);
     return;
   }
-  if (has_it_already(signal)) return;
+  const bool is_stop = is_one_of(kStops, number);
+  const bool continues = is_stop && std::exchange(to_continue_, false);  // a SIGCONT before it
+  const bool has_it = has_it_already(signal);
+  // No event follows if the program has not continued since its last stop.
+  if (is_stop && is_stopped_ && (has_it || !continues)) stopped_by_ = number;
+  if (has_it) return;
+  if (continues) kill(pid_, SIGCONT);
   // `docker stop` sends it once, to process 1 alone, and SIGKILL ten seconds later.
   if (number == SIGTERM && getpid() == 1) no_longer_ = true;
   if (number == SIGCONT) {
@@ -209,7 +217,7 @@ void Tree::handle(const siginfo_t& signal) {
     kill(pid_, number);
   }
   // The SIGCONT for the group may have reached the program before the stop signal.
-  if (is_one_of(kStops, number) && is_pending({SIGCONT})) kill(pid_, SIGCONT);
+  if (is_stop && is_pending({SIGCONT})) kill(pid_, SIGCONT);
 }
 
 /// True if our parent made us ignore or block this signal: nohup, a shell's `&`.
@@ -240,9 +248,10 @@ bool Tree::has_it_already(const siginfo_t& signal) const {
 void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
   const bool went_on = std::exchange(continued_, false);
-  bool to_continue = std::exchange(to_continue_, false) && !went_on;
+  const bool later = is_pending(kStops);  // handle() passes both on, in their order
+  const bool to_continue = to_continue_ && !went_on && !later;
+  if (!later) to_continue_ = false;
   // A SIGCONT discards the stop signals that are pending before it, and the reverse.
-  if (number != 0 && is_pending(kStops)) to_continue = false;
   if (to_continue && program_ == Program::kRuns) {
     kill(pid_, SIGCONT);
   } else if (number != 0 && !is_pending({SIGCONT}) && (number != SIGSTOP || in_foreground(pid_))) {

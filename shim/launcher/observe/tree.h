@@ -74,7 +74,8 @@ class Tree {
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;
-  int stopped_by_ = 0;
+  int stopped_by_ = 0;        ///< the signal, until this process has stopped, too
+  bool is_stopped_ = false;   ///< the program
   bool continued_ = false;    ///< the program continued by itself
   bool to_continue_ = false;  ///< this process has received SIGCONT
   std::chrono::steady_clock::time_point ended_at_;

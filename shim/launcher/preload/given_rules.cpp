@@ -35,7 +35,7 @@ std::vector<std::string> check_rules(const std::vector<std::string>& rules) {
         throw Refusal(kRefused,
                       start + text_of([&](Text& out) { put_rule_mistake(out, rule.mistake); }));
       }
-      for (const std::string& clause : warnings_about(rule, RuleKey::kGpus)) {
+      for (const std::string& clause : warnings_about_conditions(rule)) {
         warnings.push_back(start + clause);
       }
     }

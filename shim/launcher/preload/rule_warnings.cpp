@@ -88,7 +88,7 @@ std::string about_program(const std::string& glob) {
     if (file.empty()) return " does not exist";
     std::error_code error;
     if (fs::is_directory(file, error)) {
-      return " is a directory; write program=" + printable(file) + "/*";
+      return " is a directory; write program=" + printable(file == "/" ? "" : file) + "/*";
     }
     if (is_script(file)) return kScript;
     return file == glob ? "" : " is a link; write " + printable(file);
@@ -172,18 +172,28 @@ std::string about(RuleKey key, const std::string& value) {
   }
 }
 
-}  // namespace
+bool is_condition(size_t key) { return key < static_cast<size_t>(RuleKey::kGpus); }
 
-std::vector<std::string> warnings_about(const ProcessRule& rule, RuleKey end) {
+std::vector<std::string> warnings_about(const ProcessRule& rule, bool actions) {
   std::vector<std::string> found;
-  for (size_t i = 0; i < static_cast<size_t>(end); ++i) {
+  for (size_t i = 0; i < std::size(kRuleKeys); ++i) {
     const auto key = static_cast<RuleKey>(i);
-    if (!rule.has(key)) continue;
+    if (!rule.has(key) || !(actions || is_condition(i))) continue;
     const std::string value(rule.value(key));
     const std::string text = about(key, value);
     if (!text.empty()) found.push_back(std::string(kRuleKeys[i]) + "=" + in_quotes(value) + text);
   }
   return found;
+}
+
+}  // namespace
+
+std::vector<std::string> warnings_about(const ProcessRule& rule) {
+  return warnings_about(rule, true);
+}
+
+std::vector<std::string> warnings_about_conditions(const ProcessRule& rule) {
+  return warnings_about(rule, false);
 }
 
 bool matches_all(const ProcessRule& rule) {

@@ -10,10 +10,10 @@
 
 namespace cudaguard::launcher {
 
-/// Each is a clause: `program="/usr/bin/smi" does not exist`. Of a rule without a mistake, and of
-/// its keys before `end`.
-std::vector<std::string> warnings_about(const ProcessRule& rule,
-                                        RuleKey end = RuleKey::kEnvironment);
+/// Each is a clause: `program="/usr/bin/smi" does not exist`. Of a rule without a mistake.
+std::vector<std::string> warnings_about(const ProcessRule& rule);
+/// The same, but not of what the rule does.
+std::vector<std::string> warnings_about_conditions(const ProcessRule& rule);
 
 /// True if the rule matches every process, so that no rule before it decides.
 bool matches_all(const ProcessRule& rule);
