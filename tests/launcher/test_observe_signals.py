@@ -242,13 +242,17 @@ class Passed(Case):
             self.assertEqual(process.stdout.readline(), "one\n")
             return process.communicate("\n", timeout=PATIENCE)[0], process.returncode
 
-        def at_once(before):
-            process, _ = self.counting(before, signal.SIGUSR1, preexec_fn=os.setpgrp)
+        def pairs(process, first, second):
             for i in range(400):
-                os.killpg(process.pid, signal.SIGTSTP)
+                os.killpg(process.pid, first)
                 for _ in range(i * 5):
                     pass
-                os.killpg(process.pid, signal.SIGCONT)
+                os.killpg(process.pid, second)
+                yield i
+
+        def at_once(before):
+            process, _ = self.counting(before, signal.SIGUSR1, preexec_fn=os.setpgrp)
+            for i in pairs(process, signal.SIGTSTP, signal.SIGCONT):
                 for _ in range(2):  # the launcher may pass the first one on before it stops
                     process.send_signal(signal.SIGUSR1)
                     self.assertEqual(select.select([process.stdout], [], [], PATIENCE)[0],
@@ -259,11 +263,7 @@ class Passed(Case):
 
         def stop_at_once(before):
             process, pid = self.counting(before, signal.SIGUSR1, preexec_fn=os.setpgrp)
-            for i in range(400):
-                os.killpg(process.pid, signal.SIGCONT)
-                for _ in range(i * 5):
-                    pass
-                os.killpg(process.pid, signal.SIGTSTP)
+            for _ in pairs(process, signal.SIGCONT, signal.SIGTSTP):
                 for one in (pid, process.pid):
                     self.until(lambda one=one: self.state(one) == "T")
             os.killpg(process.pid, signal.SIGCONT)
