@@ -340,8 +340,8 @@ def test_start_that_cannot_be_read_is_unknown_unless_its_beacon_comes(case):
     nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
     reason = "started by user 65534, whose memory cannot be read"
     for name, wanted, code in (("static_0", [1, [reason]], 3), ("exits_0", [2, []], 0)):
-        done = case.unguarded("setpriv", "--bounding-set=-sys_ptrace", "--", command, "verify",
-                              "--json", path, "--", *nobody, case.copied(name))
+        done = case.unguarded("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all", "--",
+                              command, "verify", "--json", path, "--", *nobody, case.copied(name))
         with open(path, encoding="utf-8") as stream:
             tree = json.load(stream)["tree"]
         assert [tree["guarded"], [one["reason"] for one in tree["unknown"]]] == wanted, str(done)

@@ -116,6 +116,6 @@ def test_roots_verify_reads_unless_nobody_may(case):
 @pytest.mark.needs("root")
 def test_roots_verify_without_the_capability_is_an_ordinary_users(case):
     """As in a container."""
-    who = ["setpriv", "--bounding-set=-sys_ptrace", "--"]
+    who = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all", "--"]
     case.starts_static(["sh", "-c", '"$0"; true', case.copied("static_0")], 1, scope() < 2,
                        why_closed(), who=who)
