@@ -29,11 +29,13 @@ enum class RuleKey : uint8_t {
   kUser,         ///< a name or number: the real user
   kGroup,        ///< a name or number: one of the process's groups
   kCgroup,       ///< a glob: the paths in /proc/self/cgroup
-  kGpus,         ///< what follows are actions: an allow-list
+  kGpus,         ///< an allow-list
   kLog,          ///< a word of CUDAGUARD_LOG
   kReport,       ///< an absolute path, or syslog:
   kEnvironment,  ///< may-widen: the variables may allow more than the rule
 };
+/// The keys before it are conditions.
+inline constexpr RuleKey kFirstAction = RuleKey::kGpus;
 inline constexpr char kRuleKeys[][12] = {"program", "args", "user",   "group",      "cgroup",
                                          "gpus",    "log",  "report", "environment"};
 /// The one value of environment=.

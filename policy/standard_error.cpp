@@ -13,9 +13,9 @@ bool looks_inherited(const Descriptor& d) {
   return !d.close_on_exec && (d.kind == Kind::kTerminalOrNull || d.kind == Kind::kPipe);
 }
 
-/// Node gives each of its children three sockets.
-bool is_child_of_node(const Descriptor& in, const Descriptor& err) {
-  return in.kind == Kind::kSocket && err.kind == Kind::kSocket && !in.close_on_exec;
+/// True for a socket that the parent may have given this process, as Node gives its children three.
+bool may_be_inherited_socket(const Descriptor& d) {
+  return d.kind == Kind::kSocket && !d.close_on_exec;
 }
 
 }  // namespace
@@ -33,10 +33,10 @@ bool may_write_line(const Descriptor& in, const Descriptor& out, const Descripto
       // No program inherits a standard input that cannot be read: 0 was closed, and 2 likely as
       // well.
       if (in.kind == Kind::kRegular && !in.readable) return false;
-      // `>file 2>&1` or systemd's journal socket: 1 and 2 are the same file. A child of Node: three
-      // sockets.
-      if (out.kind == err.kind && !out.close_on_exec &&
-          (out.same_file(err) || is_child_of_node(in, err))) {
+      // `>file 2>&1` or systemd's journal socket: 1 and 2 are the same file.
+      if (out.kind == err.kind && out.same_file(err) && !out.close_on_exec) return true;
+      if (err.kind == Kind::kSocket && may_be_inherited_socket(in) &&
+          may_be_inherited_socket(out)) {
         return true;
       }
       return (looks_inherited(in) && in.readable) || (looks_inherited(out) && out.writable);

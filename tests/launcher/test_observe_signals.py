@@ -231,7 +231,7 @@ class Passed(Case):
             self.assertEqual(self.both(check), ("[%d]\n" % signal.SIGCONT, 0), send.__name__)
 
     def test_sigcont_right_after_a_stop_is_not_lost(self):
-        """Nobody would send another."""
+        """It may be the only one."""
         def after_each_other(before):
             process, pid = self.counting(before, signal.SIGCONT, preexec_fn=os.setpgrp)
             for send, number in ((process.pid, signal.SIGSTOP), (pid, signal.SIGTSTP)):

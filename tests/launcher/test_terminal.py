@@ -20,6 +20,14 @@ from support import harness, launcher
 PATIENCE = 60  # seconds, then something hangs
 
 
+def members_of(group):
+    """The processes of a process group."""
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(int(name)) == group:
+                yield int(name)
+
+
 class Terminal:
     """A program that is the leader of a session on a terminal of its own; what it writes there."""
 
@@ -63,15 +71,6 @@ class Terminal:
             if not new:
                 raise AssertionError("%r was awaited; at the end %r" % (pattern, self.text))
             self.text += new.decode("utf-8", "replace")
-
-    @staticmethod
-    def states(group):
-        """Of the processes of a process group."""
-        for name in filter(str.isdigit, os.listdir("/proc")):
-            with contextlib.suppress(OSError), open("/proc/%s/stat" % name, encoding="utf-8") as stream:
-                state, _, its_group = stream.read().rpartition(")")[2].split()[:3]
-                if int(its_group) == group:
-                    yield state
 
     def processes(self):
         """What the processes of the session wait for, where ps is installed."""
@@ -139,7 +138,7 @@ class Jobs(Case):
             read the next line."""
             group = os.tcgetpgrp(terminal.end)
             step("\x1a", "Stopped", r"\$ ")
-            self.until(lambda: set(terminal.states(group)) == {"T"})
+            self.until(lambda: {self.state(pid) for pid in members_of(group)} == {"T"})
 
         terminal.expect(r"\$ ")
         command = " ".join(before + [self.program])

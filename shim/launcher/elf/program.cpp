@@ -17,7 +17,6 @@ namespace cudaguard::launcher {
 
 namespace {
 
-constexpr int kMostScripts = 5;      // the kernel's own limit
 constexpr size_t kMostFiles = 32;    // env starts a new chain, and may form a cycle
 constexpr size_t kScriptHead = 256;  // the kernel reads this much of a "#!" line
 constexpr std::string_view kBlanks = " \t";

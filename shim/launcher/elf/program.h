@@ -35,6 +35,9 @@ Program find_program(const std::string& name, const char* search);
 /// The beginning of a file, as much as the kernel reads of a "#!" line; empty if that fails.
 std::string read_head(const FileBytes& file);
 
+/// The kernel's limit of scripts, each the interpreter of the one before.
+inline constexpr int kMostScripts = 5;
+
 /// A "#!" line, as the kernel reads it.
 struct ScriptLine {
   std::string interpreter;  ///< empty if there is no such line

@@ -38,9 +38,8 @@ namespace cudaguard::launcher {
 
 namespace {
 
-/// The kernel's own limits: of one string, and of the interpreters of scripts.
+/// The kernel's own limit of one string.
 constexpr size_t kMostString = size_t{32} * 4096;
-constexpr int kMostInterpreters = 5;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
 
 constexpr const char* kOtherIds = "its effective user or group is not the real one";
@@ -429,7 +428,7 @@ void StartReader::judge_file(Call& call, Start& start) {
   using Kind = FileFacts::Kind;
   std::string name = call.full_name(start.program);
   bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0;
-  for (int i = 0; i <= kMostInterpreters; ++i) {
+  for (int i = 0; i <= kMostScripts; ++i) {
     call.opened = call.open_file(name, std::exchange(follow, true));
     if (call.opened.number() < 0 && call.hides_files()) {
       start.reason = why_closed(call.thread);

@@ -200,24 +200,35 @@ void Tree::handle(const siginfo_t& signal) {
     if (number == SIGTSTP) take_default(number);
     return;
   }
-  const bool is_stop = is_one_of(kStops, number);
-  const bool continues = is_stop && std::exchange(to_continue_, false);  // a SIGCONT before it
-  const bool has_it = has_it_already(signal);
-  // No event follows if the program has not continued since its last stop.
-  if (is_stop && is_stopped_ && (has_it || !continues)) stopped_by_ = number;
-  if (has_it) return;
-  if (continues) kill(pid_, SIGCONT);
+  if (is_one_of(kStops, number)) return handle_stop(signal);
+  if (has_it_already(signal)) return;
   // `docker stop` sends it once, to process 1 alone, and SIGKILL ten seconds later.
   if (number == SIGTERM && getpid() == 1) no_longer_ = true;
   if (number == SIGCONT) {
     to_continue_ = true;
-  } else if (signal.si_code == SI_QUEUE) {
-    sigqueue(pid_, number, signal.si_value);
   } else {
-    kill(pid_, number);
+    pass_on(signal);
   }
-  // The SIGCONT for the group may have reached the program before the stop signal.
-  if (is_stop && is_pending({SIGCONT})) kill(pid_, SIGCONT);
+}
+
+void Tree::handle_stop(const siginfo_t& signal) {
+  const bool had_sigcont = std::exchange(to_continue_, false);
+  const bool has_it = has_it_already(signal);
+  // A program that is still stopped causes no further event.
+  if (is_stopped_ && (has_it || !had_sigcont)) stopped_by_ = signal.si_signo;
+  if (has_it) return;
+  if (had_sigcont) kill(pid_, SIGCONT);
+  pass_on(signal);
+  // A SIGCONT for the group may have reached the program before the stop signal.
+  if (is_pending({SIGCONT})) kill(pid_, SIGCONT);
+}
+
+void Tree::pass_on(const siginfo_t& signal) const {
+  if (signal.si_code == SI_QUEUE) {
+    sigqueue(pid_, signal.si_signo, signal.si_value);
+  } else {
+    kill(pid_, signal.si_signo);
+  }
 }
 
 /// True if our parent made us ignore or block this signal: nohup, a shell's `&`.
@@ -248,10 +259,10 @@ bool Tree::has_it_already(const siginfo_t& signal) const {
 void Tree::stop_or_go_on() {
   const int number = std::exchange(stopped_by_, 0);
   const bool went_on = std::exchange(continued_, false);
-  const bool later = is_pending(kStops);  // handle() passes both on, in their order
-  const bool to_continue = to_continue_ && !went_on && !later;
-  if (!later) to_continue_ = false;
-  // A SIGCONT discards the stop signals that are pending before it, and the reverse.
+  // A stop signal after the SIGCONT: handle_stop() passes both on, in this order.
+  const bool stops_again = is_pending(kStops);
+  const bool to_continue = to_continue_ && !went_on && !stops_again;
+  if (!stops_again) to_continue_ = false;
   if (to_continue && program_ == Program::kRuns) {
     kill(pid_, SIGCONT);
   } else if (number != 0 && !is_pending({SIGCONT}) && (number != SIGSTOP || in_foreground(pid_))) {
@@ -259,8 +270,8 @@ void Tree::stop_or_go_on() {
   }
 }
 
-/// A SIGCONT between the program's stop and ours must not be lost: nobody would send another. Once
-/// our signal is pending, a SIGCONT discards it. One before has continued the program.
+/// A SIGCONT between the program's stop and ours must not be lost, because it may be the only one.
+/// Once our signal is pending, a SIGCONT discards it. One before has continued the program.
 void Tree::stop(int number) const {
   if (number != SIGSTOP) raise(number);
   siginfo_t change = {};

@@ -55,6 +55,8 @@ class Tree {
   void handle(const siginfo_t& signal);
   bool is_refused(int number) const;
   bool has_it_already(const siginfo_t& signal) const;
+  void handle_stop(const siginfo_t& signal);
+  void pass_on(const siginfo_t& signal) const;
   void stop_or_go_on();
   void stop(int number) const;
   bool is_over();

@@ -172,13 +172,12 @@ std::string about(RuleKey key, const std::string& value) {
   }
 }
 
-bool is_condition(size_t key) { return key < static_cast<size_t>(RuleKey::kGpus); }
-
-std::vector<std::string> warnings_about(const ProcessRule& rule, bool actions) {
+/// Of the rule's first keys, as many as `most`.
+std::vector<std::string> warnings_about(const ProcessRule& rule, size_t most) {
   std::vector<std::string> found;
-  for (size_t i = 0; i < std::size(kRuleKeys); ++i) {
+  for (size_t i = 0; i < most; ++i) {
     const auto key = static_cast<RuleKey>(i);
-    if (!rule.has(key) || !(actions || is_condition(i))) continue;
+    if (!rule.has(key)) continue;
     const std::string value(rule.value(key));
     const std::string text = about(key, value);
     if (!text.empty()) found.push_back(std::string(kRuleKeys[i]) + "=" + in_quotes(value) + text);
@@ -189,16 +188,16 @@ std::vector<std::string> warnings_about(const ProcessRule& rule, bool actions) {
 }  // namespace
 
 std::vector<std::string> warnings_about(const ProcessRule& rule) {
-  return warnings_about(rule, true);
+  return warnings_about(rule, std::size(kRuleKeys));
 }
 
 std::vector<std::string> warnings_about_conditions(const ProcessRule& rule) {
-  return warnings_about(rule, false);
+  return warnings_about(rule, static_cast<size_t>(kFirstAction));
 }
 
 bool matches_all(const ProcessRule& rule) {
   return rule.mistake.why == RuleMistake::Why::kNone &&
-         (rule.given & (bit_of(RuleKey::kGpus) - 1)) == 0;
+         (rule.given & (bit_of(kFirstAction) - 1)) == 0;
 }
 
 bool has_more_files() {
