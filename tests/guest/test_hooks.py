@@ -23,7 +23,7 @@ def poll(request, find, preload, policy="FORCE_CPU", via=None, version=None, pro
                          guard=False, preload=preload, trace=False,
                          env={"CG_FIND": find, "CG_VIA": via, "CG_VERSION": version,
                               "CUDAGUARD_POLICY": policy})
-    assert result.rc == 0, result
+    assert result.rc == 0, str(result)
     return result.out
 
 
@@ -92,7 +92,7 @@ def test_two_hooks_see_each_call(find):
 def look_up(words, preload, start=False, program="lookups"):
     result = harness.run([guest.binary(program), *words], world="none", guard=False, preload=preload,
                          trace=False, env={"CG_START": "1" if start else None})
-    assert result.rc in (0, 139), result
+    assert result.rc in (0, 139), str(result)
     return result.rc, result.out
 
 

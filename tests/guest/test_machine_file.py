@@ -295,7 +295,7 @@ UNSAFE = {
 def refused_with(case, file, reason, *words, **options):
     """Even under OFF. The message about the file is printed once."""
     result = case.refused(*words, cause=file, **OFF, **options)
-    assert len(messages.find(result.err, "conf_not_used", file=file, reason=reason)) == 1, result
+    assert len(messages.find(result.err, "conf_not_used", file=file, reason=reason)) == 1, str(result)
 
 
 @pytest.mark.parametrize("kind", UNSAFE)

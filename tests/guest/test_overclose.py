@@ -21,7 +21,7 @@ def run(program, *words, guard=True, **env):
     driver = os.path.join(harness.FAKES, "lazy")
     result = harness.run([guest.binary(program), *words], world="none", guard=guard, trace=False,
                          env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
-    assert result.rc == 0, result
+    assert result.rc == 0, str(result)
     return result.out
 
 

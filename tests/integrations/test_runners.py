@@ -123,8 +123,8 @@ def test_line_of_a_build_tool_fails_if_a_test_asks(tmp_path, tool, asks):
     (tmp_path / "build" / "CTestTestfile.cmake").write_text(
         'add_test(one python3 "%s")\n' % (tmp_path / "test.py"))
     result = harness.run(words, guard=False, trace=False, cwd=str(tmp_path))
-    assert result.rc == (1 if asks else 0), result
-    assert ("FAIL: 1 line asked" in result.err) == asks, result
+    assert result.rc == (1 if asks else 0), str(result)
+    assert ("FAIL: 1 line asked" in result.err) == asks, str(result)
 
 
 class GitHub(Case):

@@ -125,7 +125,7 @@ make_case = fixtures.lent("case", Case)
 
 def test_calls_end_as_without_verify(case):
     result = case.passes(sys.executable, case.make("calls.py", CALLS))
-    assert result.out.count("hello") == 8, result
+    assert result.out.count("hello") == 8, str(result)
 
 
 def test_signals_around_execve_do_no_harm(case):

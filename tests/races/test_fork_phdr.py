@@ -57,7 +57,7 @@ def forks(command, guard=harness.GUARD, how="block", count=2, before=(), more=()
                          world="none", guard=False, preload=([guard] if guard else []) + list(more),
                          trace=False, timeout=600, env=env)
     found = ENDED.search(result.out)
-    assert found, result
+    assert found, str(result)
     return tuple(map(int, found.groups()))
 
 

@@ -72,7 +72,7 @@ def look_up(tmp_path):
                               "-Wl,-soname,libcg_used.so")]
         program = compiled("program", "MAIN,%s" % main, *options, *words, "-ldl", "-lm")
         result = harness.run([program], world="none", guard=guard, trace=False)
-        assert result.rc == 0, result
+        assert result.rc == 0, str(result)
         return result.out.strip()
     return found
 

@@ -23,7 +23,10 @@ from support import settings
 LANDLOCK_CREATE_RULESET = 444  # the same number for every architecture
 SECCOMP_GET_NOTIF_SIZES = 3
 NOBODY = 65534
-GVISOR = ("runsc", "--platform=ptrace", "--network=host", "--ignore-cgroups", "do")
+PRIVATE_MOUNTS = ("unshare", "--mount", "--propagation", "private")
+# runsc makes /run/netns a shared mount and mounts below it. If it did so on this machine, each of its
+# ends would stop a bubblewrap that is just starting.
+GVISOR = (*PRIVATE_MOUNTS, "runsc", "--platform=ptrace", "--network=host", "--ignore-cgroups", "do")
 
 
 def tried(*words):
@@ -50,7 +53,7 @@ def sandbox():
 
 
 def mounts():
-    return tried("unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "none",
+    return tried(*PRIVATE_MOUNTS, "mount", "-t", "tmpfs", "none",
                  "/mnt")
 
 
