@@ -173,7 +173,6 @@ def test_message_names_the_cell_and_its_advice_works(case, changes, key, remedy,
     assert case.notebook("cudaguard-cpu", **changes).answers["cuda"] == "0"
 
 
-@pytest.mark.full
 def test_guarded_server_has_one_kernel_with_the_gpu(case):
     """The two lines of the page. The program that starts the kernels is in place of jupyter lab."""
     (block,) = [text for text in places.blocks("text", "python", "Notebooks") if "jupyter lab" in text]

@@ -108,21 +108,25 @@ class GitLab(Case):
             os.remove(self.path("cuda.xml"))
 
 
-@pytest.mark.parametrize("tool", ["make", "ctest"])
+@pytest.mark.parametrize("tool", ["make", "ctest", "nox"])
 @pytest.mark.parametrize("asks", [False, True])
 def test_line_of_a_build_tool_fails_if_a_test_asks(tmp_path, tool, asks):
     """The lines of "make, CTest, nox, Bazel", for the tools that are here."""
-    if not shutil.which(tool):
-        pytest.skip(tool + " is not installed")
+    path = places.RUNNERS + ":" + os.environ["PATH"]
+    if not shutil.which(tool, path=path):
+        harness.skip(harness.Case(), "not installed: " + tool)
     (text,) = [text for text in places.blocks("text", "ci") if "make check" in text]
-    (line,) = [line for line in text.splitlines() if " %s " % tool in line]
+    (line,) = [line for line in text.splitlines() if tool in line.split()]
     words = [launcher.LAUNCHER, *shlex.split(line)[1:]]
     (tmp_path / "test.py").write_text(ATTEMPT if asks else "")
     (tmp_path / "build").mkdir()
     (tmp_path / "Makefile").write_text("check:\n\tpython3 test.py\n")
     (tmp_path / "build" / "CTestTestfile.cmake").write_text(
         'add_test(one python3 "%s")\n' % (tmp_path / "test.py"))
-    result = harness.run(words, guard=False, trace=False, cwd=str(tmp_path))
+    (tmp_path / "noxfile.py").write_text(
+        'import nox\n\n\n@nox.session(venv_backend="none")\ndef one(session):\n'
+        '    session.run("python3", "test.py")\n')
+    result = harness.run(words, guard=False, trace=False, cwd=str(tmp_path), env={"PATH": path})
     assert result.rc == (1 if asks else 0), str(result)
     assert ("FAIL: 1 line asked" in result.err) == asks, str(result)
 

@@ -3,12 +3,8 @@
 
 import os
 
-import pytest
-
 from support import harness, places
 from support.places import launcher
-
-pytestmark = pytest.mark.full  # needs a download
 
 PLAIN = "[testenv]\n"
 REST = """skip_install = true
@@ -21,7 +17,7 @@ commands = %s
 class Tox(places.Case):
     def setUp(self):
         super().setUp()
-        self.need_platforms()
+        self.need_runners()
 
     def tox(self, settings, *launch, options=()):
         """Returns (the program's answer, the fake driver's calls)."""
@@ -30,7 +26,7 @@ class Tox(places.Case):
             os.remove(log)
         self.make("tox.ini", settings + REST % (log, " ".join(places.OPEN)), 0o644)
         result = harness.run(
-            [*launch, places.PLATFORMS + "/tox", "run", "-q", "-e", "py", *options],
+            [*launch, places.RUNNERS + "/tox", "run", "-q", "-e", "py", *options],
             guard=False, trace=False, cwd=self.directory, env=dict.fromkeys(launcher.PRESETS))
         self.assertEqual(result.rc, 0, result)
         calls = []

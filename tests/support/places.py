@@ -8,6 +8,7 @@ import shutil
 from support import harness, launcher
 
 PLATFORMS = os.path.join(harness.DEPS, "frameworks", "platforms", "bin")
+RUNNERS = os.path.join(harness.DEPS, "frameworks", "runners", "bin")
 HERE = os.path.join(harness.SOURCE, "tests", "integrations")
 ENTRY_POINT = harness.program("entry_point")
 OPEN = [ENTRY_POINT, "lib=libcuda.so.1"]
@@ -59,9 +60,16 @@ def others_only(result):
 
 
 class Case(launcher.Case):
+    def need_fetched(self, directory):
+        if not os.path.exists(directory):
+            harness.skip(self, "run scripts/fetch-frameworks %s %s" % (
+                harness.DEPS, os.path.basename(os.path.dirname(directory))))
+
     def need_platforms(self):
-        if not os.path.exists(PLATFORMS):
-            harness.skip(self, "run scripts/fetch-frameworks %s platforms" % harness.DEPS)
+        self.need_fetched(PLATFORMS)
+
+    def need_runners(self):
+        self.need_fetched(RUNNERS)
 
     def need_root(self, what):
         if os.geteuid() != 0:
