@@ -105,7 +105,7 @@ std::string start_record_of(const Identity& who, uint64_t argument) {
 
 }  // namespace
 
-void Listener::take_beacon(const seccomp_notif& call) {
+void Listener::take_beacon(const seccomp_notif& call, const std::function<bool()>& go_on) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
@@ -143,7 +143,14 @@ void Listener::take_beacon(const seccomp_notif& call) {
   // finish() reports what was announced.
   if (!still_waits(descriptor_, call)) return;
   if (known != announced_.end()) announced_.erase(known);
-  if (what == Beacon::kStart) report_ended_by(who, announced_.begin(), announced_.end());
+  if (what == Beacon::kStart) {
+    report_ended_by(who, announced_.begin(), announced_.end());
+    if (record.empty()) record = start_record_of(who, call.data.args[2]);
+    begin_(who, record);
+    go_on();  // the program need not wait for the rest
+    report_(who, what, record, {});
+    return;
+  }
   NativeStack native;
   if (attempt != nullptr && readable) {
     native = has_own_numbers() ? unwind(process, registers_of(content), is_own_library)
@@ -152,12 +159,10 @@ void Listener::take_beacon(const seccomp_notif& call) {
   }
   // The record may say something else, because another thread can write to that memory.
   if (!record.empty() && report_(who, what, record, native)) return;
-  if (attempt == nullptr && what != Beacon::kStart) return;
-  record = attempt == nullptr ? start_record_of(who, call.data.args[2])
-                              : record_of(who, *attempt,
-                                          readable ? "its process had no memory for the details"
-                                                   : "the memory of its process could not be read");
-  report_(who, what, record, native);
+  if (attempt == nullptr) return;
+  const char* const why = readable ? "its process had no memory for the details"
+                                   : "the memory of its process could not be read";
+  report_(who, what, record_of(who, *attempt, why), native);
 }
 
 void Listener::report_ended(const Announced::value_type& one) {

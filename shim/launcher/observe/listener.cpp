@@ -79,10 +79,11 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Keeper& keeper, Report report, Exec exec)
+Listener::Listener(int descriptor, Keeper& keeper, Report report, Begin begin, Exec exec)
     : descriptor_(above_stderr(descriptor)),
       keeper_(keeper),
       report_(std::move(report)),
+      begin_(std::move(begin)),
       exec_(std::move(exec)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));
   ioctl(descriptor_, kSetFlags, kSyncWakeUp);
@@ -100,9 +101,9 @@ void Listener::handle(const seccomp_notif& call) noexcept {
     if (is_exec(call)) {
       exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
     } else if (const auto announcement = announcement_in(call)) {
-      take_beacon(*announcement);
+      take_beacon(*announcement, go_on);
     } else {
-      is_beacon ? take_beacon(call) : take_ioctl(call);
+      is_beacon ? take_beacon(call, go_on) : take_ioctl(call);
     }
   } catch (const std::exception&) {
     failed_ = true;

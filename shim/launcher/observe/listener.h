@@ -39,6 +39,9 @@ class Listener {
   /// May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
+  /// Called for each start beacon, with the start record, before the calling thread gets its
+  /// answer. Its `Report` comes afterwards. May throw.
+  using Begin = std::function<void(const Identity& who, std::string_view record)>;
   /// Called for each execve before it goes on. Reads the waiting thread, and then lets it go on by
   /// `go_on`, which returns false if the call does not count: the thread was killed, or repeats it,
   /// or the keeper has answered it. May throw.
@@ -46,7 +49,7 @@ class Listener {
                                   const std::function<bool()>& go_on)>;
   /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
-  Listener(int descriptor, Keeper& keeper, Report report, Exec exec);
+  Listener(int descriptor, Keeper& keeper, Report report, Begin begin, Exec exec);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -77,7 +80,7 @@ class Listener {
   using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
   void handle(const seccomp_notif& call) noexcept;
-  void take_beacon(const seccomp_notif& call);
+  void take_beacon(const seccomp_notif& call, const std::function<bool()>& go_on);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
   /// Reports what earlier programs of this process or of this thread's id have announced. They have
@@ -87,6 +90,7 @@ class Listener {
   int descriptor_;
   Keeper& keeper_;
   Report report_;
+  Begin begin_;
   Exec exec_;
   bool failed_ = false;  ///< a call could not be received or recorded
   Announced announced_;

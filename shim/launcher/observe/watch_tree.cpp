@@ -138,7 +138,6 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
   listener.emplace(
       program.fence.listener, keeper,
       [&](const Identity& who, auto what, auto record, const NativeStack& native) {
-        if (what == Beacon::kStart) starts.note_beacon(who, is_off(record));
         const Records::Sender sender = {static_cast<uint32_t>(who.pid),
                                         static_cast<uint32_t>(who.stat.parent),
                                         who.stat.started,
@@ -149,6 +148,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
                what == Beacon::kRefused || what == Beacon::kExposed;
       },
+      [&](const Identity& who, auto record) { starts.note_beacon(who, is_off(record)); },
       [&](const Identity& who, const seccomp_data& call, const auto& go_on) {
         Start start = starts.read(who, call);
         if (go_on()) starts.note_call(who, std::move(start));
