@@ -277,18 +277,38 @@ Descriptor open_process(pid_t pid) {
   return Descriptor(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
 }
 
+namespace {
+
+/// As in <linux/pidfd.h>, which is too old here.
+struct PidfdInfo {
+  uint64_t mask, cgroup;
+  uint32_t pid, thread_group, parent;
+  uint32_t ruid, rgid, euid, egid, suid, sgid, fsuid, fsgid;
+  int32_t exit_code;
+};
+constexpr uint64_t kInfoCredentials = 2;
+constexpr uint64_t kInfoExit = 8;
+
+/// Nothing if the kernel does not know all of `mask` of the process.
+std::optional<PidfdInfo> info_of(const Descriptor& process, uint64_t mask) {
+  PidfdInfo info = {};
+  info.mask = mask;
+  constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, PidfdInfo);
+  if (ioctl(process.number(), kGetInfo, &info) != 0 || (info.mask & mask) != mask) return {};
+  return info;
+}
+
+}  // namespace
+
+std::optional<Credentials> credentials_of(const Descriptor& process) {
+  const std::optional<PidfdInfo> info = info_of(process, kInfoCredentials);
+  if (!info) return {};
+  return Credentials{info->ruid, info->euid, info->fsuid, info->rgid, info->egid, info->fsgid};
+}
+
 std::optional<int> end_of(const Descriptor& process) {
-  // As in <linux/pidfd.h>, which is too old here.
-  constexpr uint64_t kExit = 8;
-  struct Info {
-    uint64_t mask, cgroup;
-    uint32_t ids[11];
-    int32_t status;
-  } info = {};
-  info.mask = kExit;
-  constexpr unsigned long kGetInfo = _IOWR(0xFF, 11, Info);
-  if (ioctl(process.number(), kGetInfo, &info) != 0 || (info.mask & kExit) == 0) return {};
-  return info.status;
+  const std::optional<PidfdInfo> info = info_of(process, kInfoExit);
+  return info ? std::optional(info->exit_code) : std::nullopt;
 }
 
 std::optional<long> system_call_of(pid_t thread) {

@@ -102,6 +102,17 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
 
 /// Names a process even after its end (Linux 5.3).
 Descriptor open_process(pid_t pid);
+/// The ids of a process that decide about its rights.
+struct Credentials {
+  uint64_t user = 0;  ///< the real one
+  uint64_t effective_user = 0;
+  uint64_t files_user = 0;  ///< for access to files
+  uint64_t group = 0;
+  uint64_t effective_group = 0;
+  uint64_t files_group = 0;
+};
+/// Nothing before Linux 6.13.
+std::optional<Credentials> credentials_of(const Descriptor& process);
 /// How the process has ended, as from waitpid. Nothing before Linux 6.15.
 std::optional<int> end_of(const Descriptor& process);
 

@@ -2,9 +2,11 @@
 #include "shim/launcher/observe/start.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -158,6 +160,7 @@ struct StartReader::Call {
   bool may(mode_t right, const Descriptor& file);
   /// False if the new program may not read the library of this name, as this process may.
   bool may_load(const std::string& name);
+  std::string privileges(const struct stat& file, bool has_capabilities);
   /// True if this name means a file by a descriptor that the new program will not have.
   bool closes_file(const std::string& name) const;
   /// True if this process may not know which file a name means.
@@ -168,9 +171,12 @@ struct StartReader::Call {
   }
   /// /proc/PID/status
   const std::string& status();
+  /// Nothing if the thread is gone.
+  const std::optional<Credentials>& credentials();
 
   pid_t thread;
   Descriptor root;
+  Descriptor process{-1};  ///< open once the credentials were asked for
   int directory = AT_FDCWD;
   uint64_t path = 0;
   uint64_t words = 0;
@@ -191,6 +197,7 @@ struct StartReader::Call {
 
   std::string proc_;
   std::string status_;
+  std::optional<Credentials> credentials_;
   bool is_after_exec_ = false;  ///< when execve has taken an ordinary user's capabilities
 };
 
@@ -218,6 +225,22 @@ const std::string& StartReader::Call::status() {
   return status_;
 }
 
+const std::optional<Credentials>& StartReader::Call::credentials() {
+  if (credentials_) return credentials_;
+  // This is quicker than to read the status, but a descriptor names the process's first thread
+  // only.
+  process = open_process(thread);
+  credentials_ = credentials_of(process);
+  if (credentials_) return credentials_;
+  // Real, effective, saved, of files.
+  const std::vector<uint64_t> user = numbers_in(status(), "Uid");
+  const std::vector<uint64_t> group = numbers_in(status(), "Gid");
+  if (user.size() == 4 && group.size() == 4) {
+    credentials_ = {user[0], user[1], user[3], group[0], group[1], group[3]};
+  }
+  return credentials_;
+}
+
 std::string StartReader::Call::full_name(const std::string& name) const {
   if (directory == AT_FDCWD || name.starts_with('/')) return name;
   if (name.empty() && (flags & AT_EMPTY_PATH) == 0) return name;
@@ -235,12 +258,14 @@ bool StartReader::Call::closes_file(const std::string& name) const {
 
 /// Another user's verify has no more rights than its processes.
 bool StartReader::Call::has_fewer_rights() {
-  constexpr const char* kNoCapabilities = "\nCapEff:\t0000000000000000\n";
   if (geteuid() != 0) return false;
-  if (status().find(kNoCapabilities) != std::string::npos) return true;
-  if (!is_after_exec_) return false;
-  const std::vector<uint64_t> user = numbers_in(status(), "Uid");  // the last one is for files
-  return !user.empty() && user.back() != 0;
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, thread};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) == 0 &&
+      std::ranges::all_of(sets, [](const auto& set) { return set.effective == 0; })) {
+    return true;
+  }
+  return is_after_exec_ && credentials() && credentials()->files_user != 0;
 }
 
 bool StartReader::Call::may(mode_t right, const Descriptor& file) {
@@ -249,16 +274,14 @@ bool StartReader::Call::may(mode_t right, const Descriptor& file) {
   const mode_t anyone = right | group_right | owner_right;
   struct stat facts = {};
   if (!has_fewer_rights() || fstat(file.number(), &facts) != 0 ||
-      (facts.st_mode & anyone) == anyone) {
+      (facts.st_mode & anyone) == anyone || !credentials()) {
     return true;
   }
-  const std::vector<uint64_t> user = numbers_in(status(), "Uid");  // the last one is for files
-  const std::vector<uint64_t> group = numbers_in(status(), "Gid");
   std::vector<uint64_t> groups = numbers_in(status(), "Groups");
-  if (user.empty() || group.empty()) return true;
-  groups.push_back(group.back());
+  groups.push_back(credentials()->files_group);
   const bool is_member = std::ranges::find(groups, facts.st_gid) != groups.end();
-  const mode_t bit = facts.st_uid == user.back() ? owner_right : is_member ? group_right : right;
+  const bool is_owner = facts.st_uid == credentials()->files_user;
+  const mode_t bit = is_owner ? owner_right : is_member ? group_right : right;
   return (facts.st_mode & bit) != 0 ||
          getxattr(path_of(file).c_str(), "system.posix_acl_access", nullptr, 0) > 0;
 }
@@ -380,25 +403,6 @@ std::string why_closed(pid_t thread) {
   return "started by a process that does not let others look at its memory";
 }
 
-/// Why ld.so will distrust the environment (AT_SECURE); empty if it will not. The kernel compares
-/// the effective ids after execve with the real ones. File capabilities count even if no_new_privs
-/// keeps the process from gaining them. A mount with nosuid and another user namespace may prevent
-/// it, and then a start beacon shows that the program is guarded. `process` is /proc/PID/status.
-std::string privileges_of(const std::string& process, const struct stat& status,
-                          bool capabilities) {
-  constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
-  const bool gains = numbers_in(process, "NoNewPrivs") != std::vector<uint64_t>{1};
-  const bool setuid = gains && (status.st_mode & S_ISUID) != 0;
-  const bool setgid = gains && (status.st_mode & kSetgid) == kSetgid;
-  const std::vector<uint64_t> user =
-      numbers_in(process, "Uid");  // real, effective, saved, of files
-  const std::vector<uint64_t> group = numbers_in(process, "Gid");
-  if (user.size() < 2 || group.size() < 2) return {};
-  if ((setuid ? status.st_uid : user[1]) != user[0]) return setuid ? "setuid" : kOtherIds;
-  if ((setgid ? status.st_gid : group[1]) != group[0]) return setgid ? "setgid" : kOtherIds;
-  return capabilities && user[0] != 0 ? "file capabilities" : "";
-}
-
 }  // namespace
 
 StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
@@ -421,6 +425,27 @@ bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
     facts.word = "its interpreter is not glibc's ld.so";
   }
   return true;
+}
+
+/// Why ld.so will distrust the environment (AT_SECURE); empty if it will not. The kernel compares
+/// the effective ids after execve with the real ones. File capabilities count even if no_new_privs
+/// keeps the process from gaining them. A mount with nosuid and another user namespace may prevent
+/// it, and then a start beacon shows that the program is guarded.
+std::string StartReader::Call::privileges(const struct stat& file, bool has_capabilities) {
+  constexpr mode_t kSetgid = S_ISGID | S_IXGRP;
+  const bool sets_user = (file.st_mode & S_ISUID) != 0;
+  const bool sets_group = (file.st_mode & kSetgid) == kSetgid;
+  if (!credentials()) return {};
+  const Credentials& ids = *credentials();
+  const bool gains =
+      (sets_user || sets_group) && numbers_in(status(), "NoNewPrivs") != std::vector<uint64_t>{1};
+  const bool setuid = gains && sets_user;
+  const bool setgid = gains && sets_group;
+  if ((setuid ? file.st_uid : ids.effective_user) != ids.user) return setuid ? "setuid" : kOtherIds;
+  if ((setgid ? file.st_gid : ids.effective_group) != ids.group) {
+    return setgid ? "setgid" : kOtherIds;
+  }
+  return has_capabilities && ids.user != 0 ? "file capabilities" : "";
 }
 
 /// Sets the kind, as far as it follows from the file.
@@ -463,7 +488,7 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     if (!has_interpreter(call, facts)) return;
-    const std::string privileges = privileges_of(call.status(), status, facts.has_capabilities);
+    const std::string privileges = call.privileges(status, facts.has_capabilities);
     call.is_privileged = !privileges.empty();
     call.is_loader = facts.is_loader || (facts.word == "32-bit" && facts.interpreter.empty() &&
                                          base_name(name).starts_with("ld-linux"));
@@ -625,6 +650,7 @@ Start StartReader::read(pid_t thread, const seccomp_data& data) {
       (start.kind == Kind::kUnguarded || start.kind == Kind::kUnknown)) {
     start.names_nvidia = names_nvidia(call, path_of(call.opened), start);
   }
+  if (start.kind == Kind::kGuarded && start.own_guard) start.process = std::move(call.process);
   return start;
 }
 

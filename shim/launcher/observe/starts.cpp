@@ -141,8 +141,8 @@ Start Starts::read(const Identity& who, const seccomp_data& call) {
   if (process.runs && process.runs->start.kind == Start::Kind::kGuarded && !process.runs->heard) {
     look_inside(who.pid, who.stat, *process.runs);
   }
-  if (start.kind == Start::Kind::kGuarded && start.own_guard) {
-    start.process = open_process(who.pid);
+  if (start.kind == Start::Kind::kGuarded && start.own_guard && start.process.number() < 0) {
+    start.process = open_process(who.pid);  // another thread calls
   }
   const std::string arguments = arguments_of(who);
   const Starter starter = starter_of(arguments);
