@@ -227,6 +227,10 @@ def test_name_that_the_guard_does_not_read_is_a_mistake(case):
     assert [line for line in case.check(code=1)[0] if "late" in line] == [
         '%s:3: user="late"%s' % (CONF, NAME.replace("/etc", "the first MiB of /etc", 1) % (
             "passwd", "user"))]
+    # The C library skips the blank, and wants more fields.
+    case.write("/etc/passwd", " bob:x:1001:44::/:/bin/sh\nlate:x:7\n")
+    assert [line for line in case.check(code=1)[0] if "user=" in line] == [
+        '%s:2: user="bob"%s' % (CONF, NAME % ("passwd", "user"))]
 
 
 @pytest.mark.parametrize(("rules", "others"), [
