@@ -40,6 +40,10 @@ inline constexpr DeviceNode kDeviceNodes[] = {
     {"galcore", "VeriSilicon"},
     // MUSA with Moore Threads' kernel driver: mtgpu.0.
     {"mtgpu*", "Moore Threads"},
+    // CoreX with Iluvatar's kernel driver: iluvatar0.
+    {"iluvatar*", "Iluvatar"},
+    // SUPA with Biren's kernel driver: biren/card_0, biren-m.
+    {"biren*", "Biren"},
     // ROCm's derivative for Hygon's GPUs, beside kfd.
     {"mkfd", "Hygon"},
     // MACA with MetaX's kernel driver.

@@ -59,7 +59,7 @@ class Static(launcher.Case):
         words = [program, "python3", "-c",
                  "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"]
         unguarded = harness.run(words, guard=False, trace=False)
-        self.assertEqual(unguarded.out, "libcuda.so.1: cannot be loaded\ncuInit=0\n", unguarded)
+        self.assertEqual(unguarded.out, "libcuda.so.1: cannot open shared object file\ncuInit=0\n", unguarded)
         for options in ([], ["--policy=VALIDATE"]):
             result = harness.run([launcher.LAUNCHER, "run", *options, *words], guard=False,
                                  trace=False)

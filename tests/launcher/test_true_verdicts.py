@@ -27,8 +27,7 @@ class Musl(test_verify_tree.Case):
             self.ends(result, 3, "INCOMPLETE: no CUDA use seen")
             (doubt,) = tree["doubts"]
             self.assertRegex(doubt, r"^\S*asks \(\d+\) asked for NVIDIA's CUDA library, and is not "
-                             "guarded: [^;]+; to accept this: "
-                             "--allow asks$")
+                             "guarded: musl; build it for glibc, or accept this: --allow asks$")
             self.assertIn(" started: %s1 unguarded: " % ("1 guarded, " * (len(words) // 3)),
                           result.err)
             result, _ = self.tree(words, ["--allow", "asks"])

@@ -31,6 +31,7 @@ class Document(packaged.Case):
     def test_document_names_the_tarball_and_what_is_linked(self):
         with open(packaged.released(self, "SHA256SUMS"), encoding="utf-8") as stream:
             sums = dict(reversed(line.split()) for line in stream)
+        self.assertEqual(self.document["name"], packaged.TARBALL)
         (checksum,) = self.packages["cudaguard"]["checksums"]
         self.assertEqual(checksum["checksumValue"], sums[packaged.TARBALL])
         self.assertEqual(self.packages["cudaguard"]["versionInfo"], packaged.version())

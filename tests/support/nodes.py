@@ -14,7 +14,7 @@ GPU = ["nvidia0", "nvidiactl", "nvidia-uvm", "nvidia-modeset", "nvidia-caps/nvid
        "nvidia-caps-imex-channels/channel0", "dri/card0", "dri/renderD128", "kfd", "dxg",
        "nvhost-gpu", "nvhost-ctrl-gpu", "nvmap", "nvgpu/igpu0/as", "accel/accel0", "accel0",
        "mali0", "ump", "kgsl-3d0", "pvrsrvkm", "pvr_sync", "galcore", "mtgpu.0", "mkfd", "mxcd",
-       "hl0", "hl_controlD0", "vfio/vfio", "vfio/12"]
+       "iluvatar0", "biren/card_0", "biren-m", "hl0", "hl_controlD0", "vfio/vfio", "vfio/12"]
 PATHS = ["/dev/" + name for name in GPU]
 # Nodes whose names only look alike.
 OTHERS = ["/dev/null", "/dev/zero", "/dev/drill", "/dev/kfd2", "/dev/galcore2", "/dev/xnvidia0", "/dev/video0"]

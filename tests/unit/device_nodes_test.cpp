@@ -12,10 +12,10 @@ namespace {
 
 TEST(DeviceNodes, NamesOfGpuNodesAreKnown) {
   for (const char* name :
-       {"nvidia0", "nvidiactl",  "nvidia-uvm", "nvidia-caps", "dri",          "kfd",
-        "dxg",     "nvhost-gpu", "nvmap",      "nvgpu",       "accel",        "accel0",
-        "mali0",   "ump",        "kgsl-3d0",   "pvrsrvkm",    "pvr_sync",     "galcore",
-        "mtgpu.0", "mkfd",       "mxcd",       "hl0",         "hl_controlD0", "vfio"}) {
+       {"nvidia0",    "nvidiactl",    "nvidia-uvm", "nvidia-caps", "dri",     "kfd",    "dxg",
+        "nvhost-gpu", "nvmap",        "nvgpu",      "accel",       "accel0",  "mali0",  "ump",
+        "kgsl-3d0",   "pvrsrvkm",     "pvr_sync",   "galcore",     "mtgpu.0", "mkfd",   "mxcd",
+        "hl0",        "hl_controlD0", "vfio",       "iluvatar0",   "biren",   "biren-m"}) {
     EXPECT_NE(device_node(name), nullptr) << name;
   }
 }

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <pwd.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -150,6 +151,13 @@ void skip_hole(FILE* file) {
   fseeko(file, data >= 0 ? data : at_end ? 0 : at, at_end ? SEEK_END : SEEK_SET);
 }
 
+/// True for a device that may have no end, such as /dev/zero.
+bool may_be_endless(int fd, const struct stat& status) {
+  if (S_ISBLK(status.st_mode)) return true;
+  const bool is_null = status.st_rdev == makedev(1, 3);
+  return S_ISCHR(status.st_mode) && !is_null && isatty(fd) == 0;
+}
+
 /// Adds the records of a file. Returns false if it is compressed.
 bool read_file(const Input& input, Read& all) {
   const std::string name = input.path == "-" ? "standard input" : input.path;
@@ -158,8 +166,12 @@ bool read_file(const Input& input, Read& all) {
   const std::unique_ptr<FILE, int (*)(FILE*)> file(fdopen(fd, "r"), &fclose);
   if (file == nullptr) throw cannot_be_read(name, errno);
   struct stat status = {};
-  const bool is_file = fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  if (is_file && !all.seen.emplace(status.st_dev, status.st_ino).second) return true;
+  const bool known = fstat(fd, &status) == 0;
+  if (known && may_be_endless(fd, status)) {
+    throw Refusal(kRefused, in_quotes(name) + " is a device; please give a file of records");
+  }
+  if (known && S_ISREG(status.st_mode) && !all.seen.emplace(status.st_dev, status.st_ino).second)
+    return true;
   Lines lines([&](std::string_view line) { all.records.add(line, all.take); });
   std::vector<char> part(kPart);
   for (bool first = true;; first = false) {

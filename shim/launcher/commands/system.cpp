@@ -142,8 +142,11 @@ int finish(const PreloadFile& file, const std::string& text, const Options& opti
 void check_before_enabling() {
   const MachineRules rules;
   if (!rules.exist()) return;
-  if (const std::string why = rules.no_default(); !why.empty()) throw Refusal(kRefused, why);
-  for (const std::string& mistake : rules.mistakes()) warn(mistake);
+  const std::string why = rules.no_default();
+  for (const std::string& mistake : rules.mistakes()) {
+    if (mistake != why) warn(mistake);
+  }
+  if (!why.empty()) throw Refusal(kRefused, why);
 }
 
 int enable(const std::string& guard, const Options& options) {

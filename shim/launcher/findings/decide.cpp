@@ -131,6 +131,18 @@ std::string why_unguarded(const TreeTruth& tree, const ObservedProcess& process)
   return process.not_loaded.empty() || one == tree.unguarded.end() ? "" : one->reason;
 }
 
+/// How the user can get the guard into a program, with a comma; empty if there is no simple way.
+std::string_view remedy_for(std::string_view reason) {
+  constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {
+      {"its environment", "keep cudaguard's variables in its environment, "},
+      {"its LD_PRELOAD", "keep cudaguard's variables in its environment, "},
+      {"static", "link it dynamically with glibc, "},
+      {"musl", "build it for glibc, "}};
+  const auto* const found = std::ranges::find_if(
+      kRemedies, [reason](const auto& row) { return reason.starts_with(row.first); });
+  return found == std::end(kRemedies) ? "" : found->second;
+}
+
 /// Adds what the records themselves say about missing attempts.
 void add_doubts(Verdict& verdict) {
   const Findings& found = verdict.findings;
@@ -161,7 +173,9 @@ void add_doubts(Verdict& verdict) {
     if (const std::string library = first_denied(verdict, process.not_loaded);
         !library.empty() && !why.empty()) {
       doubts.push_back(name + "asked for NVIDIA's " + library + " library, and is not guarded: ");
-      doubts.back().append(why).append("; to accept this: --allow ");
+      const std::string_view remedy = remedy_for(why);
+      doubts.back().append(why).append("; ").append(remedy);
+      doubts.back().append(remedy.empty() ? "to accept" : "or accept").append(" this: --allow ");
       doubts.back().append(shell_quoted(program));
     } else if (!library.empty()) {
       doubts.push_back(name + "was refused NVIDIA's ");
@@ -195,18 +209,6 @@ void decide_program(const Verdict& verdict, bool is_known, TreeTruth::Unguarded&
       (program.has_driver && may_query) || (may_be_unseen(verdict, program) && !seen);
   program.in_doubt = !program.fails && !may_ask && (!is_known || verdict.strict || unseen) &&
                      !is_program_allowed(verdict.allow, name_of(program));
-}
-
-/// How the user can get the guard into a program, with a comma; empty if there is no simple way.
-std::string_view remedy_for(std::string_view reason) {
-  constexpr std::pair<std::string_view, std::string_view> kRemedies[] = {
-      {"its environment", "keep cudaguard's variables in its environment, "},
-      {"its LD_PRELOAD", "keep cudaguard's variables in its environment, "},
-      {"static", "link it dynamically with glibc, "},
-      {"musl", "build it for glibc, "}};
-  const auto* const found = std::ranges::find_if(
-      kRemedies, [reason](const auto& row) { return reason.starts_with(row.first); });
-  return found == std::end(kRemedies) ? "" : found->second;
 }
 
 /// Why the programs of this group are in doubt, and what the user can do.

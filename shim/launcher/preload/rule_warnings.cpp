@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shim/launcher/preload/rule_warnings.h"
 
-#include <grp.h>
-#include <pwd.h>
-
 #include <algorithm>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 
 #include "policy/device_list.h"
 #include "policy/variables.h"
@@ -100,23 +95,32 @@ std::string about_program(const std::string& glob) {
   return name == glob ? "" : " is only a link in PATH; write " + printable(name);
 }
 
-/// `read` is fgetpwent or fgetgrent, `name` the member with the entry's name.
-template <typename Entry>
-std::string about_name(const std::string& name, RuleKey key, Entry* (*read)(FILE*),
-                       char* Entry::*member) {
+/// The beginning of a file, as far as the guard reads it.
+RuleFact read_names(const char* path, std::string& text) {
+  text.resize(kMostNames + 1);
+  std::ifstream file(path, std::ios::binary);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return {head(text, kMostNames), true, text.size() > kMostNames};
+}
+
+/// The guard's own code answers, for a process whose user has no name.
+bool knows_name(const RuleFact& names, const std::string& name) {
+  constexpr uint32_t kNameless = UINT32_MAX;
+  RuleFacts facts;
+  facts.user_file = names;
+  facts.knows_user = true;
+  facts.user = kNameless;
+  return !decide_by_rules("OFF user=\"" + name + "\"", RuleSource::kFile, facts, {}).unsure;
+}
+
+std::string about_name(const std::string& name, RuleKey key) {
+  std::string text;
   const char* const path = file_of_names(key);
-  const char* part = "";
-  if (name.find_first_not_of("0123456789") == std::string::npos) return {};
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path, "re"), &fclose);
-  if (file == nullptr) return {};
-  while (const Entry* entry = read(file.get())) {
-    if (name != entry->*member) continue;
-    if (ftell(file.get()) <= static_cast<long>(kMostNames)) return {};
-    part = "the first MiB of ";
-    break;
-  }
-  return std::string(" is not in ") + part + path + ", so it may mean any " +
-         kRuleKeys[static_cast<size_t>(key)] +
+  const RuleFact names = read_names(path, text);
+  if (knows_name(names, name)) return {};
+  return std::string(" is not in ") + (names.cut ? "the first MiB of " : "") + path +
+         ", so it may mean any " + kRuleKeys[static_cast<size_t>(key)] +
          " that is not in it either; write the number, or remove the rule";
 }
 
@@ -158,9 +162,8 @@ std::string about(RuleKey key, const std::string& value) {
                  : " matches only this whole command line; write args=\"*" + printable(value) +
                        "*\" for a part";
     case RuleKey::kUser:
-      return about_name<passwd>(value, key, fgetpwent, &passwd::pw_name);
     case RuleKey::kGroup:
-      return about_name<group>(value, key, fgetgrent, &group::gr_name);
+      return about_name(value, key);
     case RuleKey::kCgroup:
       return matches_no_path(value) ? " is no full path, so it matches no process" : "";
     case RuleKey::kReport:

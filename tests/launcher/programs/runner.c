@@ -7,7 +7,7 @@
 
 int main(int argc, char** argv) {
   const char* name = "libcuda.so.1";
-  printf("%s: %s\n", name, dlopen(name, RTLD_NOW) ? "loaded" : "cannot be loaded");
+  printf("%s: %s\n", name, dlopen(name, RTLD_NOW) ? "loaded" : "cannot open shared object file");
   fflush(stdout);
   return argc < 2 ? 0 : execvp(argv[1], argv + 1);
 }
