@@ -34,8 +34,7 @@ struct TreeTruth {
     bool fails = false;      ///< counts as a process that asked for CUDA; by decide()
     bool in_doubt = false;   ///< may have asked for CUDA unseen, and is not allowed; by decide()
     uint64_t since = 0;      ///< as in ObservedProcess
-    /// Its file has "/dev/nvidia" in it, or can load libraries and has "libcuda.so" or
-    /// "libnvidia-ml.so" in it. This is a heuristic.
+    /// Its file has "/dev/nvidia", "libcuda.so" or "libnvidia-ml.so" in it. This is a heuristic.
     bool names_nvidia = false;
     std::string program = {};  ///< the file, as execve got it: "./stat"; empty if it is not known
   };

@@ -61,11 +61,11 @@ bool is_denied(const Descriptor& file) {
   return access(path_of(file).c_str(), X_OK) != 0 && errno == EACCES;
 }
 
-/// One search through the whole file. Names of libraries count only if the program can load one.
-bool has_names(const std::string& path, bool can_load) {
+/// One search through the whole file.
+bool has_names(const std::string& path) {
+  constexpr std::string_view kNames[] = {"/dev/nvidia", "libcuda.so", "libnvidia-ml.so"};
   const FileBytes file(path);
-  return contains(file, "/dev/nvidia") ||
-         (can_load && (contains(file, "libcuda.so") || contains(file, "libnvidia-ml.so")));
+  return std::ranges::any_of(kNames, [&](std::string_view name) { return contains(file, name); });
 }
 
 /// True if a process has the file open for writing, so that execve answers ETXTBSY.
@@ -89,7 +89,6 @@ void examine_elf(const std::string& path, const ElfFacts& elf, FileFacts& facts)
   const Examined examined = examine_file({path, elf});
   facts.kind = Kind::kDynamic;
   facts.interpreter = elf.interpreter;
-  facts.can_load = examined.can_load;
   if (!examined.hindrances.empty()) {
     const std::string_view id = examined.hindrances.front().id;
     facts.kind = Kind::kUnguarded;
@@ -145,7 +144,7 @@ FileFacts& Executables::of(const std::string& path, const FileId& id) {
 
 bool Executables::names_nvidia(const std::string& path) {
   FileFacts& facts = of(path);
-  if (!facts.names_nvidia) facts.names_nvidia = has_names(path, facts.can_load);
+  if (!facts.names_nvidia) facts.names_nvidia = has_names(path);
   return *facts.names_nvidia;
 }
 

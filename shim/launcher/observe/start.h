@@ -33,7 +33,6 @@ struct FileFacts {
   bool foreign = false;        ///< no program of this machine: only binfmt_misc starts it
   std::string head = {};       ///< the beginning of a file that only binfmt_misc starts
   bool never_guarded = false;  ///< although the guard may send a start beacon: it is for musl
-  bool can_load = true;        ///< false for a static program that can load no library
   bool has_capabilities = false;
   bool is_loader = false;  ///< glibc's ld.so, which loads the program that its arguments name
   bool by_loader = false;  ///< glibc's ld.so starts it

@@ -98,8 +98,8 @@ void examine_static(const Executable& executable, Examined& examined) {
     // Every static program of glibc has its ld.so inside, with this message, which no other program
     // looks for. musl's dlopen always fails in a static program, and Go's and Rust's own code has
     // none.
-    examined.can_load = contains(file, "cannot create shared object descriptor", end);
-    if (examined.can_load && contains(file, "libcuda.so", end)) {
+    const bool loads = contains(file, "cannot create shared object descriptor", end);
+    if (loads && contains(file, "libcuda.so", end)) {
       hinder(examined, "static_driver", "it is a static executable and names libcuda.so");
     }
   }

@@ -33,7 +33,6 @@ struct Examined {
     kLauncher,  ///< a cudaguard command, which preloads by itself
   };
   Kind kind = Kind::kDynamic;
-  bool can_load = true;                ///< false for a static program that can load no library
   std::vector<Hindrance> hindrances;   ///< empty if it can be guarded
   std::optional<LoaderAnswer> answer;  ///< of its own ld.so, or from its cache
 };
