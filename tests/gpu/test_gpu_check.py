@@ -195,10 +195,12 @@ class GpuCheck(unittest.TestCase):
             self.assertNotIn(directory, json.dumps(rows))
 
     def test_no_context_rows_pass_with_a_fake_gpu(self):
-        code, out, rows = self.one_gpu("--only", "no_context")
+        runtime = ("--library-path", ONE_GPU + ":" + os.path.join(harness.FAKES, "runtime"))
+        code, out, rows = self.one_gpu("--only", "no_context", *runtime)
         self.assertEqual(code, 0, out)
         for name, text in (("queries", "worst answer 0, 1 GPUs"), ("memory", "0 MiB"),
-                           ("driver", "answers 46 46"), ("mode", "2 2")):
+                           ("driver", "answers 46 46"), ("mode", "2 2"),
+                           ("13-shared", "count 1; copies: error46")):
             self.assertTrue(rows["no_context." + name]["value"].startswith(text), out)
 
     def test_no_context_rows_fail_with_a_launcher_that_only_starts_the_program(self):
