@@ -147,10 +147,14 @@ def test_fence_contradicts_the_option():
         125, "cudaguard: --fence and --children=gpu contradict each other; leave one out\n")
 
 
-def test_inner_run_of_a_worker_keeps_the_gpus():
-    """An inner run without options stays a descendant of the outer first process."""
-    inner = [launcher.LAUNCHER, "run", "--", box.program("open"), "cu.see"]
+@pytest.mark.parametrize("who", ["gpu", "contexts"])
+@pytest.mark.parametrize(("options", "gpus"), [
+    ([], [1, 2]), (["--policy", "VALIDATE"], [1, 2]), (["--gpus", "2"], [2])])
+def test_inner_run_of_a_worker_keeps_the_gpus(who, options, gpus):
+    """It stays a descendant of the outer first process. A router starts its workers in this way."""
+    inner = [launcher.LAUNCHER, "run", *options, "--", box.program("open"), "cu.see", "cu.context=v2,0"]
     see = "%s; %s" % (" ".join(inner), "exit $?")
-    result = harness.run([*RUN, "--gpus", "1,2", "--", "sh", "-c", see], world="none", guard=False,
-                         trace=False, env=box.environment())
-    assert box.seen(result.answers["cu.see"]) == [1, 2], str(result)
+    words = [launcher.LAUNCHER, "run", "--children", who, "--gpus", "1,2", "--", "sh", "-c", see]
+    result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+    assert result.answers["cu.context"].split(":")[0] == "0", str(result)
+    assert box.seen(result.answers["cu.see"]) == gpus, str(result)

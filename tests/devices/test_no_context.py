@@ -299,10 +299,11 @@ def test_limit_deep_bound_plugin_makes_a_context():
 @pytest.mark.parametrize(("name", "prefix"), [("cuda", "cu."), ("open", "linked.cu.")])
 def test_limit_linked_code_reaches_functions_that_few_programs_link_to(name, prefix):
     """tests/lab/limits.md: a program or a plug-in. The driver itself answers 1 to arguments of zero."""
-    steps = [prefix + "init", prefix + "zeros=cuCtxCreate_v3"]
-    assert box.run(steps, name, policy="NO_CONTEXT").answers[prefix + "zeros"] == "1"
-    result = box.run(steps, name, policy="NO_CONTEXT", preload=box.PROXIES)
-    assert result.answers[prefix + "zeros"] == REFUSED, str(result)
+    steps = [prefix + "init", prefix + "zeros=cuCtxCreate_v3", prefix + "mode=0"]
+    keys = (prefix + "zeros", prefix + "mode")
+    for preload, answers in ((), ("1", "0:0")), (box.PROXIES, (REFUSED, "0:2")):
+        result = box.run(steps, name, policy="NO_CONTEXT", preload=preload)
+        assert tuple(result.answers[key] for key in keys) == answers, str(result)
 
 
 def test_limit_export_tables_are_the_drivers():

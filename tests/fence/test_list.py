@@ -137,7 +137,11 @@ def test_index_of_a_gpu_without_uuid_becomes_its_number_inside(case):
     assert case.list_inside("5,2", gpus=unknown) == "1,0"
     case.leaves("2,5", [node(2), node(5)], OPENED, gpus=unknown)
     # One UUID is known.
-    assert case.list_inside("5,2", gpus=unknown[:5] + GPUS[5:]) == "1,0"
+    one = unknown[:5] + GPUS[5:]
+    assert case.list_inside("5,2", gpus=one) == "1,0"
+    assert case.list_inside(UUIDS[5], gpus=one) == UUIDS[5]
+    # A GPU whose UUID is not known could begin in this way, too.
+    case.refuses(UUIDS[5][:8], "which GPU has this UUID yet", gpus=one)
 
 
 def test_gpu_whose_minor_is_not_known_is_refused(case):

@@ -82,14 +82,41 @@ def fences(box, report):
                      run.words.get("opened") == "0" and control.words.get("opened") == "1", run.short())
 
 
+# Gives a program a private /dev, with the machine's NVIDIA nodes and one that no GPU has.
+MADE_UP = "/dev/nvidia99"
+PRIVATE = """
+mount -t tmpfs -o mode=755 none "$0" && cp -a /dev/null /dev/zero /dev/nvidia* "$0" &&
+mknod -m 666 "$0/nvidia99" c 1 3 && mount --move "$0" /dev && exec "$@"
+"""
+
+
 def listed(box, report):
     """run --fence=devices --gpus 0: the kernel leaves one GPU, also to programs without the guard."""
     what = "run --fence=devices --gpus 0: "
-    if box.fake or not os.path.isdir("/proc/driver/nvidia/gpus"):
-        report.not_filled("fence.list", what + "one GPU", "a fake driver opens no device" if box.fake
-                          else "there is no /proc/driver/nvidia/gpus")
+    if not os.path.isdir("/proc/driver/nvidia/gpus"):
+        report.not_filled("fence.list", what + "one GPU", "there is no /proc/driver/nvidia/gpus")
         return
     option = ["run", "--log=error", "--fence=devices", "--gpus", "0", "--"]
+    directory = box.scratch_file("dev")
+    os.mkdir(directory)
+    private = ["unshare", "--mount", "sh", "-c", PRIVATE, directory]
+    nodes = [*box.nodes, MADE_UP]
+    if not machine.works([*private, "true"]):
+        private, nodes = [], box.nodes
+    tries = without_guard(box, box.program("gpu_opens_static"), *nodes)
+    control, run = box.run([*private, *tries]), box.run([*private, box.launcher, *option, *tries])
+    unfenced, opened = ({line.split()[1] for line in one.out.splitlines() if line.endswith(" opened")}
+                        for one in (control, run))
+    if len(nodes) > 1 and unfenced == set(nodes):
+        report.check("fence.list.open", what + "a static program opens one GPU's node",
+                     "%s (unfenced %s)" % tuple(" ".join(sorted(paths)) for paths in (opened, unfenced)),
+                     len(opened) == 1 and opened <= set(box.nodes), run.short())
+    else:
+        report.not_filled("fence.list.open", what + "opens of the GPUs' nodes",
+                          "no second node that opens, and no private /dev", control.short())
+    if box.fake:
+        report.not_filled("fence.list", what + "CUDA and Vulkan", "a fake driver opens no device")
+        return
     driver = box.program("gpu_driver")
     for name, words in (("kernel", [driver]), ("kernel-unguarded", without_guard(box, driver))):
         run = launch(box, *option, *words, "do=kernel")
@@ -108,14 +135,6 @@ def listed(box, report):
                      run.words.get("nvidia") == "1", run.short())
     else:
         report.not_filled("fence.list.vulkan", what + "Vulkan", "unfenced, Vulkan shows none")
-    if len(box.nodes) < 2:
-        report.not_filled("fence.list.open", what + "opens of the GPUs' nodes", "one GPU only")
-        return
-    script = 'for node; do if ( : <"$node" ) 2>/dev/null; then echo "$node"; fi; done'
-    tries = without_guard(box, "sh", "-c", script, "sh", *box.nodes)
-    opened, control = launch(box, *option, *tries).out.split(), box.run(tries).out.split()
-    report.check("fence.list.open", what + "one node opens", "%s (unfenced %s)" % (
-        " ".join(opened), " ".join(control)), len(opened) == 1 and control == box.nodes)
 
 
 def vulkan(box, report):

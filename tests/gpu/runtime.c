@@ -13,6 +13,7 @@
 #include "gpu.h"
 
 static const char* copy_there_and_back(int device) {
+  static char failed[32];
   static unsigned char in[4096];
   static unsigned char out[4096];
   void* memory = NULL;
@@ -21,7 +22,8 @@ static const char* copy_there_and_back(int device) {
   if (cudaSetDevice(device) != cudaSuccess || cudaMalloc(&memory, sizeof in) != cudaSuccess ||
       cudaMemcpy(memory, in, sizeof in, cudaMemcpyHostToDevice) != cudaSuccess ||
       cudaMemcpy(out, memory, sizeof out, cudaMemcpyDeviceToHost) != cudaSuccess) {
-    return "failed";
+    snprintf(failed, sizeof failed, "error%d", (int)cudaGetLastError());
+    return failed;
   }
   cudaFree(memory);
   return memcmp(in, out, sizeof in) == 0 ? "right" : "wrong";

@@ -15,7 +15,7 @@ import unittest
 
 import pytest
 
-from support import harness, machine, pytest_runs
+from support import harness, machine, nodes, pytest_runs
 
 BOX = os.path.join(harness.FAKES, "lazy")
 FAKES = BOX + ":" + os.path.join(harness.FAKES, "runtime")
@@ -38,14 +38,15 @@ class GpuCheck(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(glob.glob("/dev/nvidia*"), self.nodes, "it created a device node")
 
-    def check(self, *arguments, script=None, path=None, env=None):
-        """Runs gpu-check; returns (exit code, its output, {row name: row})."""
+    def check(self, *arguments, script=None, path=None, env=None, start=list):
+        """Runs gpu-check; returns (exit code, its output, {row name: row}). `start` makes the command
+        of its words."""
         out = os.path.join(self.scratch, "out")
         shutil.rmtree(out, ignore_errors=True)
         environment = dict(os.environ, PATH=path or os.environ["PATH"], **(env or {}))
         done = subprocess.run(
-            [sys.executable, script or os.path.join(harness.SOURCE, "scripts", "gpu-check"),
-             "--quiet", "--out", out, *arguments],
+            start([sys.executable, script or os.path.join(harness.SOURCE, "scripts", "gpu-check"),
+                   "--quiet", "--out", out, *arguments]),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
         files = glob.glob(os.path.join(out, "*.json"))
         self.assertEqual(len(files), 1, done.stdout)
@@ -194,10 +195,12 @@ class GpuCheck(unittest.TestCase):
             self.assertNotIn(directory, json.dumps(rows))
 
     def test_no_context_rows_pass_with_a_fake_gpu(self):
-        code, out, rows = self.one_gpu("--only", "no_context")
+        runtime = ("--library-path", ONE_GPU + ":" + os.path.join(harness.FAKES, "runtime"))
+        code, out, rows = self.one_gpu("--only", "no_context", *runtime)
         self.assertEqual(code, 0, out)
         for name, text in (("queries", "worst answer 0, 1 GPUs"), ("memory", "0 MiB"),
-                           ("driver", "answers 46 46"), ("mode", "2 2")):
+                           ("driver", "answers 46 46"), ("mode", "2 2"),
+                           ("13-shared", "count 1; copies: error46")):
             self.assertTrue(rows["no_context." + name]["value"].startswith(text), out)
 
     def test_no_context_rows_fail_with_a_launcher_that_only_starts_the_program(self):
@@ -205,6 +208,19 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 1, out)
         for name in ("driver", "mode"):
             self.assertEqual(rows["no_context." + name]["verdict"], "FAIL", out)
+
+    def test_row_of_a_fenced_list_is_filled_with_made_up_nodes(self):
+        """A launcher that only starts the program leaves all of them."""
+        machine.need("landlock")
+        fakes = nodes.gpu_nodes([8, 5]) + nodes.driver_files(
+            [("0000:07:00.0", "GPU-1", 8), ("0000:0f:00.0", "GPU-2", 5)])
+        for build, code, opened in ((harness.BUILD, 0, "/dev/nvidia8"),
+                                    (self.idle_launcher(), 1, "/dev/nvidia5 /dev/nvidia8 /dev/nvidia99")):
+            rc, out, rows = self.check(
+                "--build", build, "--lib", harness.LIB, "--library-path", FAKES, "--only", "launcher",
+                start=lambda words: nodes.in_private_dev(*words, fakes=fakes))
+            unfenced = " (unfenced /dev/nvidia5 /dev/nvidia8 /dev/nvidia99)"
+            self.assertEqual((rc, rows["fence.list.open"]["value"]), (code, opened + unfenced), out)
 
     def test_health_rows_pass_with_fake_gpus(self):
         code, out, rows = self.check(*self.build("--only", "health"))

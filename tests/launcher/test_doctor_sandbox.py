@@ -162,6 +162,8 @@ def test_landlock_that_hides_dev(case):
     # A new thread's name is written, too.
     answer = case.asked(999, *(word for word in start if word != "/proc"), "--", fakes=fakes)
     assert "; and writing of /proc/self/task/*/comm" in " ".join(answer.problems)
+    none = case.asked(100, *start[:2], *GRANTED[:2], "/proc/driver", *GRANTED[3:], "--", fakes="", more=MACHINE)
+    assert "%s; and writing of /proc/self/task/*/comm" % NEEDED[-1] in " ".join(none.problems)
     answer = case.asked(304, *(word for word in start if word != "/proc"), *here, "--", fakes=fakes)
     case.says(answer, "cuInit answers 304 here, because /proc/self/task/*/comm cannot be written "
               "(EACCES); allow writing of /proc/self/task/*/comm")

@@ -448,8 +448,8 @@ TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {
 }
 
 TEST_F(Settings, OptionOverridesContradictoryVariables) {
-  const std::vector<const char*> left = {"CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_VISIBLE_DEVICES=1",
-                                         "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77"};
+  std::vector<const char*> left = {"CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_VISIBLE_DEVICES=1",
+                                   "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77"};
   const auto all = [&](const GuardSettings& settings) {
     settings_ = settings;
     settled(left);
@@ -466,6 +466,11 @@ TEST_F(Settings, OptionOverridesContradictoryVariables) {
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");
   EXPECT_EQ(all({.children = "cpu"}), "CLAMP 1 FORCE_CPU own");
   EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 FORCE_CPU $$");
+  // A worker to which an outer run leaves CUDA must not become the process that has none.
+  left[2] = "CUDAGUARD_CHILDREN=ONLY";
+  EXPECT_EQ(all({.gpus = "3"}), "CLAMP 3 ONLY 77");
+  EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 ONLY 77");
+  EXPECT_EQ(all({.children = "gpu"}), "CLAMP 1 ONLY own");
   settings_ = {};
   settled({"CUDAGUARD_CHILDREN=", "CUDAGUARD_ROOT=77"});
   EXPECT_EQ(value("CUDAGUARD_ROOT"), name_of_this_process());

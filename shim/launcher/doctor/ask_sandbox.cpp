@@ -31,6 +31,7 @@ constexpr int kOperatingSystem = 304;
 constexpr const char* kCapabilities = "/dev/nvidia-caps/";
 constexpr const char* kLandlockForbids = "Landlock forbids it";
 constexpr const char* kNodev = "its mount is nodev";
+constexpr const char* kWritingOfComm = "writing of /proc/self/task/*/comm";
 
 std::string error_name(int error) {
   const char* const name = strerrorname_np(error);
@@ -175,6 +176,11 @@ std::string put(const Sandbox::Node& node) {
          (node.hindrance.empty() ? "" : " cannot be opened: " + node.hindrance);
 }
 
+bool lacks_comm(const Sandbox& sandbox) {
+  return std::ranges::any_of(sandbox.lacks,
+                             [](const std::string& lack) { return lack.starts_with("/proc/"); });
+}
+
 /// Lists the nodes that are missing, and says how a sandbox gets them. cuInit's answer is `code`.
 void report_missing_nodes(const Sandbox& sandbox, int code, const std::string& cause,
                           FindingList& findings) {
@@ -189,6 +195,9 @@ void report_missing_nodes(const Sandbox& sandbox, int code, const std::string& c
     bwrap += (one.optional ? " --dev-bind-try " : " --dev-bind ") + node + " " + node;
     if (!one.optional) engine += " --device " + node;
     landlock += (landlock.empty() ? "" : ", ") + node;
+  }
+  if (landlock_domains() != 0 && lacks_comm(sandbox)) {
+    landlock += std::string("; and ") + kWritingOfComm;
   }
   findings.push_back({"sandbox", Question::kDriver, State::kProblem,
                       "cuInit answers " + std::to_string(code) + " here, because " + cause +
@@ -228,10 +237,7 @@ std::string remedy_for(const Sandbox& sandbox, const Sandbox::Node* named) {
   }
   std::vector<std::string> all;
   if (!paths.empty()) all.push_back("reading, writing and ioctl of " + joined(paths, ", "));
-  if (std::ranges::any_of(sandbox.lacks,
-                          [](const std::string& lack) { return lack.starts_with("/proc/"); })) {
-    all.emplace_back("writing of /proc/self/task/*/comm");
-  }
+  if (lacks_comm(sandbox)) all.emplace_back(kWritingOfComm);
   return all.empty() ? "" : "allow " + joined(all, "; and ");
 }
 

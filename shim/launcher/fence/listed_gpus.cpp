@@ -22,6 +22,7 @@ namespace {
 
 constexpr const char* kGpus = "/proc/driver/nvidia/gpus";
 constexpr const char* kCapabilities = "/proc/driver/nvidia/capabilities";
+constexpr size_t kWholeUuid = sizeof "GPU-12345678-1234-1234-1234-123456789abc" - 1;
 constexpr const char* kOnlyBeforehand = "; nothing inside can make it, so run ";
 
 /// A GPU of NVIDIA's kernel module, as /proc/driver/nvidia/gpus/ADDRESS/information has it.
@@ -216,14 +217,21 @@ ListedGpus find_listed_gpus(const std::string& list) {
   }
   const View view = resolve(entries, *machine_of(gpus));
   const bool all_known = std::ranges::none_of(gpus, &std::string::empty, &NvidiaGpu::uuid);
-  if (view.error.why == ListError::Why::kUnknownUuid && !all_known) {
+  // Another GPU could have the same beginning.
+  const bool begins =
+      std::any_of(entries.entries, entries.entries + entries.count, [](const AllowEntry& entry) {
+        return entry.kind == AllowEntry::Kind::kGpu && entry.text.size() < kWholeUuid;
+      });
+  const ListError::Why why = view.error.why;
+  if (!all_known &&
+      (why == ListError::Why::kUnknownUuid || (why == ListError::Why::kNone && begins))) {
     found.why_not =
         "the driver does not say which GPU has this UUID yet; run nvidia-smi -L beforehand, or "
         "give "
         "indices";
     return found;
   }
-  if (view.error.why != ListError::Why::kNone) {
+  if (why != ListError::Why::kNone) {
     found.mistake = text_of([&](Text& out) { put_list_error(out, view.error, gpus.size()); });
     return found;
   }

@@ -129,6 +129,14 @@ bool favours_descendants(const GuardSettings& settings) {
   return favours_descendants(children_of(settings));
 }
 
+/// True if CUDAGUARD_CHILDREN, perhaps of an outer run, allows it for the descendants.
+bool favours_descendants(const Variables& variables) {
+  const char* word = variables.get(kChildren);
+  const size_t place =
+      place_of_word(row_of(Variable::kChildren).accepted, word == nullptr ? "" : word);
+  return place != std::string_view::npos && favours_descendants(static_cast<Children>(place));
+}
+
 /// True if --children chooses the processes that make contexts, and the policy allows none.
 bool contradicts(const GuardSettings& settings, Policy policy) {
   const Children children = children_of(settings);
@@ -253,8 +261,10 @@ void set_devices(const GuardSettings& settings, Variables& variables) {
     }
   }
   // A worker whose parent denies devices to its children must not become a first process by
-  // accident; only an option makes it one. exec keeps the process id.
-  const bool asked = settings.gpus || settings.policy || settings.children || settings.cpu;
+  // accident; only an option makes it one. exec keeps the process id. One whose parent leaves them
+  // to its children would lose them as a first process.
+  const bool asked = settings.children || settings.cpu ||
+                     ((settings.gpus || settings.policy) && !favours_descendants(variables));
   if (asked || !is_given(variables.get(kChildren)) || !is_given(variables.get(kFirstProcess))) {
     variables.set(kFirstProcess, settings.print ? "$$" : name_of_this_process());
   }
