@@ -161,7 +161,7 @@ class FirstPytest:
         if self.marked and outcome.excinfo is None and is_first:
             try:
                 self._run(session)
-            except OSError as error:  # for example, the disk is full
+            except Exception as error:  # for example, the disk is full
                 self.error = "%d of %d tests did not run: %s" % (
                     len(self.marked - self.finished), len(self.marked), reason_of(error))
             except BaseException as error:
