@@ -342,11 +342,12 @@ def test_optimised(): assert __debug__ == ("-O" not in sys.orig_argv)
 @pytest.mark.parametrize("start", [
     ("-X", "dev", "-B", "-m", "pytest"),
     ("-O", "-bb", "-X", "int_max_str_digits=1000", "-Werror::UserWarning", "-m", "pytest"),
-    ("start.py",)])
+    ("start.py",), ("app",)])
 def test_second_pytest_has_the_same_command_line(case, start):
     case.make("test_all.py", COMMAND)
-    case.make("start.py", "import pytest, sys\n"
-              "if __name__ == '__main__': sys.exit(pytest.main([*sys.argv[1:], '-q']))\n")
+    for name in ("start.py", "app/__main__.py"):
+        case.make(name, "import pytest, sys\n"
+                  "if __name__ == '__main__': sys.exit(pytest.main([*sys.argv[1:], '-q']))\n")
     result = run(case, start=start)
     assert case.outcomes(result) == {"passed": {"first", "second", "optimised"}}, str(result)
 

@@ -45,8 +45,10 @@ if _first["file"]:
     __file__ = _first["file"]
 if _first["module"]:
     try:
-        import importlib.util
-        __spec__ = importlib.util.find_spec(_first["module"])
+        import importlib.machinery, importlib.util
+        # A directory or an archive has been started.
+        _finder = importlib.machinery.PathFinder if _first["module"] == "__main__" else importlib.util
+        __spec__ = _finder.find_spec(_first["module"])
         __package__ = __spec__.parent
     except Exception:
         __spec__ = None
