@@ -196,6 +196,15 @@ class Recorded(Case):
         lines, messages = self.recorded(self.interpreter(program))
         self.assertEqual((lines, len(messages)), (["two.py:2", "two.py:3"], 1), messages)
 
+    @pytest.mark.all
+    def test_full_table_of_places_loses_no_message(self):
+        """Each function that asks later is reported, and one that is known once more."""
+        program = self.make("many.py", "import ctypes\nnvml = ctypes.CDLL('libnvidia-ml.so.1')\n" +
+                            "nvml.nvmlInit()\n" * 2060 + "ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+        lines, messages = self.recorded(self.interpreter(program))
+        self.assertEqual((len(lines), lines[-1]), (2048 + 3, "many.py:2063"), lines[-3:])
+        self.assertEqual(["no CUDA here" in message for message in messages], [False, True])
+
     def test_forked_child_reports_its_places_anew(self):
         program = self.make("forked.py", TWO + "import os\nif os.fork() == 0:\n    second()\n"
                             "    os._exit(0)\nos.wait()\n")

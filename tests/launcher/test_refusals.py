@@ -213,9 +213,10 @@ exec "$@"
             self.assertEqual(done.stderr.count("is neither an ELF file nor a script"), 1, done)
         done = self.with_binfmt(launcher.LAUNCHER, "run", text, "word")
         self.assertEqual(done.stdout, harness.GUARD + ":y.cgtext word\n", done)
-        done = self.with_binfmt(launcher.LAUNCHER, "run", "--strict", program)
-        self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
-
+        # A text, too, which /bin/sh would run if binfmt_misc did not know its name.
+        for file, where in ((program, None), (text, "/proc/sys/fs/binfmt_misc")):
+            done = self.with_binfmt(launcher.LAUNCHER, "run", "--strict", file, place=where)
+            self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
 
     def test_verify_counts_what_binfmt_misc_starts(self):
         self.is_counted(self.make("magic", b"CGTEST\0\0data"))

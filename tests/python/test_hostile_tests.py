@@ -104,6 +104,8 @@ WAYS = {
     "encode": lambda: replaced(json.JSONEncoder, break_, "encode", "iterencode"),
     "time": lambda: replaced(time, lambda: 0.0, "time", "monotonic", "perf_counter"),
     "pytest": lambda: replaced(pytest, None, "fail", "Item", "TestReport", "ExceptionInfo"),
+    "options": lambda: replaced(pytest.Config, lambda *args, **kwargs: 1 << 30, "getoption"),
+    "terminal": lambda: replaced(shutil, lambda: (80, 24), "get_terminal_size"),
     "popen": lambda: replaced(subprocess, break_, "Popen", "run"),
     "fake_fs": fake_fs,
     "descriptors": lambda: limited(resource.RLIMIT_NOFILE, 3),
@@ -226,6 +228,22 @@ def test_asks(hostile):
     result = case.pytest(plugin=PLUGIN[:2])
     assert names(case, result, "failure") == {"asks"}, str(result)
     assert set(case.outcomes(result)) == {"passed", "failure"}, str(result)
+
+
+def test_failure_of_a_hostile_test_is_judged(case):
+    """In a worker, pytest itself does without the text of the failure while the patches are there."""
+    case.make("test_all.py", WAYS + """
+def test_fails(hostile):
+    ask()
+    hostile("terminal")
+    assert [1] == [2]
+def test_next(): pass
+""")
+    result = case.pytest("-n", "1")
+    assert (result.rc, case.outcomes(result)) == (1, {"failure": {"fails"}, "passed": {"next"}}), str(result)
+    assert "assert [1] == [2]" in result.out and "CUDA was asked for by" in result.out, str(result)
+    control = case.pytest("-n", "1", guard=False, plugin=())
+    assert control.rc == 1 and "assert [1] == [2]" in control.out, str(control)
 
 
 @pytest.mark.parametrize("arguments", [(), ("-n", "2")])

@@ -84,21 +84,30 @@ void record_place(Process& process, const Event& event, Output& output) {
   process.record.known_calls.add(hash_of(process, event));
 }
 
+/// Reports the announced event unless another one with the key was reported.
+void record_once(Process& process, const Event& event, uint64_t key, Output& output) {
+  if (process.record.reported.add(key)) {
+    write_down(process, event, output);
+  } else {
+    withdraw(event.caller, output);
+  }
+}
+
 [[gnu::cold, gnu::noinline]] void record_unseen(Process& process, const Event& event,
                                                 uint64_t name) {
   const bool every_place = wants_places(process);
   if (every_place) {
-    if (process.record.reported.lacks_places()) return;
     const uint64_t call = hash_of(process, event);
     if (call != 0 && process.record.known_calls.has(call)) return;
   }
   const sys::HeldSignals held(every_place);
   Output output;
   announce(event, output);
-  if (wants_places(process)) {
+  // If the table of places is full, each function is reported once more.
+  if (wants_places(process) && !process.record.reported.lacks_places()) {
     record_place(process, event, output);
-  } else if (process.record.reported.add(name)) {
-    write_down(process, event, output);
+  } else {
+    record_once(process, event, name, output);
   }
 }
 
@@ -172,11 +181,7 @@ void record_event(Process& process, const Event& event) {
   const sys::HeldSignals held(wants_places(process));
   Output output;
   announce(event, output);
-  if (process.record.reported.add(key)) {
-    write_down(process, event, output);
-  } else {
-    withdraw(event.caller, output);
-  }
+  record_once(process, event, key, output);
 }
 
 }  // namespace cudaguard

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "policy/text.h"
+#include "shim/launcher/elf/binfmt.h"
 #include "shim/launcher/message.h"
 
 namespace cudaguard::launcher {
@@ -125,7 +126,7 @@ void follow(const std::string& path, const char* search, int depth, Program& pro
   file.reset();  // descriptors may be scarce
   ScriptLine script = read_script(head);
   if (script.interpreter.empty()) {
-    if (depth > 0 || head.find('\0') != std::string::npos) {
+    if (depth > 0 || head.find('\0') != std::string::npos || is_emulated(head, path)) {
       program.unknown = true;
       return;
     }

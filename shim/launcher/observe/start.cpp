@@ -27,10 +27,10 @@
 
 #include "policy/text.h"
 #include "policy/variables.h"
+#include "shim/launcher/elf/binfmt.h"
 #include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/elf/program.h"
 #include "shim/launcher/fence/filter.h"
-#include "shim/launcher/observe/binfmt.h"
 #include "shim/launcher/observe/process.h"
 #include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"

@@ -45,8 +45,10 @@ if _first["file"]:
     __file__ = _first["file"]
 if _first["module"]:
     try:
-        import importlib.util
-        __spec__ = importlib.util.find_spec(_first["module"])
+        import importlib.machinery, importlib.util
+        # A directory or an archive has been started.
+        _finder = importlib.machinery.PathFinder if _first["module"] == "__main__" else importlib.util
+        __spec__ = _finder.find_spec(_first["module"])
         __package__ = __spec__.parent
     except Exception:
         __spec__ = None
@@ -161,7 +163,7 @@ class FirstPytest:
         if self.marked and outcome.excinfo is None and is_first:
             try:
                 self._run(session)
-            except OSError as error:  # for example, the disk is full
+            except Exception as error:  # for example, the disk is full
                 self.error = "%d of %d tests did not run: %s" % (
                     len(self.marked - self.finished), len(self.marked), reason_of(error))
             except BaseException as error:

@@ -184,13 +184,14 @@ def _register_first(config: pytest.Config, watcher: "Watcher") -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Without --cudaguard, starts a watcher now if a test needs one."""
-    if any(_nearest(item) == _NO_CUDA or _FIXTURE in getattr(item, "fixturenames", ())
+    marks = _marks(session.config)
+    if any(_nearest(item, marks) == _NO_CUDA or _FIXTURE in getattr(item, "fixturenames", ())
            for item in session.items):
         _start_for_marked(session.config)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if _nearest(item) == _NO_CUDA:
+    if _nearest(item, _marks(item.config)) == _NO_CUDA:
         _watcher_for(item.config, _NO_CUDA)
 
 
@@ -214,15 +215,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         watcher.stop()
 
 
-def _nearest(node: pytest.Collector | pytest.Item) -> str:
+def _nearest(node: pytest.Collector | pytest.Item, marks: List[str]) -> str:
     """The name of the marker that applies: a test's own marker goes before its class's."""
-    names = (_ALLOW, _NO_CUDA, *_marks(node.config))
+    names = (_ALLOW, _NO_CUDA, *marks)
     return next((mark.name for mark in node.iter_markers() if mark.name in names), "")
 
 
 def _is_marked(item: pytest.Item) -> bool:
     """True if the test may use CUDA (--cudaguard-allow-mark)."""
-    return _nearest(item) in _marks(item.config)
+    marks = _marks(item.config)
+    return _nearest(item, marks) in marks
 
 
 def _start_for_marked(config: pytest.Config) -> "Watcher | str":
@@ -588,7 +590,7 @@ class Watcher:
               report: pytest.CollectReport | pytest.TestReport) -> str:
         """The text of the attempts that must fail a report, unless it has failed already. Other
         attempts become a section of the report. Raises nothing."""
-        marker = _nearest(node)
+        marker = _nearest(node, self.marks)
         try:
             attempts = self.look()[self.judged:]
             self.judged += len(attempts)
@@ -687,7 +689,7 @@ class Watcher:
     def _blame_lost(self, item: pytest.Item) -> None:
         """If the child has judged the attempts in a report that only the child knows, such as a
         subtest's, no test has failed."""
-        marker = _nearest(item)
+        marker = _nearest(item, self.marks)
         try:
             attempts = records.without_tables(self.take())
             self.note_used(attempts)
@@ -717,7 +719,7 @@ class Watcher:
         subtest is a copy."""
         self.has_failed |= report.failed
         if report.outcome == "failed" and any(
-                (one.nodeid, str(one.longrepr)) == (report.nodeid, str(report.longrepr))
+                one.nodeid == report.nodeid and _text_of(one) == _text_of(report)
                 for one, _ in self.failed):
             self.failed = []
 
@@ -809,6 +811,14 @@ class Attempts(Sequence[records.Attempt]):
 
     def __repr__(self) -> str:
         return "[%s]" % ",\n".join(self._watcher.stories(list(self)))
+
+
+def _text_of(report: pytest.TestReport) -> str:
+    """The failure. Raises nothing."""
+    try:
+        return str(report.longrepr)
+    except Exception:  # the test has replaced something that pytest uses
+        return ""
 
 
 def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shim/launcher/observe/binfmt.h"
+#include "shim/launcher/elf/binfmt.h"
 
 #include <algorithm>
 #include <charconv>
