@@ -185,11 +185,13 @@ Starter starter_of(std::string_view arguments) {
   const Interpreter* interpreter = interpreter_of(name);
   if (interpreter == nullptr) return Starter::kNamed;
   const Script script = script_of(*interpreter, arguments, {});
-  if (script.is_code) return is_one_of(name, kShells) ? Starter::kFurtherOut : Starter::kCode;
+  const bool is_shell = is_one_of(name, kShells);
+  if (script.is_code) return is_shell ? Starter::kFurtherOut : Starter::kCode;
   const std::string_view first = take_argument(options);
   const bool may_be_prompt =
       first.empty() || first == "-i" || first == "-l" || first.starts_with("--");
-  return may_be_prompt && script.name.empty() ? Starter::kNobody : Starter::kNamed;
+  if (!may_be_prompt || !script.name.empty()) return Starter::kNamed;
+  return is_shell ? Starter::kNobody : Starter::kCode;
 }
 
 bool is_query_tool(std::string_view name) {

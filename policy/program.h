@@ -65,7 +65,7 @@ class ScriptSearch {
 /// What the arguments of a process say of it as what has started another.
 enum class Starter : uint8_t {
   kNamed,       ///< put_program() names it
-  kCode,        ///< its code is in no file: named only if what has started it is not
+  kCode,        ///< its code may be in no file: named only if what has started it is not
   kFurtherOut,  ///< a shell's command or a program such as `timeout`: what has started it matters
   kNobody,      ///< the user has typed the command, or cudaguard has started it
 };

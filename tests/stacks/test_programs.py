@@ -99,8 +99,8 @@ def test_source_of_an_interpreter_is_no_line(case):
     ("subprocess.run(['bash', '-e', '-o', 'pipefail', '-c', TOOL + '; true'])", "python3 app.py"),
     ("subprocess.run(['flock', 'app.py', TOOL])", "python3 app.py"),
     ("subprocess.run(['bash', '-c', 'bash <(echo \"%s; true\") x' % TOOL])", "python3 app.py"),
-    ("subprocess.run([sys.executable, '-'], input=b'import os; os.system(%r)' % TOOL.encode())",
-     "python3 app.py"),
+    *(("subprocess.run([sys.executable%s], input=b'import os; os.system(%%r)' %% TOOL.encode())" %
+       option, "python3 app.py") for option in ("", ", '-'")),
     ("subprocess.run([sys.executable, '-c', 'import os; os.system(%r)' % TOOL])", "python3 app.py"),
     ("subprocess.run(['sh', 'tool.sh'])", "sh tool.sh")])
 def test_tool_is_named_with_what_has_started_it(case, command, starter):
