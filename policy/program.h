@@ -15,7 +15,7 @@ std::string_view take_argument(std::string_view& arguments);
 
 /// Interpreters of scripts, and the options that may come before the script.
 struct Interpreter {
-  char names[34];      ///< without versions, with a blank between them
+  char names[35];      ///< without versions, with a blank between them
   bool known;          ///< the options; ScriptSearch is for the others
   char alone[8];       ///< letters of options without a value
   char with_value[3];  ///< letters of options whose value is the next word

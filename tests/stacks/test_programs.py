@@ -55,7 +55,8 @@ make_case = fixtures.lent("case", Case)
     (["deno", "run", "--allow-all", "data/../cu.x"], "cu.x"), (["newlisp", "cu.x"], "cu.x"),
     (["gp", "-q", "cu.x", "data/other.x"], "cu.x"), (["clisp", "-q", "cu.x"], "cu.x"),
     (["rakudo", "cu.x"], "cu.x"), (["java", "-Xmx1g", "-jar", "app.jar"], "app.jar"),
-    (["R", "--no-echo", "--file=cu.x"], "cu.x"), (["julia-1.10", "cu.x"], "cu.x"),
+    (["R", "--no-echo", "--file=cu.x"], "cu.x"), (["tcsh", "-f", "cu.x"], "cu.x"),
+    (["fish", "cu.x", "y"], "cu.x"), (["julia-1.10", "cu.x"], "cu.x"),
     (["python2.7", "-u", "none.py"], "none.py"), (["lua5.4", "cu.x"], "cu.x")])
 def test_script_stands_for_the_line(case, words, script):
     """`run` and `verify` name it, and --allow takes it."""
