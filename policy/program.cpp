@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "policy/program.h"
 
+#include <iterator>
 #include <utility>
 
 #include "policy/text.h"
@@ -16,8 +17,9 @@ constexpr Interpreter kInterpreters[] = {
     {"python pypy", true, "usSBOEI", "WX", "c", "WX"},
     {"ruby perl nodejs node luajit lua", true, "wWsStTU", "rI", "eEp", "IMmr"},
     {"php", true, "nqf", "d", "r", "d"},
-    {"sh bash dash zsh ksh", true, "euxvlif", "oO", "cs", ""},
+    {"sh bash dash zsh ksh csh tcsh fish", true, "euxvlif", "oO", "cs", ""},
 };
+constexpr const Interpreter& kShells = kInterpreters[std::size(kInterpreters) - 1];
 constexpr Interpreter kOther = {};
 constexpr char kOthers[] =
     "R Rscript beam.smp bun clisp deno dotnet ecl elixir escript gforth gjs gp gst guile java "
@@ -29,7 +31,6 @@ constexpr char kLibraries[][13] = {
     "libR.so",   "libjulia", "libguile", "liboctinterp", "libtcl", "libmono", "libmoar",
 };
 
-constexpr char kShells[] = "sh bash dash zsh ksh";
 constexpr char kStarters[] =
     "bwrap dumb-init env find flock ionice nice nohup script setsid stdbuf strace su sudo "
     "time timeout tini uv watch xargs";
@@ -185,11 +186,13 @@ Starter starter_of(std::string_view arguments) {
   const Interpreter* interpreter = interpreter_of(name);
   if (interpreter == nullptr) return Starter::kNamed;
   const Script script = script_of(*interpreter, arguments, {});
-  if (script.is_code) return is_one_of(name, kShells) ? Starter::kFurtherOut : Starter::kCode;
+  const bool is_shell = interpreter == &kShells;
+  if (script.is_code) return is_shell ? Starter::kFurtherOut : Starter::kCode;
   const std::string_view first = take_argument(options);
   const bool may_be_prompt =
       first.empty() || first == "-i" || first == "-l" || first.starts_with("--");
-  return may_be_prompt && script.name.empty() ? Starter::kNobody : Starter::kNamed;
+  if (!may_be_prompt || !script.name.empty()) return Starter::kNamed;
+  return is_shell ? Starter::kNobody : Starter::kCode;
 }
 
 bool is_query_tool(std::string_view name) {

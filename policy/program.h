@@ -15,7 +15,7 @@ std::string_view take_argument(std::string_view& arguments);
 
 /// Interpreters of scripts, and the options that may come before the script.
 struct Interpreter {
-  char names[34];      ///< without versions, with a blank between them
+  char names[35];      ///< without versions, with a blank between them
   bool known;          ///< the options; ScriptSearch is for the others
   char alone[8];       ///< letters of options without a value
   char with_value[3];  ///< letters of options whose value is the next word
@@ -65,7 +65,7 @@ class ScriptSearch {
 /// What the arguments of a process say of it as what has started another.
 enum class Starter : uint8_t {
   kNamed,       ///< put_program() names it
-  kCode,        ///< its code is in no file: named only if what has started it is not
+  kCode,        ///< its code may be in no file: named only if what has started it is not
   kFurtherOut,  ///< a shell's command or a program such as `timeout`: what has started it matters
   kNobody,      ///< the user has typed the command, or cudaguard has started it
 };

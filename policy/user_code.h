@@ -90,10 +90,11 @@ bool passes_calls_on(std::string_view module);
 /// of libffi or uses the system's, which Ruby and others use as well. `file` is a base name.
 bool is_foreign_function(std::string_view file);
 
-/// True for a function of CUDA's runtime. The runtime may be linked into a program, so such a frame
-/// is not the program's own.
+/// True for a function of CUDA's runtime, or one by which nvcc's code calls it. The runtime may be
+/// linked into a program, so such a frame is not the program's own.
 constexpr bool is_runtime_function(std::string_view name) {
-  if (name.starts_with("libcudart_static_")) return true;
+  if (name.starts_with("libcudart_static_") || name.starts_with("__device_stub__")) return true;
+  if (name.starts_with("__")) name.remove_prefix(2);
   return name.starts_with("cuda") && name.size() > 4 && name[4] >= 'A' && name[4] <= 'Z';
 }
 

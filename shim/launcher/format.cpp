@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <ctime>
 
 namespace cudaguard::launcher {
@@ -87,6 +88,29 @@ std::string id_ranges(std::vector<uint32_t> ids) {
     i = last + 1;
   }
   return text;
+}
+
+std::string short_function(std::string_view name) {
+  constexpr std::string_view kShort = "<...>";
+  std::string result;
+  size_t open = 0;   // how many lists are open
+  size_t start = 0;  // where the outermost of them begins
+  for (size_t i = 0; i < name.size(); ++i) {
+    const char before = i == 0 ? ' ' : name[i - 1];
+    const bool is_operator = name.substr(0, i).ends_with("operator");
+    const bool follows_a_name =
+        before == ':' || before == '_' || isalnum(static_cast<unsigned char>(before)) != 0;
+    if (open == 0) start = i;
+    if (name[i] == '<' && !is_operator && (open > 0 || follows_a_name)) {
+      ++open;
+    } else if (open > 0 && name[i] == '>' && before != '-' && --open == 0) {
+      const std::string_view list = name.substr(start, i + 1 - start);
+      result += list.size() > kShort.size() ? kShort : list;
+      continue;
+    }
+    if (open == 0) result += name[i];
+  }
+  return open == 0 ? result : result + "<...";  // the name was cut
 }
 
 std::string whole_words(std::string text, size_t most) {

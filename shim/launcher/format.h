@@ -32,6 +32,9 @@ std::string id_ranges(std::vector<uint32_t> ids);        ///< "3 7-12 15", each 
 /// Text longer than `most` bytes ends in " ..." after a whole word.
 std::string whole_words(std::string text, size_t most);
 
+/// A function's name in which "<...>" stands for each long list of template arguments.
+std::string short_function(std::string_view name);
+
 /// `at` is in seconds since 1970-01-01 UTC, 0 if unknown ("-"). `format` is strftime's. In UTC.
 std::string utc_time(double at, const char* format);
 

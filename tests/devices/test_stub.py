@@ -63,15 +63,24 @@ def test_other_policies_do_not_look_for_a_stub(policy, answer):
     assert not messages.find(done.stderr, "stub", "stub_refused"), str(done)
 
 
-@pytest.mark.parametrize("policy", [name for name in ALLOWED if name != "list"])
-def test_driver_that_lacks_a_symbol_is_an_error_as_without_the_guard(policy, tmp_path):
-    """dlopen of it fails with RTLD_NOW, as ctypes asks. At the first call, it would end the program."""
-    (tmp_path / "driver.c").write_text(
-        "int missing(void);\nint cuInit(unsigned flags) { return missing(); }\n")
-    subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "driver.c", "-o",
-                    "libcuda.so.1"], cwd=tmp_path, check=True)
+LACKING = "int missing(void);\nint cuInit(unsigned flags) { return missing(); }\n"
+
+
+@pytest.mark.parametrize(("code", "error", "policy"), [
+    *((LACKING, "undefined symbol: missing", name) for name in ALLOWED if name != "list"),
+    *((None, "file too short", name) for name in ("VALIDATE", "list"))])
+def test_driver_that_ld_so_cannot_load_is_an_error_as_without_the_guard(code, error, policy, tmp_path):
+    """dlopen of it fails with RTLD_NOW, as ctypes asks. At the first call, a driver that lacks a
+    symbol would end the program. The empty file is there, so no message says that it is not."""
+    if code is None:
+        (tmp_path / "libcuda.so.1").touch()
+    else:
+        (tmp_path / "driver.c").write_text(code)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "driver.c", "-o",
+                        "libcuda.so.1"], cwd=tmp_path, check=True)
     file, control = ask(str(tmp_path), *DRIVER, guard=False)
-    assert control.stdout == "%s: undefined symbol: missing\n" % file * 2, str(control)
+    assert control.stdout == "%s: %s\n" % (file, error) * 2, str(control)
     _, done = ask(str(tmp_path), *DRIVER, **ALLOWED[policy])
     assert done.stdout == control.stdout, str(done)
-    assert "libcudaguard-" not in done.stdout + done.stderr, str(done)
+    for wrong in ("libcudaguard-", "is not installed"):
+        assert wrong not in done.stdout + done.stderr, str(done)

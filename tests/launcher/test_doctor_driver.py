@@ -178,6 +178,9 @@ class Sick(doctor.Case):
         directory = launcher.program("lacks_needed")
         self.problem(self.doctor(LD_LIBRARY_PATH=directory), "libcuda.so.1 does not work: error while "
                      "loading shared libraries: libneeded.so: cannot open shared object file")
+        self.make("libcuda.so.1", "", 0o644)  # as some container images have it
+        self.problem(self.doctor(LD_LIBRARY_PATH=self.directory), "libcuda.so.1 does not work: error "
+                     "while loading shared libraries: %s: file too short" % self.path("libcuda.so.1"))
 
     def test_probe_that_cannot_be_started_is_reported(self):
         os.chmod(self.probe, 0o644)

@@ -161,9 +161,10 @@ class Decision(Case):
     def test_message_of_a_program_does_not_advise_to_use_the_broken_driver(self):
         """With the policy OFF, the program would hang as the driver does."""
         ask = ["python3", "-c", "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"]
-        code, _, err = self.launch("run", "--if-healthy=60", "--", *ask, CG_SICK="no GPU")
         remedy = messages.text("remedy_driver")
-        self.assertEqual((code, len(messages.find(err, "no_cuda", remedy=remedy))), (0, 1), err)
+        for inner in ([], [LAUNCHER, "run"], [LAUNCHER, "run", "--cpu"]):
+            code, _, err = self.launch("run", "--if-healthy=60", *inner, *ask, CG_SICK="no GPU")
+            self.assertEqual((code, len(messages.find(err, "no_cuda", remedy=remedy))), (0, 1), err)
         control = self.launch("run", "--cpu", "--", *ask, CG_SICK="no GPU")
         self.assertTrue(messages.find(control[2], "no_cuda", remedy="cudaguard run --policy OFF"))
 

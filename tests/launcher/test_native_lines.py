@@ -82,6 +82,23 @@ class Lines(test_verify_tree.Case):
         result, _ = self.tree([launcher.program("lines_forks/app")])
         self.ends(result, 1, "FAIL: 3 lines asked", ", in 2 of 2 processes")
 
+    def test_generated_file_that_is_gone_is_not_named(self):
+        """nvcc puts a kernel's start into a file of its own, and Go each call of C."""
+        self.need("gcc")
+        for name, file, row in (
+                ("__device_stub__Z5train", "tmpxft_1_a.cudafe1.stub.c", "app.c:%d in main" % CALLS),
+                ("_cgo_1_Cfunc_cuInit", "a.cgo2.c", "/tmp/gone/a.go in _cgo_1_Cfunc_cuInit")):
+            text = launcher.source("app.c").replace("train", name)
+            start, main = text.index("__attribute__"), text.index("int main")
+            lines = '#line 13 "/tmp/gone/%s"\n' % file, '#line %d "app.c"\n' % (
+                text.count("\n", 0, main) + 1)
+            self.make("app.c", text[:start] + lines[0] + text[start:main] + lines[1] + text[main:],
+                      0o644)
+            program = self.compile("app", self.path("app.c"), "-O1", "-gdwarf-4")
+            self.assertEqual(self.own_row([program]), row)
+            place = row.partition(" in ")[0].rpartition("/")[2]
+            self.own_row([program], ["--allow", "line:" + place], rc=0)
+
     def test_lines_are_left_out_without_a_tool(self):
         self.without_lines([self.build()], env={"PATH": self.directory})
 

@@ -35,7 +35,8 @@ def test_run_before_the_starter_gives_the_trainer_no_gpu(case, starter):
     result, *codes = case.answers(RUN + first + starter + TRAINER)
     assert codes == ["100", "100"], str(result)
     first = result.err.partition("first=")[2].split("\n")[0]
-    found = messages.find(result.err, "no_cuda", cause="--children=cpu", first=first)
+    found = messages.find(result.err, "no_cuda", cause="--children=cpu", first=first,
+                          remedy=messages.text("remedy_children"))
     assert set(map(str,
                    observed.pids(result).values())) <= {message["pid"]
                                                         for message in found}, str(result)

@@ -267,9 +267,12 @@ class Plugin(pytest_runs.Case):
             @pytest.mark.no_cuda
             def test_may_not(): %s
             """ % (ATTEMPT, ATTEMPT))
-        result = self.pytest("--tb=line")
-        self.assertEqual(self.outcomes(result), {"passed": {"may"}, "failure": {"may_not"}}, result)
-        self.assertRegex(result.out, r"(?m)^/\S+/test_all.py:5: CUDA was asked for by test_all.py:6 ")
+        for more in ((), ("-n", "1")):
+            result = self.pytest("--tb=line", *more)
+            self.assertEqual(self.outcomes(result), {"passed": {"may"}, "failure": {"may_not"}},
+                             result)
+            self.assertRegex(result.out,
+                             r"(?m)^/\S+/test_all.py:5: CUDA was asked for by test_all.py:6 ")
 
     def test_import_that_asks_is_an_error(self):
         """A module that asks when it is imported is an error, once. All tests run."""

@@ -82,6 +82,7 @@ def test_without_arguments_all_texts_that_are_not_generated_are_read(tmp_path):
 @pytest.mark.parametrize("text, found", [
     ("LD_PRELOAD=%s/build/ci/lib/x.so", True), ('"exe": "%s/bin/cudaguard"', True),
     ("/home/ann/src/cudaguard/build" + "/ci/bin/cudaguard", True), ("(/work" + "/main/x.py)", True),
+    ("/home/runner/work/cudaguard/cudaguard/tests" + "/x.py", True), ("file://%s/a.md", True),
     ("It is in /home/you/train.py, build/work/x or ~/cudaguard/build/ci.", False),
     ("%s-other/build, /opt/cudaguard/lib, $DIR/work/x, /root/cudaguard", False)])
 def test_committed_path_of_a_checkout_is_reported(tmp_path, text, found):

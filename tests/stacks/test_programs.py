@@ -55,7 +55,8 @@ make_case = fixtures.lent("case", Case)
     (["deno", "run", "--allow-all", "data/../cu.x"], "cu.x"), (["newlisp", "cu.x"], "cu.x"),
     (["gp", "-q", "cu.x", "data/other.x"], "cu.x"), (["clisp", "-q", "cu.x"], "cu.x"),
     (["rakudo", "cu.x"], "cu.x"), (["java", "-Xmx1g", "-jar", "app.jar"], "app.jar"),
-    (["R", "--no-echo", "--file=cu.x"], "cu.x"), (["julia-1.10", "cu.x"], "cu.x"),
+    (["R", "--no-echo", "--file=cu.x"], "cu.x"), (["tcsh", "-f", "cu.x"], "cu.x"),
+    (["fish", "cu.x", "y"], "cu.x"), (["julia-1.10", "cu.x"], "cu.x"),
     (["python2.7", "-u", "none.py"], "none.py"), (["lua5.4", "cu.x"], "cu.x")])
 def test_script_stands_for_the_line(case, words, script):
     """`run` and `verify` name it, and --allow takes it."""
@@ -69,14 +70,29 @@ def test_script_stands_for_the_line(case, words, script):
 
 
 @pytest.mark.parametrize("words", [["deno", "repl"], ["gp", "data"], ["java", "-cp", "x.jar", "Main"],
-                                   ["python2.7", "-c", "import x"], ["tool", "cu.x"], ["gpt", "cu.x"]])
+                                   ["python2.7", "-c", "x"], ["tool", "cu.x"], ["gpt", "cu.x"]])
 def test_program_without_a_script_is_named_alone(case, words):
-    """Arguments of a program that is no interpreter are not shown."""
+    """The user types the command. Arguments of a program that is no interpreter are not shown."""
     words = [case.copy(words[0]), *words[1:]]
     name = os.path.basename(words[0])
     is_interpreter = name not in ("tool", "gpt")
-    assert case.message(*words) == ("%s in %s" % (name, name) if is_interpreter else name)
+    typed = {"trace": False, "cwd": case.directory, "stdin": " ".join(words) + "\ntrue\n"}
+    harness.run(["sh"], guard=False, **typed).assert_reached(case)
+    result = harness.run(["sh"], world="none", **typed)
+    assert messages.find(result.err, "no_cuda", asked_by="%s in %s" % (name, name)
+                         if is_interpreter else name), str(result)
     assert case.verify(*words)[1] == [name]
+
+
+@pytest.mark.parametrize("words", ["ruby -e x", "php -r x", "perl -we x", "node <cu.x",
+                                   "python2.7 -c x", "julia -e x", "java -cp x.jar Main"])
+def test_code_that_is_in_no_file_is_named_with_its_starter(case, words):
+    """The script that has the code is what the reader can open."""
+    name = words.partition(" ")[0]
+    case.copy(name)
+    case.make("t.sh", "./%s\ntrue\n" % words, 0o644)
+    assert case.message("bash", "t.sh") == "%s in %s, started by bash t.sh" % (name, name)
+    assert case.verify("bash", "t.sh")[1] == [name + ", started by bash t.sh"]
 
 
 def test_source_of_an_interpreter_is_no_line(case):
@@ -99,8 +115,8 @@ def test_source_of_an_interpreter_is_no_line(case):
     ("subprocess.run(['bash', '-e', '-o', 'pipefail', '-c', TOOL + '; true'])", "python3 app.py"),
     ("subprocess.run(['flock', 'app.py', TOOL])", "python3 app.py"),
     ("subprocess.run(['bash', '-c', 'bash <(echo \"%s; true\") x' % TOOL])", "python3 app.py"),
-    ("subprocess.run([sys.executable, '-'], input=b'import os; os.system(%r)' % TOOL.encode())",
-     "python3 app.py"),
+    *(("subprocess.run([sys.executable%s], input=b'import os; os.system(%%r)' %% TOOL.encode())" %
+       option, "python3 app.py") for option in ("", ", '-'")),
     ("subprocess.run([sys.executable, '-c', 'import os; os.system(%r)' % TOOL])", "python3 app.py"),
     ("subprocess.run(['sh', 'tool.sh'])", "sh tool.sh")])
 def test_tool_is_named_with_what_has_started_it(case, command, starter):

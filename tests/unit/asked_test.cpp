@@ -34,11 +34,12 @@ TEST(DriverApi, LibraryDecidesTheApiOfADlopen) {
 }
 
 TEST(UserCode, RuntimeFunctionsAreRecognised) {
-  for (const char* name : {"cudaGetDeviceCount", "libcudart_static_418eebf4e9b7463362b8"}) {
+  for (const char* name : {"cudaGetDeviceCount", "libcudart_static_418eebf4e9b7463362b8",
+                           "__cudaGetKernel", "__device_stub__Z3addPi(int*)"}) {
     EXPECT_TRUE(is_runtime_function(name)) << name;
   }
-  for (const char* name :
-       {"main", "", "cuda", "cudaguard_attempt_v1", "cuda_setup", "my::cudaInit"}) {
+  for (const char* name : {"main", "", "cuda", "cudaguard_attempt_v1", "cuda_setup", "my::cudaInit",
+                           "__cuda", "__cuda_setup"}) {
     EXPECT_FALSE(is_runtime_function(name)) << name;
   }
 }

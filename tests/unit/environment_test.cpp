@@ -131,6 +131,15 @@ TEST_F(Settings, OptionForChildrenLeavesAMark) {
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "children,gpus=1");
 }
 
+TEST_F(Settings, InnerRunKeepsWhatTheOuterOneHasMarked) {
+  const char* marks = "CUDAGUARD_PRESETS=unhealthy,children,gpus=1,2";
+  settled({marks, "CUDAGUARD_VISIBLE_DEVICES=1,2", "CUDAGUARD_CHILDREN=FORCE_CPU"});
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "unhealthy,children,gpus=1,2");
+  settings_.gpus = "3";
+  settled({marks, "CUDAGUARD_VISIBLE_DEVICES=1,2", "CUDAGUARD_CHILDREN=FORCE_CPU"});
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "unhealthy,children,gpus=3");
+}
+
 TEST_F(Settings, RulesOfTheOptionReplaceTheVariable) {
   settings_.rules = {"VALIDATE program=worker*", "FORCE_CPU user=root # none"};
   EXPECT_EQ(settled({"CUDAGUARD_RULES=OFF"}), "VALIDATE") << "for what is preloaded";

@@ -46,6 +46,24 @@ TEST(Format, LongListEndsAfterAWholeWord) {
   EXPECT_EQ(whole_words("111111111", 8), "1111 ...");
 }
 
+TEST(Format, FunctionLosesLongTemplateArguments) {
+  for (const auto& [name, expected] : std::vector<std::pair<const char*, const char*>>{
+           {"int a::E<std::function<int (X, double)> >::start<main::{lambda()#1}>(int)",
+            "int a::E<...>::start<...>(int)"},
+           {"std::vector<int>::at", "std::vector<int>::at"},
+           {"F<&(A::operator->()), 16>::f", "F<...>::f"},
+           {"operator<< <std::char_traits<char> >", "operator<< <std::char_traits<...> >"},
+           {"std::ostream& operator<< <X>(std::basic<char, X>&)",
+            "std::ostream& operator<< <X>(std::basic<...>&)"},
+           {"A<longer>::operator<(A<longer> const&)", "A<...>::operator<(A<...> const&)"},
+           {"<r::Eng<alloc::vec::Vec<u8>> as r::Start>::start", "<r::Eng<...> as r::Start>::start"},
+           {"std::lang::<fn() -> (), ()>::{closure#0}", "std::lang::<...>::{closure#0}"},
+           {"f.<locals>.g", "f.<locals>.g"},
+           {"f<int>(std::map<K, std::ve...", "f<int>(std::map<..."}}) {
+    EXPECT_EQ(short_function(name), expected);
+  }
+}
+
 TEST(Format, TimesAreUtc) {
   EXPECT_EQ(utc_time(1795332480.9, "%Y-%m-%d %H:%M:%S"), "2026-11-22 07:28:00");
   EXPECT_EQ(utc_time(0, "%Y"), "-");

@@ -68,7 +68,12 @@ TEST(Program, StarterIsAProgramThatDoesMoreThanStart) {
         std::pair{"-bash\0"sv, Starter::kNobody},
         std::pair{"bash\0"sv, Starter::kNobody},
         std::pair{"bash\0--init-file\0a.sh\0"sv, Starter::kNobody},
-        std::pair{"python3\0-i\0"sv, Starter::kNobody},
+        std::pair{"fish\0"sv, Starter::kNobody},
+        std::pair{"fish\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
+        std::pair{"ksh93\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
+        std::pair{"python3\0-i\0"sv, Starter::kCode},
+        std::pair{"ruby\0"sv, Starter::kCode},
+        std::pair{"R\0--no-save\0"sv, Starter::kCode},
         std::pair{"/x/cudaguard\0run\0"sv, Starter::kNobody},
         std::pair{""sv, Starter::kNobody}}) {
     EXPECT_EQ(starter_of(arguments), starter) << arguments;

@@ -61,10 +61,11 @@ bool is_missing(std::string_view path, ProgramRoom& room) {
 }
 
 /// True for code that came through a pipe, or whose text is in the program that started this one:
-/// `python3 - <<EOF`, `bash <(generate)`, `python3 -c CODE`.
+/// `python3 - <<EOF`, `bash <(generate)`, `python3 -c CODE`, `ruby -e CODE`. `code`: what a message
+/// names; empty if the interpreter's frames are not known.
 bool is_elsewhere(const Script& script, std::string_view code) {
-  return code == "<stdin>" || file_name(code).starts_with('/') ||
-         (script.is_code && code == "<string>");
+  if (script.is_module || !(script.is_code || script.name.empty())) return false;
+  return code.empty() || code[0] == '<' || file_name(code).starts_with('/');
 }
 
 /// Returns a file of /proc/PID.
@@ -120,7 +121,7 @@ void read_program(ProgramRoom& room, Attempt& attempt) {
   const std::string_view code = named_code(attempt).file;
   // The reader of the message does not find such code, so its starter is named, too.
   const bool is_gone = is_missing(named_script(script, code), room);
-  if (is_query_tool(name) || is_gone || is_elsewhere(script, code))
+  if (is_query_tool(name) || is_gone || (interpreter != nullptr && is_elsewhere(script, code)))
     attempt.started_by = find_starter(room);
   attempt.is_deleted = is_gone && attempt.started_by.empty();
 }

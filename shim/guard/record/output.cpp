@@ -371,7 +371,7 @@ void print_case(Process& process, uint64_t key, Writer write, const void* contex
 
 void record_no_driver(Process& process, const char* api, const void* caller) {
   const ListInVainFacts facts = {process.decision.allow_list.text,
-                                 "NVIDIA's driver is not installed", process.decision.allow_list.by,
+                                 "NVIDIA's driver cannot be loaded", process.decision.allow_list.by,
                                  0, process.decision.allow_list.place};
   if (!facts.list.empty()) {
     print_message(process, Message::kListInVain, write_line_of<write_list_in_vain, ListInVainFacts>,

@@ -301,8 +301,10 @@ void write_denied(Text& out, const DeniedFacts& facts) {
   const bool helps = child || facts.is_parent || facts.because.empty() || facts.may_lift;
   if (facts.privileged || !helps) return;
   out.print("; to allow %c: ", context ? "contexts" : name_of(attempt.asked));
-  if (child || facts.is_parent) {
-    out.put(facts.children_by_option ? "cudaguard run --policy VALIDATE" : "CUDAGUARD_CHILDREN=");
+  if ((child || facts.is_parent) && !facts.children_by_option) {
+    out.put("CUDAGUARD_CHILDREN=");
+  } else if (child) {
+    out.put("run it without --children");
   } else if (facts.fenced) {
     out.put("run it without --fence");
   } else if (facts.unhealthy) {
@@ -310,7 +312,7 @@ void write_denied(Text& out, const DeniedFacts& facts) {
     out.put("repair the driver (to check it: cudaguard doctor --gpu)");
   } else {
     out.put(facts.in_run ? "cudaguard run --policy " : "CUDAGUARD_POLICY=");
-    out.put(name_of(context ? Policy::kValidate : Policy::kOff));
+    out.put(name_of(context || facts.is_parent ? Policy::kValidate : Policy::kOff));
     // The user does not start a notebook's kernel by a command.
     if (is_kernel(attempt)) {
       out.print(" in the %c of kernel.json, then restart the kernel",

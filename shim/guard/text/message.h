@@ -89,7 +89,7 @@ struct NotEnforcedFacts {
 };
 void write_not_enforced(Text& out, const NotEnforcedFacts& facts);
 
-/// The allow-list is good, but there is no GPU to show: "NVIDIA's driver is not installed".
+/// The allow-list is good, but there is no GPU to show: "NVIDIA's driver cannot be loaded".
 struct ListInVainFacts {
   std::string_view list;
   const char* why;

@@ -81,6 +81,8 @@ Libraries find_libraries(const Machine& machine) {
       libraries.trouble = "asked for " + std::string(name) + ", ld.so " + answer.trouble;
       break;
     }
+    // ld.so lists at least itself if a library is missing.
+    if (libraries.found.empty()) libraries.fails = answer.libraries.empty();
     const LoadedLibrary* found = answer.find(name);
     libraries.found.emplace_back(name, found == nullptr ? "" : found->path);
     for (const LoadedLibrary& library : answer.libraries) {
@@ -158,7 +160,7 @@ std::string ask_driver(const Machine& machine, const Libraries& libraries, Findi
     return "driver: not asked";
   };
   if (libraries.found.empty()) return not_asked(libraries.trouble);
-  if (libraries.found[0].second.empty()) {
+  if (libraries.found[0].second.empty() && !libraries.fails) {
     not_asked("there is no libcuda.so.1");
     return "driver: none";
   }

@@ -81,6 +81,7 @@ struct Libraries {
   std::string system_guard;        ///< the guard named by /etc/ld.so.preload
   std::string trouble;             ///< why ld.so could not answer, or hangs: a clause
   bool hangs = false;              ///< ld.so hangs
+  bool fails = false;              ///< ld.so cannot load libcuda.so.1 although it is there
 };
 
 struct Machine {

@@ -174,13 +174,18 @@ bool has_changed(const std::string& path, double since) {
          static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec) > since;
 }
 
-/// "/src/app.cpp:12 (discriminator 3)"; if unknown, "??:0", "??:?" or "/src/app.cpp:?".
+/// "/src/app.cpp:12 (discriminator 3)"; if unknown, "??:0", "??:?" or "/src/app.cpp:?". Go's build
+/// deletes "x.cgo2.c", by which x.go calls C; the line of x.go is not known.
 std::string line_of(std::string_view answer) {
+  constexpr std::string_view kCgo = ".cgo2.c";
   answer = head(answer, answer.find(" (discriminator "));
   const std::string_view number = tail(answer, std::min(answer.size(), answer.rfind(':') + 1));
   const bool is_known = !answer.starts_with("?") && !number.empty() && number != "0" &&
                         number.find_first_not_of("0123456789") == std::string_view::npos;
-  return is_known ? std::string(answer) : std::string();
+  if (!is_known) return {};
+  const std::string_view file = head(answer, answer.size() - number.size() - 1);
+  if (!file.ends_with(kCgo)) return std::string(answer);
+  return std::string(head(file, file.size() - kCgo.size())) + ".go";
 }
 
 void ask(const std::string& tool, const std::string& path, const std::set<uint64_t>& offsets,

@@ -302,8 +302,10 @@ std::string cache_directory(const Variables& variables) {
 }
 
 /// Sets the names even without presets. They show the guard that `run` started it, so that its
-/// message gives the right advice. A list is kept, so that messages name the option.
-void set_presets(bool wanted, const GuardSettings& settings, Variables& variables) {
+/// message gives the right advice. A list is kept, so that messages name the option. `outer`: the
+/// names of an outer run, whose marks hold for what this run does not change.
+void set_presets(bool wanted, const GuardSettings& settings, std::string_view outer,
+                 Variables& variables) {
   std::vector<std::string> names;
   for (const Preset& preset : kPresets) {
     const std::string directory = preset.in_cache ? cache_directory(variables) : "";
@@ -314,9 +316,18 @@ void set_presets(bool wanted, const GuardSettings& settings, Variables& variable
     variables.set(preset.name, directory + preset.value);
     names.emplace_back(preset.name);
   }
-  if (settings.unhealthy) names.emplace_back(kUnhealthyMark);
-  if (settings.children) names.emplace_back(kChildrenMark);
-  if (settings.gpus) names.push_back(kGpusMark + *settings.gpus);
+  const auto has_outer = [&](const char* mark) {
+    return place_of_entry(outer, mark) != std::string_view::npos;
+  };
+  if (settings.unhealthy || has_outer(kUnhealthyMark)) names.emplace_back(kUnhealthyMark);
+  const bool kept = variables.has(kChildren) && has_outer(kChildrenMark);
+  if (settings.children || kept) names.emplace_back(kChildrenMark);
+  const size_t list = outer.find(kGpusMark);
+  if (settings.gpus) {
+    names.push_back(kGpusMark + *settings.gpus);
+  } else if (list != std::string_view::npos && variables.has(kVisible)) {
+    names.emplace_back(outer.substr(list));
+  }
   variables.set(kPreset, joined(names, ","));
 }
 
@@ -484,6 +495,7 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables, size_t g
   const bool inner = variables.has(kPreset);
   const std::string outer_list = inner && variables.has(kVisible) ? variables.get(kVisible) : "";
   const std::string outer = inner ? rules_of_outer_run(variables) : "";
+  const std::string outer_presets = inner ? variables.get(kPreset) : "";
   set_devices(settings, variables);
   set_given(settings, variables);
   set_rules(settings, outer, variables);
@@ -520,7 +532,8 @@ GuardConfig settle(const GuardSettings& settings, Variables& variables, size_t g
   // An inner run knows by the presets that there are rules, which it must keep.
   if (policy != Policy::kOff || !rules.empty()) {
     const bool without = policy == Policy::kForceCpu;
-    set_presets(without && !settings.no_presets && !settings.no_gpu_presets, settings, variables);
+    set_presets(without && !settings.no_presets && !settings.no_gpu_presets, settings,
+                outer_presets, variables);
   }
   if (!settings.no_presets) set_asan_option(variables);
   // Inside a run, the program that starts this one may have left them out on purpose.

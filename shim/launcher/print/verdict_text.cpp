@@ -54,11 +54,15 @@ std::string short_file(const std::string& file) {
   return printable(file.starts_with(prefix) ? tail(file, prefix.size()) : std::string_view(file));
 }
 
-/// "torch/cuda/__init__.py:118 in is_available". If that is too long for a row, the path loses its
-/// first directories, because the function says more.
+/// "torch/cuda/__init__.py:118 in is_available". If that is too long for a row, a long function
+/// loses its template arguments, and the path its first directories, because the function says
+/// more.
 std::string code_row(std::string path, const std::string& function) {
   constexpr std::string_view kCut = "...";
-  const std::string rest = function.empty() ? "" : " in " + function;
+  const bool fits = path.size() + 4 + function.size() <= kRoom;
+  const std::string name =
+      fits || function.size() <= kRoom / 2 ? function : short_function(function);
+  const std::string rest = name.empty() ? "" : " in " + name;
   if (path.size() + rest.size() > kRoom) {
     size_t slash = path.find('/', 1);
     while (slash != std::string::npos && path.find('/', slash + 1) != std::string::npos &&
@@ -74,7 +78,10 @@ std::string row_of(const NativeFrame& frame) {
   const std::string module = printable(base_name(frame.module));
   const std::string name = printable(frame.symbol);
   if (!frame.line.empty()) return code_row(short_file(frame.line), name);
-  if (!name.empty()) return module + ": " + name;
+  if (!name.empty()) {
+    const bool fits = module.size() + 2 + name.size() <= kRoom;
+    return module + ": " + (fits ? name : short_function(name));
+  }
   return text_of([&](Text& out) { out.put(module).put("+").put_hex(frame.offset); });
 }
 

@@ -833,6 +833,8 @@ def _failure(node: pytest.Collector | pytest.Item, text: str) -> Any:
         # the failure itself. The place would be that of _fail() above; pytest 7 has none.
         crash = failure.reprcrash or _ReprFileLocation("", 0, "")
         failure.reprcrash = crash
+        if getattr(failure, "chain", None):  # of which pytest-xdist makes the failure anew
+            failure.chain[-1] = (failure.chain[-1][0], crash, failure.chain[-1][2])
         crash.message = text.partition("\n")[0]
         if isinstance(node, _Item):
             path, line, _ = node.location
