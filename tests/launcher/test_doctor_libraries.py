@@ -123,17 +123,26 @@ class Sanitizers(doctor_program.Case):
         self.need(compiler)
         return self.compile("ask", "ask.c", *options, compiler=compiler)
 
+    def test_gcc_address_sanitizer_works_under_run_alone(self):
+        program = self.sanitized("-fsanitize=address")
+        self.verdict(program, "yes", [])
+        self.assert_stopped([program, "libcuda.so.1"], "run", env=self.QUIET)
+        result = self.guarded([program], "preload", env=self.QUIET)
+        self.assertNotEqual(result.rc, 0)
+        self.assertIn("ASan runtime does not come first", result.err)
+
 
 make_sanitizers_case = fixtures.lent("sanitizers_case", Sanitizers)
 
 
 @pytest.mark.parametrize(("compiler", "options"), [
-    ("gcc", ["-fsanitize=address"]), ("gcc", ["-fsanitize=address", "-static-libasan"]),
+    ("gcc", ["-fsanitize=address", "-static-libasan"]),
     *(pytest.param(*row, marks=pytest.mark.all) for row in (
         ("gcc", ["-fsanitize=thread"]), ("gcc", ["-fsanitize=undefined"]),
         ("clang", ["-fsanitize=address"]), ("clang", ["-fsanitize=undefined"]),
         ("clang", ["-fsanitize=thread"])))])
-def test_sanitizers_work_with_a_preload_too(sanitizers_case, compiler, options):
+def test_other_sanitizers_work_with_a_preload_too(sanitizers_case, compiler, options):
+    """Their runtimes need not be first, or are a part of the program."""
     program = sanitizers_case.sanitized(*options, compiler=compiler)
     sanitizers_case.verdict(program, "yes", [])
     sanitizers_case.assert_stopped([program, "libcuda.so.1"], "run", "preload",
