@@ -16,7 +16,7 @@ from support import elf_facts, harness
 EXPORTS = harness.guarded("DRIVER|NVML|RUNTIME", "LINKED") | {
     "dlopen", "dlmopen", "dlclose", "dlvsym", "cudaguard_attempt_v1", "cudaguard_attempts", "cudaguard_watch",
     "cudaguard_refuses_contexts",
-    "cudaguard_services_v1", "__asan_default_options",
+    "cudaguard_services_v1",
 }  # fmt: skip
 # Every C library, musl too, has had these names for decades, and none of them locks, allocates or
 # prints. Compilers turn plain loops and copies into the mem* functions.

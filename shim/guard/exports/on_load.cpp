@@ -98,9 +98,3 @@ void redirect_first_calls(Process& process) {
 
 }  // namespace
 }  // namespace cudaguard
-
-/// AddressSanitizer's runtime calls this before it reads ASAN_OPTIONS. gcc's would end the program
-/// because the guard is loaded before it.
-extern "C" [[gnu::visibility("default")]] const char* __asan_default_options() {
-  return "verify_asan_link_order=0";
-}

@@ -18,7 +18,7 @@ namespace {
 
 enum class Remedy : uint8_t { kNone, kOtherFile, kAcceptedName };
 struct ErrorMeaning {
-  int16_t error;
+  int error;
   Remedy remedy;
   char text[47];
 };
