@@ -408,6 +408,15 @@ def test_error_of_the_first_pytest_is_shown(case, way, reason):
     assert "1 of 1 tests did not run: " + reason in result.out, str(result)
 
 
+def test_exit_of_another_plugin_at_a_marked_test_keeps_its_code(case):
+    case.make("conftest.py", "import pytest\ndef pytest_runtest_logreport(report):\n"
+              "    if 'test_gpu' in report.nodeid: pytest.exit('enough', returncode=42)\n")
+    case.make("test_all.py", "import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\n"
+              "def test_cpu(): pass\n")
+    result = run(case)
+    assert result.rc == 42 and "Exit: enough" in result.out, str(result)
+
+
 @pytest.mark.parametrize("arguments", HOW)
 def test_report_has_each_attempt_and_its_test(case, arguments):
     """It begins anew in each session. `cudaguard report` reads it."""

@@ -97,6 +97,7 @@ void record_once(Process& process, const Event& event, uint64_t key, Output& out
                                                 uint64_t name) {
   const bool every_place = wants_places(process);
   if (every_place) {
+    if (process.record.reported.lacks_places() && process.record.reported.has(name)) return;
     const uint64_t call = hash_of(process, event);
     if (call != 0 && process.record.known_calls.has(call)) return;
   }
@@ -112,7 +113,7 @@ void record_once(Process& process, const Event& event, uint64_t key, Output& out
 }
 
 /// Almost every call ends here, unless a report or a launcher wants every place: then no function
-/// is in the table, and `names` is empty.
+/// is in the table, and `names` is empty, until the table of places is full.
 [[gnu::always_inline]] inline bool is_known(const Process& process, const char* api) {
   return process.record.names.has(api, inherited.hook.closes.load(std::memory_order_relaxed));
 }

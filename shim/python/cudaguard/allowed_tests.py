@@ -124,6 +124,10 @@ class SecondPytest:
             self.file.append(line.encode() + b"\n")
 
 
+class _NotStarted(Exception):
+    """The second pytest could not be started, because of the cause."""
+
+
 class FirstPytest:
     """The plug-in of the first pytest: it leaves the marked tests out, and runs the second one."""
 
@@ -163,9 +167,10 @@ class FirstPytest:
         if self.marked and outcome.excinfo is None and is_first:
             try:
                 self._run(session)
-            except Exception as error:  # for example, the disk is full
+            except (OSError, _NotStarted) as error:  # for example, the disk is full
                 self.error = "%d of %d tests did not run: %s" % (
-                    len(self.marked - self.finished), len(self.marked), reason_of(error))
+                    len(self.marked - self.finished), len(self.marked),
+                    reason_of(error.__cause__ or error))
             except BaseException as error:
                 if not hasattr(outcome, "force_exception"):  # pluggy before 1.1
                     raise
@@ -207,7 +212,10 @@ class FirstPytest:
         # With -s and --pdb, the second pytest writes to the terminal itself.
         shown = self.config.getoption("capture") == "no" or self.config.getoption("usepdb")
         with Real.open_file(output, "wb") as stream, Real.open_file(reports, "wb+") as lines:
-            process = self._start_second(directory, reports, None if shown else stream)
+            try:
+                process = self._start_second(directory, reports, None if shown else stream)
+            except Exception as error:  # for example, a conftest.py has replaced subprocess.Popen
+                raise _NotStarted from error
             try:
                 stopped = self._follow(session, process, lines)
             finally:
