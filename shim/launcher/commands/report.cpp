@@ -168,7 +168,7 @@ bool read_file(const Input& input, Read& all) {
   struct stat status = {};
   const bool known = fstat(fd, &status) == 0;
   if (known && may_be_endless(fd, status)) {
-    throw Refusal(kRefused, in_quotes(name) + " is a device; please give a file of records");
+    throw Refusal(kRefused, in_quotes(name) + " is a device; give a file of records");
   }
   if (known && S_ISREG(status.st_mode) && !all.seen.emplace(status.st_dev, status.st_ino).second)
     return true;

@@ -95,8 +95,8 @@ void examine_static(const Executable& executable, Examined& examined) {
     examined.kind = Examined::Kind::kLauncher;
   } else {
     examined.kind = Examined::Kind::kStatic;
-    // Every static program of glibc has its ld.so inside, with this message, which no other program
-    // looks for. musl's dlopen always fails in a static program, and Go's and Rust's own code has
+    // Every static program of glibc has its ld.so inside, with this message, of which others have
+    // no copy. musl's dlopen always fails in a static program, and Go's and Rust's own code has
     // none.
     const bool loads = contains(file, "cannot create shared object descriptor", end);
     if (loads && contains(file, "libcuda.so", end)) {

@@ -38,16 +38,6 @@ int read_text(const std::string& path, size_t most, std::string& text) {
   return ferror(file.get()) != 0 ? errno : 0;
 }
 
-/// Returns the beginning of a file, or nothing if it cannot be read.
-std::string text_in(const char* path) {
-  std::string text;
-  return read_text(path, kMostNames + 1, text) == 0 ? text : "";
-}
-
-RuleFact fact_of(const std::string& names) {
-  return {head(names, kMostNames), !names.empty(), names.size() > kMostNames};
-}
-
 RuleFact fact_of(const std::optional<std::string>& text, size_t most) {
   return text ? RuleFact{head(*text, most), true, text->size() > most} : RuleFact{};
 }
@@ -88,6 +78,15 @@ void for_each_rule(const std::string& text, const auto& take) {
 }
 
 }  // namespace
+
+std::string text_of_names(const char* path) {
+  std::string text;
+  return read_text(path, kMostNames + 1, text) == 0 ? text : "";
+}
+
+RuleFact fact_of_names(const std::string& text) {
+  return {head(text, kMostNames), !text.empty(), text.size() > kMostNames};
+}
 
 MachineRules::MachineRules() {
   const int fd = RuleFiles::open();
@@ -241,14 +240,14 @@ bool MachineRules::may_be_off(const RuleFacts& facts, const Environment& environ
 }
 
 RuleAnswer MachineRules::answer(const AskedProcess& process, const Environment& environment) const {
-  const std::string users = text_in(kUserFile);
-  const std::string groups = text_in(kGroupFile);
+  const std::string users = text_of_names(kUserFile);
+  const std::string groups = text_of_names(kGroupFile);
   RuleFacts facts;
   facts.program = fact_of(process.program, PATH_MAX);
   facts.args = fact_of(process.args, kMostArgs);
   facts.cgroup = fact_of(process.cgroups, kMostCgroups);
-  facts.user_file = fact_of(users);
-  facts.group_file = fact_of(groups);
+  facts.user_file = fact_of_names(users);
+  facts.group_file = fact_of_names(groups);
   facts.knows_user = process.user.has_value();
   facts.user = process.user.value_or(0);
   facts.knows_groups = process.groups.has_value();
@@ -354,7 +353,7 @@ AskedProcess started_here(const Program& program) {
   more.resize(
       static_cast<size_t>(std::max(getgroups(static_cast<int>(more.size()), more.data()), 0)));
   process.groups->insert(process.groups->end(), more.begin(), more.end());
-  if (const std::string lines = text_in("/proc/self/cgroup"); !lines.empty()) {
+  if (const std::string lines = text_of_names("/proc/self/cgroup"); !lines.empty()) {
     process.cgroups = lines;
   }
   return process;

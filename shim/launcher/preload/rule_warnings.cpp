@@ -11,6 +11,7 @@
 #include "policy/variables.h"
 #include "shim/guard/rules/rule_files.h"
 #include "shim/launcher/message.h"
+#include "shim/launcher/preload/machine_rules.h"
 
 namespace cudaguard::launcher {
 
@@ -95,15 +96,6 @@ std::string about_program(const std::string& glob) {
   return name == glob ? "" : " is only a link in PATH; write " + printable(name);
 }
 
-/// The beginning of a file, as far as the guard reads it.
-RuleFact read_names(const char* path, std::string& text) {
-  text.resize(kMostNames + 1);
-  std::ifstream file(path, std::ios::binary);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return {head(text, kMostNames), true, text.size() > kMostNames};
-}
-
 /// The guard's own code answers, for a process whose user has no name.
 bool knows_name(const RuleFact& names, const std::string& name) {
   constexpr uint32_t kNameless = UINT32_MAX;
@@ -115,9 +107,9 @@ bool knows_name(const RuleFact& names, const std::string& name) {
 }
 
 std::string about_name(const std::string& name, RuleKey key) {
-  std::string text;
   const char* const path = file_of_names(key);
-  const RuleFact names = read_names(path, text);
+  const std::string text = text_of_names(path);
+  const RuleFact names = fact_of_names(text);
   if (knows_name(names, name)) return {};
   return std::string(" is not in ") + (names.cut ? "the first MiB of " : "") + path +
          ", so it may mean any " + kRuleKeys[static_cast<size_t>(key)] +
