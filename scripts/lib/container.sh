@@ -19,7 +19,7 @@ start_engine() {
     --iptables=false --bridge=none >"$log" 2>&1 9>&- &
   process=$!
   # shellcheck disable=SC2064  # this process
-  trap "kill $process; wait $process" EXIT
+  trap "kill $process; wait $process; umount '$directory/exec/netns/default' 2>/dev/null || true" EXIT
   until engine info >/dev/null 2>&1; do
     kill -0 $process 2>/dev/null || { tail -n 20 "$log" >&2; return 1; }
     sleep 0.2
