@@ -19,7 +19,7 @@ constexpr Interpreter kInterpreters[] = {
     {"php", true, "nqf", "d", "r", "d"},
     {"sh bash dash zsh ksh csh tcsh fish", true, "euxvlif", "oO", "cs", ""},
 };
-constexpr const Interpreter& kShells = kInterpreters[std::size(kInterpreters) - 1];
+constexpr const Interpreter& kShells = kInterpreters[std::size(kInterpreters) - 1];  // the last row
 constexpr Interpreter kOther = {};
 constexpr char kOthers[] =
     "R Rscript beam.smp bun clisp deno dotnet ecl elixir escript gforth gjs gp gst guile java "

@@ -217,14 +217,15 @@ ListedGpus find_listed_gpus(const std::string& list) {
   }
   const View view = resolve(entries, *machine_of(gpus));
   const bool all_known = std::ranges::none_of(gpus, &std::string::empty, &NvidiaGpu::uuid);
-  // Another GPU could have the same beginning.
-  const bool begins =
+  // Another GPU's UUID could begin in the same way.
+  const bool has_beginning =
       std::any_of(entries.entries, entries.entries + entries.count, [](const AllowEntry& entry) {
         return entry.kind == AllowEntry::Kind::kGpu && entry.text.size() < kWholeUuid;
       });
   const ListError::Why why = view.error.why;
-  if (!all_known &&
-      (why == ListError::Why::kUnknownUuid || (why == ListError::Why::kNone && begins))) {
+  const bool may_be_another =
+      why == ListError::Why::kUnknownUuid || (why == ListError::Why::kNone && has_beginning);
+  if (!all_known && may_be_another) {
     found.why_not =
         "the driver does not say which GPU has this UUID yet; run nvidia-smi -L beforehand, or "
         "give "

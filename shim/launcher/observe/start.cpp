@@ -227,8 +227,7 @@ const std::string& StartReader::Call::status() {
 
 const std::optional<Credentials>& StartReader::Call::credentials() {
   if (credentials_) return credentials_;
-  // This is quicker than to read the status, but a descriptor names the process's first thread
-  // only.
+  // Quicker than the status, but there is a descriptor of a process's first thread only.
   process = open_process(thread);
   credentials_ = credentials_of(process);
   if (credentials_) return credentials_;

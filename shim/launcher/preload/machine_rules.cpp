@@ -79,7 +79,7 @@ void for_each_rule(const std::string& text, const auto& take) {
 
 }  // namespace
 
-std::string text_of_names(const char* path) {
+std::string beginning_of(const char* path) {
   std::string text;
   return read_text(path, kMostNames + 1, text) == 0 ? text : "";
 }
@@ -240,8 +240,8 @@ bool MachineRules::may_be_off(const RuleFacts& facts, const Environment& environ
 }
 
 RuleAnswer MachineRules::answer(const AskedProcess& process, const Environment& environment) const {
-  const std::string users = text_of_names(kUserFile);
-  const std::string groups = text_of_names(kGroupFile);
+  const std::string users = beginning_of(kUserFile);
+  const std::string groups = beginning_of(kGroupFile);
   RuleFacts facts;
   facts.program = fact_of(process.program, PATH_MAX);
   facts.args = fact_of(process.args, kMostArgs);
@@ -353,7 +353,7 @@ AskedProcess started_here(const Program& program) {
   more.resize(
       static_cast<size_t>(std::max(getgroups(static_cast<int>(more.size()), more.data()), 0)));
   process.groups->insert(process.groups->end(), more.begin(), more.end());
-  if (const std::string lines = text_of_names("/proc/self/cgroup"); !lines.empty()) {
+  if (const std::string lines = beginning_of("/proc/self/cgroup"); !lines.empty()) {
     process.cgroups = lines;
   }
   return process;

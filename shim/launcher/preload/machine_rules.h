@@ -42,10 +42,10 @@ struct RuleAnswer {
   std::string unsure;       ///< why it is not known whether a rule matches; empty if it is known
 };
 
-/// The beginning of a file of names such as /etc/passwd, as far as the guard reads it, and a byte
-/// more if there is one. Empty if it cannot be read.
-std::string text_of_names(const char* path);
-/// The fact that the guard has of this text, which must outlive it.
+/// The beginning of a file, as much as the guard reads of /etc/passwd, and a byte more if there is
+/// one. Empty if it cannot be read.
+std::string beginning_of(const char* path);
+/// The fact of /etc/passwd or /etc/group that the guard has by this text, which must outlive it.
 RuleFact fact_of_names(const std::string& text);
 
 class MachineRules {

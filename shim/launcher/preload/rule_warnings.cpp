@@ -96,7 +96,8 @@ std::string about_program(const std::string& glob) {
   return name == glob ? "" : " is only a link in PATH; write " + printable(name);
 }
 
-/// The guard's own code answers, for a process whose user has no name.
+/// Asks the guard's own code, as for a process whose user has no name. It looks up users and groups
+/// in the same way.
 bool knows_name(const RuleFact& names, const std::string& name) {
   constexpr uint32_t kNameless = UINT32_MAX;
   RuleFacts facts;
@@ -108,7 +109,7 @@ bool knows_name(const RuleFact& names, const std::string& name) {
 
 std::string about_name(const std::string& name, RuleKey key) {
   const char* const path = file_of_names(key);
-  const std::string text = text_of_names(path);
+  const std::string text = beginning_of(path);
   const RuleFact names = fact_of_names(text);
   if (knows_name(names, name)) return {};
   return std::string(" is not in ") + (names.cut ? "the first MiB of " : "") + path +
