@@ -40,21 +40,6 @@ class Reports(launcher.Case):
         os.mknod(self.path("disk"), 0o600 | stat.S_IFBLK, os.makedev(1, 3))
         self.check(self.path("disk"), "it is not a regular file")
 
-    def test_report_that_is_the_programs_own_file_is_refused(self):
-        script = self.make("script", "#!/bin/sh\necho started\n")
-        program = self.copied("exits_0")
-        for report in (script, self.path(".", "script")):
-            self.check(report, "the program's own file", script)
-        self.check(program, "the program's own file", program)
-        os.link(script, self.path("twin"))
-        for report in (script, self.path("twin")):
-            self.check(report, "hard link", script)
-        done = self.start("run", "--report=" + script, script,
-                          env=launcher.environment(CUDAGUARD_LOG="all"))
-        self.refused(done, 125)
-        with open(script, encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), "#!/bin/sh\necho started\n")
-
 
 class Programs(launcher.Case):
     def check(self, code, name, *meaning, **more):

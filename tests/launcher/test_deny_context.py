@@ -315,19 +315,3 @@ def test_filter_that_refuses_the_beacon_does_not_fail_a_query(case):
     program = case.make("train.py", TRAIN + REFUSES_GETPID + "print(cuda.cuInit(0))\n")
     block = case.block(case.denied([sys.executable, program]), 0, "PASS: no use of a CUDA context")
     assert "in doubt" not in block, block
-
-
-def test_process_without_a_gpu_whose_filter_refuses_the_beacon_is_in_doubt(case):
-    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
-                        "print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))\n")
-    result = case.denied([sys.executable, program], env={"CUDA_VISIBLE_DEVICES": "-1"})
-    assert result.answers["answer"] == "100", str(result)
-    case.block(result, 3, "got no CUDA (")
-
-
-def test_refused_query_of_a_process_whose_filter_refuses_the_beacon_is_in_doubt(case):
-    """It has not got as far as to a context."""
-    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
-                        "ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
-    words = [launcher.LAUNCHER, "run", "--cpu", "--", sys.executable, program]
-    case.block(case.denied(words), 3, "got no CUDA (was refused RM_CONTROL ")

@@ -41,14 +41,6 @@ class Environment(launcher.Case):
         self.assertEqual(self.ours("--report", "r")["REPORT"], self.path("r"))
         self.assertEqual(os.listdir(self.directory), [])
 
-    def test_presets_are_set_unless_the_user_has_set_them(self):
-        pick = lambda env: {key: env[key] for key in launcher.PRESETS if key in env}  # noqa: E731
-        self.assertEqual(pick(self.seen()), launcher.PRESETS)
-        for options in (["--no-presets"], ["--gpus", "0"]):
-            self.assertEqual(pick(self.seen(*options)), {})
-        own = dict.fromkeys(launcher.PRESETS, "mine")
-        self.assertEqual(pick(self.seen(**own)), own)
-
     def test_preset_hides_the_gpus_from_an_unguarded_program(self):
         """The driver itself shows no GPU, because of the preset CUDA_VISIBLE_DEVICES=."""
         see = ["env", "-u", "LD_PRELOAD", os.path.join(harness.BUILD, "tests", "devices", "programs", "open"), "cu.see"]

@@ -126,8 +126,3 @@ class NoLoader(launcher.Case):
                       " ".join(done.stderr.split()))
 
     # One that has a glibc's name in it is asked.
-    NAMED = ("-shared", "-fPIC", "-Wl,-e,_start", "-Wl,-soname,ld-linux-x86-64.so.2")
-
-    def test_interpreter_that_is_killed_is_refused(self):
-        program = self.program("call(62, call(39, 0, 0, 0), 6, 0);", *self.NAMED)
-        self.refused(self.start("run", program), 125, "its ld.so does not load")

@@ -8,7 +8,6 @@ import os
 import pty
 import re
 import select
-import shutil
 import sys
 import time
 
@@ -27,11 +26,6 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 def read(path):
     with open(path, encoding="utf-8") as stream:
         return stream.read()
-
-
-def write(path, text):
-    with open(path, "w", encoding="utf-8") as stream:
-        stream.write(text)
 
 
 def variables():
@@ -66,41 +60,6 @@ class Generated(launcher.Case):
         """After a change to a row: scripts/generate-options writes these files."""
         done = self.generate(harness.SOURCE, "--verify")
         self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
-
-    def copies(self):
-        """Copies the script and its files. Returns their paths."""
-        for name in self.FILES:
-            os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-            shutil.copy(os.path.join(harness.SOURCE, name), self.path(name))
-        return [self.path(name) for name in self.FILES[1:]]
-
-    def test_changed_part_is_found_and_written_again(self):
-        for path in self.copies():
-            whole = read(path)
-            part = whole
-            if not path.endswith((".json", ".1")):  # these are generated as a whole
-                whole = "By hand.\n" + whole
-                part = re.search(r"generated: .*\n((?s:.+?))^\S+ end\b", whole, re.M)[1]
-            write(path, whole.replace(part, "Another part.\n"))
-            done = self.generate(self.directory, "--verify")
-            self.assertEqual((done.returncode, done.stderr), (1, ""), path)
-            self.assertIn("run scripts/generate-options", done.stdout, path)
-            self.assertEqual(self.generate(self.directory).returncode, 0, path)
-            self.assertEqual(read(path), whole, path)
-
-    def test_manual_follows_the_page(self):
-        """Each sort of text, and what roff would take for its own."""
-        page, manual = self.copies()[:2]
-        whole = read(page)
-        write(page, whole + "\n## New\n\nOne *two* `--three %h`. [Four](run.md#five)\nsix.\n\n"
-              "- `.seven`\n- 'eight' \\ \u2026\n\n- `--nine`, `ten`: eleven\n  twelve\n\n"
-              "```text\n.thirteen ~/-\n```\n")
-        self.assertEqual(self.generate(self.directory).returncode, 0)
-        self.assertIn(
-            ".Sh NEW\nOne \\fItwo\\fR \\fB\\-\\-three %h\\fR.\nFour six.\n"
-            ".Bl -bullet\n.It\n\\fB.seven\\fR\n.It\n\\&'eight' \\e \\[u2026]\n.El\n"
-            ".Bl -tag -width Ds\n.It \\fB\\-\\-nine\\fR, \\fBten\\fR\neleven twelve\n.El\n"
-            ".Bd -literal -offset indent\n\\&.thirteen \\(ti/\\-\n.Ed\n.Sh SEE ALSO\n", read(manual))
 
 
 class Manual(launcher.Case):

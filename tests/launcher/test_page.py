@@ -144,17 +144,6 @@ class Pages(harness.Case):
         for name in ("empty", "fail", "pass"):
             self.assertEqual(page.mistakes(self.bytes_of(name).decode(), html5lib), [], name)
 
-    @needs_parser
-    def test_check_of_html_finds_mistakes(self):
-        good = self.bytes_of("pass").decode()
-        for old, new in (("</main>", "</main><script>alert(1)</script>"), ("</main>", ""),
-                         ("<main>", "<main onclick=\"alert(1)\">"), ("</pre>", "\u202e</pre>"),
-                         ("<main>", "<main><img src=\"http://a.example/\">"),
-                         ("<main>", "<main><h2>"), ("'none'; base-uri", "*; base-uri"),
-                         ("</style>", "a{background:url(x)}</style>")):
-            self.assertIn(old, good, new)
-            self.assertNotEqual(page.mistakes(good.replace(old, new, 1), html5lib), [], new)
-
     def test_pages_stay_small(self):
         for name in page.NAMES:
             self.assertLess(len(self.bytes_of(name)), MOST, name)

@@ -236,13 +236,3 @@ class Seen(harness.DirectoryCase):
         self.assertEqual(self.browser.value(
             "document.querySelector('.attempt details li').checkVisibility()"), True)
         self.browser.picture(os.path.join(PICTURES, "fail-print.png"))
-
-    def test_checks_find_mistakes(self):
-        self.make("bad.html", "<main><img src='/none.png'><p style='width:3000px'>wide</p></main>"
-                              "<script>document.title = 'ran'; console.log('ran')</script>")
-        self.browser.open(self.path("bad.html"), 390)
-        messages, asked = self.browser.complaints()
-        self.assertEqual(asked, ["file:///none.png"])
-        self.assertTrue(messages)
-        self.assertEqual(self.browser.value("document.title"), "ran")
-        self.assertNotEqual(self.browser.value(REACH_OUT), [])

@@ -109,12 +109,6 @@ class Arguments(launcher.Case):
     def test_mebibyte_of_arguments_is_passed(self):
         self.same("python3", "-c", self.SHOW, *(["x" * 65535] * 16))
 
-    def test_too_many_arguments_fail_cleanly(self):
-        done = self.start("run", "sh", "-c", 'exec "$0" run true $(yes 0123456789 | head -n 400000)',
-                          launcher.LAUNCHER)
-        self.assertNotEqual(done.returncode, 0)  # the shell's own limit, or ours
-        self.assertEqual(done.stdout, "")
-
     def test_first_word_is_the_one_that_was_given(self):
         """The executable is the file that was found."""
         script = self.make("name", "#!/bin/sh\necho \"$0\" \"$@\"\n")
@@ -136,12 +130,6 @@ class Nested(launcher.Case):
         words = [launcher.LAUNCHER, "run", "--"] * 99
         got = self.start("run", *words, *show)
         self.assertEqual((got.stdout, got.stderr, got.returncode), (wanted.stdout, "", 0))
-
-    def test_100_nested_runs_are_as_one_with_other_programs_between(self):
-        env = launcher.environment(LD_PRELOAD="libm.so.6 libdl.so.2")
-        words = [launcher.LAUNCHER, "run"] * 99
-        got = self.start("run", *words, "printenv", "LD_PRELOAD", env=env)
-        self.assertEqual(got.stdout, harness.GUARD + ":libm.so.6:libdl.so.2\n")
 
     def test_inner_run_keeps_the_options_of_the_outer_run(self):
         got = self.start("run", "--gpus", "2", launcher.LAUNCHER, "run", "sh", "-c",

@@ -3,7 +3,6 @@
 the environment, output that cannot be written, and how --log=off silences them."""
 
 import os
-import subprocess
 
 import pytest
 
@@ -159,25 +158,6 @@ class AnothersReport(launcher.Case):
             self.assertIn("the file belongs to another user", done.stderr)
             self.assertEqual(os.path.getsize(path), 0)
 
-    def test_file_that_is_planted_at_the_last_moment_is_not_written_to(self):
-        """The looks at the file before it is opened find none."""
-        self.need("strace")
-        spool = self.path("spool")
-        os.mkdir(spool)
-        os.chmod(spool, 0o1733)
-        words = ["verify", "--report", spool + "/", "--", "python3", "-c", ATTEMPT]
-        self.assertEqual(self.start(*words).returncode, 1)  # the control
-        (name,) = os.listdir(spool)
-        path = os.path.join(spool, name)
-        os.truncate(path, 0)
-        os.chown(path, 65534, 65534)
-        done = self.unguarded("strace", "-o", self.path("trace"), "-P", path, "-e",
-                              "inject=newfstatat:error=ENOENT:when=1..4", launcher.LAUNCHER, *words)
-        with open(self.path("trace"), encoding="utf-8") as trace:
-            self.assertEqual(trace.read().count("INJECTED"), 4)
-        self.assertEqual(os.path.getsize(path), 0, done)
-        self.assertIn("the file belongs to another user", done.stderr)
-
     def test_syslog_is_for_run_alone(self):
         for words in (["verify"], ["run", "--observe"]):
             done = self.start(words[0], "--report", "syslog:", *words[1:], "true")
@@ -254,25 +234,6 @@ class Warnings(launcher.Case):
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
             done = self.start(command, *words, env={**env, "CUDAGUARD_LOG": "off"})
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
-
-    def test_log_off_silences_the_wait(self):
-        """Each launcher waits for a process that is left running. The control starts last, so once it
-        has said so, the silent one has had the time to say so, too."""
-        waits = []
-        for name, options in (("silent", ["--log=off"]), ("loud", [])):
-            os.mkfifo(self.path(name))
-            waits.append(subprocess.Popen(
-                [launcher.LAUNCHER, "run", "--observe", *options, "sh", "-c",
-                 'cat "$0" >/dev/null 2>&1 & echo; exit 7', self.path(name)], text=True,
-                env=launcher.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-            waits[-1].stdout.readline()
-        self.assertIn("waiting for", waits[1].stderr.readline())
-        errors = []
-        for process, name in zip(waits, ("silent", "loud")):
-            with open(self.path(name), "w", encoding="utf-8"):
-                pass
-            errors.append(process.communicate(timeout=60)[1])
-        self.assertEqual(errors[0], "cudaguard: no process was seen to ask for CUDA or NVML\n")
 
     def test_log_off_keeps_errors(self):
         for words, code in ((["none"], 127), (["--gpus=x", "true"], 125)):

@@ -94,14 +94,6 @@ class Processes(Case):
         for limit in self.limits():
             self.assert_started(limit, self.WHY)
 
-    def test_script_makes_one_message(self):
-        """Two executables run in its process, env and sh; neither can be checked."""
-        script = self.make("script", "#!/usr/bin/env sh\necho started\n")
-        for limit in self.limits():
-            done = self.limited(limit, self.command, "run", script)
-            self.assertEqual(done.stdout, "started\n", done)
-            self.assertEqual(done.stderr.count("cudaguard: "), 1, done)
-
     def test_fenced_program_is_guarded(self):
         for limit in self.limits():
             done = self.limited(limit, self.command, "run", "--fence", self.linked)
@@ -111,13 +103,6 @@ class Processes(Case):
         for limit in self.limits():
             for words in (["verify"], ["run", "--observe"]):
                 self.refused(self.limited(limit, self.command, *words, self.ask), 125, self.WHY)
-
-    def test_runtime_of_the_sanitizer_stays_first(self):
-        program = self.compile("sanitized", "ask.c", "-fsanitize=address")
-        limit = [self.path("without"), "clone=" + AGAIN, "--", "env", "ASAN_OPTIONS=detect_leaks=0"]
-        self.assertEqual(self.limited(limit, program, "libcuda.so.1").stdout, "cuInit=0\n")
-        done = self.limited(limit, self.command, "run", program, "libcuda.so.1")
-        self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
 
 
 class Waiting(Case):

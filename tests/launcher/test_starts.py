@@ -302,14 +302,6 @@ def test_32_bit_loader_that_lists_starts_nothing(case):
         assert tree["unknown"] == [], (words, str(result))
 
 
-def test_start_without_a_beacon_is_unknown(case):
-    """The library has the guard's name only. The guard itself is the control."""
-    other = harness.program("idle-guard/libcudaguard.so")
-    for guard, wanted in ((other, ["it sent no start beacon"]), (harness.GUARD, [])):
-        result, tree = case.tree(["env", "LD_PRELOAD=" + guard, DYNAMIC])
-        assert [one["reason"] for one in tree["unknown"]] == wanted, str(result)
-
-
 def test_environment_that_changes_meanwhile_is_unknown(case):
     """Another thread changes LD_PRELOAD after verify has read it, or before: the file that it names
     then is not there. The counts agree with what the program has got."""

@@ -120,15 +120,6 @@ def test_programs_that_cannot_be_guarded_are_named(case):
         assert "  %-23snot guarded: %s" % (name, why) in printed
 
 
-def test_loader_without_a_32_bit_libc_is_passed_over(case):
-    """What is found beside it is a libc that the guard can be loaded with."""
-    libc, = (path for path in system_root.libraries_of("/bin/sh") if "/libc.so" in path)
-    os.makedirs(case.inside("/lib"), exist_ok=True)
-    shutil.copy(shutil.which("true"), case.inside("/lib/ld-linux.so.2"))
-    shutil.copy(libc, case.inside("/lib/libc.so.6"))
-    assert "libc.so.6" not in case.done("enable")
-
-
 def test_dry_run_writes_nothing(case):
     assert case.done("enable", "--dry-run").endswith(FILE + " would be:\n" + GUARD + "\n")
     assert case.text() is None
@@ -244,19 +235,6 @@ def test_unfit_spool_directory_is_refused(logs, kind):
 
 def test_spool_is_for_enable(case):
     case.refused(case.system("disable", "--spool"), 125, "--spool is for system enable")
-
-
-@pytest.mark.parametrize(("fault", "made"), [("mkdir:error=ENOSPC", False),
-                                             ("fchmod:error=EIO", True),
-                                             ("fchmod:signal=KILL", True)])
-def test_fault_while_the_spool_is_made_can_be_repaired(logs, fault, made):
-    logs.need("strace")
-    done = logs.unguarded("strace", "-o", logs.path("trace"), "-e", "inject=%s:when=1" % fault,
-                          logs.command, "system", "enable", "--root", logs.root, "--spool")
-    assert done.returncode != 0
-    assert (logs.text(), os.path.isdir(logs.inside(SPOOL))) == (None, made)
-    logs.done("enable", "--spool")
-    assert mode_of(logs, SPOOL) == 0o1733
 
 
 def copied(case, path):

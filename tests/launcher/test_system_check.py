@@ -171,20 +171,6 @@ def test_files_without_a_rule_are_a_mistake(case):
     assert case.check()[0] == [CONF + ": 0 rules", MORE + ": 1 rule", "mistakes: none"]
 
 
-@pytest.mark.parametrize(("line", "text"), [
-    ("FORCE_CPU program=smi#x",
-     "program= has a # without quotes; add a blank before it, or quotes around the value"),
-    ("# all\rFORCE_CPU user=alice\r",
-     "the line has a control character, or a CR without LF; remove it"),
-    ("FORCE_CPU user=alice\0", "the line has a control character, or a CR without LF; remove it"),
-    ("\ufeffFORCE_CPU user=alice", "the line begins with a byte order mark; remove it")])
-def test_line_that_would_protect_less_is_a_mistake(case, line, text):
-    case.write(CONF, "VALIDATE\n" + line)
-    lines, answer = case.check("--user", "carol", "--program", "/usr/bin/smi", code=1)
-    assert lines[1:] == [mistake(CONF + ":2", text), "mistakes: 1"]
-    assert answer["policy"] == "FORCE_CPU"
-
-
 def test_words_beyond_what_the_guard_reads_are_not_known(case):
     case.write(CONF, "FORCE_CPU\nVALIDATE args=*serve\nVALIDATE cgroup=*/serve\n")
     for option, most in (("--args", 16384), ("--cgroup", 4096)):

@@ -225,15 +225,6 @@ def test_option_that_the_text_names_makes_the_run_pass(allowed, name):
     assert "to accept" not in block and "matched no" not in block, block
 
 
-def test_pattern_that_matches_nothing_is_named(allowed):
-    """An attempt that the pattern should allow may have become rare, or the pattern is wrong."""
-    patterns = ["nomatch", "line:none.py:1", "open"]
-    note = '  --allow "nomatch" matched no process\n  --allow "line:none.py:1" matched no call\n'
-    for steps in (["cu.init"], ["cu.open"]):
-        block = allowed.ends(allowed.steps(steps, ["--allow=" + one for one in patterns]), 0, note)
-        assert block.count("matched no") == 2, block
-
-
 @pytest.mark.parametrize(("terminal", "env", "coloured"), [
     (True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False),
     (True, {"NO_COLOR": ""}, True), (True, {"TERM": "dumb"}, False), (True, {"TERM": ""}, False)])
