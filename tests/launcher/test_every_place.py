@@ -96,17 +96,6 @@ class Verify(Case):
                                 env=box.environment())
         self.assertEqual(unguarded.fake_calls.count("cuInit"), 2, unguarded)
 
-    def test_every_test_of_a_suite_that_asks_is_named(self):
-        program = self.make("test_suite.py", "import ctypes\ncuda = ctypes.CDLL('libcuda.so.1')\n"
-                            "def test_a(): cuda.cuInit(0)\n"
-                            "def test_none(): pass\n"
-                            "def test_b(): cuda.cuInit(0)\n"
-                            "def test_c(): cuda.cuInit(0)\n")
-        result, _ = self.tree(self.interpreter("-m", "pytest", "-q", "-p", "no:cacheprovider",
-                                               program))
-        self.ends(result, 1, "FAIL: 3 lines asked for CUDA, in 1 of")
-        self.assertEqual(self.lines(), ["test_suite.py:3", "test_suite.py:5", "test_suite.py:6"])
-
     def test_place_in_native_code_is_its_return_address(self):
         result, _ = self.tree([launcher.program("native")])
         self.ends(result, 1, "FAIL: 2 lines asked for CUDA")

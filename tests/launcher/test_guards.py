@@ -2,8 +2,6 @@
 """The programs under `run` are guarded, each with its control: the same program unguarded."""
 
 import os
-import re
-import shutil
 
 import pytest
 
@@ -150,31 +148,6 @@ class Moved(launcher.Case):
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
             done = self.start("run", "printenv", "LD_PRELOAD", launcher=command)
             self.assertEqual(done.stdout, self.path("a", "lib", "libcudaguard.so") + "\n")
-
-    def works_in_a_root_of_its_own(self, *start):
-        """The root directory root/ has only the program, its libraries and the copied tree."""
-        program = self.copied("ask_driver", "ask")
-        os.makedirs(self.path("root", "opt"))
-        self.installed(os.path.join("root", "opt", "cudaguard"))
-        shutil.copy(program, self.path("root"))
-        needed = set(re.findall(r"(/\S+) \(0x", self.unguarded("ldd", program).stdout))
-        needed.add(harness.loader_of(program))
-        for library in needed:
-            os.makedirs(os.path.dirname(self.path("root" + library)), exist_ok=True)
-            shutil.copy(library, self.path("root" + library))
-        run = ["/opt/cudaguard/bin/cudaguard", "run"]
-        for words, answer in ((["/ask"], -1), ([*run, "/ask"], 100)):
-            done = self.unguarded(*start, *words, env={"CUDAGUARD_LOG": "off"})
-            self.assertEqual((done.stdout, done.stderr), ("cuInit=%d\n" % answer, ""), done)
-
-    @pytest.mark.needs("sandbox")
-    def test_copied_tree_works_in_a_directory_of_its_own(self):
-        self.works_in_a_root_of_its_own("bwrap", "--bind", self.path("root"), "/", "--dev", "/dev",
-                                        "--proc", "/proc")
-
-    @pytest.mark.needs("change_of_root")
-    def test_copied_tree_works_without_proc_and_dev(self):
-        self.works_in_a_root_of_its_own(shutil.which("chroot"), self.path("root"))
 
     def test_launcher_is_static(self):
         """The launcher has no interpreter, needs no library and has none of the functions that load

@@ -51,14 +51,6 @@ class OwnLoader(launcher.Case):
                                "-l:libcuda.so.1")
         self.check(program)
 
-    def test_bundle_without_its_ld_so_is_refused(self):
-        """A program that does not start alone does not start under `run` either."""
-        program = self.compile("program", "ask.c", "-DDRIVER", *self.options)
-        os.unlink(self.path("bundle", "libc.so.6"))
-        os.unlink(self.path("bundle", "start"))
-        self.assertRaises(FileNotFoundError, self.unguarded, program)
-        self.refused(self.start("run", program), 127, self.path("bundle", "start"))
-
 
 class RunPaths(launcher.Case):
     def check(self, *options, env=None):

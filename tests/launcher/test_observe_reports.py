@@ -188,13 +188,6 @@ class Options(observed.Case):
                               "-c", show)
         self.assertEqual(done.stdout.split()[1], "77", done)
 
-    def test_static_program_is_started_and_observed(self):
-        program = launcher.program("static_7")
-        done = self.start("run", "--observe", program)
-        self.assertEqual((done.returncode, done.stdout), (7, ""))
-        self.assertIn("is a static executable", done.stderr.splitlines()[0])
-        self.assertEqual(done.stderr.splitlines()[1] + "\n", NO_ATTEMPT)
-
     def test_summary_goes_to_standard_error_alone(self):
         out = self.path("out")
         script = '"$@" 2>&- >"$0"; echo $?; "$@" >&- <&- 2>&-; echo $?; "$@" >&- <&-; echo $?'

@@ -94,11 +94,6 @@ class Processes(Case):
         for limit in self.limits():
             self.assert_started(limit, self.WHY)
 
-    def test_fenced_program_is_guarded(self):
-        for limit in self.limits():
-            done = self.limited(limit, self.command, "run", "--fence", self.linked)
-            self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
-
     def test_verify_and_observe_are_refused(self):
         for limit in self.limits():
             for words in (["verify"], ["run", "--observe"]):
@@ -109,12 +104,6 @@ class Waiting(Case):
     """A seccomp filter forbids wait4: the end of a program could not be seen."""
 
     LIMIT = ["wait4=1", "--"]  # EPERM
-
-    def test_run_starts_the_program_and_prints_nothing(self):
-        limit = [self.path("without"), *self.LIMIT]
-        self.assertEqual(self.limited(limit, self.linked).stdout, "cuInit=0\n")
-        done = self.limited(limit, self.command, "run", self.linked)
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "cuInit=100\n", ""), done)
 
     def test_verify_and_observe_are_refused(self):
         mark = self.path("mark")

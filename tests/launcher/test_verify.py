@@ -95,9 +95,7 @@ class Environment(verified.Case):
 
 
 @pytest.mark.parametrize("env", [
-    {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
-    {"CUDAGUARD_VISIBLE_DEVICES": "0,1"}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"},
-    {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}])
+    {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}])
 def test_no_variable_allows_cuda(case, env):
     result = case.steps(["cu.init"], env=env)
     case.ends(result, 1, ", in 1 of 1 process")
@@ -178,10 +176,9 @@ class Allowed(verified.Case):
 make_allowed = fixtures.lent("allowed", Allowed)
 
 
-@pytest.mark.parametrize(("pattern", "rc"), [
-    ("./my ask", 0), ("my ask", 0), ("./my ask cu.init", 0), ("my ask cu.*", 0),
-    ("ask", 1), ("my", 1), ("./my", 1), ("DIRECTORY/my ask", 1)])
+@pytest.mark.parametrize(("pattern", "rc"), [("my ask", 0), ("ask", 1), ("DIRECTORY/my ask", 1)])
 def test_pattern_matches_the_words_as_the_program_was_started(allowed, pattern, rc):
+    """tests/unit/allow_test.cpp has more patterns."""
     shutil.copy(box.program("open"), allowed.path("my ask"))
     pattern = pattern.replace("DIRECTORY", allowed.directory)
     result = allowed.verify(["sh", "-c", 'cd "$0" && exec "./my ask" cu.init', allowed.directory],
@@ -191,22 +188,15 @@ def test_pattern_matches_the_words_as_the_program_was_started(allowed, pattern, 
 
 
 @pytest.mark.parametrize(("words", "pattern", "rc"), [
-    (["DIRECTORY/ask.py"], "PYTHON DIRECTORY/ask.py", 0),
-    (["DIRECTORY/my ask.py"], "my ask.py", 0), (["DIRECTORY/my ask.py"], "ask.py", 1),
-    (["DIRECTORY/ask.py", 1100 * "x", "train.py"], "train.py", 0),
-    (["DIRECTORY/ask.py", 5000 * "x", "train.py"], "ask.py", 0),
-    (["DIRECTORY/ask.py", 4000 * "x", "train.py" + 30000 * "c"], "train.py*", 1)])
+    ([1100 * "x", "train.py"], "train.py", 0),
+    ([4000 * "x", "train.py" + 30000 * "c"], "train.py*", 1)])
 def test_pattern_matches_whole_words(allowed, words, pattern, rc):
     """What comes after the first thousands of bytes is not known."""
-    for name in ("ask.py", "my ask.py"):
-        allowed.make(name, ATTEMPT)
-    words = [word.replace("DIRECTORY", allowed.directory) for word in words]
-    pattern = pattern.replace("DIRECTORY", allowed.directory).replace("PYTHON", sys.executable)
-    allowed.ends(allowed.verify([sys.executable, *words], ["--allow=" + pattern]), rc)
+    program = [sys.executable, allowed.make("ask.py", ATTEMPT)]
+    allowed.ends(allowed.verify([*program, *words], ["--allow=" + pattern]), rc)
 
 
-@pytest.mark.parametrize(("pattern", "rc"), [
-    ("./my static", 0), ("my static", 0), ("./my static a", 0), ("static", 3), ("./my", 3)])
+@pytest.mark.parametrize(("pattern", "rc"), [("my static", 0), ("./my static a", 0), ("static", 3)])
 def test_pattern_matches_the_words_of_an_unguarded_program(allowed, pattern, rc):
     allowed.copied("static_7", "my static")
     script = 'cd "$0" && "./my static" a || true'
