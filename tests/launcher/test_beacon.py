@@ -280,19 +280,6 @@ class Doubt(test_verify_tree.Case):
         script = self.REFUSES_GETPID + "os.execvp('sleep', ['sleep', '1'])\n"
         self.incomplete(self.python(script), "sleep may not be guarded")
 
-    def test_refused_start_beacon_is_missed_although_the_last_look_was_in_the_loader(self):
-        program = launcher.program("slow_user")  # a constructor takes a while, and main no time
-        script = self.REFUSES_GETPID + ("os.environ['WHAT'] = 'nothing'\n"
-                                        "os.execv(%r, ['slow_user'])\n" % program)
-        self.incomplete(self.python(script), "slow_user may not be guarded")
-
-    def test_process_that_executes_its_program_again_is_one_doubt(self):
-        again = "import os, sys, time; time.sleep(0.5); sys.argv[1:] and os.execv(*eval(sys.argv[1]))"
-        script = (self.REFUSES_GETPID + "python = sys.executable\nagain = %r\n"
-                  "last = (python, [python, '-c', again])\n"
-                  "os.execv(python, [python, '-c', again, repr(last)])\n" % again)
-        self.incomplete(self.python(script), r"^\S*python\S* may not be guarded;[^\n]*$")
-
     def test_programs_that_end_in_the_loader_cause_no_doubt(self):
         """A missing library, too little memory or a kill ends them before the guard's constructor."""
         program = launcher.program("needs_gone")

@@ -110,19 +110,6 @@ class Gpus(box.Case):
                 self.assertIn(box.seen(result.answers[step]), ("!100", "!9"), result)
             self.assertNotIn("cuInit:initialised", result.fake_calls, result)
 
-    def test_worker_under_the_launcher_needs_gpus_to_see_one(self):
-        """Without an option it stays a child; with --gpus it says that it means it."""
-        inner = RUN + [box.program("open"), "cu.see"]
-        for options, gpus in (([], "!100"), (["--gpus", "1"], [1])):
-            words = " ".join(RUN + options + [box.program("open"), "cu.see"])
-            result = harness.run(
-                RUN + ["--gpus", "1,2", "--children=cpu", "sh", "-c", words + "; exit $?"],
-                world="none", guard=False, trace=False, env=box.environment())
-            self.assertEqual(box.seen(result.answers["cu.see"]), gpus, result)
-        control = harness.run(inner, world="none", guard=False, trace=False,
-                              env=box.environment(allow="1,2"))
-        self.assertEqual(box.seen(control.answers["cu.see"]), [1, 2], control)
-
 
 make_gpus = fixtures.lent("gpus", Gpus)
 

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -328,16 +327,6 @@ class Cache(Case):
             CG_SICK=illness))
         return done.returncode, done.stdout
 
-    def test_launch_that_is_killed_does_not_block_the_next(self):
-        words = self.words("sh", "-c", 'echo $$; exec "$@"', "sh", LAUNCHER, "run",
-                           "--if-healthy=60", "--", *SHOW, CG_SICK="hangs in count")
-        with subprocess.Popen(words, stdout=subprocess.PIPE) as first:
-            number = int(first.stdout.readline())
-            self.until(self.number_of_questions, "the question")
-            os.kill(number, signal.SIGKILL)
-        self.assertEqual(self.run_if("60")[:2], (0, "VALIDATE list=\n"))
-        self.assertEqual(self.number_of_questions(), 2)
-
     def forged(self, change, owner_stays=True, **more):
         """Fails unless an answer "healthy" after `change` is not believed."""
         self.on_gpu()
@@ -618,13 +607,3 @@ class Recorded(Case):
         self.assertEqual([record.get("slurm") for record in records], [None, None, "77"])
         for record in records:
             self.validates(record, "guard", "record", "record.schema.json")
-
-    def test_record_of_a_long_command_is_readable(self):
-        report = self.path("report.jsonl")
-        code, _, err = self.launch("run", "--if-healthy=60", "--report", report, "--", "true",
-                                   "x" * 100000, *("y" * 5000,) * 70, CG_SICK="no GPU")
-        self.assertEqual(code, 0, err)
-        self.assertLess(os.path.getsize(report), 65536)
-        self.assertIn("started programs without CUDA on 1 host", self.start("report", report).stdout)
-        with open(report, encoding="utf-8") as stream:
-            self.assertEqual(json.load(stream)["cut"], ["argv"])

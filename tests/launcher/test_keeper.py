@@ -6,12 +6,11 @@ import ctypes
 import os
 import signal
 import struct
-import subprocess
 
 import pytest
 
 from launcher import test_observe_signals
-from support import fence, fixtures, machine, verified
+from support import fence, fixtures, verified
 
 # Waits for a line, and then starts programs. Another line must come before the attempts.
 PROGRAMS = """cd "${0%%/*}" && test ! -t 1 || exec 9>&1  # tmux ends what gives up the terminal
@@ -81,14 +80,6 @@ def kill(case, verify):
     verify.kill()
 
 
-def crash(case, verify):
-    """It dies by a signal of its own, as by abort()."""
-    machine.need("tracing")
-    case.need("gdb")
-    subprocess.run(["gdb", "-q", "-batch", "-nx", "-p", str(verify.pid), "-ex", "set $pc=0", "-ex",
-                    "detach"], capture_output=True, check=True, env={**os.environ, "HOME": "/"})
-
-
 def leave(case, verify):
     """The first signal ends the program, and a later one the wait for the daemon. One that comes just
     as the program ends is the program's."""
@@ -100,7 +91,7 @@ def leave(case, verify):
 
 
 @pytest.mark.parametrize("way,how", [("daemon", kill), ("shell", kill), ("tmux", kill),
-                                     ("daemon", crash), ("daemon", leave)],
+                                     ("daemon", leave)],
                          ids=lambda one: one if isinstance(one, str) else one.__name__)
 def test_programs_start_after_the_launchers_end(case, way, how):
     if way == "tmux":

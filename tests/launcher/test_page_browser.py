@@ -24,14 +24,6 @@ LAID_OUT = "document.documentElement.scrollWidth"
 # Texts that reach out of the page's right edge, but in what can be scrolled.
 REACH_OUT = """[...document.querySelectorAll("main *")].filter(one => !one.closest(".wide, .lane") &&
     one.getBoundingClientRect().right > innerWidth + 1).map(one => one.outerHTML.slice(0, 80))"""
-# What in a row of the timeline is less than 4 px away from the row's duration.
-TOUCHING = """[...document.querySelectorAll(".row")].filter(row => row.checkVisibility()).flatMap(row => {
-    const end = row.querySelector(".duration")?.getBoundingClientRect();
-    return [...row.querySelectorAll(".name > *")].filter(one => {
-      const box = one.getBoundingClientRect();
-      return end?.width > 0 && box.top < end.bottom && end.top < box.bottom && end.left - box.right < 4;
-    }).map(one => one.textContent);
-  })"""
 TEXT = "document.querySelector('main').textContent"
 ROWS = "[...document.querySelectorAll('.tree .row')].filter(one => one.checkVisibility()).length"
 
@@ -129,12 +121,6 @@ class Seen(harness.DirectoryCase):
                     if not name.startswith("forged"):
                         self.browser.picture(os.path.join(PICTURES, "%s-%d-%s.png" % (
                             name, width, "dark" if dark else "light")))
-
-    def test_nothing_touches_a_duration_on_a_phone(self):
-        for name in ("fail", "pass", "report"):
-            for width in (420, 320):
-                self.open(name, width)
-                self.assertEqual(self.browser.value(TOUCHING), [], (name, width))
 
     def test_each_page_shows_its_texts(self):
         for name, texts in TEXTS.items():

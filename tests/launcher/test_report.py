@@ -134,14 +134,10 @@ class Prometheus(Case):
         self.assertEqual(self.series(
             line(), line(api="nvmlInit_v2"), line(uid=0), line(slurm="1234"), start(), health,
             line(cgroup="/slurm/uid_0/job_77/x", decision="allow", event="init", result=0),
-            line(native=recorded.NATIVE), "no record"), {
-                ("deny", "", "1000", ""): 3, ("deny", "", "0", ""): 1,
+            line(native=recorded.NATIVE), "no record", line(rule="/etc/cudaguard.conf:7")), {
+                ("deny", "/etc/cudaguard.conf:7", "1000", ""): 1, ("deny", "", "1000", ""): 3, ("deny", "", "0", ""): 1,
                 ("deny", "", "1000", "1234"): 1, ("allow", "", "1000", "77"): 1})
         self.assertEqual(self.series(), {})
-
-    def test_rule_is_a_label_if_records_have_it(self):
-        self.assertEqual(self.series(line(rule="/etc/cudaguard.conf:7")),
-                         {("deny", "/etc/cudaguard.conf:7", "1000", ""): 1})
 
     def test_values_of_labels_are_printable_escaped_and_cut(self):
         for value in NASTY:

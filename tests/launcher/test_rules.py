@@ -67,13 +67,6 @@ def test_rule_refuses_although_the_environment_says_off(case):
     assert said % "only rules apply" in result.err, str(result)
 
 
-def test_rule_keeps_the_list_of_the_run(case):
-    """The fake driver has one GPU, whose index is 0."""
-    assert case.launch("--gpus", "0", "--rule", "CLAMP").answers["cuInit"] == "0"
-    assert case.launch("--gpus", "1", "--rule", "CLAMP").answers["cuInit"] == "100"
-    assert case.launch("--gpus", "1", "--rule", "CLAMP gpus=0").answers["cuInit"] == "0"
-
-
 @pytest.mark.parametrize("outer", [["--cpu"], [], ["--rule", "VALIDATE program=other"],
                                    ["--gpus", "1"], ["--policy=OFF", "--rule", "FORCE_CPU"]])
 def test_rule_never_widens_an_outer_run(case, outer):
@@ -108,13 +101,6 @@ def test_children_gpu_is_an_option_that_widens(case, outer):
              "ask"]
     result = harness.run([*RUN, *outer, "--", *start], guard=False, trace=False)
     assert result.answers == {"router": "100", "cuInit": "0"}, str(result)
-
-
-def test_option_widens_an_outer_run_with_rules_as_without(case):
-    inner = [*RUN, "--policy", "VALIDATE", "--"]
-    for outer in ([], ["--rule", "FORCE_CPU"]):
-        result = case.launch(*outer, words=inner)
-        assert result.answers == {"router": "0", "cuInit": "0"}, str(result)
 
 
 def test_linked_program_obeys_its_rule(case):

@@ -3,7 +3,6 @@
 program is linked to the driver. It starts the program as if it were, and prints that once."""
 
 import os
-import re
 import shutil
 
 import pytest
@@ -125,22 +124,6 @@ class Descriptors(Case):
         self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
         done = self.limited(limit, self.command, "run", *PRELOAD)
         self.assertEqual(done.stdout, self.path("install", "lib", "libcudaguard.so") + "\n")
-
-    def test_without_a_free_descriptor_only_a_static_program_starts(self):
-        limit = ["prlimit", "--nofile=3"]
-        static = launcher.program("hello_static")
-        self.assertEqual(self.limited(limit, static).stdout, "hello\n")
-        done = self.limited(limit, self.command, "run", static)
-        self.assertEqual((done.returncode, done.stdout), (0, "hello\n"), done)
-        self.assertEqual(done.stderr, 'cudaguard: "%s" cannot be checked: Too many open files%s' % (
-            static, STARTED))
-        self.refused(self.limited(limit, self.command, "run", "--strict", static), 125,
-                     "cannot be checked")
-        unguarded = self.limited(limit, self.ask)
-        self.assertNotEqual(unguarded.returncode, 0)
-        done = self.limited(limit, self.command, "run", self.ask)
-        self.assertEqual(done.returncode, unguarded.returncode, done)
-        self.assertTrue(re.search("Too many open files|cannot open", done.stderr), done)
 
 
 @pytest.mark.parametrize("count", range(4, 10))

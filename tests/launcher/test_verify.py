@@ -15,15 +15,6 @@ from support.observed import box
 ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
 
-def static_runtime():
-    """A program that holds CUDA's runtime."""
-    for major in ("13", "12", "11"):
-        path = harness.program("runtime_%s_static" % major)
-        if os.path.exists(path):
-            return path
-    return None
-
-
 class ExitCodes(verified.Case):
 
     def test_streams_are_the_programs(self):
@@ -240,16 +231,6 @@ class Ways(verified.Case):
         library = os.path.join(box.DIRECTORY, "programs", "constructor.so")
         self.one(self.verify([sys.executable, "-c", "import ctypes; ctypes.CDLL(%r)" % library]),
                  "cuInit by constructor.so")
-
-    def test_attempt_of_a_static_runtime_is_found(self):
-        program = static_runtime()
-        if program is None:
-            harness.skip(self, "no static CUDA runtime: scripts/fetch-cuda puts it there")
-        result = self.verify([program])
-        self.one(result, "cuInit by " + os.path.basename(program))
-        # The control.
-        unguarded = harness.run([program], world="fake", guard=False, trace=False)
-        self.assertIn("cuInit", unguarded.fake_calls)
 
     def test_many_workers_are_one_place(self):
         script = 'i=0; while [ $i -lt 20 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait'
