@@ -282,7 +282,7 @@ class Doubt(test_verify_tree.Case):
 
     def test_programs_that_end_in_the_loader_cause_no_doubt(self):
         """A missing library, too little memory or a kill ends them before the guard's constructor."""
-        program = launcher.program("needs_gone")
+        program = launcher.program("lacks_library")
         self.command = ["sh", "-c", 'ulimit -Sn 256; exec "$0" "$@"', *self.command]
         little = "for i in $(seq 60); do (ulimit -v 1200; exec true); done & "
         for script in ('for i in 1 2 3 4 5 6 7 8 9; do "$0"; sleep 1 & kill -9 $!; done; true',

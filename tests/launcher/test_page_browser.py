@@ -36,7 +36,7 @@ TEXTS = {
         "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64",
         "/home/u/cleanrl/ppo.py:159 in <module>device = torch.device(\"cuda\" if "
         "torch.cuda.is_available() and args.cuda else \"cpu\")",
-        "8 frames of libraries", "Native stack, 9 frames",
+        "4 frames of libraries", "Native stack, 4 frames",
         "libc10_cuda.so+0x41e93c10::cuda::device_count()",
         "64 × python3 sampler.py --rank * 41250–41313", "monitor.py:17 not denied",
         "No native stack: no libgcc_s in the process", "--allowmonitor.py",

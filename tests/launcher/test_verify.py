@@ -15,15 +15,13 @@ from support.observed import box
 ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
 
-class ExitCodes(verified.Case):
-
-    def test_streams_are_the_programs(self):
-        result = self.verify(["sh", "-c", "cat; echo out; echo err >&2"], stdin="in\n")
-        self.assertEqual(result.out, "in\nout\n")
-        self.assertTrue(result.err.startswith("err\ncudaguard: PASS"), result)
+make_case = fixtures.lent("case", verified.Case)
 
 
-make_case = fixtures.lent("case", ExitCodes)
+def test_streams_are_the_programs(case):
+    result = case.verify(["sh", "-c", "cat; echo out; echo err >&2"], stdin="in\n")
+    assert result.out == "in\nout\n"
+    assert result.err.startswith("err\ncudaguard: PASS"), str(result)
 
 
 @pytest.mark.parametrize(("script", "code", "headline"), [
@@ -93,14 +91,10 @@ def test_no_variable_allows_cuda(case, env):
     assert result.answers["cu.init"] == "100", str(result)
 
 
-class ReadOnly(verified.Case):
-    """An image whose files cannot be written to, or have no directory for temporary ones."""
-
-    READ_ONLY = ["--remount-ro", "/"]
-
-    def test_verify_needs_no_writable_directory(self):
-        self.ends(self.verify([box.program("open"), "cu.init"], bwrap=self.READ_ONLY), 1,
-                  "    cuInit", "  1 program started: 1 guarded\n")
+def test_verify_needs_no_writable_directory(case):
+    """As in an image whose files cannot be written to."""
+    result = case.verify([box.program("open"), "cu.init"], bwrap=["--remount-ro", "/"])
+    case.ends(result, 1, "    cuInit", "  1 program started: 1 guarded\n")
 
 
 class Denied(verified.Case):
