@@ -48,10 +48,6 @@ def test_text_for_the_real_driver(case, command, block):
 
 
 class Found(doctor.Case):
-    def test_missing_driver_is_no_problem(self):
-        answer = self.well()
-        self.assertEqual((answer.found(), answer.nodes), (["none"] * 4, []))
-        self.assertEqual(answer.line, "installed: yes; active here: no; driver: none")
 
     @pytest.mark.needs("sandbox")
     def test_doctor_works_without_ld_so(self):

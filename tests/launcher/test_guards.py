@@ -21,15 +21,6 @@ class Cpu(launcher.Case):
         value = [line for line in done.out.splitlines() if line.startswith("export LD_PRELOAD=")]
         return value[0].split("=")[1].split(":")
 
-    def test_program_linked_through_a_library_is_guarded(self):
-        """libdriver_user.so is linked to the driver, the program to that library alone."""
-        program = launcher.program("calls_driver_user")
-        harness.run([program], guard=False).assert_reached(self)
-        for world in ("fake", "none"):
-            result = harness.run(RUN + [program], world=world, guard=False)
-            self.assertEqual(result.answers.get("cuInit"), "100", result)
-            self.assertEqual(result.init_calls(), [], result)
-
 
 make_case = fixtures.lent("case", Cpu)
 

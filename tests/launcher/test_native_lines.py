@@ -55,10 +55,6 @@ class Lines(test_verify_tree.Case):
         self.own_row([program], ["--allow", "line:app.c:%d" % ASKS], rc=0)
         self.own_row([program], ["--allow", "line:app.c:%d" % (ASKS + 1)], rc=1)
 
-    def test_lines_of_one_program_are_places_of_their_own(self):
-        result, _ = self.tree([launcher.program("lines_forks/app")])
-        self.ends(result, 1, "FAIL: 3 lines asked", ", in 2 of 2 processes")
-
     def test_generated_file_that_is_gone_is_not_named(self):
         """nvcc puts a kernel's start into a file of its own, and Go each call of C."""
         self.need("gcc")

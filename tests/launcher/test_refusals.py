@@ -29,15 +29,6 @@ class Machines(launcher.Case):
 
 class Static(launcher.Case):
 
-    def test_children_of_a_static_program_are_guarded(self):
-        program = launcher.program("starts")
-        words = [program, "python3", "-c",
-                 "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"]
-        harness.run(words, guard=False).assert_reached(self)
-        result = harness.run([launcher.LAUNCHER, "run"] + words, guard=False)
-        self.assertEqual(result.answers["cuInit"], "100", result)
-        result.assert_untouched(self)
-
     def test_loader_as_a_command_starts_with_a_message(self):
         """ld.so has no interpreter either, but preloads into the program that it is given."""
         loader = harness.loader_of("/usr/bin/env")

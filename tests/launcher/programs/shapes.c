@@ -36,10 +36,6 @@ static void attempt(void) {
   load();
   ask();
 }
-static void attempt_in_handler(int number) {
-  (void)number;
-  attempt();
-}
 static void do_nothing(int number) { (void)number; }
 static void* attempt_in_thread(void* none) {
   attempt();
@@ -122,13 +118,6 @@ int main(int count, char** words) {
     pthread_t one;
     pthread_create(&one, NULL, attempt_in_thread, NULL);
     pthread_join(one, NULL);
-  }
-  SHAPE(alternate_stack) {
-    stack_t stack = {.ss_sp = inner, .ss_size = sizeof inner};
-    sigaltstack(&stack, NULL);
-    struct sigaction action = {.sa_handler = attempt_in_handler, .sa_flags = SA_ONSTACK};
-    sigaction(SIGUSR1, &action, NULL);
-    raise(SIGUSR1);
   }
   SHAPE(coroutine) on_stack(inner, sizeof inner);
   SHAPE(at_exit) atexit(attempt);
