@@ -158,6 +158,25 @@ class AnothersReport(launcher.Case):
             self.assertIn("the file belongs to another user", done.stderr)
             self.assertEqual(os.path.getsize(path), 0)
 
+    def test_file_that_is_planted_at_the_last_moment_is_not_written_to(self):
+        """The looks at the file before it is opened find none."""
+        self.need("strace")
+        spool = self.path("spool")
+        os.mkdir(spool)
+        os.chmod(spool, 0o1733)
+        words = ["verify", "--report", spool + "/", "--", "python3", "-c", ATTEMPT]
+        self.assertEqual(self.start(*words).returncode, 1)  # the control
+        (name,) = os.listdir(spool)
+        path = os.path.join(spool, name)
+        os.truncate(path, 0)
+        os.chown(path, 65534, 65534)
+        done = self.unguarded("strace", "-o", self.path("trace"), "-P", path, "-e",
+                              "inject=newfstatat:error=ENOENT:when=1..4", launcher.LAUNCHER, *words)
+        with open(self.path("trace"), encoding="utf-8") as trace:
+            self.assertEqual(trace.read().count("INJECTED"), 4)
+        self.assertEqual(os.path.getsize(path), 0, done)
+        self.assertIn("the file belongs to another user", done.stderr)
+
     def test_syslog_is_for_run_alone(self):
         for words in (["verify"], ["run", "--observe"]):
             done = self.start(words[0], "--report", "syslog:", *words[1:], "true")

@@ -183,23 +183,6 @@ class Jobs(Case):
     def test_job_control_of_dash_works_as_without_run(self):
         self.check("dash", "-i")
 
-    def test_job_control_of_a_script_works_as_without_run(self):
-        """`set -m` in a script: the job has a process group of its own and is stopped by signal."""
-        script = ('set -m; "$@" wait >out & until grep -qs ready out; do :; done; kill -STOP %1; '
-                  "wait %1; echo stopped=$?; jobs -s | sed 's/ .*//'; bg >bg; "
-                  "until grep -q continued out; do :; done; kill %1; wait %1; echo code=$?")
-
-        def check(before):
-            done = self.unguarded("bash", "-c", script, "bash", *before, self.program,
-                                  cwd=self.directory)
-            with open(self.path("out"), encoding="utf-8") as stream:
-                seen = stream.read()
-            os.unlink(self.path("out"))
-            return done.returncode, done.stdout, seen
-
-        code, out, _ = self.both(check)
-        self.assertEqual((code, out), (0, "stopped=147\n[1]+\ncode=143\n"))
-
 
 class SshLike(Case):
     """The program itself leads the session, as after `ssh -t host program`."""
