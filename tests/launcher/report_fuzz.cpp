@@ -58,7 +58,6 @@ std::string forged(Random& random) {
                                           "[[[[[[[[[[[[[[[[[[",
                                           "1e999",
                                           "-",
-                                          "\xe2\x80\xae",  // NOLINT(misc-misleading-bidirectional)
                                           "99999999999999999999",
                                           ",\"api\":\"",
                                           "}",

@@ -113,34 +113,6 @@ class Installation(doctor.Case):
         os.unlink(self.path("install", "lib", "libcudaguard.so"))
         self.refused(self.start("doctor", launcher=command), 125, "libcudaguard.so is missing")
 
-    def overwrite(self, name, old, new):
-        path = self.path("install", "lib", name)
-        with open(path, "rb") as stream:
-            content = stream.read()
-        self.assertEqual(content.count(old), 1, path)
-        with open(path, "wb") as stream:
-            stream.write(content.replace(old, new))
-        return path
-
-    def test_bytes_that_are_no_text_are_printed_safely(self):
-        env = launcher.environment()
-        env["CUDAGUARD_POLICY"] = b"\xff\x1b[31m"
-        for words in ([], ["--json", "-"]):
-            done = self.unguarded(*harness.sandbox("none"), launcher.LAUNCHER, "doctor", *words,
-                                  env=env)
-            self.assertEqual(done.returncode, 1, done)
-            self.assertTrue(done.stdout.isascii() and "\x1b" not in done.stdout)
-        doctor.Answer(1, doctor.json.loads(done.stdout))
-
-    def test_doctor_works_with_closed_descriptors(self):
-        """If 0, 1 or 2 is closed, nothing of ours is written into another file."""
-        for closed in ("<&-", "2>&-", "<&- 2>&-"):
-            done = self.unguarded(*harness.sandbox("none"), "sh", "-c",
-                                  'LD_LIBRARY_PATH=%s exec "$0" doctor %s' % (BOX, closed),
-                                  launcher.LAUNCHER)
-            self.assertEqual((done.returncode, done.stderr), (0, ""), done)
-            self.assertIn("cuInit             0 CUDA_SUCCESS", done.stdout)
-
 
 make_installation = fixtures.lent("installation", Installation)
 
@@ -153,20 +125,16 @@ def test_files_of_two_versions_are_a_problem(installation, name):
     version = installation.start("--version").stdout.split()[1]
     assert installation.well(command=command).facts("guard")[1] == "version " + version
     own, other = b"cudaguard %s\0" % version.encode(), b"cudaguard 0.0.9\0"
-    assert len(own) == len(other)
-    path = installation.overwrite(name, own, other)
+    path = installation.path("install", "lib", name)
+    with open(path, "rb") as stream:
+        content = stream.read()
+    assert (content.count(own), len(own)) == (1, len(other)), path
+    installation.make("install/lib/" + name, content.replace(own, other))
     answer = installation.doctor(command=command)
     assert answer.problems == [path + " is damaged or of another version; "
                                "install cudaguard again"]
     if name == "libcudaguard.so":
         assert answer.facts("guard")[1] == "version not known"
-
-
-def test_note_of_another_program_is_no_version(installation):
-    command = installation.installed()
-    own = b"cudaguard %s\0" % installation.start("--version").stdout.split()[1].encode()
-    path = installation.overwrite("libcudaguard.so", own, b"cudaguards\0" + bytes(len(own) - 11))
-    assert path + " is damaged" in installation.doctor(command=command).problems[0]
 
 
 CONF = "/etc/cudaguard.conf"
@@ -178,7 +146,6 @@ CONF = "/etc/cudaguard.conf"
      ["VALIDATE of GPUs 0,1 by %s:2" % CONF, CONF + ": 2 rules"], None),
     ("FORCE_CPU\nVALIDATE args=*x*\n", 0o644,
      ["FORCE_CPU by %s:1" % CONF, "not sure: rules ask for args=", CONF + ": 2 rules"], None),
-    ("FORCE_CPU\nVALIDATE user=0\n", 0o644, ["VALIDATE by %s:2" % CONF, CONF + ": 2 rules"], None),
     ("OFF\nOFFF\n", 0o644, ["FORCE_CPU by %s:2" % CONF, CONF + ": 2 rules"], CONF + ':2: "OFFF"'),
     ("OFF\n", 0o666, ["FORCE_CPU by " + CONF], CONF + " is not used: others than root can write it")])
 def test_machines_rules_are_shown(installation, text, mode, rows, problem):
@@ -208,7 +175,6 @@ BY_CPU = " (cudaguard run --cpu overrides it)"
 
 @pytest.mark.parametrize(("text", "variables", "verdict", "gets"), [
     ("OFF\n", {}, "no, because its policy is OFF by %s:1" % CONF + BY_CPU, "0"),
-    ("OFF\n", {"CUDAGUARD_POLICY": "FORCE_CPU"}, "yes", "100"),
     ("FORCE_CPU\n", {"CUDAGUARD_POLICY": "OFF"}, "yes", "100"),
     ("FORCE_CPU environment=may-widen\n", {"CUDAGUARD_POLICY": "OFF"},
      "no, because its policy is OFF by CUDAGUARD_POLICY" + BY_CPU, "0"),

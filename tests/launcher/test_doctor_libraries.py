@@ -132,18 +132,3 @@ class Sanitizers(doctor_program.Case):
         self.assertIn("ASan runtime does not come first", result.err)
 
 
-make_sanitizers_case = fixtures.lent("sanitizers_case", Sanitizers)
-
-
-@pytest.mark.parametrize(("compiler", "options"), [
-    ("gcc", ["-fsanitize=address", "-static-libasan"]),
-    *(pytest.param(*row, marks=pytest.mark.all) for row in (
-        ("gcc", ["-fsanitize=thread"]), ("gcc", ["-fsanitize=undefined"]),
-        ("clang", ["-fsanitize=address"]), ("clang", ["-fsanitize=undefined"]),
-        ("clang", ["-fsanitize=thread"])))])
-def test_other_sanitizers_work_with_a_preload_too(sanitizers_case, compiler, options):
-    """Their runtimes need not be first, or are a part of the program."""
-    program = sanitizers_case.sanitized(*options, compiler=compiler)
-    sanitizers_case.verdict(program, "yes", [])
-    sanitizers_case.assert_stopped([program, "libcuda.so.1"], "run", "preload",
-                                   env=sanitizers_case.QUIET)

@@ -36,12 +36,6 @@ class Kinds(doctor_program.Case):
                          ["/usr/bin/env", "/usr/bin/python3"])
         self.assert_stopped([script], "run", "preload", env=SYSTEM)
 
-    def test_script_is_found_on_path(self):
-        self.make("tool", "#!%s -u\n" % "/usr/bin/python3")
-        answer = self.verdict("tool", "yes", [], env={"PATH": self.directory})
-        self.assertEqual(answer.facts("program")[:2],
-                         [self.path("tool"), "a script, run by /usr/bin/python3"])
-
     def test_program_given_as_a_descriptor_is_checked(self):
         with open("/bin/sh", "rb") as stream:
             done = self.start("doctor", "--json", "-", "/dev/fd/%d" % stream.fileno(),
@@ -135,13 +129,6 @@ class Machines(doctor_program.Case):
             answer = self.verdict(launcher.program(name), "no", ["architecture"])
             self.assertEqual(answer.facts("executable"), [fact])
 
-    def test_aarch64_program_is_not_guarded(self):
-        program = self.for_aarch64("hello", "arm")
-        answer = self.verdict(program, "no", ["architecture"])
-        self.assertEqual((answer.facts("executable"), answer.facts("with --fence")),
-                         (["dynamic, 64-bit AArch64"], []))
-        self.refused(self.start("run", "--log=off", "--fence", program), 126, "Exec format error")
-
     def test_musl_program_is_not_guarded(self):
         self.need("musl-gcc")
         program = launcher.program("hello_musl")
@@ -199,11 +186,6 @@ class Privileged(doctor_program.Case):
         machine.give_capability(self.program)
         self.check("capabilities")
 
-    def test_doctor_gives_all_reasons(self):
-        """`run` gives the first reason."""
-        os.chmod(self.program, 0o6755)
-        self.assertLessEqual({"setgid", "setuid"}, {row["id"] for row in self.asked().reasons})
-
     def test_control_ordinary_program_is_guarded(self):
         """The owner of a setuid program is guarded, too."""
         self.assertEqual(self.asked().line, "guarded: yes")
@@ -240,14 +222,13 @@ class Installation(doctor_program.Case):
         self.verdict(harness.program("linked_cuda"), "no", ["installation", "null_driver"], command)
 
     def test_truncated_null_driver_means_guarded_in_part(self):
-        """Wherever it ends: the note with its version is at its beginning."""
+        """The note with its version is at its beginning."""
         command = self.installed()
         path = self.path("install", "lib", "cudaguard", "libcuda.so.1")
         self.verdict("/usr/bin/env", "yes", [], command)
-        for size in (os.path.getsize(path) - 1, os.path.getsize(path) // 2, 4096):
-            os.truncate(path, size)
-            answer = self.verdict("/usr/bin/env", "in part", ["installation"], command)
-            self.assertIn(path + " is damaged", answer.line)
+        os.truncate(path, os.path.getsize(path) - 1)
+        answer = self.verdict("/usr/bin/env", "in part", ["installation"], command)
+        self.assertIn(path + " is damaged", answer.line)
 
 
 class NoProgram(doctor_program.Case):
@@ -261,15 +242,10 @@ make_no_program = fixtures.lent("no_program", NoProgram)
 
 
 @pytest.mark.parametrize(("name", "code"), [
-    ("none", 127), ("./none", 127), (".", 126), ("./plain", 126), ("./cut", 126),
-    ("./loop", 126), ("./script", 127),
-    (launcher.program("missing_loader"), 127), (launcher.program("library.so"), 126)])
+    ("none", 127), ("./cut", 126), (launcher.program("missing_loader"), 127)])
 def test_program_that_cannot_start_has_the_error_of_run(no_program, name, code):
     """Doctor prints the same message and returns the same code as `run`."""
-    no_program.make("plain", "", 0o644)
     no_program.make("cut", b"\x7fELF")
-    no_program.make("loop", "#!./loop\n")
-    no_program.make("script", "#!/no/interpreter\n")
     for words in (["doctor"], ["doctor", "--json", "-"]):
         done = no_program.start(*words, name, cwd=no_program.directory)
         no_program.refused(done, code)

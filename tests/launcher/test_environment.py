@@ -32,23 +32,6 @@ class Environment(launcher.Case):
         return {key[len("CUDAGUARD_"):]: value.replace(first, "PID")
                 for key, value in env.items() if key.startswith("CUDAGUARD_")}
 
-    def test_relative_report_becomes_absolute(self):
-        """The guard would resolve the path against the process's directory at the time of
-        writing."""
-        before = os.getcwd()
-        os.chdir(self.directory)
-        self.addCleanup(os.chdir, before)
-        self.assertEqual(self.ours("--report", "r")["REPORT"], self.path("r"))
-        self.assertEqual(os.listdir(self.directory), [])
-
-    def test_presets_are_set_unless_the_user_has_set_them(self):
-        pick = lambda env: {key: env[key] for key in launcher.PRESETS if key in env}  # noqa: E731
-        self.assertEqual(pick(self.seen()), launcher.PRESETS)
-        for options in (["--no-presets"], ["--gpus", "0"]):
-            self.assertEqual(pick(self.seen(*options)), {})
-        own = dict.fromkeys(launcher.PRESETS, "mine")
-        self.assertEqual(pick(self.seen(**own)), own)
-
     def test_preset_hides_the_gpus_from_an_unguarded_program(self):
         """The driver itself shows no GPU, because of the preset CUDA_VISIBLE_DEVICES=."""
         see = ["env", "-u", "LD_PRELOAD", os.path.join(harness.BUILD, "tests", "devices", "programs", "open"), "cu.see"]
@@ -56,24 +39,6 @@ class Environment(launcher.Case):
         seen = {options: self.start("run", *options, *see, env=env).stdout.split(":")[1:3]
                 for options in ((), ("--no-presets",))}
         self.assertEqual(seen, {(): ["3", "-7"], ("--no-presets",): ["0", "8"]})
-
-    def inner(self, outer, inner, between="", **given):
-        """The presets as a program has them in a run in a run."""
-        done = self.start("run", *outer, "sh", "-c", between + '\nexec "$0" run "$@" env -0',
-                          launcher.LAUNCHER, *inner, env=launcher.environment(**given))
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
-        env = dict(entry.split("=", 1) for entry in done.stdout.split("\0")[:-1])
-        return {key: env[key] for key in (*launcher.PRESETS, "CUDAGUARD_PRESETS") if key in env}
-
-    def test_inner_run_replaces_an_outer_runs_presets(self):
-        """Its empty CUDA_VISIBLE_DEVICES would leave an inner --gpus without one."""
-        cpu, gpus, option = ["--cpu"], ["--gpus", "2"], {"CUDAGUARD_PRESETS": "gpus=2"}
-        self.assertEqual(self.inner(cpu, gpus), option)
-        self.assertEqual(self.inner(gpus, cpu),
-                         dict(launcher.PRESETS, CUDAGUARD_PRESETS=ALL_PRESETS))
-        # What the user has set stays, the preset's own value too.
-        self.assertEqual(self.inner(cpu, gpus, "export JAX_PLATFORMS=cuda", CUDA_VISIBLE_DEVICES=""),
-                         {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cuda", **option})
 
     def test_run_changes_no_other_variable(self):
         given = {"A": "", "B": "x=y", "LD_LIBRARY_PATH": "/nowhere", "PATH": os.environ["PATH"]}

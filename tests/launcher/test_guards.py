@@ -2,8 +2,6 @@
 """The programs under `run` are guarded, each with its control: the same program unguarded."""
 
 import os
-import re
-import shutil
 
 import pytest
 
@@ -22,15 +20,6 @@ class Cpu(launcher.Case):
         self.assertEqual(done.rc, 0, done)
         value = [line for line in done.out.splitlines() if line.startswith("export LD_PRELOAD=")]
         return value[0].split("=")[1].split(":")
-
-    def test_program_linked_through_a_library_is_guarded(self):
-        """libdriver_user.so is linked to the driver, the program to that library alone."""
-        program = launcher.program("calls_driver_user")
-        harness.run([program], guard=False).assert_reached(self)
-        for world in ("fake", "none"):
-            result = harness.run(RUN + [program], world=world, guard=False)
-            self.assertEqual(result.answers.get("cuInit"), "100", result)
-            self.assertEqual(result.init_calls(), [], result)
 
 
 make_case = fixtures.lent("case", Cpu)
@@ -104,21 +93,6 @@ class Gpus(box.Case):
             for step in inner[-2:]:
                 self.assertEqual(box.seen(result.answers[step]), wanted, result)
 
-    def test_numbers_of_an_outer_variable_are_the_machines(self):
-        """A scheduler's CUDA_VISIBLE_DEVICES and --gpus have the same numbers."""
-        order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-        for own, gpus, wanted, said in (
-                ("1,2", "1,2", [1, 2], 0), ("7,5", "5,6,7", [7, 5], 1), ("3,4", "3", [3], 0),
-                (box.uuid(5), "4,5", [5], 1), (box.uuid(5), "5", [5], 0)):
-            unguarded = harness.run([box.program("open"), "cu.see"], world="none", guard=False,
-                                    trace=False, env=box.environment(own=own, **order))
-            result = self.launch(["--gpus", gpus], ["cu.see", "rt12.see"], own=own)
-            for step in ("cu.see", "rt12.see"):
-                self.assertEqual(box.seen(result.answers[step]), wanted, result)
-            self.assertLessEqual(set(wanted), set(box.seen(unguarded.answers["cu.see"])))
-            self.assertEqual(len(box.lines(result)), said, result)
-            self.assertEqual(result.err.count('CUDA_VISIBLE_DEVICES="%s"' % own), said, result)
-
     def test_program_without_gpus_sees_none(self):
         for name, steps in self.LINKED:
             result = self.launch([], steps, name)
@@ -126,19 +100,6 @@ class Gpus(box.Case):
             for step in steps:
                 self.assertIn(box.seen(result.answers[step]), ("!100", "!9"), result)
             self.assertNotIn("cuInit:initialised", result.fake_calls, result)
-
-    def test_worker_under_the_launcher_needs_gpus_to_see_one(self):
-        """Without an option it stays a child; with --gpus it says that it means it."""
-        inner = RUN + [box.program("open"), "cu.see"]
-        for options, gpus in (([], "!100"), (["--gpus", "1"], [1])):
-            words = " ".join(RUN + options + [box.program("open"), "cu.see"])
-            result = harness.run(
-                RUN + ["--gpus", "1,2", "--children=cpu", "sh", "-c", words + "; exit $?"],
-                world="none", guard=False, trace=False, env=box.environment())
-            self.assertEqual(box.seen(result.answers["cu.see"]), gpus, result)
-        control = harness.run(inner, world="none", guard=False, trace=False,
-                              env=box.environment(allow="1,2"))
-        self.assertEqual(box.seen(control.answers["cu.see"]), [1, 2], control)
 
 
 make_gpus = fixtures.lent("gpus", Gpus)
@@ -165,31 +126,6 @@ class Moved(launcher.Case):
             self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
             done = self.start("run", "printenv", "LD_PRELOAD", launcher=command)
             self.assertEqual(done.stdout, self.path("a", "lib", "libcudaguard.so") + "\n")
-
-    def works_in_a_root_of_its_own(self, *start):
-        """The root directory root/ has only the program, its libraries and the copied tree."""
-        program = self.copied("ask_driver", "ask")
-        os.makedirs(self.path("root", "opt"))
-        self.installed(os.path.join("root", "opt", "cudaguard"))
-        shutil.copy(program, self.path("root"))
-        needed = set(re.findall(r"(/\S+) \(0x", self.unguarded("ldd", program).stdout))
-        needed.add(harness.loader_of(program))
-        for library in needed:
-            os.makedirs(os.path.dirname(self.path("root" + library)), exist_ok=True)
-            shutil.copy(library, self.path("root" + library))
-        run = ["/opt/cudaguard/bin/cudaguard", "run"]
-        for words, answer in ((["/ask"], -1), ([*run, "/ask"], 100)):
-            done = self.unguarded(*start, *words, env={"CUDAGUARD_LOG": "off"})
-            self.assertEqual((done.stdout, done.stderr), ("cuInit=%d\n" % answer, ""), done)
-
-    @pytest.mark.needs("sandbox")
-    def test_copied_tree_works_in_a_directory_of_its_own(self):
-        self.works_in_a_root_of_its_own("bwrap", "--bind", self.path("root"), "/", "--dev", "/dev",
-                                        "--proc", "/proc")
-
-    @pytest.mark.needs("change_of_root")
-    def test_copied_tree_works_without_proc_and_dev(self):
-        self.works_in_a_root_of_its_own(shutil.which("chroot"), self.path("root"))
 
     def test_launcher_is_static(self):
         """The launcher has no interpreter, needs no library and has none of the functions that load

@@ -5,30 +5,13 @@ a while and not longer, by `run` and by `doctor`; what hangs is named."""
 import concurrent.futures
 import os
 import platform
-import signal
 import subprocess
-import time
 import unittest
 
-import pytest
 
 from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")
-
-
-def child_of(parent):
-    """The one process that this one has started, once it is ld.so; None: not yet."""
-    for entry in os.listdir("/proc"):
-        try:
-            with open("/proc/%d/stat" % int(entry), encoding="utf-8") as stream:
-                if int(stream.read().rsplit(")", 1)[1].split()[1]) != parent:
-                    continue
-            if os.path.basename(os.readlink("/proc/%s/exe" % entry)).startswith("ld-"):
-                return int(entry)
-        except (OSError, ValueError):
-            continue
-    return None
 
 
 class Hangs(doctor.Case):
@@ -70,29 +53,3 @@ class Hangs(doctor.Case):
         self.refused(silent.result(), 125, "cannot be guarded", "its ld.so gave no answer")
         self.assertEqual(answer.code, 2)
         self.assertIn(why, answer.line)
-
-    @pytest.mark.needs("root", "tracing")
-    def test_launcher_does_not_wait_for_a_stuck_process(self):
-        """The process is stuck as in uninterruptible sleep, and the launcher does not wait."""
-        tracer = launcher.program("tracer")
-        env = launcher.environment(LD_LIBRARY_PATH=self.pipe())
-        with subprocess.Popen([launcher.LAUNCHER, "run", harness.program("linked_cuda")], env=env,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True) as asking:
-            child = None
-            while child is None and asking.poll() is None:
-                child = child_of(asking.pid)
-                time.sleep(0.01)
-            self.assertIsNotNone(child, "it has not asked")
-            with subprocess.Popen([tracer, str(child)], stdout=subprocess.PIPE) as holding:
-                try:
-                    self.assertEqual(holding.stdout.read(1), b"y")
-                    out, err = asking.communicate(timeout=60)
-                    self.assertTrue(os.path.exists("/proc/%d/fd" % child),
-                                    "control: it was killed after all")
-                finally:
-                    holding.send_signal(signal.SIGKILL)
-        self.assertEqual((asking.returncode, out), (125, ""), err)
-        self.assertEqual(err.count("\n"), 1, err)
-        self.assertIn("its ld.so gave no answer within 10 s; process %d survives SIGKILL"
-                      % child, err)

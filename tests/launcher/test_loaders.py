@@ -40,10 +40,7 @@ class OwnLoader(launcher.Case):
 
     def test_program_of_a_bundle_is_guarded(self):
         program = self.compile("program", "ask.c", "-DDRIVER", *self.options)
-        maps = self.compile("maps", "prints_maps.c", *self.options)
-        seen = self.start("run", maps).stdout
-        self.assertIn(self.path("bundle", "libc.so.6"), seen)
-        self.assertIn(harness.GUARD, seen)
+        self.assertIn(self.path("bundle", "libc.so.6"), self.unguarded("ldd", program).stdout)
         self.check(program).assert_untouched(self)
 
     def test_linked_program_of_a_bundle_is_guarded(self):
@@ -51,26 +48,11 @@ class OwnLoader(launcher.Case):
                                "-l:libcuda.so.1")
         self.check(program)
 
-    def test_bundle_without_its_ld_so_is_refused(self):
-        """A program that does not start alone does not start under `run` either."""
-        program = self.compile("program", "ask.c", "-DDRIVER", *self.options)
-        os.unlink(self.path("bundle", "libc.so.6"))
-        os.unlink(self.path("bundle", "start"))
-        self.assertRaises(FileNotFoundError, self.unguarded, program)
-        self.refused(self.start("run", program), 127, self.path("bundle", "start"))
-
 
 class RunPaths(launcher.Case):
     def check(self, *options, env=None):
         program = self.compile("program", "calls_use.c", "-L" + self.directory, "-l:libuser.so",
                                "-Wl,--allow-shlib-undefined", *options)
-        self.check_program(program, env)
-        os.makedirs(self.path("other"), exist_ok=True)
-        link = self.path("other", "link-%d" % len(os.listdir(self.path("other"))))
-        os.symlink(program, link)
-        self.check_program(link, env)
-
-    def check_program(self, program, env):
         harness.run([program], world="none", guard=False, env=env).assert_reached(self)
         result = harness.run(RUN + [program], world="none", guard=False, env=env)
         self.assertEqual((result.rc, result.answers.get("cuInit")), (0, "100"), result)
@@ -87,8 +69,7 @@ make_run_paths = fixtures.lent("run_paths", RunPaths)
     ([], "--disable-new-dtags"), (["-Wl,-rpath,$ORIGIN"], "--enable-new-dtags"),
     (["-Wl,-rpath,$ORIGIN"], "--disable-new-dtags")])
 def test_bundles_library_linked_to_the_driver_is_guarded(run_paths, library, kind):
-    """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH. A
-    link to the program does not change its $ORIGIN."""
+    """By RUNPATH or RPATH, with the driver beside it; by $ORIGIN and by LD_LIBRARY_PATH."""
     directory = run_paths.directory
     shutil.copy(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), directory)
     run_paths.compile("libuser.so", "driver_user.c", "-shared", "-fPIC", "-L" + directory,
@@ -126,8 +107,3 @@ class NoLoader(launcher.Case):
                       " ".join(done.stderr.split()))
 
     # One that has a glibc's name in it is asked.
-    NAMED = ("-shared", "-fPIC", "-Wl,-e,_start", "-Wl,-soname,ld-linux-x86-64.so.2")
-
-    def test_interpreter_that_is_killed_is_refused(self):
-        program = self.program("call(62, call(39, 0, 0, 0), 6, 0);", *self.NAMED)
-        self.refused(self.start("run", program), 125, "its ld.so does not load")

@@ -29,14 +29,6 @@ class LostAttempts(test_verify_tree.Case):
                                     env=box.environment())
             self.assertTrue(unguarded.fake_calls, unguarded)
 
-    def test_many_threads_and_jumps_at_any_time(self):
-        """Without a stopped launcher, so by chance."""
-        for name in ("jump-and-ask-again", "threads"):
-            words = ["sh", "-c", 'for i in $(seq 50); do "$0" %s 0; done' % name, self.program]
-            result, tree = self.tree(words)
-            self.ends(result, 1, ", in 50 of ")
-            self.assertEqual(tree["doubts"], [], result)
-
 
 make_case = fixtures.lent("case", LostAttempts)
 

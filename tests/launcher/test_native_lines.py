@@ -55,33 +55,6 @@ class Lines(test_verify_tree.Case):
         self.own_row([program], ["--allow", "line:app.c:%d" % ASKS], rc=0)
         self.own_row([program], ["--allow", "line:app.c:%d" % (ASKS + 1)], rc=1)
 
-    def test_allow_takes_the_directories_of_the_line(self):
-        self.need("gcc")
-        os.mkdir(self.path("src"))
-        path = self.make("src/app.c", launcher.source("app.c"), 0o644)
-        program = self.compile("app", path, "-O1", "-g")
-        for directory, rc in (("src", 0), (self.path("src"), 0), ("rc", 1), ("other", 1)):
-            self.own_row([program], ["--allow", "line:%s/app.c:%d" % (directory, ASKS)], rc=rc)
-
-    def test_record_of_a_deep_stack_in_a_long_path_can_be_read(self):
-        """All frames together would be longer than a record may be."""
-        self.need("gcc")
-        directory = self.path("/".join(7 * ["d" * 200]))
-        os.makedirs(directory)
-        program = self.compile(os.path.join(directory, "deep"), "deep.c", "-O0", "-ldl")
-        report = self.path("report.jsonl")
-        self.own_row([program], ["--report", report])
-        with open(report, encoding="utf-8") as stream:
-            native = [line for line in stream if '"native"' in line]
-        self.assertGreater(max(map(len, native)), 60000)
-        read = self.start("report", report)
-        self.assertNotIn("left out", read.stdout + read.stderr)
-        self.assertLess(max(map(len, native)), 65536)
-
-    def test_lines_of_one_program_are_places_of_their_own(self):
-        result, _ = self.tree([launcher.program("lines_forks/app")])
-        self.ends(result, 1, "FAIL: 3 lines asked", ", in 2 of 2 processes")
-
     def test_generated_file_that_is_gone_is_not_named(self):
         """nvcc puts a kernel's start into a file of its own, and Go each call of C."""
         self.need("gcc")

@@ -66,19 +66,11 @@ class Who(observed.Case):
                          {str(pid): ["0=" + box.uuid(gpu)]
                           for pid, gpu in zip(summary.order, (7, 1))}, summary.text)
 
-    def test_summary_has_a_list_that_is_longer_than_a_line(self):
-        result = self.steps(["cu.init"], ["--gpus", "7,6,5,4,3,2,1,0"])
-        self.assertEqual(self.summary(result).devices[""],
-                         ["%d=%s" % (i, box.uuid(7 - i)) for i in range(8)])
-
     def test_observe_keeps_clamp_and_the_list_and_overrides_force_cpu(self):
-        """CLAMP comes from the option and from the environment. FORCE_CPU from the environment is
-        overridden, as --gpus does. A list from the environment stays."""
+        """FORCE_CPU from the environment is overridden, as --gpus does. A list from there stays."""
         for options, env, wanted in (
-                ([], {}, "101"), (["--policy", "CLAMP"], {}, "0"),
-                ([], {"CUDAGUARD_POLICY": "CLAMP"}, "0"),
-                ([], {"CUDAGUARD_POLICY": "FORCE_CPU"}, "101"),
-                ([], {"CUDAGUARD_POLICY": "OFF"}, "101")):
+                ([], {}, "101"), ([], {"CUDAGUARD_POLICY": "CLAMP"}, "0"),
+                ([], {"CUDAGUARD_POLICY": "FORCE_CPU"}, "101")):
             result = self.steps(["rt12.set=9"], options, env=env)
             self.assertEqual(result.answers["rt12.set"], wanted, result)
             self.agrees(result, self.summary(result))
@@ -89,14 +81,6 @@ class Who(observed.Case):
         self.assertEqual(result.answers["cu.init"], "100", result)
         summary = self.summary(result)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"refused": "cuInit by open"})
-
-    def test_names_are_made_printable_and_cut(self):
-        script = 'exec -a "$1" "$0" cu.init'
-        for name, shown in (("a\tb\x1b[31m\u00e4\n", "a b?[31m\u00e4?"), ("x" * 3000, "xxx"),
-                            ('{"v":1}', '{"v":1}')):
-            result = self.observe(["bash", "-c", script, box.program("open"), name])
-            summary = self.summary(result)
-            self.assertTrue(summary.rows[summary.order[0]]["process"].startswith(shown), result)
 
 
 make_who = fixtures.lent("who", Who)
@@ -209,11 +193,6 @@ class Tried(observed.Case):
             self.assertEqual((facts, totals), ({"tried": "found no driver by open"},
                                                {"processes": 1, "found no GPU": 1}))
 
-    def test_success_after_a_failure_counts_as_well(self):
-        self.assertEqual(self.one(["cu.init", "unsetenv=CG_SICK", "cu.init"], CG_SICK="100"), (
-            {"by": "open", "tried": "found no GPU by open"},
-            {"processes": 1, "initialised CUDA": 1, "found no GPU": 1}))
-
     def test_summary_says_a_child_forked_after_init(self):
         for before, call in (("cu.init", "cu.init"), ("rt12.sync", "rt12.sync")):
             result = self.steps([before, "fork=f", "pid", call, "end"])
@@ -240,17 +219,12 @@ def test_summary_says_no_gpu_was_found(tried, options):
         {"tried": "error 999 by libcudart.so.12"}, {"processes": 1, "failed": 1})
 
 
-def test_summary_of_a_refused_child_says_no_gpu_was_found(tried):
-    assert tried.one(["cu.init"], ["--children=cpu"], CG_SICK="100") == (
-        {"tried": "found no GPU by open"}, {"processes": 1, "found no GPU": 1})
-
-
 class Trees(observed.Case):
 
     def test_forked_workers_that_differ_have_their_own_rows(self):
         """One has worked, one has a context elsewhere: those are rows of their own."""
         steps = ["pid"]
-        for number in range(64):
+        for number in range(16):
             steps += ["fork=w%d" % number, "pid", "cu.init", CONTEXT % (number == 5)]
             steps += ["cu.load=module", "end"] if number == 9 else ["end"]
         result = self.steps(steps)
@@ -258,13 +232,13 @@ class Trees(observed.Case):
         self.agrees(result, summary)
         pid = observed.pids(result)
         self.assertNotIn(pid[""], summary.rows)
-        self.assertEqual(set(summary.order), {pid["w%d" % number] for number in range(64)})
-        for number in range(64):
+        self.assertEqual(set(summary.order), {pid["w%d" % number] for number in range(16)})
+        for number in range(16):
             wanted = {"by": "open", "context": "%d" % (number == 5)}
             if number == 9:
                 wanted["worked"] = "yes"
             self.assertEqual(summary.facts(pid["w%d" % number]), wanted, summary.text)
-        self.assertEqual(len([line for line in summary.lines if "62x" in line]), 1, summary.text)
+        self.assertEqual(len([line for line in summary.lines if "14x" in line]), 1, summary.text)
 
     def test_summary_has_what_a_killed_process_did(self):
         steps = ["pid", "fork=i", "pid", "cu.init", "raise=9", "end", "fork=c", "pid", "cu.init",
@@ -278,19 +252,12 @@ class Trees(observed.Case):
         self.assertEqual(summary.facts(pid["i"]), {"by": "open"})
         self.assertEqual(summary.facts(pid["c"]), {"by": "open", "context": "4"})
         self.assertEqual(set(summary.order), {pid["i"], pid["c"]})
-        # The program itself.
-        result = self.steps(["pid", "cu.init", "raise=9"])
-        summary = self.summary(result, 128 + 9)
-        self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open"})
 
     def test_each_program_of_a_process_has_a_row(self):
         """exec keeps the process id: a row for each program."""
         result = self.observe(["sh", "-c", 'echo pid=$$; exec "$0" cu.init exec cu.init',
                                box.program("open")])
         self.assertEqual(self.summary(result).order, [observed.pids(result)[""]], result)
-        script = 'echo pid=$$; exec "$0" "$1" cu.init'
-        result = self.observe(["sh", "-c", script, launcher.LAUNCHER, "run"])
-        self.assertEqual(result.rc, 127, result)  # cu.init is no program
         result = self.steps(["pid", "nv.init", "exec", "cu.init"])
         summary = self.summary(result)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"by": "open", "nvml": "yes"})
@@ -321,8 +288,7 @@ def test_summary_names_the_refused_children(trees, options, children):
         assert summary.facts(pid["s"]) == {"by": "open", "context": "1"}
 
 
-@pytest.mark.parametrize("way", [
-    "(setsid sh -c '%s' &)", "setsid -f sh -c '%s'", "(nohup sh -c '%s' &)", "sh -c '%s' &"])
+@pytest.mark.parametrize("way", ["setsid -f sh -c '%s'", "sh -c '%s' &"])
 def test_summary_waits_for_a_daemon(trees, way):
     """The daemon has a session of its own, and its parents have ended."""
     late = ("while [ -e /proc/%s ]; do sleep 0.02; done; exec %s label d pid cu.init " +
@@ -375,36 +341,6 @@ class Nested(observed.Case):
         self.assertEqual(second.facts(pid["i"]), {"by": "open"})
         self.assertEqual(second.facts(pid["o"]), {"nvml": "yes"})
 
-    def test_inner_run_keeps_a_part_of_the_tree_off_cuda(self):
-        words = " ".join([launcher.LAUNCHER, "run", "--cpu", box.program("open")])
-        result = self.observe(["sh", "-c", "%s label c pid cu.init; %s label g pid cu.init" %
-                               (words, box.program("open"))])
-        summary = self.summary(result)
-        pid = observed.pids(result)
-        self.assertEqual(summary.facts(pid["c"]), {"refused": "cuInit by open"}, result)
-        self.assertEqual(summary.facts(pid["g"]), {"by": "open"}, result)
-        self.agrees(result, summary)
-
-    def test_two_launchers_at_once_see_their_own_trees(self):
-        """They do so even if both write to one report."""
-        report = self.path("report")
-        for options in ("", " --report " + report):
-            one = " ".join(OBSERVE) + options + " %s label %s pid await cu.init 2>%s & "
-            script = ""
-            for label in "ab":
-                script += one % (box.program("open"), label, self.path(label))
-            script = script.replace(" await", "")
-            result = harness.run(["sh", "-c", script + "wait"], world="none", guard=False,
-                                 trace=False, env=box.environment())
-            pid = observed.pids(result)
-            for label in "ab":
-                with open(self.path(label), encoding="utf-8") as stream:
-                    summary = observed.Summary(stream.read())
-                self.assertEqual(summary.order, [pid[label]], result)
-            if options:
-                self.assertEqual({record["pid"] for record in harness.records(report)},
-                                 set(pid.values()))
-
 
 class Golden(observed.Case):
     def test_every_message_matches_the_golden_file(self):
@@ -412,7 +348,6 @@ class Golden(observed.Case):
         program = box.program("open")
         text = ""
         for options, words in (
-                ([], ["true"]),
                 ([], [program, "cu.init"]),
                 (["--gpus", "2,5"], [program, "rt12.sync", "nv.init"]),
                 (["--gpus", "2,5", "--children=cpu"],
@@ -421,9 +356,7 @@ class Golden(observed.Case):
                 ([], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
                 ([], ["sh", "-c", "$0 cu.init; echo >>$CUDAGUARD_REPORT", program]),
                 ([], ["sh", "-c", "CG_SICK=100 $0 cu.init; $0 cu.init fork=w cu.init end", program]),
-                (["--cpu"], ["true"]),
-                (["--cpu"], ["sh", "-c", "for i in 1 2 3; do $0 cu.init; done", program]),
-                (["--policy", "off"], ["true"])):
+                (["--cpu"], ["true"])):
             result = self.observe(words, options)
             line = " ".join(options + words).replace(os.path.dirname(program) + "/", "")
             text += "$ cudaguard run --observe %s\n%s-> %d\n" % (

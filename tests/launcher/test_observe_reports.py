@@ -96,7 +96,7 @@ class Reports(observed.Case):
         os.mkdir(self.path("tmp"))
         script = ('stat -c "%a %F" "$CUDAGUARD_REPORT" "${CUDAGUARD_REPORT%/*}"; '
                   'echo $CUDAGUARD_REPORT')
-        for code in ("exit 0", "exit 3", "kill -TERM $$", "kill -KILL $$"):
+        for code in ("exit 3", "kill -KILL $$"):
             done = self.start("run", "--observe", "sh", "-c", "umask 0; %s; %s" % (script, code),
                               env=launcher.environment(TMPDIR=self.path("tmp")))
             lines = done.stdout.splitlines()
@@ -104,10 +104,6 @@ class Reports(observed.Case):
             self.assertRegex(lines[2], "^" + re.escape(self.path("tmp")) +
                              r"/cudaguard-\w{6}/report-\w{6}\.jsonl$")
             self.assertEqual(os.listdir(self.path("tmp")), [])
-        done = self.start("run", "--observe", "sh", "-c", script,
-                          env=launcher.environment(TMPDIR=None))
-        self.assertTrue(done.stdout.splitlines()[2].startswith("/tmp/cudaguard-"))
-        self.assertFalse(os.path.exists(done.stdout.splitlines()[2]))
         # Relative, and the program goes elsewhere; removed by the program.
         done = self.start("run", "--observe", "sh", "-c", 'cd /; echo x >>"$CUDAGUARD_REPORT"',
                           env=launcher.environment(TMPDIR="tmp"), cwd=self.directory)
@@ -129,10 +125,8 @@ class Reports(observed.Case):
     def test_nowhere_to_write(self):
         """Refused before anything is started."""
         mark = self.path("mark")
-        for name in ("%p", "%u", "%h"):
-            os.mkdir(self.path(name))
-        for directory in ("/no/such/directory", "/proc", self.make("file", "", 0o644),
-                       self.path("%p"), self.path("%u"), self.path("%h")):
+        os.mkdir(self.path("%p"))
+        for directory in ("/no/such/directory", "/proc", self.path("%p")):
             done = self.start("run", "--observe", "touch", mark,
                               env=launcher.environment(TMPDIR=directory))
             self.refused(done, 125, directory, "TMPDIR")
@@ -175,25 +169,13 @@ class Options(observed.Case):
     def test_first_process_is_the_program_and_not_the_launcher(self):
         """CUDAGUARD_ROOT may have named the launcher's process before."""
         show = "echo $$ ${CUDAGUARD_ROOT%%:*} $PPID"
-        for env in ({}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"}):
-            words = self.start("run", "--observe", "sh", "-c", show,
-                               env=launcher.environment(**env)).stdout.split()
-            self.assertEqual(words[0], words[1])
         done = self.unguarded("sh", "-c",
                               'CUDAGUARD_CHILDREN=FORCE_CPU CUDAGUARD_ROOT=$$ exec "$@"',
                               "sh", *OBSERVE, "sh", "-c", show)
         self.assertEqual(done.stdout.split()[0], done.stdout.split()[1], done)
         done = self.unguarded("env", "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77", *OBSERVE,
-                              "sh",
-                              "-c", show)
+                              "sh", "-c", show)
         self.assertEqual(done.stdout.split()[1], "77", done)
-
-    def test_static_program_is_started_and_observed(self):
-        program = launcher.program("static_7")
-        done = self.start("run", "--observe", program)
-        self.assertEqual((done.returncode, done.stdout), (7, ""))
-        self.assertIn("is a static executable", done.stderr.splitlines()[0])
-        self.assertEqual(done.stderr.splitlines()[1] + "\n", NO_ATTEMPT)
 
     def test_summary_goes_to_standard_error_alone(self):
         out = self.path("out")
@@ -204,5 +186,3 @@ class Options(observed.Case):
         self.assertEqual(len(observed.TOTALS.findall(result.err)), 1, result)
         with open(out, encoding="utf-8") as stream:
             self.assertEqual(stream.read(), "cu.init=0\n")
-        self.assertEqual(self.unguarded("sh", "-c", '"$@" 2>/dev/full', "sh", *OBSERVE, "sh", "-c",
-                                        "exit 6").returncode, 6)

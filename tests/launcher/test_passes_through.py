@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from support import fixtures, harness, launcher
+from support import harness, launcher
+from support.observed import OBSERVE
 
 
 class Codes(launcher.Case):
@@ -44,51 +45,37 @@ class Codes(launcher.Case):
         self.assertEqual((done.stdout, done.returncode), ("no\n", 0), done)
 
 
-make_codes_case = fixtures.lent("codes_case", Codes)
-
-
-def test_exit_code_or_signal_is_the_programs(codes_case):
+def test_exit_code_or_signal_is_the_programs(case):
     """`run` becomes the program. For a launcher that stays test_observe_signals has more."""
     # -c: a core dump is not what is tested.
     for end, code in (("exit 0", 0), ("exit 125", 125), ("ulimit -c 0; kill -SEGV $$", -11)):
-        assert codes_case.unguarded("sh", "-c", end).returncode == code
-        done = codes_case.start("run", "--", "sh", "-c", end)
+        assert case.unguarded("sh", "-c", end).returncode == code
+        done = case.start("run", "--", "sh", "-c", end)
         assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
 
 
-class Streams(launcher.Case):
-    def test_program_given_as_a_descriptor_starts(self):
-        for words in ([], [launcher.LAUNCHER, "run"], [launcher.LAUNCHER, "run", "--cpu"]):
-            done = self.unguarded("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh",
-                                  *words)
-            self.assertEqual(done.returncode, 7, words)
-
-    def unguarded(self, *words, stderr_to=None, **more):
-        # One file for both runs: pipes have new numbers each time.
-        with open(self.path("err"), "wb") as err:
-            return subprocess.run(list(words), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                                  stderr=err, env=launcher.environment(), timeout=120,
-                                  check=False, **more)
-
-
-make_streams = fixtures.lent("streams", Streams)
+def test_program_given_as_a_descriptor_starts(case):
+    for words in ([], [launcher.LAUNCHER, "run"]):
+        done = case.unguarded("sh", "-c", 'exec "$@" /dev/fd/9 -c "exit 7" 9</bin/sh', "sh", *words)
+        assert done.returncode == 7, words
 
 
 @pytest.mark.parametrize("shape", ["", "<&-", "2>&-", "<&- 2>&-", "<&- >&- 2>&-", "7</dev/null"])
-def test_descriptors_are_as_without_the_launcher(streams, shape):
+def test_descriptors_are_as_without_the_launcher(case, shape):
     """Closed descriptors stay closed."""
     listing = ("import os; print(sorted((fd, os.readlink('/proc/self/fd/' + fd)) "
                "for fd in os.listdir('/proc/self/fd') if os.path.exists('/proc/self/fd/' + fd)"
-               " and fd != '1'), file=open('%s', 'w'))")
+               " and fd != '1'), file=open('%s', 'w'))" % case.path("fds"))
     seen = []
-    for words in ([], [launcher.LAUNCHER, "run"]):
-        out = streams.path("fds")
-        done = streams.unguarded("sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3", "-c",
-                                 listing % out, stderr_to=None)
-        assert done.returncode == 0, str(done)
-        with open(out, encoding="utf-8") as stream:
-            seen.append(stream.read())
-    assert seen[0] == seen[1]
+    # One file for all runs: pipes have new numbers each time.
+    with open(case.path("err"), "wb") as err:
+        for words in ([], [launcher.LAUNCHER, "run"], OBSERVE):
+            subprocess.run(["sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3", "-c", listing],
+                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
+                           env=launcher.environment(), timeout=120, check=True)
+            with open(case.path("fds"), encoding="utf-8") as stream:
+                seen.append(stream.read())
+    assert seen == 3 * [seen[0]]
 
 
 class Arguments(launcher.Case):
@@ -103,17 +90,8 @@ class Arguments(launcher.Case):
             self.assertEqual((got.stdout, got.returncode), (wanted.stdout, 0), options)
 
     def test_arguments_stay_as_they_are(self):
-        self.same("python3", "-c", self.SHOW)
         self.same("python3", "-c", self.SHOW, "--gpus", "1", "--", "", " ", "a\nb", "\u00e4", "-x")
-
-    def test_mebibyte_of_arguments_is_passed(self):
         self.same("python3", "-c", self.SHOW, *(["x" * 65535] * 16))
-
-    def test_too_many_arguments_fail_cleanly(self):
-        done = self.start("run", "sh", "-c", 'exec "$0" run true $(yes 0123456789 | head -n 400000)',
-                          launcher.LAUNCHER)
-        self.assertNotEqual(done.returncode, 0)  # the shell's own limit, or ours
-        self.assertEqual(done.stdout, "")
 
     def test_first_word_is_the_one_that_was_given(self):
         """The executable is the file that was found."""
@@ -123,9 +101,6 @@ class Arguments(launcher.Case):
             wanted = self.unguarded(*words, env=env)
             got = self.start("run", *words, env=env)
             self.assertEqual((got.stdout, got.returncode), (wanted.stdout, 0), got)
-        link = self.path("false")
-        os.symlink("/bin/true" if os.path.exists("/bin/true") else "/usr/bin/true", link)
-        self.assertEqual(self.start("run", link).returncode, 0)
 
 
 class Nested(launcher.Case):
@@ -136,12 +111,6 @@ class Nested(launcher.Case):
         words = [launcher.LAUNCHER, "run", "--"] * 99
         got = self.start("run", *words, *show)
         self.assertEqual((got.stdout, got.stderr, got.returncode), (wanted.stdout, "", 0))
-
-    def test_100_nested_runs_are_as_one_with_other_programs_between(self):
-        env = launcher.environment(LD_PRELOAD="libm.so.6 libdl.so.2")
-        words = [launcher.LAUNCHER, "run"] * 99
-        got = self.start("run", *words, "printenv", "LD_PRELOAD", env=env)
-        self.assertEqual(got.stdout, harness.GUARD + ":libm.so.6:libdl.so.2\n")
 
     def test_inner_run_keeps_the_options_of_the_outer_run(self):
         got = self.start("run", "--gpus", "2", launcher.LAUNCHER, "run", "sh", "-c",

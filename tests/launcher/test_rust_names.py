@@ -18,7 +18,6 @@ NAMES = {
     NEWER: "mycrate::main::{closure#0}",
     "_RNvMs_CskwGfYPst2Cb_3fooNtB4_3Bar5probe": "<foo::Bar>::probe",
     # Not Rust's.
-    "_ZN5train3gpu5probeEi": "train::gpu::probe(int)",
     "_ZN5train3gpu16h0123456789abcdeEi": "train::gpu::h0123456789abcde(int)",
     "_Restart": "_Restart",
     "plain": "plain",
@@ -47,6 +46,16 @@ def make_program(case):
 def test_function_has_its_readable_name(case, program, name):
     case.need("c++filt")
     assert case.shown(program(name)) == (NAMES[name],) * 2
+
+
+def test_name_that_would_fill_the_memory_is_cut(case, program):
+    """Each part of the name doubles what it stands for."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    places = ["S_", *("S%s_" % digit for digit in digits), *("S1%s_" % digit for digit in digits)]
+    name = "_Z1fSt4pairIiiE" + "".join("S_I%sE" % (places[n] * 2) for n in range(1, 60))
+    _, symbol = case.shown(program(name))
+    assert symbol.startswith("f(std::pair<int, int>, std::pair<std::pair<"), symbol
+    assert len(symbol) < 8192
 
 
 @pytest.mark.parametrize(("name", "shown"), [(LEGACY, NAMES[LEGACY]), (NEWER, NEWER)])

@@ -3,7 +3,6 @@
 program is linked to the driver. It starts the program as if it were, and prints that once."""
 
 import os
-import re
 import shutil
 
 import pytest
@@ -94,42 +93,16 @@ class Processes(Case):
         for limit in self.limits():
             self.assert_started(limit, self.WHY)
 
-    def test_script_makes_one_message(self):
-        """Two executables run in its process, env and sh; neither can be checked."""
-        script = self.make("script", "#!/usr/bin/env sh\necho started\n")
-        for limit in self.limits():
-            done = self.limited(limit, self.command, "run", script)
-            self.assertEqual(done.stdout, "started\n", done)
-            self.assertEqual(done.stderr.count("cudaguard: "), 1, done)
-
-    def test_fenced_program_is_guarded(self):
-        for limit in self.limits():
-            done = self.limited(limit, self.command, "run", "--fence", self.linked)
-            self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
-
     def test_verify_and_observe_are_refused(self):
         for limit in self.limits():
             for words in (["verify"], ["run", "--observe"]):
                 self.refused(self.limited(limit, self.command, *words, self.ask), 125, self.WHY)
-
-    def test_runtime_of_the_sanitizer_stays_first(self):
-        program = self.compile("sanitized", "ask.c", "-fsanitize=address")
-        limit = [self.path("without"), "clone=" + AGAIN, "--", "env", "ASAN_OPTIONS=detect_leaks=0"]
-        self.assertEqual(self.limited(limit, program, "libcuda.so.1").stdout, "cuInit=0\n")
-        done = self.limited(limit, self.command, "run", program, "libcuda.so.1")
-        self.assertEqual((done.returncode, done.stdout), (0, "cuInit=100\n"), done)
 
 
 class Waiting(Case):
     """A seccomp filter forbids wait4: the end of a program could not be seen."""
 
     LIMIT = ["wait4=1", "--"]  # EPERM
-
-    def test_run_starts_the_program_and_prints_nothing(self):
-        limit = [self.path("without"), *self.LIMIT]
-        self.assertEqual(self.limited(limit, self.linked).stdout, "cuInit=0\n")
-        done = self.limited(limit, self.command, "run", self.linked)
-        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "cuInit=100\n", ""), done)
 
     def test_verify_and_observe_are_refused(self):
         mark = self.path("mark")
@@ -151,22 +124,6 @@ class Descriptors(Case):
         self.assertEqual((done.stdout, done.stderr), ("cuInit=100\n", ""), done)
         done = self.limited(limit, self.command, "run", *PRELOAD)
         self.assertEqual(done.stdout, self.path("install", "lib", "libcudaguard.so") + "\n")
-
-    def test_without_a_free_descriptor_only_a_static_program_starts(self):
-        limit = ["prlimit", "--nofile=3"]
-        static = launcher.program("hello_static")
-        self.assertEqual(self.limited(limit, static).stdout, "hello\n")
-        done = self.limited(limit, self.command, "run", static)
-        self.assertEqual((done.returncode, done.stdout), (0, "hello\n"), done)
-        self.assertEqual(done.stderr, 'cudaguard: "%s" cannot be checked: Too many open files%s' % (
-            static, STARTED))
-        self.refused(self.limited(limit, self.command, "run", "--strict", static), 125,
-                     "cannot be checked")
-        unguarded = self.limited(limit, self.ask)
-        self.assertNotEqual(unguarded.returncode, 0)
-        done = self.limited(limit, self.command, "run", self.ask)
-        self.assertEqual(done.returncode, unguarded.returncode, done)
-        self.assertTrue(re.search("Too many open files|cannot open", done.stderr), done)
 
 
 @pytest.mark.parametrize("count", range(4, 10))

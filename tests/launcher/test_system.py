@@ -120,15 +120,6 @@ def test_programs_that_cannot_be_guarded_are_named(case):
         assert "  %-23snot guarded: %s" % (name, why) in printed
 
 
-def test_loader_without_a_32_bit_libc_is_passed_over(case):
-    """What is found beside it is a libc that the guard can be loaded with."""
-    libc, = (path for path in system_root.libraries_of("/bin/sh") if "/libc.so" in path)
-    os.makedirs(case.inside("/lib"), exist_ok=True)
-    shutil.copy(shutil.which("true"), case.inside("/lib/ld-linux.so.2"))
-    shutil.copy(libc, case.inside("/lib/libc.so.6"))
-    assert "libc.so.6" not in case.done("enable")
-
-
 def test_dry_run_writes_nothing(case):
     assert case.done("enable", "--dry-run").endswith(FILE + " would be:\n" + GUARD + "\n")
     assert case.text() is None
@@ -150,8 +141,7 @@ def test_another_guard_is_replaced_by_enable_and_kept_by_disable(case):
 
 
 @pytest.mark.parametrize("entry", [
-    "libcudaguard.so", "/opt//cudaguard/lib/libcudaguard.so", "/opt/cudaguard/$LIB/libcudaguard.so",
-    "/opt/cudaguard/${LIB}/libcudaguard.so", "/opt/link/lib/libcudaguard.so"])
+    "libcudaguard.so", "/opt/cudaguard/$LIB/libcudaguard.so", "/opt/link/lib/libcudaguard.so"])
 def test_disable_removes_each_spelling(case, entry):
     os.symlink("cudaguard", case.inside("/opt/link"))
     case.write(FILE, "%s:libc.so.6\n" % entry)
@@ -226,7 +216,6 @@ UNFIT = {
                "not every user can enter /var/log"),
     "no parent": (lambda case: None, "--spool=/srv/none/x", "No such file or directory"),
     "relative": (lambda case: None, "--spool=log", "accepted: an absolute path"),
-    "empty": (lambda case: None, "--spool=", "accepted: an absolute path"),
     "blank": (lambda case: None, "--spool=/var/a b", "accepted: an absolute path"),
     "root": (lambda case: None, "--spool=/", "accepted: an absolute path"),
 }
@@ -244,19 +233,6 @@ def test_unfit_spool_directory_is_refused(logs, kind):
 
 def test_spool_is_for_enable(case):
     case.refused(case.system("disable", "--spool"), 125, "--spool is for system enable")
-
-
-@pytest.mark.parametrize(("fault", "made"), [("mkdir:error=ENOSPC", False),
-                                             ("fchmod:error=EIO", True),
-                                             ("fchmod:signal=KILL", True)])
-def test_fault_while_the_spool_is_made_can_be_repaired(logs, fault, made):
-    logs.need("strace")
-    done = logs.unguarded("strace", "-o", logs.path("trace"), "-e", "inject=%s:when=1" % fault,
-                          logs.command, "system", "enable", "--root", logs.root, "--spool")
-    assert done.returncode != 0
-    assert (logs.text(), os.path.isdir(logs.inside(SPOOL))) == (None, made)
-    logs.done("enable", "--spool")
-    assert mode_of(logs, SPOOL) == 0o1733
 
 
 def copied(case, path):
@@ -316,10 +292,6 @@ def test_guard_of_another_architecture_is_refused(case):
     with open(path, "r+b") as stream:
         stream.seek(18)  # e_machine
         stream.write(b"\xb7\0" if os.uname().machine == "x86_64" else b"\x3e\0")
-    case.refused(case.system("enable", "/opt/arm.so"), 125, "is for another architecture")
-    with open(path, "r+b") as stream:
-        stream.seek(4)  # EI_CLASS
-        stream.write(b"\1")
     case.refused(case.system("enable", "/opt/arm.so"), 125, "is for another architecture")
 
 
@@ -381,8 +353,7 @@ def test_another_user_can_only_try(case):
 
 
 def test_action_is_required(case):
-    for words in ([], ["--dry-run", "enable"]):
-        case.refused(case.start("system", *words), 125,
-                     'no action after "system"; see cudaguard system --help')
+    case.refused(case.start("system", "--dry-run", "enable"), 125,
+                 'no action after "system"; see cudaguard system --help')
     case.refused(case.start("system", "on"), 125, 'unknown action "on"')
     case.refused(case.start("system", "enable", "/a", "/b"), 125, "takes one library")

@@ -171,20 +171,6 @@ def test_files_without_a_rule_are_a_mistake(case):
     assert case.check()[0] == [CONF + ": 0 rules", MORE + ": 1 rule", "mistakes: none"]
 
 
-@pytest.mark.parametrize(("line", "text"), [
-    ("FORCE_CPU program=smi#x",
-     "program= has a # without quotes; add a blank before it, or quotes around the value"),
-    ("# all\rFORCE_CPU user=alice\r",
-     "the line has a control character, or a CR without LF; remove it"),
-    ("FORCE_CPU user=alice\0", "the line has a control character, or a CR without LF; remove it"),
-    ("\ufeffFORCE_CPU user=alice", "the line begins with a byte order mark; remove it")])
-def test_line_that_would_protect_less_is_a_mistake(case, line, text):
-    case.write(CONF, "VALIDATE\n" + line)
-    lines, answer = case.check("--user", "carol", "--program", "/usr/bin/smi", code=1)
-    assert lines[1:] == [mistake(CONF + ":2", text), "mistakes: 1"]
-    assert answer["policy"] == "FORCE_CPU"
-
-
 def test_words_beyond_what_the_guard_reads_are_not_known(case):
     case.write(CONF, "FORCE_CPU\nVALIDATE args=*serve\nVALIDATE cgroup=*/serve\n")
     for option, most in (("--args", 16384), ("--cgroup", 4096)):
@@ -249,6 +235,7 @@ def test_what_a_process_gets_that_no_rule_names(case, rules, others):
     lines, answer = case.check("--user", "carol", "--program", "/usr/bin/smi",
                                code=1 if mistakes or re.search("OFFF|dave", rules) else 0)
     assert (case.others, answer["policy"]) == (others, others.partition(",")[0])
+    assert (answer["rule"] == "no rule of " + CONF) == ("because" in others)
     assert mistakes == [line for line in lines if NO_DEFAULT in line]
     done = case.start("system", "enable", "--dry-run", "--root", case.root, "/lib/none.so")
     assert done.returncode == 125, done
@@ -256,12 +243,6 @@ def test_what_a_process_gets_that_no_rule_names(case, rules, others):
         bool(mistakes), not mistakes), done
     # It also says what keeps a line from being that rule, such as a letter too many.
     assert all("cudaguard: %s\n" % line in done.stderr for line in lines[1:-1]), done
-
-
-def test_no_rule_matches(case):
-    case.write(CONF, "OFF program=other\n")
-    answer = case.check("--program", "/usr/bin/smi", code=1)[1]
-    assert (answer["policy"], answer["rule"]) == ("FORCE_CPU", "no rule of " + CONF)
 
 
 def test_each_mistake_is_printed_with_its_file_and_line(case):
@@ -310,8 +291,7 @@ def test_file_that_is_not_used_is_a_mistake(case, name, change, line):
 
 @pytest.mark.parametrize(("mode", "user", "policy"), [
     (0o600, "root", "OFF"), (0o600, "alice", "FORCE_CPU"), (0o640, "alice", "OFF"),
-    (0o640, "carol", "FORCE_CPU"), (0o640, "1000", "OFF"), (0o604, "alice", "FORCE_CPU"),
-    (0o604, "carol", "OFF"), (0o640, "7", "FORCE_CPU"), (0o604, "7", "FORCE_CPU")])
+    (0o640, "carol", "FORCE_CPU"), (0o604, "carol", "OFF"), (0o604, "7", "FORCE_CPU")])
 def test_file_that_the_user_cannot_read_is_not_used(case, mode, user, policy):
     case.write(CONF, "OFF\n", mode)
     os.chown(case.inside(CONF), 0, 44)  # alice's group

@@ -15,7 +15,7 @@ import subprocess
 import termios
 import time
 
-from support import harness, launcher
+from support import launcher
 
 PATIENCE = 60  # seconds, then something hangs
 
@@ -183,55 +183,6 @@ class Jobs(Case):
     def test_job_control_of_dash_works_as_without_run(self):
         self.check("dash", "-i")
 
-    def test_job_control_of_a_script_works_as_without_run(self):
-        """`set -m` in a script: the job has a process group of its own and is stopped by signal."""
-        script = ('set -m; "$@" wait >out & until grep -qs ready out; do :; done; kill -STOP %1; '
-                  "wait %1; echo stopped=$?; jobs -s | sed 's/ .*//'; bg >bg; "
-                  "until grep -q continued out; do :; done; kill %1; wait %1; echo code=$?")
-
-        def check(before):
-            done = self.unguarded("bash", "-c", script, "bash", *before, self.program,
-                                  cwd=self.directory)
-            with open(self.path("out"), encoding="utf-8") as stream:
-                seen = stream.read()
-            os.unlink(self.path("out"))
-            return done.returncode, done.stdout, seen
-
-        code, out, _ = self.both(check)
-        self.assertEqual((code, out), (0, "stopped=147\n[1]+\ncode=143\n"))
-
-
-class Starts(launcher.Case):
-    def test_stop_signal_while_ld_so_is_started_stops_the_launcher(self):
-        """strace delays the launcher's child before it has its own process group, so a terminal's
-        stop reaches both. The launcher waits for the child's execve."""
-        def children(pid):
-            # strace starts others, which end at once.
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                with open("/proc/%d/task/%d/children" % (pid, pid), encoding="utf-8") as stream:
-                    return [int(word) for word in stream.read().split()]
-            return []
-
-        def launchers():
-            return [pid for pid in children(tracer.pid) if children(pid)]
-
-        self.need("strace")
-        tracer = subprocess.Popen(
-            ["strace", "-f", "-qq", "-o", self.path("log"), "-e", "trace=setpgid",
-             "-e", "inject=setpgid:delay_enter=2000000", launcher.LAUNCHER, "run", "true"],
-            env=launcher.environment(LD_LIBRARY_PATH="/nowhere"))  # ld.so.cache does not suffice
-        self.addCleanup(tracer.wait)
-        self.addCleanup(tracer.kill)
-        self.until(launchers)
-        (ours,) = launchers()
-        (asks,) = children(ours)
-        self.until(lambda: self.state(ours) == "D")  # it waits for the child's execve
-        for pid in (asks, ours):
-            os.kill(pid, signal.SIGTSTP)
-        self.until(lambda: self.state(ours) in "Tt")
-        os.kill(ours, signal.SIGCONT)
-        self.assertEqual(tracer.wait(PATIENCE), 0)
-
 
 class SshLike(Case):
     """The program itself leads the session, as after `ssh -t host program`."""
@@ -274,32 +225,3 @@ class SshLike(Case):
                 return os.waitstatus_to_exitcode(terminal.wait())
 
             self.assertEqual(self.both(check), wanted, way)
-
-
-class Cores(Case):
-    def test_core_dump_is_the_programs(self):
-        with open("/proc/sys/kernel/core_pattern", encoding="ascii") as stream:
-            pattern = stream.read().strip()
-
-        def check(before):
-            directory = self.path("run" if before else "unguarded")
-            os.mkdir(directory)
-            process = subprocess.Popen(
-                ["sh", "-c", 'ulimit -c unlimited; exec "$@"', "sh", *before, self.program,
-                 "abort"], cwd=directory, env=launcher.environment(), stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE)
-            with process.stdout:
-                text = process.stdout.read()
-            _, status = os.waitpid(process.pid, 0)
-            process.returncode = 0
-            self.assertTrue(text.endswith(b"ready\n"), text)
-            files = len(os.listdir(directory))
-            shutil.rmtree(directory)
-            return os.WTERMSIG(status), os.WCOREDUMP(status), files
-
-        number, dumped, files = self.both(check)
-        self.assertEqual(number, signal.SIGABRT)
-        if not dumped:
-            harness.skip(self, "this system dumps no core (core_pattern is %r)" % pattern)
-        if "/" not in pattern and not pattern.startswith("|"):
-            self.assertEqual(files, 1)

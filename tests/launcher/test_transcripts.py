@@ -23,11 +23,10 @@ import pytest
 from support import harness, launcher, machine, recorded, transcript
 
 
-def elf(machine=62, kind=2, bits=2, order=1, size=56, segments=(), tail=b"", count=None):
+def elf(machine=62, kind=2, segments=(), tail=b""):
     """The bytes of an ELF file: (type, offset, size) of each segment, then `tail`."""
-    count = len(segments) if count is None else count
-    header = struct.pack("<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", bits, order, 1, kind, machine, 1, 0,
-                         64, 0, 0, 64, size, count, 0, 0, 0)
+    header = struct.pack("<4sBBB9xHHIQQQIHHHHHH", b"\x7fELF", 2, 1, 1, kind, machine, 1, 0,
+                         64, 0, 0, 64, 56, len(segments), 0, 0, 0)
     return header + b"".join(struct.pack("<IIQQQQQQ", what, 5, at, at, at, length, length, 1)
                              for what, at, length in segments) + tail
 
@@ -52,7 +51,6 @@ class Directory(launcher.Case):
         self.make("plain", "", 0o644)
         self.make("own", "#!/bin/sh\n")
         os.symlink("plain", self.path("link"))
-        os.symlink("nowhere", self.path("dangling"))
         self.make("records", recorded.text(recorded.line()), 0o644)
         self.make("records.gz", gzip.compress(b"x"), 0o644)
         self.make("linked-report", "", 0o644)
@@ -115,27 +113,19 @@ def make_programs(place):
     if platform.machine() != "x86_64":
         pytest.skip("names the machines from there")
     place.need("gcc")
-    for name, first in (("script", "/no/interpreter"), ("loop", "./loop"),
-                        ("script-directory", "/"), ("script-plain", "./plain"),
+    for name, first in (("script", "/no/interpreter"),
                         ("script-env", "/usr/bin/env none"), ("script-static", "./hello"),
                         ("script-relative", "relative"), ("script-long", "x" * 253)):
         place.make(name, "#!%s\n" % first)
-    os.symlink("cycle", place.path("cycle"))
     place.make("text", "exit 0\n")
-    os.mkfifo(place.path("pipe"))
-    os.chmod(place.path("pipe"), 0o755)
     for name, data in (
-            ("cut", b"\x7fELF"), ("damage-object", elf(kind=1)), ("damage-none", elf()),
-            ("damage-size", elf(size=32, count=1)),
+            ("cut", b"\x7fELF"), ("damage-object", elf(kind=1)),
             ("damage-interpreter", elf(segments=[(3, 120, 4)], tail=b"/lib")),
             ("damage-strings", dynamic((1, 1), (5, 1 << 40), (10, 8), (0, 0))),
             ("damage-soname", dynamic((14, 7), (5, 240), (10, 8), (0, 0))),
-            ("arm32", elf(machine=40, bits=1)),
             ("arm64", elf(machine=183, segments=[(1, 0, 64)])),
-            ("power", elf(machine=21, segments=[(1, 0, 64)])),
             ("riscv", elf(machine=243, segments=[(1, 0, 64)])),
-            ("machine258", elf(machine=258, segments=[(1, 0, 64)])),
-            ("big-endian", elf(order=2))):
+            ("machine258", elf(machine=258, segments=[(1, 0, 64)]))):
         place.make(name, data)
     for file, name in (("static_0", "hello"), ("hello_driver", "named"), ("i386_static", "i386"),
                        ("exits_0", "busy"), ("library.so", "library.so"),
@@ -145,7 +135,7 @@ def make_programs(place):
         place.copied("hello_musl", "musl")
     place.compile("no-answer", "exits.c", "-DCODE=0", "-Wl,-dynamic-linker," + place.path("hello"))
     shutil.copy(harness.program("linked_cuda"), place.path("linked"))
-    for name in ("broken", "half", "a b", "a:b"):
+    for name in ("broken", "half", "a b"):
         place.installed(name)
     os.unlink(place.path("broken", "lib", "libcudaguard.so"))
     os.unlink(place.path("half", "lib", "cudaguard", "libcuda.so.1"))

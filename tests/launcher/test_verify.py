@@ -15,24 +15,13 @@ from support.observed import box
 ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
 
-def static_runtime():
-    """A program that holds CUDA's runtime."""
-    for major in ("13", "12", "11"):
-        path = harness.program("runtime_%s_static" % major)
-        if os.path.exists(path):
-            return path
-    return None
+make_case = fixtures.lent("case", verified.Case)
 
 
-class ExitCodes(verified.Case):
-
-    def test_streams_are_the_programs(self):
-        result = self.verify(["sh", "-c", "cat; echo out; echo err >&2"], stdin="in\n")
-        self.assertEqual(result.out, "in\nout\n")
-        self.assertTrue(result.err.startswith("err\ncudaguard: PASS"), result)
-
-
-make_case = fixtures.lent("case", ExitCodes)
+def test_streams_are_the_programs(case):
+    result = case.verify(["sh", "-c", "cat; echo out; echo err >&2"], stdin="in\n")
+    assert result.out == "in\nout\n"
+    assert result.err.startswith("err\ncudaguard: PASS"), str(result)
 
 
 @pytest.mark.parametrize(("script", "code", "headline"), [
@@ -95,23 +84,17 @@ class Environment(verified.Case):
 
 
 @pytest.mark.parametrize("env", [
-    {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "VALIDATE"},
-    {"CUDAGUARD_VISIBLE_DEVICES": "0,1"}, {"CUDAGUARD_CHILDREN": "FORCE_CPU"},
-    {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}])
+    {"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_POLICY": "CLAMP", "CUDAGUARD_VISIBLE_DEVICES": "2"}])
 def test_no_variable_allows_cuda(case, env):
     result = case.steps(["cu.init"], env=env)
     case.ends(result, 1, ", in 1 of 1 process")
     assert result.answers["cu.init"] == "100", str(result)
 
 
-class ReadOnly(verified.Case):
-    """An image whose files cannot be written to, or have no directory for temporary ones."""
-
-    READ_ONLY = ["--remount-ro", "/"]
-
-    def test_verify_needs_no_writable_directory(self):
-        self.ends(self.verify([box.program("open"), "cu.init"], bwrap=self.READ_ONLY), 1,
-                  "    cuInit", "  1 program started: 1 guarded\n")
+def test_verify_needs_no_writable_directory(case):
+    """As in an image whose files cannot be written to."""
+    result = case.verify([box.program("open"), "cu.init"], bwrap=["--remount-ro", "/"])
+    case.ends(result, 1, "    cuInit", "  1 program started: 1 guarded\n")
 
 
 class Denied(verified.Case):
@@ -178,10 +161,9 @@ class Allowed(verified.Case):
 make_allowed = fixtures.lent("allowed", Allowed)
 
 
-@pytest.mark.parametrize(("pattern", "rc"), [
-    ("./my ask", 0), ("my ask", 0), ("./my ask cu.init", 0), ("my ask cu.*", 0),
-    ("ask", 1), ("my", 1), ("./my", 1), ("DIRECTORY/my ask", 1)])
+@pytest.mark.parametrize(("pattern", "rc"), [("my ask", 0), ("ask", 1), ("DIRECTORY/my ask", 1)])
 def test_pattern_matches_the_words_as_the_program_was_started(allowed, pattern, rc):
+    """tests/unit/allow_test.cpp has more patterns."""
     shutil.copy(box.program("open"), allowed.path("my ask"))
     pattern = pattern.replace("DIRECTORY", allowed.directory)
     result = allowed.verify(["sh", "-c", 'cd "$0" && exec "./my ask" cu.init', allowed.directory],
@@ -191,22 +173,15 @@ def test_pattern_matches_the_words_as_the_program_was_started(allowed, pattern, 
 
 
 @pytest.mark.parametrize(("words", "pattern", "rc"), [
-    (["DIRECTORY/ask.py"], "PYTHON DIRECTORY/ask.py", 0),
-    (["DIRECTORY/my ask.py"], "my ask.py", 0), (["DIRECTORY/my ask.py"], "ask.py", 1),
-    (["DIRECTORY/ask.py", 1100 * "x", "train.py"], "train.py", 0),
-    (["DIRECTORY/ask.py", 5000 * "x", "train.py"], "ask.py", 0),
-    (["DIRECTORY/ask.py", 4000 * "x", "train.py" + 30000 * "c"], "train.py*", 1)])
+    ([1100 * "x", "train.py"], "train.py", 0),
+    ([4000 * "x", "train.py" + 30000 * "c"], "train.py*", 1)])
 def test_pattern_matches_whole_words(allowed, words, pattern, rc):
     """What comes after the first thousands of bytes is not known."""
-    for name in ("ask.py", "my ask.py"):
-        allowed.make(name, ATTEMPT)
-    words = [word.replace("DIRECTORY", allowed.directory) for word in words]
-    pattern = pattern.replace("DIRECTORY", allowed.directory).replace("PYTHON", sys.executable)
-    allowed.ends(allowed.verify([sys.executable, *words], ["--allow=" + pattern]), rc)
+    program = [sys.executable, allowed.make("ask.py", ATTEMPT)]
+    allowed.ends(allowed.verify([*program, *words], ["--allow=" + pattern]), rc)
 
 
-@pytest.mark.parametrize(("pattern", "rc"), [
-    ("./my static", 0), ("my static", 0), ("./my static a", 0), ("static", 3), ("./my", 3)])
+@pytest.mark.parametrize(("pattern", "rc"), [("my static", 0), ("./my static a", 0), ("static", 3)])
 def test_pattern_matches_the_words_of_an_unguarded_program(allowed, pattern, rc):
     allowed.copied("static_7", "my static")
     script = 'cd "$0" && "./my static" a || true'
@@ -223,15 +198,6 @@ def test_option_that_the_text_names_makes_the_run_pass(allowed, name):
     options = re.search(r"(?m)^  to accept this: (--allow .*)$", block)[1]
     block = allowed.ends(allowed.verify(command, shlex.split(options)), 0)
     assert "to accept" not in block and "matched no" not in block, block
-
-
-def test_pattern_that_matches_nothing_is_named(allowed):
-    """An attempt that the pattern should allow may have become rare, or the pattern is wrong."""
-    patterns = ["nomatch", "line:none.py:1", "open"]
-    note = '  --allow "nomatch" matched no process\n  --allow "line:none.py:1" matched no call\n'
-    for steps in (["cu.init"], ["cu.open"]):
-        block = allowed.ends(allowed.steps(steps, ["--allow=" + one for one in patterns]), 0, note)
-        assert block.count("matched no") == 2, block
 
 
 @pytest.mark.parametrize(("terminal", "env", "coloured"), [
@@ -259,16 +225,6 @@ class Ways(verified.Case):
         library = os.path.join(box.DIRECTORY, "programs", "constructor.so")
         self.one(self.verify([sys.executable, "-c", "import ctypes; ctypes.CDLL(%r)" % library]),
                  "cuInit by constructor.so")
-
-    def test_attempt_of_a_static_runtime_is_found(self):
-        program = static_runtime()
-        if program is None:
-            harness.skip(self, "no static CUDA runtime: scripts/fetch-cuda puts it there")
-        result = self.verify([program])
-        self.one(result, "cuInit by " + os.path.basename(program))
-        # The control.
-        unguarded = harness.run([program], world="fake", guard=False, trace=False)
-        self.assertIn("cuInit", unguarded.fake_calls)
 
     def test_many_workers_are_one_place(self):
         script = 'i=0; while [ $i -lt 20 ]; do "$0" cu.init >/dev/null & i=$((i+1)); done; wait'

@@ -45,49 +45,7 @@ class Case(verified.Case):
 
 
 class Starts(Case):
-    """verify finds every attempt. Without the guard the program reaches the driver."""
-
-    def finds(self, words, attempting="1", by=" by "):
-        unguarded = harness.run(words, world="none", guard=False, trace=False,
-                                env=box.environment())
-        self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
-        result, tree = self.tree(words)
-        block = self.ends(result, 1, ", in " + attempting + " of ", "    cuInit" + by)
-        self.assertEqual((tree["value"], tree["doubts"]), ("all_guarded", []), block)
-
-    def test_attempt_of_a_thread_a_spawned_or_a_forked_process_is_found(self):
-        for steps in (["thread=t", "cu.init", "end"],
-                      ["thread=t", "spawn=s", "cu.init", "end", "end"],
-                      ["fork=a", "fork=b", "cu.init", "end", "end"]):
-            self.finds([box.program("open"), *steps])
-
-    def test_attempt_of_a_fork_servers_worker_is_found(self):
-        self.finds(self.python(
-            "import ctypes, multiprocessing\n"
-            "def attempt():\n    %s\n"
-            "if __name__ == '__main__':\n"
-            "    worker = multiprocessing.get_context('forkserver').Process(target=attempt)\n"
-            "    worker.start()\n    worker.join()\n" % ATTEMPT), by=" by ctypes/cffi")
-
-    def test_attempt_of_a_daemon_is_found(self):
-        """The daemon outlives the program in a session of its own, and its parent has ended."""
-        self.finds(self.python(
-            "import ctypes, os, time\n"
-            "stat = '/proc/%%d/stat' %% os.getpid()\n"
-            "def ended():\n"
-            "    try: return open(stat).read().rsplit(')', 1)[1].split()[0] == 'Z'\n"
-            "    except OSError: return True\n"  # reaped
-            "if os.fork() == 0:\n"
-            "    os.setsid()\n"
-            "    if os.fork() == 0:\n"
-            "        while not ended(): time.sleep(0.01)\n"
-            "        %s\n"
-            "    os._exit(0)\n"
-            "os.wait()\n" % ATTEMPT), by=" by ctypes/cffi")
-
-    def test_attempt_after_a_threads_vfork_and_exec_is_found(self):
-        program = launcher.program("execs")
-        self.finds([program, box.program("open"), "cu.init"])
+    """test_beacon.py has the shapes of processes that ask."""
 
     def test_one_attempt_among_a_thousand_processes_is_found(self):
         count = 1000 if harness.FULL else 300
@@ -189,19 +147,6 @@ class Unguarded(Case):
                          [("its policy is OFF", True)], result)
         self.ends(result, 1, "FAIL: 1 of 2 processes asked for CUDA")
 
-    def test_child_of_a_process_whose_first_thread_has_ended_is_listed(self):
-        result, tree = self.tree([launcher.program("first_ends"), shutil.which("env"), "-i",
-                                  shutil.which("sleep"), LONG])
-        self.assertEqual(list(self.reasons(tree).values()), ["its environment has no LD_PRELOAD"],
-                         result)
-
-    def test_unguarded_process_whose_first_thread_has_ended_is_listed(self):
-        program = launcher.program("first_ends")
-        result, tree = self.tree(["env", "-u", "LD_PRELOAD", program])
-        self.assertEqual([(one["reason"], one["has_driver"]) for one in tree["unguarded"]],
-                         [("its environment has no LD_PRELOAD", True)], result)
-        self.assertEqual((result.rc, "cuInit:initialised" in result.fake_calls), (1, True), result)
-
     def test_limit_code_of_a_process_whose_first_thread_has_ended_has_no_name(self):
         """/proc/self shows no files. The launcher has seen which program it is."""
         words = [launcher.program("first_ends")]
@@ -210,16 +155,6 @@ class Unguarded(Case):
         self.assertEqual((tree["seen"], tree["unguarded"]), (1, []), result)
         self.assertEqual([one["asked"] for one in self.document["processes"]], [True], result)
         self.ends(self.verify(words, ["--allow", "first_ends"]), 0, "PASS: ")
-
-    def test_remedy_follows_a_long_path(self):
-        directory = self.path("d" * 250, "e" * 250)
-        os.makedirs(directory)
-        program = shutil.copy(shutil.which("true"), directory)
-        for allowed, code in (([], 3), (["--allow", "program:true"], 0)):
-            result, tree = self.tree(["env", "-i", program], ["--strict", *allowed])
-            self.assertEqual((result.rc, len(tree["unguarded"])), (code, 1), result)
-            if code:
-                self.assertIn("accept it: --allow program:true", " ".join(result.err.split()))
 
     def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
         command = self.installed()
@@ -249,13 +184,6 @@ class Unguarded(Case):
         words = [box.program("cuda"), "spawn=a", "end"]
         result, tree = self.tree(words)
         self.assertEqual((result.rc, tree["unguarded"]), (0, []), result)
-
-    def test_process_that_overwrites_its_variables_stays_guarded(self):
-        """What the process was started with counts."""
-        program = launcher.program("title")
-        result, tree = self.tree([program, LONG])
-        self.assertEqual((tree["value"], tree["doubts"], result.rc), ("all_guarded", [], 0), result)
-        self.assertEqual((tree["seen"], tree["start_records"]), (1, 1), result)
 
     def test_fork_whose_parent_has_ended_causes_no_doubt(self):
         """A daemon's parent may have ended unseen; the fork itself writes no start record."""
@@ -316,14 +244,6 @@ class OtherUsers(Case):
             self.assertEqual(done.returncode, code, (how, mode, start, str(done)))
             self.assertEqual("waits (its file cannot be read)" in done.stderr, code == 3, done)
 
-    def test_proc_that_is_unmounted_makes_the_result_incomplete(self):
-        self.control_of_mounts("umount --lazy /proc")
-        done = self.unguarded("unshare", "--mount", self.command, "verify", "--", "sh", "-c",
-                              'umount --lazy /proc; env -i "$0" 0.5; true', self.waits,
-                              env=launcher.environment(TMPDIR="/tmp"))
-        self.assertEqual(done.returncode, 3, done)
-        self.assertIn("(/proc does not show it)", " ".join(done.stderr.split()))
-
     @pytest.mark.needs("other_users_processes")
     def test_records_of_another_user_arrive(self):
         """The user changes by execve or in the middle of a program."""
@@ -340,11 +260,6 @@ class OtherUsers(Case):
 
 class Lost(Case):
     """Records may be missing."""
-
-    def test_process_that_is_killed_after_its_attempt_is_found(self):
-        result = self.verify(self.python("import ctypes, os\n%s\nos.kill(os.getpid(), 9)\n" %
-                                         ATTEMPT))
-        self.ends(result, 1, ", in 1 of 1 process", "was killed by signal 9")
 
     def test_missing_proc_leaves_the_caller_unknown(self):
         """Who called is not known then (test_beacon.py has the doubt)."""
@@ -383,26 +298,3 @@ class Signals(test_observe_signals.Case):
         os.kill(pid, signal.SIGCONT)
         self.assertEqual(process.wait(test_observe_signals.PATIENCE), 2)
         self.assertIn("exit code 5", process.stderr.read())
-
-    def test_threads_stop_and_go_on(self):
-        """A stop is of the whole process, and a child's own shell sees it."""
-        text = ("import os, signal, subprocess, sys, threading, time\n"
-                "child = subprocess.Popen([sys.executable, '-c', 'import threading, time\\n"
-                "for i in range(4): threading.Thread(target=input if i == 0 else time.sleep, "
-                "args=() if i == 0 else (0.2,)).start()\\nprint(1, flush=True)\\n'],"
-                " stdin=subprocess.PIPE, stdout=subprocess.PIPE)\n"
-                "child.stdout.readline()\n"
-                "os.kill(child.pid, signal.SIGSTOP)\n"
-                "_, status = os.waitpid(child.pid, os.WUNTRACED)\n"
-                "print(os.WIFSTOPPED(status), os.WSTOPSIG(status) == signal.SIGSTOP)\n"
-                "os.kill(child.pid, signal.SIGCONT)\n"
-                "_, status = os.waitpid(child.pid, os.WCONTINUED)\n"
-                "print(os.WIFCONTINUED(status))\n"
-                "child.stdin.close()\n"
-                "_, status = os.waitpid(child.pid, 0)\n"
-                "child.returncode = 0\n"
-                "print(os.WIFEXITED(status))\n")
-        unguarded = self.unguarded(sys.executable, "-c", text)
-        self.assertEqual(unguarded.stdout, "True True\nTrue\nTrue\n", unguarded)
-        done = self.unguarded(*self.VERIFY, "--", sys.executable, "-c", text)
-        self.assertEqual((done.stdout, done.returncode), (unguarded.stdout, 0), done)

@@ -72,17 +72,13 @@ class Case(launcher.Case):
             with open(mark + ".err", encoding="utf-8", errors="replace") as err:
                 return done.returncode, out.read(), err.read(), done.stdout.split()
 
-    def run_doctor(self, *words, command=launcher.LAUNCHER, world="none", user=None, **env):
+    def run_doctor(self, *words, command=launcher.LAUNCHER, world="none", **env):
         """Runs doctor with these words; returns (code, stdout, the nodes in /dev after the run).
 
-        env: variables on top of a clean environment. user: runs a copy of the launcher, because
-        this
-        user may not be able to enter the checkout's directory.
+        env: variables on top of a clean environment.
         """
-        if user:
-            command = self.installed("everybody")
         code, out, err, nodes = self.run_in([command, "doctor", *words], world,
-                                            env=launcher.environment(**env), user=user)
+                                            env=launcher.environment(**env))
         self.assertEqual(err, "", out)
         self.assertIn(code, (0, 1, 2), out)
         return code, out, nodes

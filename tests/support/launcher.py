@@ -4,12 +4,10 @@
 import functools
 import os
 import shutil
-import struct
 import subprocess
 
 from support import harness, settings
 
-EM_AARCH64 = 183  # elf.h
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 HOME = "/home/cudaguard-test"
 REGISTRY = "/cudaguard/gstreamer-1.0/registry.%s.bin" % os.uname().machine
@@ -70,14 +68,6 @@ class Case(harness.DirectoryCase):
             stream.write(text if isinstance(text, bytes) else text.encode())
         os.chmod(self.path(name), mode)
         return self.path(name)
-
-    def for_aarch64(self, source, name):
-        """A copy of this program whose header says that it is for AArch64."""
-        path = self.copied(source, name)
-        with open(path, "r+b") as stream:
-            stream.seek(18)  # e_machine
-            stream.write(struct.pack("<H", EM_AARCH64))
-        return path
 
     def copied(self, name, to=None):
         """Copies a program to where other users find it and the test may change it. Returns its

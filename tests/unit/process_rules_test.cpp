@@ -153,6 +153,16 @@ TEST(ProcessRules, MistakesSayWhatIsAccepted) {
   EXPECT_EQ(mistake_of("OFF environment=may-widen"), "");
 }
 
+/// The sanitizer finds such a read only behind memory of the text's size.
+TEST(ProcessRules, NothingBehindTheEndIsRead) {
+  for (const std::string text : {"OFF", "OFF user", "OFF program=python3", "OFF args=\"a", "# x"}) {
+    const std::vector<char> bytes(text.begin(), text.end());
+    for (const RuleSource source : {kFile, kOption, kVariable}) {
+      decided({bytes.data(), bytes.size()}, facts_of(), source);
+    }
+  }
+}
+
 TEST(ProcessRules, QuotedValueCanHaveEachCharacter) {
   for (const char* text : {"OFF args=\"a#b;c'd\"", "OFF args=\"'a'\"", "OFF args=a'b # c\t\r\n",
                            "# \"a 'b #c \xc3\xa4\r\nOFF", "OFF\t\r\n\r\n", "OFF # \xef\xbb\xbf"}) {

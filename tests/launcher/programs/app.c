@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Asks for CUDA. With one word it renames that file to its own name. With FORKS, two other lines
-// ask as well.
+// Asks for CUDA. With one word it renames that file to its own name.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -10,18 +9,9 @@ __attribute__((noinline)) static int train(void) {
   return result + 1;
 }
 int main(int count, char** words) {
-#ifdef FORKS
-  if (fork() == 0) {
-    init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
-    return init(0) == 0;
-  }
-#endif
   init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
   int result = train();  // calls train
   usleep(50000);         // The kernel's time stamps of files are some ms late.
   if (count == 2) return rename(words[1], words[0]) != 0;
-#ifdef FORKS
-  return init(0) == 0;
-#endif
   return result == 0;
 }

@@ -36,10 +36,6 @@ static void attempt(void) {
   load();
   ask();
 }
-static void attempt_in_handler(int number) {
-  (void)number;
-  attempt();
-}
 static void do_nothing(int number) { (void)number; }
 static void* attempt_in_thread(void* none) {
   attempt();
@@ -92,17 +88,8 @@ int main(int count, char** words) {
   if (strcmp(words[1], "") == 0) return 8;
   SHAPE(plain) attempt();
   SHAPE(clearenv) clear_and_attempt();
-  SHAPE(unsetenv) {
-    unsetenv("CUDAGUARD_REPORT");
-    unsetenv("CUDAGUARD_HELLO");
-    attempt();
-  }
   SHAPE(zeroed) {
     for (char** one = environ; *one; ++one) memset(*one, 0, strlen(*one));
-    attempt();
-  }
-  SHAPE(no_environ) {
-    environ = NULL;
     attempt();
   }
   SHAPE(forked_clear) child(clear_and_attempt);
@@ -132,38 +119,17 @@ int main(int count, char** words) {
     pthread_create(&one, NULL, attempt_in_thread, NULL);
     pthread_join(one, NULL);
   }
-  SHAPE(handler) {
-    signal(SIGUSR1, attempt_in_handler);
-    raise(SIGUSR1);
-  }
-  SHAPE(alternate_stack) {
-    stack_t stack = {.ss_sp = inner, .ss_size = sizeof inner};
-    sigaltstack(&stack, NULL);
-    struct sigaction action = {.sa_handler = attempt_in_handler, .sa_flags = SA_ONSTACK};
-    sigaction(SIGUSR1, &action, NULL);
-    raise(SIGUSR1);
-  }
   SHAPE(coroutine) on_stack(inner, sizeof inner);
-  SHAPE(coroutine_on_heap) on_stack(calloc(1, 200000), 200000);
   SHAPE(at_exit) atexit(attempt);
   SHAPE(no_files) {
     load();
     limit(RLIMIT_NOFILE, 0);
     ask();
   }
-  SHAPE(no_size) {
-    load();
-    limit(RLIMIT_FSIZE, 0);
-    ask();
-  }
   SHAPE(no_memory) {
     load();
     limit(RLIMIT_AS, 1 << 20);
     ask();
-  }
-  SHAPE(closed) {
-    for (int fd = 0; fd < 100; ++fd) close(fd);
-    attempt();
   }
   SHAPE(chroot) {
     load();
@@ -177,11 +143,6 @@ int main(int count, char** words) {
   SHAPE(not_dumpable) {
     prctl(PR_SET_DUMPABLE, 0);
     attempt();
-  }
-  SHAPE(refuses_openat) {
-    load();
-    refuse(SYS_openat, SECCOMP_RET_ERRNO | 1);
-    ask();
   }
   SHAPE(kills_write) {
     load();

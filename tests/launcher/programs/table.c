@@ -14,7 +14,3 @@ int use(void) {
   NAME = handle ? (int (*)(unsigned))dlsym(handle, "cuInit") : 0;
   return NAME ? NAME(0) : -1;
 }
-#ifdef MORE
-int (*cuDeviceGet)(int*, int);
-int has_more(void) { return cuDeviceGet != 0; }
-#endif

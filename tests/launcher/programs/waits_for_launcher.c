@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 static int (*init)(unsigned);
@@ -56,11 +55,6 @@ static void fork_and_leave(int number) {
   }
   siglongjmp(out, 1);
 }
-// Without a stopped launcher: at any time.
-static void soon(void) {
-  const struct itimerval once = {{0, 0}, {0, 30000}};
-  if (launcher == 0) setitimer(ITIMER_REAL, &once, NULL);
-}
 static void* ask_and_end(void* none) {
   init(0);
   _exit(0);
@@ -75,10 +69,7 @@ int main(int count, char** words) {
     if (sigsetjmp(out, 1) == 0) init(0);
   } else if (strcmp(words[1], "jump-and-ask-again") == 0) {
     busy(leave);
-    if (sigsetjmp(out, 1) == 0) {
-      soon();
-      init(0);
-    }
+    if (sigsetjmp(out, 1) == 0) init(0);
     init(0);
   } else if (strcmp(words[1], "fork-in-handler") == 0) {
     busy(fork_and_leave);
