@@ -6,11 +6,6 @@
 #define NUMBER(x) TEXT(x)
 #define LOG(name) fake_log("cudart" NUMBER(MAJOR) ":", name)
 
-int cudaGetDeviceCount(int* count);
-int cudaSetDevice(int device);
-int cudaDeviceSynchronize(void);
-int cudaRuntimeGetVersion(int* version);
-
 int cudaGetDeviceCount(int* count) {
   LOG("cudaGetDeviceCount");
   *count = MAJOR;

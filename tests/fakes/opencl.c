@@ -75,13 +75,10 @@ static int get_platform_ids(unsigned room, struct platform** platforms, unsigned
 }
 
 int clGetPlatformInfo(struct platform* platform, unsigned what, size_t size, void* value,
-                      size_t* needed);
-int clGetPlatformInfo(struct platform* platform, unsigned what, size_t size, void* value,
                       size_t* needed) {
   return get_platform_info(platform, what, size, value, needed);
 }
 
-void* clGetExtensionFunctionAddress(const char* name);
 void* clGetExtensionFunctionAddress(const char* name) {
   if (strcmp(name, "clIcdGetPlatformIDsKHR") == 0) return (void*)get_platform_ids;
   if (strcmp(name, "clGetPlatformInfo") == 0) return (void*)get_platform_info;

@@ -2,15 +2,10 @@
 // A plug-in linked to one of the recording runtimes.
 #include "probe.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
 int cudaGetDeviceCount(int* count);
 int cudaSetDevice(int device);
 int cudaDeviceSynchronize(void);
 int cudaRuntimeGetVersion(int* version);
-
-EXPORT void plugin_probe(int out);
-EXPORT int plugin_tail(int* count);
 
 void plugin_probe(int out) {
   int version = -7;
