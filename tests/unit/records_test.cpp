@@ -98,15 +98,6 @@ TEST(Records, TableBeforeCuInitIsNoAttemptOfItsOwn) {
   }
 }
 
-TEST(Records, AnotherLibraryIsAnotherCallSite) {
-  Records records;
-  std::string other = record();
-  other.replace(other.find("\"libx.so\""), 9, "\"liby.so\"");
-  records.add(record());
-  records.add(other);
-  EXPECT_EQ(records.findings().sites.size(), 2u);
-}
-
 TEST(Records, NativeFramesHaveModuleAndOffset) {
   Records records;
   records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
@@ -121,16 +112,6 @@ TEST(Records, NativeFramesHaveModuleAndOffset) {
   EXPECT_EQ(sites[0].stack.native[1].module, "/lib/liby.so");
   EXPECT_EQ(sites[0].stack.native[1].offset, 0u);
   EXPECT_TRUE(sites[1].stack.native.empty());
-}
-
-TEST(Records, PythonFramesHaveFileLineAndFunction) {
-  Records records;
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
-                            R"("python":[{"function":"f","line":3,"file":"/a.py"},"/b.py",)"
-                            R"({"function":1,"line":"3","file":2}]})"));
-  const PythonFrame whole = {"/a.py", "f", 3};
-  EXPECT_EQ(records.findings().sites.at(0).stack.python,
-            (std::vector<PythonFrame>{whole, PythonFrame{}}));
 }
 
 TEST(Records, TimeAfterTheYear9999IsUnknown) {
@@ -160,43 +141,6 @@ TEST(Records, RecordSaysWhatTheGuardHasDecided) {
   EXPECT_FALSE(records.findings().sites.at(1).passes_on);
 }
 
-TEST(Records, TruncatedRecordIsCountedAndTheNextOneRead) {
-  const std::string whole = record();
-  for (size_t size = 2; size < whole.size(); ++size) {
-    Records records;
-    records.add(whole.substr(0, size) + whole);
-    EXPECT_EQ(records.findings().torn, 1u) << size;
-    EXPECT_EQ(records.findings().records, 1u) << size;
-    EXPECT_EQ(records.findings().sites.size(), 1u) << size;
-  }
-}
-
-TEST(Records, AllowedAttemptHasTheProcessesEvents) {
-  Records records;
-  records.add(record(kHead, R"("api":"cuInit","object":"GPU-1","event":"init","decision":"allow",)"
-                            R"("result":0,"library":"libx.so","caller":"/lib/libx.so+0x10"})"));
-  records.add(record(kHead, R"("api":"cuCtxCreate_v2","event":"context","decision":"allow",)"
-                            R"("device":2,"library":"libx.so","caller":"/lib/libx.so+0x10"})"));
-  ASSERT_EQ(records.findings().processes.size(), 1u);
-  const ObservedProcess& process = records.findings().processes[0];
-  EXPECT_TRUE(process.initialised);
-  EXPECT_EQ(process.by, "libx.so");
-  EXPECT_EQ(process.visible_devices, "GPU-1");
-  EXPECT_EQ(process.contexts, std::set<int>{2});
-}
-
-TEST(Records, StartRecordAloneIsNoAttempt) {
-  Records records;
-  records.add(record(kHead, R"("event":"start","policy":"FORCE_CPU"})"));
-  ASSERT_EQ(records.findings().processes.size(), 1u);
-  EXPECT_FALSE(records.findings().processes[0].asked());
-  EXPECT_EQ(records.findings().processes[0].policy, "FORCE_CPU");
-  EXPECT_TRUE(records.findings().sites.empty());
-  records.add(record());
-  EXPECT_EQ(records.findings().processes.size(), 1u);
-  EXPECT_TRUE(records.findings().processes[0].asked());
-}
-
 TEST(Records, ExposedLibraryIsNoCall) {
   Records records;
   for (const char* asked : {"cuda", "nvml"}) {
@@ -217,6 +161,9 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
     size_t sites;
   } cases[] = {
       {kDenied, "refused cuInit by libx.so ", 1},
+      {kStart, "", 0},
+      {R"("api":"cuInit","event":"start","decision":"deny","library":"libx.so"})",
+       "refused cuInit by libx.so ", 1},
       {R"("api":"dlopen","object":"/x/libcuda.so.1","decision":"deny","library":"a"})",
        "refused dlopen libcuda.so.1 by a ", 1},
       {R"("api":"ioctl","object":"/dev/nvidia0 open","decision":"deny"})",
@@ -248,7 +195,9 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
     ASSERT_EQ(records.findings().processes.size(), 1u) << one.rest;
     const ObservedProcess& process = records.findings().processes[0];
     EXPECT_EQ(text_of(process), one.text) << one.rest;
-    EXPECT_EQ(process.by_guard, one.rest.find("ioctl") == std::string::npos) << one.rest;
+    EXPECT_EQ(process.asked(), one.rest != kStart) << one.rest;
+    const bool by_guard = one.rest != kStart && one.rest.find("ioctl") == std::string::npos;
+    EXPECT_EQ(process.by_guard, by_guard) << one.rest;
     EXPECT_EQ(records.findings().sites.size(), one.sites) << one.rest;
   }
 }
@@ -263,15 +212,6 @@ TEST(Records, ListHasEachTextOnceAndIsCut) {
   ASSERT_EQ(refused.size(), 16u);
   EXPECT_EQ(*refused[0], std::string(256, 'a'));
   EXPECT_EQ(*refused[15], "p by b");
-}
-
-TEST(Records, ProcessesShareTheTextsOfEqualRecords) {
-  Records records;
-  records.add(record_of({.pid = 7}));
-  records.add(record_of({.pid = 8}));
-  const auto& processes = records.findings().processes;
-  ASSERT_EQ(processes.size(), 2u);
-  EXPECT_EQ(processes[0].refused[0].get(), processes[1].refused[0].get());
 }
 
 TEST(Records, CallSiteHasTheFactsOfTheCall) {
@@ -313,19 +253,6 @@ TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
     EXPECT_EQ(findings.processes[0].first, 1);
     EXPECT_EQ(findings.processes[0].last, 9);
   }
-}
-
-TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
-  CallSite site;
-  EXPECT_EQ(own_frame(site.stack), nullptr);
-  site.stack.python = {{"/x/site-packages/lib/ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}};
-  site.line = "ppo.py:3";
-  EXPECT_EQ(own_frame(site.stack), nullptr);
-  site.stack.line_frame = 1;
-  EXPECT_EQ(own_frame(site.stack), &site.stack.python[1]);
-  EXPECT_EQ(file_and_line(*own_frame(site.stack)), "/x/ppo.py:3");
-  site.stack.line_frame = 2;
-  EXPECT_EQ(own_frame(site.stack), nullptr);
 }
 
 TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {
@@ -449,27 +376,6 @@ TEST(Records, LineThatNoGuardCanHaveWrittenIsNoRecord) {
     EXPECT_EQ(records.findings().records, good ? 1u : 0u) << fields;
     EXPECT_EQ(records.findings().not_understood, good ? 0u : 1u) << fields;
   }
-}
-
-TEST(Records, StartWithADecisionIsAnAttempt) {
-  Records records;
-  records.add(record_of({}, R"("api":"cuInit","event":"start","decision":"deny"})"));
-  EXPECT_EQ(records.findings().sites.size(), 1u);
-}
-
-TEST(Records, EachRecordIsPassedOnWithItsWriter) {
-  Records records;
-  std::vector<std::pair<std::string, int64_t>> taken;
-  const auto take = [&](std::string_view text, const WriterFields& writer, const CallFields&) {
-    taken.emplace_back(text, writer.pid);
-  };
-  const std::string mixed = R"({"api":"cuInit","pid":9,"decision":"deny","v":1})";
-  records.add(record_of({.pid = 8}), take);
-  records.add("x" + record(), take);
-  records.add(mixed, take);
-  records.add("nothing", take);
-  EXPECT_EQ(taken, (std::vector<std::pair<std::string, int64_t>>{
-                       {record_of({.pid = 8}), 8}, {record(), 7}, {mixed, 9}}));
 }
 
 TEST(Records, CommandIsTheWordsAsTheProcessGotThem) {
