@@ -64,13 +64,6 @@ TEST_F(Settings, TheEnvironmentChoosesIfNoOptionDoes) {
   EXPECT_EQ(value("CUDAGUARD_POLICY"), "(unset)");
 }
 
-TEST_F(Settings, CpuOverridesTheEnvironment) {
-  settings_.cpu = true;
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF", "CUDAGUARD_VISIBLE_DEVICES=1"}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "(unset)");
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=nonsense"}), "FORCE_CPU");
-}
-
 TEST_F(Settings, ListNeedsAPolicyThatAllowsGpus) {
   settings_.gpus = "2";
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF"}), "VALIDATE");
@@ -92,16 +85,6 @@ TEST_F(Settings, ObserveAllowsCudaUnlessThereIsAFence) {
   EXPECT_EQ(settled({}), "FORCE_CPU");
 }
 
-TEST_F(Settings, LevelOfTheLogIsErrorOnlyIfNothingElseChoosesIt) {
-  settled({});
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "(unset)");
-  settings_.errors_only = true;
-  settled({});
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "error");
-  settled({"CUDAGUARD_LOG=all"});
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "all");
-}
-
 TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
   settings_.fence = FenceWish::kRequire;
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}),
@@ -113,22 +96,6 @@ TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
             "--fence=devices");
   settings_.fence = FenceWish::kDevices;
   EXPECT_EQ(settled({}), "VALIDATE");
-}
-
-TEST_F(Settings, OuterRunsPresetsAreRemoved) {
-  settings_.gpus = "1";
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu",
-                     "CUDAGUARD_PRESETS=CUDA_VISIBLE_DEVICES,JAX_PLATFORMS"}),
-            "VALIDATE");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "gpus=1");
-}
-
-TEST_F(Settings, OptionForChildrenLeavesAMark) {
-  settings_.gpus = "1";
-  settings_.children = "cpu";
-  EXPECT_EQ(settled({}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "children,gpus=1");
 }
 
 TEST_F(Settings, InnerRunKeepsWhatTheOuterOneHasMarked) {
@@ -197,15 +164,6 @@ TEST_F(Settings, WrongRuleIsRefusedInTheWordsOfTheGuard) {
   settings_.rules = {"CLAMP user=a"};
   settings_.fence = FenceWish::kAuto;
   EXPECT_EQ(settled({}), "refused: --fence and --rule contradict each other; leave one out");
-}
-
-TEST_F(Settings, VariableOfTheUserIsNoPreset) {
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "3");
-  settings_.no_presets = true;
-  EXPECT_EQ(settled({}), "FORCE_CPU");
-  EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // the variable is set as a mark of the launcher
 }
 
 TEST_F(Settings, OtherToolsWordsAreExplained) {
@@ -413,22 +371,12 @@ TEST_F(Settings, ContradictoryOptionsAreRefused) {
   EXPECT_EQ(settled({}), "CLAMP");
 }
 
-TEST_F(Settings, UnknownValuesAreRefused) {
+TEST_F(Settings, EmptyValuesAreRefused) {
   settings_.log = "";
   EXPECT_EQ(settled({}), "refused: --log needs a value");
-  settings_.log = "loud";
-  EXPECT_EQ(settled({}),
-            "refused: --log \"loud\" is not accepted (accepted: off, error, deny, all)");
   settings_ = {};
   settings_.report = "";
   EXPECT_EQ(settled({}), "refused: --report needs a value");
-  settings_.report = "r";
-  settled({});
-  EXPECT_TRUE(value("CUDAGUARD_REPORT").starts_with("/")) << value("CUDAGUARD_REPORT");
-  EXPECT_TRUE(value("CUDAGUARD_REPORT").ends_with("/r")) << value("CUDAGUARD_REPORT");
-  settings_.report = "/x/r";
-  settled({});
-  EXPECT_EQ(value("CUDAGUARD_REPORT"), "/x/r");
 }
 
 TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {
@@ -523,18 +471,6 @@ TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
        "CUDAGUARD_PRESETS=GST_REGISTRY_1_0"});
   EXPECT_EQ(value("GST_REGISTRY_1_0"), "(unset)");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "(unset)");
-}
-
-TEST(EnvironmentVariables, ChangesAreShellCommands) {
-  const char* const environment[] = {"A=1", "B=2", "A=3", nullptr};
-  Variables variables(environment);
-  variables.set("A", "it's $HOME");
-  variables.unset("B");
-  variables.unset("C");
-  variables.set("D", "$$");
-  EXPECT_EQ(variables.changes(), "export A='it'\\''s $HOME'\nunset B\nexport D=$$\n");
-  EXPECT_STREQ(variables.get("A"), "it's $HOME");
-  EXPECT_EQ(variables.pointers().size(), 3u);  // A once, D, and the null
 }
 
 TEST(PreloadList, OlderEntriesAreRemovedAndSanitizersComeFirst) {
