@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in linked to one of the recording runtimes.
+// A plug-in linked to one of the recording runtimes, or of NVIDIA's. It prints which one answers.
 #include "probe.h"
 
 int cudaGetDeviceCount(int* count);
