@@ -127,33 +127,6 @@ Verdict verdict_about(CallSite site, const std::string& command) {
   return verdict;
 }
 
-TEST(Allow, PatternForAFailureMakesTheRunPass) {
-  CallSite odd = example();
-  odd.line = "a[1]\x01*.py:3";
-  odd.stack.python[2] = {"/home/u/src/a[1]\x01*.py", "main", 3};
-  CallSite native = example();
-  native.line.clear();
-  native.stack = {};
-  CallSite ioctl;
-  ioctl.api = kRequestApi;
-  const std::pair<CallSite, const char*> cases[] = {
-      {example(), "line:train.py:12"},
-      {odd, "line:a\\[1]*\\*.py:3"},
-      {native, "lib:libc10_cuda.so"},
-      {ioctl, "pro\\?"},
-  };
-  for (const auto& [site, pattern] : cases) {
-    Verdict verdict = verdict_about(site, "/srv/pro? --lr 1");
-    EXPECT_EQ(verdict.result, Verdict::Result::kFail);
-    EXPECT_EQ(patterns_for(verdict), std::vector<std::string>{pattern});
-    verdict.allow = patterns_for(verdict);
-    decide(verdict);
-    EXPECT_EQ(verdict.result, Verdict::Result::kPass) << pattern;
-    EXPECT_TRUE(patterns_for(verdict).empty());
-    EXPECT_TRUE(unused_patterns(verdict).empty()) << pattern;
-  }
-}
-
 TEST(Allow, PatternsForAPlaceHoldInAllItsProcesses) {
   Verdict verdict = verdict_about({}, "first a");
   verdict.findings.processes.push_back(verdict.findings.processes.front());

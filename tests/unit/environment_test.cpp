@@ -317,66 +317,40 @@ TEST_F(Settings, GuardMayComeBeforeTheRuntimeOfAsan) {
 }
 
 TEST_F(Settings, ContradictoryOptionsAreRefused) {
-  using Text = std::optional<std::string>;
   std::string needed = "--children needs --gpus";
   for (const PolicyRow& row : kPolicies) {
     if (!allows_cuda(row.policy)) continue;
     needed.append(row.policy == Policy::kValidate ? ", " : " or ");
     needed.append("--policy ").append(name_of(row.policy));
   }
-  const struct {
-    bool cpu;
-    Text gpus, policy, children;
-    std::string why;
-  } cases[] = {
-      {true, "1", {}, {}, "--cpu and --gpus contradict each other; leave one out"},
-      {true, {}, "CLAMP", {}, "--cpu and --policy CLAMP contradict each other; leave one out"},
-      {true, {}, {}, "cpu", "--cpu and --children contradict each other; leave one out"},
-      {false,
-       "1",
-       "force-cpu",
-       {},
-       "--gpus and --policy FORCE_CPU contradict each other; leave one out"},
-      {false, "1", "off", {}, "--gpus and --policy OFF contradict each other; leave one out"},
-      {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other; leave one out"},
-      {false, {}, {}, "cpu", needed},
+  const std::string contradict = " contradict each other; leave one out";
+  const std::pair<GuardSettings, std::string> cases[] = {
+      {{.cpu = true, .gpus = "1"}, "--cpu and --gpus" + contradict},
+      {{.cpu = true, .policy = "CLAMP"}, "--cpu and --policy CLAMP" + contradict},
+      {{.cpu = true, .children = "cpu"}, "--cpu and --children" + contradict},
+      {{.gpus = "1", .policy = "force-cpu"}, "--gpus and --policy FORCE_CPU" + contradict},
+      {{.gpus = "1", .policy = "off"}, "--gpus and --policy OFF" + contradict},
+      {{.policy = "OFF", .children = "cpu"}, "--children and --policy OFF" + contradict},
+      {{.policy = "off", .observe = true}, "--observe and --policy OFF" + contradict},
+      {{.children = "cpu"}, needed},
       // NO_CONTEXT, too, would contradict it.
-      {false, {}, {}, "query", needed.substr(0, needed.find(" or --policy NO_CONTEXT"))},
-      {false,
-       "1",
-       {},
-       "CPU",
+      {{.children = "query"}, needed.substr(0, needed.find(" or --policy NO_CONTEXT"))},
+      {{.gpus = "1", .children = "CPU"},
        "--children \"CPU\" is not accepted (accepted: cpu, gpu, query, contexts)"},
-      {false, {}, "", {}, "--policy needs a value"},
-      {false, {}, "x", {}, "--policy \"x" + kNoPolicy},
-      {true, {}, "force-cpu", {}, ""},
-      {false, "1", "CLAMP", "cpu", ""},
+      {{.policy = ""}, "--policy needs a value"},
+      {{.policy = "x"}, "--policy \"x" + kNoPolicy},
+      {{.log = ""}, "--log needs a value"},
+      {{.report = ""}, "--report needs a value"},
+      {{.cpu = true, .policy = "force-cpu"}, ""},
+      {{.gpus = "1", .policy = "CLAMP", .children = "cpu"}, ""},
+      {{.policy = "CLAMP", .observe = true}, ""},
   };
-  for (const auto& one : cases) {
-    settings_ = {};
-    settings_.cpu = one.cpu;
-    settings_.gpus = one.gpus;
-    settings_.policy = one.policy;
-    settings_.children = one.children;
+  for (const auto& [settings, why] : cases) {
+    settings_ = settings;
     const std::string result = settled({});
     const bool refused = result.starts_with("refused: ");
-    EXPECT_EQ(refused ? result.substr(9) : "", one.why);
+    EXPECT_EQ(refused ? result.substr(9) : "", why);
   }
-  settings_ = {};
-  settings_.observe = true;
-  settings_.policy = "off";
-  EXPECT_EQ(settled({}),
-            "refused: --observe and --policy OFF contradict each other; leave one out");
-  settings_.policy = "CLAMP";
-  EXPECT_EQ(settled({}), "CLAMP");
-}
-
-TEST_F(Settings, EmptyValuesAreRefused) {
-  settings_.log = "";
-  EXPECT_EQ(settled({}), "refused: --log needs a value");
-  settings_ = {};
-  settings_.report = "";
-  EXPECT_EQ(settled({}), "refused: --report needs a value");
 }
 
 TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {

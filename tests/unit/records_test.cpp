@@ -98,22 +98,6 @@ TEST(Records, TableBeforeCuInitIsNoAttemptOfItsOwn) {
   }
 }
 
-TEST(Records, NativeFramesHaveModuleAndOffset) {
-  Records records;
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
-                            R"("native":["/lib/libx.so+0x12","/lib/liby.so",3]})"));
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
-                            R"("native":"/lib/libx.so+0x12"})"));
-  const auto& sites = records.findings().sites;
-  ASSERT_EQ(sites.size(), 2u);
-  ASSERT_EQ(sites[0].stack.native.size(), 2u);
-  EXPECT_EQ(sites[0].stack.native[0].module, "/lib/libx.so");
-  EXPECT_EQ(sites[0].stack.native[0].offset, 0x12u);
-  EXPECT_EQ(sites[0].stack.native[1].module, "/lib/liby.so");
-  EXPECT_EQ(sites[0].stack.native[1].offset, 0u);
-  EXPECT_TRUE(sites[1].stack.native.empty());
-}
-
 TEST(Records, TimeAfterTheYear9999IsUnknown) {
   for (const auto& [ts, first] :
        {std::pair("253402300799", 253402300799.), std::pair("253402300800", 0.)}) {
@@ -214,25 +198,6 @@ TEST(Records, ListHasEachTextOnceAndIsCut) {
   EXPECT_EQ(*refused[15], "p by b");
 }
 
-TEST(Records, CallSiteHasTheFactsOfTheCall) {
-  Records records;
-  records.add(record_of(
-      {}, R"("api":"nvmlInit_v2","object":"x","asked":"nvml","event":"nvml","decision":"allow",)"
-          R"("python":[{"file":"/a.py","line":3,"function":"f"}]})"));
-  records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","event":"init",)"
-                            R"("decision":"allow","result":100})"));
-  records.add(record_of({}, R"("api":"cuInit","object":"x","decision":"deny"})"));
-  const std::vector<CallSite>& sites = records.findings().sites;
-  ASSERT_EQ(sites.size(), 3u);
-  EXPECT_EQ(sites[0].asked, DriverApi::kNvml);
-  EXPECT_FALSE(sites[0].denied);
-  EXPECT_EQ(sites[0].object, "");  // here, the object is a value that the driver got
-  EXPECT_EQ(sites[0].stack.python, (std::vector<PythonFrame>{{"/a.py", "f", 3}}));
-  EXPECT_EQ(sites[1].object, "libcuda.so.1");
-  EXPECT_TRUE(sites[2].denied);
-  EXPECT_EQ(sites[2].object, "x");
-}
-
 TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
   Records records;
   for (const double ts : {9.0, 1.0, 0.0, 5.0}) records.add(record_of({.ts = ts}));
@@ -280,23 +245,6 @@ TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {
   ASSERT_EQ(sites.size(), 3u);
   EXPECT_EQ(sites[2].stack.native, caller);
   EXPECT_EQ(sites[2].stack.native_missing, "no registers");
-}
-
-TEST(Records, ProgramAfterAnExecveIsAProcessOfItsOwn) {
-  Records records;
-  const auto& processes = records.findings().processes;
-  const Records::Sender before = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 3, 4}};
-  const Records::Sender hidden = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 0, 0}};
-  const Records::Sender after = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 3, 5}};
-  records.add(record(), {}, &before);
-  records.add(record(), {}, &before);
-  records.add(record(), {}, &hidden);
-  EXPECT_EQ(processes.size(), 1u);
-  records.add(record(), {}, &after);
-  EXPECT_EQ(processes.size(), 2u);
-  records.add(record(), {}, &after);
-  records.add(record(), {}, &before);
-  EXPECT_EQ(processes.size(), 2u);
 }
 
 TEST(Records, PiecesOfALineAreCountedOneByOne) {
@@ -376,27 +324,6 @@ TEST(Records, LineThatNoGuardCanHaveWrittenIsNoRecord) {
     EXPECT_EQ(records.findings().records, good ? 1u : 0u) << fields;
     EXPECT_EQ(records.findings().not_understood, good ? 0u : 1u) << fields;
   }
-}
-
-TEST(Records, CommandIsTheWordsAsTheProcessGotThem) {
-  Records records;
-  records.add(record_of({.more = R"("exe":"/x/e","argv":["./e","a b","","c",""],)"}));
-  records.add(record_of({.pid = 8, .more = R"("exe":"/x/e","argv":["./e","a"],)"},
-                        R"("api":"cuInit","decision":"deny","library":"l","cut":["argv"]})"));
-  records.add(record_of({.pid = 9, .more = R"("exe":"/x/e","argv":["./e",1,"a"],)"}));
-  records.add(record_of({.pid = 10, .more = R"("exe":"/x/e","argv":["./e","a"],)"},
-                        R"("api":"cuInit","decision":"deny","library":"l","cut":["exe"]})"));
-  const auto& processes = records.findings().processes;
-  ASSERT_EQ(processes.size(), 4u);
-  EXPECT_EQ(processes[0].command.words(),
-            (std::vector<std::string_view>{"./e", "a b", "", "c", ""}));
-  EXPECT_EQ(processes[0].command.shown(), "e a b  c");
-  EXPECT_FALSE(processes[0].command.is_cut);
-  EXPECT_TRUE(processes[1].command.is_cut);
-  EXPECT_EQ(processes[1].command.shown(), "e a");
-  EXPECT_TRUE(processes[2].command.is_cut);
-  EXPECT_EQ(processes[2].command.words(), std::vector<std::string_view>{"./e"});
-  EXPECT_FALSE(processes[3].command.is_cut);
 }
 
 TEST(Records, RecordHasNoFactsOfThePreviousOne) {
