@@ -97,8 +97,6 @@ TEST_F(Message, Denied_NamesTheKindOfTheFile) {
     EXPECT_NE(line_of("/usr/lib/" + file, "python3\0ppo.py\0"sv)
                   .find("(FORCE_CPU; asked by ctypes/cffi (" + file + ") in python3 ppo.py); "),
               std::string::npos);
-    EXPECT_NE(line_of("/usr/lib/" + file, {}).find("asked by ctypes/cffi (" + file + ")); "),
-              std::string::npos);
   }
   EXPECT_NE(line_of("/usr/lib/libffi.so.8", "ruby\0a.rb\0"sv)
                 .find("asked by libffi.so.8 in ruby a.rb); "),
@@ -419,8 +417,6 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
     return written.substr(start, written.find(R"(,"python)") - start);
   };
   EXPECT_EQ(fields(), R"(,"library":"libc10_cuda.so","code":"ppo.py:159","line_frame":1)");
-  attempt.caller.module = "/usr/lib/libffi.so.8";
-  EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi","code":"ppo.py:159","line_frame":1)");
   attempt.caller.module = {};
   EXPECT_EQ(fields(), R"(,"library":"generated code","code":"ppo.py:159","line_frame":1)");
   stack->python[1].file = "<ipython-input-12-0a1b>";
@@ -432,7 +428,6 @@ TEST_F(Message, Record_NamesTheLibraryAndTheLineAsTheMessageDoes) {
                           R"(.py:159","line_frame":1)");
   stack->shown = Stack::kMostPython;  // there are frames, but none of the user's code
   attempt.caller.module = "/usr/lib/libffi.so.8";
-  EXPECT_EQ(fields(), R"(,"library":"ctypes/cffi")");
   attempt.program = "ruby\0a.rb\0"sv;
   stack->python_missing = "no CPython";
   EXPECT_EQ(fields(), R"(,"library":"libffi.so.8","passes_on":true,"code":"a.rb")");
