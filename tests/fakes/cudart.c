@@ -15,7 +15,12 @@
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
 #define LOG(name) fake_log("cudart" NUMBER(MAJOR) ":", name)
-#define HIDDEN __attribute__((visibility("hidden")))
+// A function with these parameters that logs its name and gives this answer.
+#define RUNTIME(name, answer, ...) \
+  int name(__VA_ARGS__) {          \
+    LOG(#name);                    \
+    return answer;                 \
+  }
 
 enum {
   kSuccess = 0,
@@ -148,16 +153,10 @@ static int get_properties(struct properties* out, int device) {
   return finish(answer);
 }
 
-int cudaGetDeviceProperties(struct properties* out, int device) {
-  LOG("cudaGetDeviceProperties");
-  return get_properties(out, device);
-}
+RUNTIME(cudaGetDeviceProperties, get_properties(out, device), struct properties* out, int device)
 
 #if MAJOR == 12
-int cudaGetDeviceProperties_v2(struct properties* out, int device) {
-  LOG("cudaGetDeviceProperties_v2");
-  return get_properties(out, device);
-}
+RUNTIME(cudaGetDeviceProperties_v2, get_properties(out, device), struct properties* out, int device)
 #endif
 
 int cudaDeviceGetAttribute(int* value, int attribute, int device) {
@@ -197,10 +196,7 @@ int cudaGetLastError(void) {
   return answer;
 }
 
-int cudaPeekAtLastError(void) {
-  LOG("cudaPeekAtLastError");
-  return g_last_error;
-}
+RUNTIME(cudaPeekAtLastError, g_last_error, void)
 
 int cudaRuntimeGetVersion(int* version) {
   LOG("cudaRuntimeGetVersion");
