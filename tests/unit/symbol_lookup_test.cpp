@@ -60,22 +60,6 @@ TEST(SymbolLookup, Import_IsNotADefinition) {
   EXPECT_EQ(elf_symbol(self->l_ld, self->l_addr, "dlopen"), nullptr);
 }
 
-/// A chain holds each name's hash without its lowest bit.
-TEST(SymbolLookup, BloomFilter_AcceptsEveryNameOfItsTable) {
-  const link_map* libc = find("libc.so");
-  ASSERT_NE(libc, nullptr);
-  const uint32_t* table = elf_detail::read_tables(libc->l_ld, libc->l_addr).gnu_hash;
-  ASSERT_NE(table, nullptr);
-  const uint32_t* chain = elf_detail::buckets_of(table) + table[0];
-  uint32_t accepted = 0;
-  for (uint32_t i = 0; i < 1000; ++i) {
-    EXPECT_TRUE(elf_detail::may_have(table, chain[i]) || elf_detail::may_have(table, chain[i] ^ 1))
-        << i;
-    accepted += elf_detail::may_have(table, i * 0x9e3779b9) ? 1 : 0;
-  }
-  EXPECT_LT(accepted, 900U);
-}
-
 TEST(SymbolLookup, BloomFilterWithoutWords_AcceptsNoName) {
   const uint32_t empty[] = {1, 1, 0, 0, 0};
   EXPECT_FALSE(elf_detail::may_have(empty, 5381));
