@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """pytest's plug-in decides as `verify` does: tests/vectors/decisions.json has records, patterns,
-the records that fail, what the remedy allows, patterns that allow all of these records, and patterns
-that allow none. tests/unit/vectors_test.cpp asks `verify` the same."""
+the records that fail, what the remedy allows, patterns that allow all of these records, and
+patterns that allow none. tests/unit/vectors_test.cpp asks `verify` the same."""
 
 import json
 import locale
@@ -33,7 +33,6 @@ def test_plugin_decides_as_written(monkeypatch):
     assert len(VECTORS) > 40
     for vector in VECTORS:
         attempts = [records.parse(json.dumps(record).encode()) for record in vector["records"]]
-
         decisions = [(vector["allow"], vector["fail"])]
         decisions += [([pattern], []) for pattern in vector.get("allowed_by", [])]
         decisions += [([pattern], vector["fail"]) for pattern in vector.get("not_by", [])]

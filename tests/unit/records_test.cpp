@@ -19,9 +19,7 @@ constexpr const char* kDenied =
     R"("api":"cuInit","decision":"deny","library":"libx.so","code":"a.py:3",)"
     R"("caller":"/lib/libx.so+0x10"})";
 
-std::string record(const std::string& head = kHead, const std::string& rest = kDenied) {
-  return head + rest;
-}
+std::string record() { return std::string(kHead) + kDenied; }
 
 /// The facts in a record about the process that wrote it.
 struct Writer {
@@ -110,10 +108,10 @@ TEST(Records, TimeAfterTheYear9999IsUnknown) {
 /// The guard has decided these. Their values do not follow from the other fields here.
 TEST(Records, RecordSaysWhatTheGuardHasDecided) {
   Records records;
-  records.add(record(kHead,
-                     R"("api":"cuInit","asked":"opencl","decision":"deny",)"
-                     R"("library":"libx.so","passes_on":true,"caller":"/lib/liby.so+0x1"})"));
-  records.add(record(kHead, R"("api":"dlopen","object":"libcuda.so.1","asked":"nvml",)"
+  records.add(record_of({},
+                        R"("api":"cuInit","asked":"opencl","decision":"deny",)"
+                        R"("library":"libx.so","passes_on":true,"caller":"/lib/liby.so+0x1"})"));
+  records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","asked":"nvml",)"
                             R"("decision":"refuse","library":"libcudart.so.12"})"));
   const Findings& findings = records.findings();
   ASSERT_EQ(findings.sites.size(), 1u);
@@ -121,7 +119,7 @@ TEST(Records, RecordSaysWhatTheGuardHasDecided) {
   EXPECT_EQ(findings.sites[0].library, "libx.so");
   EXPECT_TRUE(findings.sites[0].passes_on);
   EXPECT_EQ(findings.processes.at(0).not_loaded, std::set<DriverApi>{DriverApi::kNvml});
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libcudart.so.12"})"));
+  records.add(record_of({}, R"("api":"cuInit","decision":"deny","library":"libcudart.so.12"})"));
   EXPECT_FALSE(records.findings().sites.at(1).passes_on);
 }
 

@@ -157,18 +157,6 @@ TEST(Unwind, OuterFramesOfThatFileStay) {
   EXPECT_EQ(text_of(process.stack(0x13010, kStack)), "0x13020 0x13030 complete");
 }
 
-TEST(Unwind, TablesOfAnotherMachineAreNotUsed) {
-  MadeUpProcess process;
-  process.add_function(0x13000, 0x100, {});
-  process.put_word(kStack, 0x13020);
-  process.registers.set(7, kStack);
-  process.registers.set(30, 0x13020);
-  process.registers.set(31, kStack);
-  process.registers.set(32, 0x13010);
-  EXPECT_EQ(text_of(unwind(process, process.registers, {}, {}, kArmProcessor)),
-            "0x13011 code without unwind tables");
-}
-
 TEST(Unwind, TheRowOfTheInstructionCounts) {
   TwoFunctions process;
   process.put_word(kStack, 0x13160);
