@@ -81,9 +81,12 @@ TEST_F(Decision, EachProcessWithAnAttemptIsForbidden) {
 
 TEST_F(Decision, ProcessWithAllowedAndForbiddenAttemptsFails) {
   verdict_.allow = {"train.py"};
+  add(DriverApi::kCuda, {1});
+  EXPECT_TRUE(passes());
+  EXPECT_EQ(verdict_.allowed, 1u);
   // The process called execve.
   verdict_.findings.processes.push_back(process(2, "python3 other.py"));
-  add(DriverApi::kCuda, {1, 3});
+  add(DriverApi::kCuda, {3});
   decide(verdict_);
   EXPECT_EQ(verdict_.asked, 1u);
   EXPECT_EQ(verdict_.allowed, 0u);

@@ -126,30 +126,26 @@ TEST(Dlopen, NameAndSubstituteDecideAboutTheDriver) {
 }
 
 TEST(Dlopen, RefusedLibrary_IsAnAttemptUnderForceCpu) {
+  const DlopenSituation validate = {.loads = Policy::kValidate, .calls = Policy::kValidate};
+  DlopenSituation list = validate;
+  list.list = true;
+  // A parent that only loads for its children.
+  const DlopenSituation parent = {
+      .loads = Policy::kValidate, .calls = Policy::kForceCpu, .substitute = Substitute::kReady};
+  EXPECT_EQ(decide(request_for("libcuda.so.1"), parent).action, Action::kProxy);
   for (const auto& row : kRefusedLibraries) {
-    EXPECT_EQ(outcome(request_for(row.name()), {}),
-              Outcome({Action::kRefuse, Report::kAttempt, row.never}));
-  }
-}
-
-TEST(Dlopen, RefusedLibrary_UnderAListIsOpenClOnly) {
-  for (const auto& row : kRefusedLibraries) {
-    const Outcome refused = {Action::kRefuse, Report::kNoOpenCl, row.never};
-    EXPECT_EQ(outcome(request_for(row.name()),
-                      {.loads = Policy::kValidate, .calls = Policy::kValidate, .list = true}),
-              row.no_proxy ? refused : kPass)
-        << row.never;
-  }
-}
-
-TEST(Dlopen, RefusedLibrary_ThatIsOnlyLookedForIsNoAttempt) {
-  for (const auto& row : kRefusedLibraries) {
+    SCOPED_TRACE(row.never);
+    const Outcome attempt = {Action::kRefuse, Report::kAttempt, row.never};
+    const Outcome no_opencl = {Action::kRefuse, Report::kNoOpenCl, row.never};
+    EXPECT_EQ(outcome(request_for(row.name()), {}), attempt);
+    EXPECT_EQ(outcome(request_for(row.name()), parent), attempt);
+    EXPECT_EQ(outcome(request_for(row.name()), list), row.no_proxy ? no_opencl : kPass);
+    // If it is only looked for, it is no attempt. ld.so may know NVML's null driver by OpenCL's
+    // name.
     const DlopenRequest request = request_for(row.name(), true);
-    EXPECT_EQ(outcome(request, {}), kPass) << row.never;
-    // ld.so may know NVML's null driver by OpenCL's name.
+    EXPECT_EQ(outcome(request, {}), kPass);
     EXPECT_EQ(outcome(request, {.null_drivers_tried = true}),
-              row.asked == DriverApi::kOpenCl ? kNotLoaded : kPass)
-        << row.never;
+              row.asked == DriverApi::kOpenCl ? kNotLoaded : kPass);
   }
 }
 
@@ -206,17 +202,6 @@ TEST(VersionedSearch, BeginsAfterTheCaller) {
   EXPECT_FALSE(comes_past_us("gAd"));
   EXPECT_FALSE(comes_past_us("Adg"));
   EXPECT_FALSE(comes_past_us("Gd"));  // the guard itself searches
-}
-
-TEST(Dlopen, ParentThatOnlyLoadsForItsChildrenRefusesWhatNeedsNoDriver) {
-  const DlopenSituation now = {
-      .loads = Policy::kValidate, .calls = Policy::kForceCpu, .substitute = Substitute::kReady};
-  EXPECT_EQ(decide(request_for("libcuda.so.1"), now).action, Action::kProxy);
-  for (const RefusedLibrary& row : kRefusedLibraries) {
-    const DlopenDecision decision = decide(request_for(row.name()), now);
-    EXPECT_EQ(decision.action, Action::kRefuse) << row.name();
-    EXPECT_EQ(decision.report, Report::kAttempt) << row.name();
-  }
 }
 
 }  // namespace
