@@ -460,6 +460,12 @@ TEST_F(Decision, LineIsOnePlaceWithAllItsCalls) {
   EXPECT_EQ(place.forbidden, (std::vector<size_t>{1, 2}));  // NVML is not denied
   EXPECT_EQ(verdict_.places, 1u);
   EXPECT_EQ(verdict_.lines, 1u);
+  named(add(DriverApi::kCuda, {1}), "", "libfoo.so");  // without a line, the place is the library
+  decide(verdict_);
+  ASSERT_EQ(verdict_.findings.places.size(), 2u);
+  EXPECT_EQ(verdict_.findings.places[1].name, "libfoo.so");
+  EXPECT_EQ(verdict_.places, 2u);
+  EXPECT_EQ(verdict_.lines, 1u);
 }
 
 TEST_F(Decision, PlaceWithoutADeniedCallDoesNotCount) {
