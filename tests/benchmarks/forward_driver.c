@@ -4,18 +4,13 @@
 
 enum { kGpus = 8, kInvalidDevice = 101, kNotFound = 500 };
 
-#define EXPORT __attribute__((visibility("default")))
-
-EXPORT int cuInit(unsigned flags);
 int cuInit(unsigned flags) { return flags == 0 ? 0 : 1; }
 
-EXPORT int cuDeviceGetCount(int* count);
 int cuDeviceGetCount(int* count) {
   *count = kGpus;
   return 0;
 }
 
-EXPORT int cuDeviceGet(int* device, int ordinal);
 int cuDeviceGet(int* device, int ordinal) {
   if (ordinal < 0 || ordinal >= kGpus) return kInvalidDevice;
   *device = ordinal;
@@ -23,7 +18,6 @@ int cuDeviceGet(int* device, int ordinal) {
 }
 
 // This function is not guarded.
-EXPORT int cuDeviceGetAttribute(int* value, int attribute, int device);
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (device < 0 || device >= kGpus) return kInvalidDevice;
   *value = attribute;

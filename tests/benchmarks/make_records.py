@@ -3,13 +3,12 @@
 """Prints records of a cluster that does not exist, as its guards would write them, the same ones
 each time.
 
-    make_records.py [--records 1000000] [--processes 200000] [--hosts 500] [--stacks 60]
+    make_records.py RECORDS PROCESSES
 
 Nine of ten have a Python and a native stack of 10 to 20 frames. The records of one process are not
 adjacent, as in a file in which many nodes' records were collected.
 """
 
-import argparse
 import json
 import random
 import sys
@@ -45,12 +44,12 @@ def stack(number, dice):
     return json.dumps(record, separators=(",", ":"))[1:]
 
 
-def process(number, hosts):
+def process(number):
     """Returns the text before the thread's number and the text after it."""
     job = number // 64
     words = ["python3", "/home/user%d/project/train.py" % (job % 40), "--config",
              "configs/run%d.yaml" % (job % 500), "--rank", str(number % 64), "--epochs", "90"]
-    rest = {"uid": 1000 + job % 40, "host": "node%d.cluster" % (number // 8 % hosts),
+    rest = {"uid": 1000 + job % 40, "host": "node%d.cluster" % (number // 8 % 500),
             "exe": "/opt/conda/envs/train/bin/python3.11", "argv": words,
             "cgroup": "/system.slice/slurmstepd.scope/job_%d/step_0/user/task_%d" % (
                 job, number % 64), "slurm": str(100000 + job)}
@@ -59,28 +58,23 @@ def process(number, hosts):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--records", type=int, default=1000000)
-    parser.add_argument("--processes", type=int, default=200000)
-    parser.add_argument("--hosts", type=int, default=500)
-    parser.add_argument("--stacks", type=int, default=60)
-    given = parser.parse_args()
+    records, processes = map(int, sys.argv[1:])
     dice = random.Random(1)
-    stacks = [stack(number, dice) for number in range(given.stacks)]
+    stacks = [stack(number, dice) for number in range(60)]
     window = []  # processes whose records are not yet complete
-    each = max(1, given.records // given.processes)
+    each = max(1, records // processes)
     begun = 0
     out = []
-    for number in range(given.records):
-        if begun < given.processes and (len(window) < 2000 or not window):
-            for _ in range(min(2000, given.processes - begun)):
-                window.append([process(begun, given.hosts), begun, 0])
+    for number in range(records):
+        if begun < processes and (len(window) < 2000 or not window):
+            for _ in range(min(2000, processes - begun)):
+                window.append([process(begun), begun, 0])
                 begun += 1
         place = dice.randrange(len(window))
         (front, back), pid, done = window[place]
         out.append('{"v":1,"ts":%d.%06d,%s%d%s%s\n' % (
             1795256748 + number // 50, number % 1000000, front, 1000 + pid, back,
-            stacks[(pid // 64 * 5 + done) % given.stacks]))
+            stacks[(pid // 64 * 5 + done) % len(stacks)]))
         window[place][2] += 1
         if done + 1 == each:
             window[place] = window[-1]

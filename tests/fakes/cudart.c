@@ -15,8 +15,12 @@
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
 #define LOG(name) fake_log("cudart" NUMBER(MAJOR) ":", name)
-#define EXPORT __attribute__((visibility("default")))
-#define HIDDEN __attribute__((visibility("hidden")))
+// A function with these parameters that logs its name and gives this answer.
+#define RUNTIME(name, answer, ...) \
+  int name(__VA_ARGS__) {          \
+    LOG(#name);                    \
+    return answer;                 \
+  }
 
 enum {
   kSuccess = 0,
@@ -103,7 +107,6 @@ static int use_device(int device) {
   return answer != kSuccess ? answer : g_driver.cuCtxSetCurrent(context);
 }
 
-EXPORT int cudaGetDeviceCount(int* count);
 int cudaGetDeviceCount(int* count) {
   LOG("cudaGetDeviceCount");
   const int answer = ready();
@@ -111,7 +114,6 @@ int cudaGetDeviceCount(int* count) {
   return finish(answer);
 }
 
-EXPORT int cudaSetDevice(int device);
 int cudaSetDevice(int device) {
   LOG("cudaSetDevice");
   int answer = check_device(device);
@@ -121,7 +123,6 @@ int cudaSetDevice(int device) {
   return finish(answer);
 }
 
-EXPORT int cudaGetDevice(int* device);
 int cudaGetDevice(int* device) {
   LOG("cudaGetDevice");
   const int answer = ready();
@@ -129,7 +130,6 @@ int cudaGetDevice(int* device) {
   return finish(answer);
 }
 
-EXPORT int cudaInitDevice(int device, unsigned device_flags, unsigned flags);
 int cudaInitDevice(int device, unsigned device_flags, unsigned flags) {
   LOG("cudaInitDevice");
   int answer = check_device(device);
@@ -153,21 +153,12 @@ static int get_properties(struct properties* out, int device) {
   return finish(answer);
 }
 
-EXPORT int cudaGetDeviceProperties(struct properties* out, int device);
-int cudaGetDeviceProperties(struct properties* out, int device) {
-  LOG("cudaGetDeviceProperties");
-  return get_properties(out, device);
-}
+RUNTIME(cudaGetDeviceProperties, get_properties(out, device), struct properties* out, int device)
 
 #if MAJOR == 12
-EXPORT int cudaGetDeviceProperties_v2(struct properties* out, int device);
-int cudaGetDeviceProperties_v2(struct properties* out, int device) {
-  LOG("cudaGetDeviceProperties_v2");
-  return get_properties(out, device);
-}
+RUNTIME(cudaGetDeviceProperties_v2, get_properties(out, device), struct properties* out, int device)
 #endif
 
-EXPORT int cudaDeviceGetAttribute(int* value, int attribute, int device);
 int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   LOG("cudaDeviceGetAttribute");
   int answer = check_device(device);
@@ -177,7 +168,6 @@ int cudaDeviceGetAttribute(int* value, int attribute, int device) {
   return finish(answer);
 }
 
-EXPORT int cudaDeviceSynchronize(void);
 int cudaDeviceSynchronize(void) {
   LOG("cudaDeviceSynchronize");
   int answer = ready();
@@ -190,7 +180,6 @@ int cudaDeviceSynchronize(void) {
   return finish(answer);
 }
 
-EXPORT int cudaFree(void* memory);
 int cudaFree(void* memory) {
   LOG("cudaFree");
   int answer = ready();
@@ -199,7 +188,6 @@ int cudaFree(void* memory) {
   return finish(answer);
 }
 
-EXPORT int cudaGetLastError(void);
 int cudaGetLastError(void) {
   LOG("cudaGetLastError");
   const int answer = g_last_error;
@@ -208,13 +196,8 @@ int cudaGetLastError(void) {
   return answer;
 }
 
-EXPORT int cudaPeekAtLastError(void);
-int cudaPeekAtLastError(void) {
-  LOG("cudaPeekAtLastError");
-  return g_last_error;
-}
+RUNTIME(cudaPeekAtLastError, g_last_error, void)
 
-EXPORT int cudaRuntimeGetVersion(int* version);
 int cudaRuntimeGetVersion(int* version) {
   LOG("cudaRuntimeGetVersion");
   *version = MAJOR * 1000;

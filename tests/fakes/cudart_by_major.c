@@ -4,31 +4,18 @@
 
 #define TEXT(x) #x
 #define NUMBER(x) TEXT(x)
-#define LOG(name) fake_log("cudart" NUMBER(MAJOR) ":", name)
+#define ANSWERS(name, answer, ...)               \
+  int name(__VA_ARGS__) {                        \
+    fake_log("cudart" NUMBER(MAJOR) ":", #name); \
+    return answer;                               \
+  }
 
-int cudaGetDeviceCount(int* count);
-int cudaSetDevice(int device);
-int cudaDeviceSynchronize(void);
-int cudaRuntimeGetVersion(int* version);
-
-int cudaGetDeviceCount(int* count) {
-  LOG("cudaGetDeviceCount");
-  *count = MAJOR;
-  return MAJOR;
+static int put(int* to, int number, int answer) {
+  *to = number;
+  return answer;
 }
 
-int cudaSetDevice(int device) {
-  LOG("cudaSetDevice");
-  return MAJOR * 100 + device;
-}
-
-int cudaDeviceSynchronize(void) {
-  LOG("cudaDeviceSynchronize");
-  return MAJOR * 1000;
-}
-
-int cudaRuntimeGetVersion(int* version) {
-  LOG("cudaRuntimeGetVersion");
-  *version = MAJOR * 1000;
-  return 0;
-}
+ANSWERS(cudaGetDeviceCount, put(count, MAJOR, MAJOR), int* count)
+ANSWERS(cudaSetDevice, MAJOR * 100 + device, int device)
+ANSWERS(cudaDeviceSynchronize, MAJOR * 1000, void)
+ANSWERS(cudaRuntimeGetVersion, put(version, MAJOR * 1000, 0), int* version)

@@ -6,48 +6,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 enum { kSuccess = 0, kNoMemory = 2 };
 
-EXPORT int cudaDriverGetVersion(int* version);
 int cudaDriverGetVersion(int* version) {
   *version = MAJOR * 1000;
   return kSuccess;
 }
 
-EXPORT int cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   *least = *greatest = 0;
   return kSuccess;
 }
 
-EXPORT int cudaStreamIsCapturing(void* stream, int* capturing);
 int cudaStreamIsCapturing(void* stream, int* capturing) {
   (void)stream;
   *capturing = 0;
   return kSuccess;
 }
 
-EXPORT int cudaStreamSynchronize(void* stream);
 int cudaStreamSynchronize(void* stream) {
   (void)stream;
   return kSuccess;
 }
 
-EXPORT int cudaMemGetInfo(size_t* available, size_t* total);
 int cudaMemGetInfo(size_t* available, size_t* total) {
   *available = *total = (size_t)1 << 30;
   return kSuccess;
 }
 
-EXPORT int cudaMalloc(void** memory, size_t size);
 int cudaMalloc(void** memory, size_t size) {
   *memory = calloc(1, size);
   return *memory != NULL ? kSuccess : kNoMemory;
 }
 
-EXPORT int cudaMemcpyAsync(void* to, const void* from, size_t size, int kind, void* stream);
 int cudaMemcpyAsync(void* to, const void* from, size_t size, int kind, void* stream) {
   (void)kind;
   (void)stream;

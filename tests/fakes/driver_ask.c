@@ -21,15 +21,8 @@ static int error_text(int error, const char** text, int as_name) {
   return *text == NULL ? kInvalidValue : kSuccess;
 }
 
-int cuGetErrorName(int error, const char** text) {
-  fake_log("", "cuGetErrorName");
-  return error_text(error, text, 1);
-}
-
-int cuGetErrorString(int error, const char** text) {
-  fake_log("", "cuGetErrorString");
-  return error_text(error, text, 0);
-}
+FAKE(cuGetErrorName, error_text(error, text, 1), int error, const char** text)
+FAKE(cuGetErrorString, error_text(error, text, 0), int error, const char** text)
 
 int cuGetExportTable(const void** table, const void* uuid) {
   (void)uuid;

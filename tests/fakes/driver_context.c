@@ -35,11 +35,7 @@ static int create(struct context** out, int device) {
 
 // The arguments are not used, but for where the new context goes, and for its device.
 #pragma GCC diagnostic ignored "-Wunused-parameter"
-#define CREATES(name, ...)      \
-  int name(__VA_ARGS__) {       \
-    fake_log("", #name);        \
-    return create(out, device); \
-  }
+#define CREATES(name, ...) FAKE(name, create(out, device), __VA_ARGS__)
 CREATES(cuCtxCreate, struct context** out, unsigned flags, int device)
 CREATES(cuCtxCreate_v2, struct context** out, unsigned flags, int device)
 CREATES(cuCtxCreate_v3, struct context** out, void* parameters, int count, unsigned flags,
@@ -75,20 +71,14 @@ int cuCtxFromGreenCtx(struct context** out, struct context* green) {
   return answer;
 }
 
-// A function with these parameters that gives this answer.
-#define MAKES(name, answer, ...) \
-  int name(__VA_ARGS__) {        \
-    fake_log("", #name);         \
-    return answer;               \
-  }
-MAKES(cuMemCreate, make_on_device(out, properties), uint64_t* out, size_t size,
-      const int* properties)
-MAKES(cuMemPoolCreate, make_on_device(out, properties), void** out, const int* properties)
-MAKES(cuMemImportFromShareableHandle, make(out), uint64_t* out)
-MAKES(cuMemPoolImportFromShareableHandle, make(out), void** out)
-MAKES(cuMulticastCreate, make(out), uint64_t* out)
-MAKES(cuLogicalEndpointCreate, make(properties), unsigned id, void* properties)
-MAKES(cuLogicalEndpointImport, make(shared), unsigned id, void* shared)
+FAKE(cuMemCreate, make_on_device(out, properties), uint64_t* out, size_t size,
+     const int* properties)
+FAKE(cuMemPoolCreate, make_on_device(out, properties), void** out, const int* properties)
+FAKE(cuMemImportFromShareableHandle, make(out), uint64_t* out)
+FAKE(cuMemPoolImportFromShareableHandle, make(out), void** out)
+FAKE(cuMulticastCreate, make(out), uint64_t* out)
+FAKE(cuLogicalEndpointCreate, make(properties), unsigned id, void* properties)
+FAKE(cuLogicalEndpointImport, make(shared), unsigned id, void* shared)
 
 static int destroy(struct context* context) {
   const int state = driver_state();
@@ -97,8 +87,8 @@ static int destroy(struct context* context) {
   if (g_current == context) g_current = NULL;
   return kSuccess;
 }
-MAKES(cuCtxDestroy, destroy(context), struct context* context)
-MAKES(cuCtxDestroy_v2, destroy(context), struct context* context)
+FAKE(cuCtxDestroy, destroy(context), struct context* context)
+FAKE(cuCtxDestroy_v2, destroy(context), struct context* context)
 
 int cuCtxGetCurrent(struct context** out) {
   fake_log("", "cuCtxGetCurrent");
@@ -144,8 +134,8 @@ static int release(int device) {
                                                                           : kInvalidContext;
 }
 
-MAKES(cuDevicePrimaryCtxRelease, release(device), int device)
-MAKES(cuDevicePrimaryCtxRelease_v2, release(device), int device)
+FAKE(cuDevicePrimaryCtxRelease, release(device), int device)
+FAKE(cuDevicePrimaryCtxRelease_v2, release(device), int device)
 
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   fake_log("", "cuDevicePrimaryCtxGetState");
@@ -168,10 +158,10 @@ static int load(void** out, const void* image, int needs_context) {
   return kSuccess;
 }
 
-MAKES(cuModuleLoad, load(out, image, 1), void** out, const void* image)
-MAKES(cuModuleLoadData, load(out, image, 1), void** out, const void* image)
-MAKES(cuModuleLoadDataEx, load(out, image, 1), void** out, const void* image)
-MAKES(cuModuleLoadFatBinary, load(out, image, 1), void** out, const void* image)
+FAKE(cuModuleLoad, load(out, image, 1), void** out, const void* image)
+FAKE(cuModuleLoadData, load(out, image, 1), void** out, const void* image)
+FAKE(cuModuleLoadDataEx, load(out, image, 1), void** out, const void* image)
+FAKE(cuModuleLoadFatBinary, load(out, image, 1), void** out, const void* image)
 
 // The last arguments of the next two calls are passed on the stack, so a wrapper that loses them
 // fails here.
@@ -179,12 +169,12 @@ static int load_library(void** out, const void* image, const void* options, unsi
   if (count != 0 && (options == NULL || *(const unsigned*)options != count)) return kInvalidValue;
   return load(out, image, 0);
 }
-MAKES(cuLibraryLoadData, load_library(out, image, library_options, library_count), void** out,
-      const void* image, void* options, void** values, unsigned count, void* library_options,
-      void** library_values, unsigned library_count)
-MAKES(cuLibraryLoadFromFile, load_library(out, image, library_options, library_count), void** out,
-      const void* image, void* options, void** values, unsigned count, void* library_options,
-      void** library_values, unsigned library_count)
+FAKE(cuLibraryLoadData, load_library(out, image, library_options, library_count), void** out,
+     const void* image, void* options, void** values, unsigned count, void* library_options,
+     void** library_values, unsigned library_count)
+FAKE(cuLibraryLoadFromFile, load_library(out, image, library_options, library_count), void** out,
+     const void* image, void* options, void** values, unsigned count, void* library_options,
+     void** library_values, unsigned library_count)
 
 static int allocate(uint64_t* address, size_t size) {
   const int state = driver_state();
@@ -195,25 +185,19 @@ static int allocate(uint64_t* address, size_t size) {
   return *address == 0 ? kOutOfMemory : kSuccess;
 }
 
-int cuMemAlloc_v2(uint64_t* address, size_t size) {
-  fake_log("", "cuMemAlloc_v2");
-  return allocate(address, size);
+static int copy(void* to, const void* from, size_t size) {
+  if (driver_state() == kSuccess) memcpy(to, from, size);
+  return driver_state();
 }
+
+FAKE(cuMemAlloc_v2, allocate(address, size), uint64_t* address, size_t size)
+FAKE(cuMemcpyHtoD_v2, copy((void*)(uintptr_t)to, from, size), uint64_t to, const void* from,
+     size_t size)
+FAKE(cuMemcpyDtoH_v2, copy(to, (const void*)(uintptr_t)from, size), void* to, uint64_t from,
+     size_t size)
 
 int cuMemFree_v2(uint64_t address) {
   fake_log("", "cuMemFree_v2");
   if (driver_state() == kSuccess) free((void*)(uintptr_t)address);
-  return driver_state();
-}
-
-int cuMemcpyHtoD_v2(uint64_t to, const void* from, size_t size) {
-  fake_log("", "cuMemcpyHtoD_v2");
-  if (driver_state() == kSuccess) memcpy((void*)(uintptr_t)to, from, size);
-  return driver_state();
-}
-
-int cuMemcpyDtoH_v2(void* to, uint64_t from, size_t size) {
-  fake_log("", "cuMemcpyDtoH_v2");
-  if (driver_state() == kSuccess) memcpy(to, (const void*)(uintptr_t)from, size);
   return driver_state();
 }

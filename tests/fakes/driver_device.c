@@ -102,15 +102,8 @@ static int get_uuid(unsigned char* uuid, int device, int of_part) {
   return kSuccess;
 }
 
-int cuDeviceGetUuid(void* uuid, int device) {
-  fake_log("", "cuDeviceGetUuid");
-  return get_uuid(uuid, device, 0);
-}
-
-int cuDeviceGetUuid_v2(void* uuid, int device) {
-  fake_log("", "cuDeviceGetUuid_v2");
-  return get_uuid(uuid, device, 1);
-}
+FAKE(cuDeviceGetUuid, get_uuid(uuid, device, 0), void* uuid, int device)
+FAKE(cuDeviceGetUuid_v2, get_uuid(uuid, device, 1), void* uuid, int device)
 
 int cuDeviceGetName(char* name, int size, int device) {
   fake_log("", "cuDeviceGetName");
@@ -185,12 +178,5 @@ static int total_memory(size_t* bytes, int device) {
   return kSuccess;
 }
 
-int cuDeviceTotalMem(size_t* bytes, int device) {
-  fake_log("", "cuDeviceTotalMem");
-  return total_memory(bytes, device);
-}
-
-int cuDeviceTotalMem_v2(size_t* bytes, int device) {
-  fake_log("", "cuDeviceTotalMem_v2");
-  return total_memory(bytes, device);
-}
+FAKE(cuDeviceTotalMem, total_memory(bytes, device), size_t* bytes, int device)
+FAKE(cuDeviceTotalMem_v2, total_memory(bytes, device), size_t* bytes, int device)

@@ -13,7 +13,6 @@
 #undef CG_NAME
 
 // This name is newer than every name that cudaguard knows.
-int cuBrandNewThing(int* answer);
 int cuBrandNewThing(int* answer) {
   fake_log("", "cuBrandNewThing");
   *answer = 4242;

@@ -80,6 +80,13 @@ int nvmlShutdown(void) {
   fake_log("", #name); \
   if (users(0) == 0) return kUninitialized
 
+// A function with these parameters that gives this answer.
+#define NVML(name, answer, ...) \
+  int name(__VA_ARGS__) {       \
+    ENTER(name);                \
+    return answer;              \
+  }
+
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device** out);
 
 // The old form gets each GPU from the newer function and counts the GPUs that it gets.
@@ -110,15 +117,12 @@ static int hand_out(int gpu, int error, struct device** out) {
   return kSuccess;
 }
 
-int nvmlDeviceGetHandleByIndex_v2(unsigned index, struct device** out) {
-  ENTER(nvmlDeviceGetHandleByIndex_v2);
-  return hand_out(index < kGpus ? (int)index : -1, kInvalidArgument, out);
-}
+NVML(nvmlDeviceGetHandleByIndex_v2,
+     hand_out(index < kGpus ? (int)index : -1, kInvalidArgument, out), unsigned index,
+     struct device** out)
 
-int nvmlDeviceGetHandleByIndex(unsigned index, struct device** out) {
-  ENTER(nvmlDeviceGetHandleByIndex);
-  return nvmlDeviceGetHandleByIndex_v2(index, out);
-}
+NVML(nvmlDeviceGetHandleByIndex, nvmlDeviceGetHandleByIndex_v2(index, out), unsigned index,
+     struct device** out)
 
 static int by_uuid(const char* text, struct device** out) {
   if (text == NULL || out == NULL) return kInvalidArgument;
@@ -134,10 +138,7 @@ static int by_uuid(const char* text, struct device** out) {
   return hand_out(found, kNotFound, out);
 }
 
-int nvmlDeviceGetHandleByUUID(const char* text, struct device** out) {
-  ENTER(nvmlDeviceGetHandleByUUID);
-  return by_uuid(text, out);
-}
+NVML(nvmlDeviceGetHandleByUUID, by_uuid(text, out), const char* text, struct device** out)
 
 // CUDA 12's form of a UUID. Type 1 is text, type 2 the bytes.
 struct uuid_value {
@@ -169,15 +170,13 @@ int nvmlDeviceGetHandleBySerial(const char* serial, struct device** out) {
   return hand_out(found, serial == NULL ? kInvalidArgument : kNotFound, out);
 }
 
-int nvmlDeviceGetHandleByPciBusId(const char* text, struct device** out) {
-  ENTER(nvmlDeviceGetHandleByPciBusId);
-  return hand_out(box_find_bus(text), text == NULL ? kInvalidArgument : kNotFound, out);
-}
+NVML(nvmlDeviceGetHandleByPciBusId,
+     hand_out(box_find_bus(text), text == NULL ? kInvalidArgument : kNotFound, out),
+     const char* text, struct device** out)
 
-int nvmlDeviceGetHandleByPciBusId_v2(const char* text, struct device** out) {
-  ENTER(nvmlDeviceGetHandleByPciBusId_v2);
-  return hand_out(box_find_bus(text), text == NULL ? kInvalidArgument : kNotFound, out);
-}
+NVML(nvmlDeviceGetHandleByPciBusId_v2,
+     hand_out(box_find_bus(text), text == NULL ? kInvalidArgument : kNotFound, out),
+     const char* text, struct device** out)
 
 int nvmlDeviceGetIndex(struct device* device, unsigned* index) {
   ENTER(nvmlDeviceGetIndex);
@@ -297,10 +296,9 @@ int nvmlDeviceGetTopologyNearestGpus(struct device* device, int level, unsigned*
   return give(0, 0, -1, count, array);
 }
 
-int nvmlSystemGetTopologyGpuSet(unsigned processor, unsigned* count, struct device** array) {
-  ENTER(nvmlSystemGetTopologyGpuSet);
-  return processor == 0 ? give(0, 4, -1, count, array) : give(4, 8, -1, count, array);
-}
+NVML(nvmlSystemGetTopologyGpuSet,
+     processor == 0 ? give(0, 4, -1, count, array) : give(4, 8, -1, count, array),
+     unsigned processor, unsigned* count, struct device** array)
 
 struct memory {
   unsigned long long total, free, used;
@@ -355,10 +353,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(struct device* device, unsigned* cou
   return kSuccess;
 }
 
-int nvmlSystemGetDriverVersion(char* out, unsigned size) {
-  ENTER(nvmlSystemGetDriverVersion);
-  return put_text(out, size, "", "599.01");
-}
+NVML(nvmlSystemGetDriverVersion, put_text(out, size, "", "599.01"), char* out, unsigned size)
 
 const char* nvmlErrorString(int error) {
   fake_log("", "nvmlErrorString");

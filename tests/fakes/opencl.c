@@ -18,29 +18,13 @@ struct platform {
 static int get_platform_info(struct platform* platform, unsigned what, size_t size, void* value,
                              size_t* needed) {
   (void)platform;
-  const char* text = "";
-  switch (what) {
-    case 0x0900:
-      text = "FULL_PROFILE";
-      break;
-    case 0x0901:
-      text = "OpenCL 3.0 CUDA 13.0.20";
-      break;
-    case 0x0902:
-      text = "NVIDIA CUDA";
-      break;
-    case 0x0903:
-      text = "NVIDIA Corporation";
-      break;
-    case 0x0904:
-      text = "cl_khr_icd";
-      break;
-    case 0x0920:
-      text = "NV";
-      break;
-    default:
-      return kInvalidValue;
-  }
+  static const char* const texts[] = {
+      [0x00] = "FULL_PROFILE", [0x01] = "OpenCL 3.0 CUDA 13.0.20",
+      [0x02] = "NVIDIA CUDA",  [0x03] = "NVIDIA Corporation",
+      [0x04] = "cl_khr_icd",   [0x20] = "NV",
+  };
+  const char* text = what >= 0x0900 && what <= 0x0920 ? texts[what - 0x0900] : NULL;
+  if (text == NULL) return kInvalidValue;
   const size_t length = strlen(text) + 1;
   if (needed != NULL) *needed = length;
   if (value == NULL) return kSuccess;
@@ -75,13 +59,10 @@ static int get_platform_ids(unsigned room, struct platform** platforms, unsigned
 }
 
 int clGetPlatformInfo(struct platform* platform, unsigned what, size_t size, void* value,
-                      size_t* needed);
-int clGetPlatformInfo(struct platform* platform, unsigned what, size_t size, void* value,
                       size_t* needed) {
   return get_platform_info(platform, what, size, value, needed);
 }
 
-void* clGetExtensionFunctionAddress(const char* name);
 void* clGetExtensionFunctionAddress(const char* name) {
   if (strcmp(name, "clIcdGetPlatformIDsKHR") == 0) return (void*)get_platform_ids;
   if (strcmp(name, "clGetPlatformInfo") == 0) return (void*)get_platform_info;

@@ -69,7 +69,6 @@ __attribute__((constructor)) static void start(void) {
   if (has("crashes when loaded")) crash();
 }
 
-int cuInit(unsigned flags);
 int cuInit(unsigned flags) {
   const char* answer = getenv("CG_ANSWER");
   (void)flags;

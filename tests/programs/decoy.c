@@ -3,13 +3,7 @@
 // that it was built as, and has functions and a variable that look like CUDA's.
 #include "probe.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-EXPORT int cudnnCreate(void** handle);
-EXPORT int cuFunny(void);
-EXPORT int cudaFunny(void);
-EXPORT void plugin_probe(int out);
-EXPORT int cuInitialised = 5;
+int cuInitialised = 5;
 
 int cudnnCreate(void** handle) {
   *handle = NULL;

@@ -3,6 +3,7 @@
 #ifndef CUDAGUARD_TESTS_PROGRAMS_LINKED_H
 #define CUDAGUARD_TESTS_PROGRAMS_LINKED_H
 
+#include <dlfcn.h>
 #include <string.h>
 
 #include "probe.h"
@@ -39,6 +40,34 @@ __attribute__((unused)) static void* find_linked(void* context, const char* name
     if (strcmp(entry->name, name) == 0) return entry->function;
   }
   return NULL;
+}
+
+__attribute__((unused)) static void* find_by_dlsym(void* context, const char* name) {
+  return dlsym(context, name);
+}
+
+// Probes what dlopen, dlsym(RTLD_DEFAULT) and the like find. Returns 0 if the way is none of these.
+__attribute__((unused)) static int probe_found(const char* way, const char* soname,
+                                               void (*probe)(int, probe_finder, void*)) {
+  char devname[32];
+  snprintf(devname, sizeof devname, "%s", soname);
+  *strstr(devname, ".1") = '\0';
+  void* handle = RTLD_DEFAULT;
+  if (strcmp(way, "dlopen") == 0 || strcmp(way, "devname") == 0) {
+    handle = dlopen(way[1] == 'l' ? soname : devname, RTLD_NOW);
+    if (handle == NULL) {
+      probe_print(1, "open=null error=%s\n", dlerror());
+      return 1;
+    }
+  } else if (strcmp(way, "next") == 0) {
+    handle = RTLD_NEXT;
+  } else if (strcmp(way, "self") == 0) {
+    handle = dlopen(NULL, RTLD_NOW);
+  } else if (strcmp(way, "default") != 0) {
+    return 0;
+  }
+  probe(1, find_by_dlsym, handle);
+  return 1;
 }
 
 #endif

@@ -5,11 +5,6 @@
 
 #include "linked.h"
 
-#define EXPORT __attribute__((visibility("default")))
-
-EXPORT int middle_count(void);
-EXPORT int (*middle_next(void))(unsigned);
-
 int middle_count(void) {
   int count = -7;
   return cuDeviceGetCount(&count);

@@ -4,10 +4,8 @@
 
 #include "probe.h"
 
-int cuFunny(void);
 int cuFunny(void) { return 4712; }
 int cudaFunny = 4713;
-int nvmlFunny(void);
 int nvmlFunny(void) { return 4714; }
 
 int main(void) {

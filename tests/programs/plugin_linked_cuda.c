@@ -2,7 +2,6 @@
 // A plug-in that is linked to libcuda.so.1, as ONNX Runtime's CUDA provider and pycuda are.
 #include "linked.h"
 
-__attribute__((visibility("default"))) void plugin_probe(int out);
 void plugin_probe(int out) {
   struct linked_entry entries[] = {LINKED(cuInit),           LINKED(cuDriverGetVersion),
                                    LINKED(cuDeviceGetCount), LINKED(cuGetErrorName),

@@ -2,7 +2,6 @@
 // A plug-in that is linked to libnvidia-ml.so.1.
 #include "linked.h"
 
-__attribute__((visibility("default"))) void plugin_probe(int out);
 void plugin_probe(int out) {
   struct linked_entry entries[] = {LINKED(nvmlInit),
                                    LINKED(nvmlInit_v2),

@@ -9,7 +9,6 @@
 
 static void* find(void* context, const char* name) { return dlsym(context, name); }
 
-__attribute__((visibility("default"))) void plugin_probe(int out);
 void plugin_probe(int out) {
   const char* given = getenv("CG_NAMES");
   const char* version = getenv("CG_VERSION");

@@ -5,7 +5,6 @@
 int clGetPlatformIDs(unsigned room, void** platforms, unsigned* count);
 int clGetPlatformInfo(void* platform, unsigned what, size_t size, void* value, size_t* needed);
 
-__attribute__((visibility("default"))) void plugin_probe(int out);
 void plugin_probe(int out) {
   enum { kVendor = 0x0903 };
   void* platforms[16];

@@ -8,7 +8,6 @@
 
 #define PASTE(a, b) a##b
 #define NAME(a, b) PASTE(a, b)
-#define EXPORT __attribute__((visibility("default")))
 
 int cudaGetDeviceCount(int* count);
 int cudaSetDevice(int device);
@@ -30,12 +29,10 @@ __attribute__((constructor)) static void ask_on_load(void) {
   if (pthread_create(&thread, NULL, ask, NULL) == 0) pthread_join(thread, NULL);
 }
 
-EXPORT void plugin_probe(int out);
 void plugin_probe(int out) {
   probe_print(out, "onLoad=%d:%d:%d:%d\n", g_answers[0], g_count, g_answers[1], g_answers[2]);
 }
 #else
-EXPORT void NAME(use_runtime_, MAJOR)(int out);
 void NAME(use_runtime_, MAJOR)(int out) {
   int count = -7;
   const int count_answer = cudaGetDeviceCount(&count);

@@ -21,5 +21,4 @@ __attribute__((constructor)) static void enter_after(void) {
   }
 }
 
-__attribute__((visibility("default"))) void timed_library(void);
 void timed_library(void) {}

@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPORT __attribute__((visibility("default")))
-
 static void* resolve(const char* name) {
   static void* handle;
   if (handle == NULL) handle = dlopen("libcuda.so.1", RTLD_NOW);
@@ -14,7 +12,6 @@ static void* resolve(const char* name) {
 }
 
 #define TRAMPOLINE(name, parameters, arguments)                 \
-  EXPORT int name parameters;                                   \
   int name parameters {                                         \
     static int(*next) parameters;                               \
     if (next == NULL) next = (int(*) parameters)resolve(#name); \

@@ -81,11 +81,6 @@ def test_child_does_not_wait_with_another_hook(policy):
     assert forks([PROGRAM, *STEPS["twice"]], more=[SECOND_HOOK], **POLICIES[policy]) == (2, 0, 0)
 
 
-@pytest.mark.parametrize("policy", ["force-cpu", "off"])
-def test_child_does_not_wait_after_exec(policy):
-    assert forks([PROGRAM, *STEPS["open"]], CG_EXEC="1", **POLICIES[policy]) == (2, 0, 0)
-
-
 @pytest.mark.parametrize("step", STEPS)
 def test_control_unguarded_child_does_not_wait(step):
     assert forks([PROGRAM, *STEPS[step]], guard=None, count=1) == (1, 0, 0)

@@ -3,7 +3,6 @@
 real driver is initialised once, and every thread gets the same answer."""
 
 import os
-import subprocess
 
 import pytest
 
@@ -63,43 +62,3 @@ def test_wrong_list_means_force_cpu_for_all_threads(program, entry_points, _):
         about = [line for line in outcome.err.splitlines()
                  if "CUDAGUARD_VISIBLE_DEVICES=" in line]
         assert len(about) == 1, str(outcome)
-
-
-class FirstRequests(harness.Case):
-    """Two threads make the first request of a process. One of them is stopped at the system call
-    after it has read the configuration. The guard must not treat the other as a child."""
-
-    def ask(self, variables):
-        program = os.path.join(racing.DIRECTORY, "two_requests")
-        done = subprocess.run(
-            ["strace", "-qq", "-o", os.devnull, "-e", "trace=madvise",
-             "-e", "inject=madvise:delay_enter=400000",
-             "sh", "-c", variables + " CUDAGUARD_ROOT=$$ exec " + program],
-            env=dict(os.environ, LD_LIBRARY_PATH=racing.DRIVER, CUDAGUARD_POLICY="VALIDATE",
-                     CUDAGUARD_CHILDREN="FORCE_CPU"),
-            capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
-        return done.stdout.strip()
-
-    def test_first_process_with_two_first_requests_is_no_child(self):
-        self.assertEqual(self.ask(""), "libcuda.so.1")  # control with the fake driver
-        self.assertEqual(self.ask("LD_PRELOAD=" + harness.GUARD), "libcudaguard-driver.so")
-
-
-class FirstReads(harness.Case):
-    """Two threads read the environment at once, before the guard's constructor has done so. Neither
-    may take another variable's value for the policy."""
-
-    def ask(self, **env):
-        room = "x" * 8192  # the page of CUDAGUARD_LOG has no other variable
-        done = subprocess.run([os.path.join(racing.DIRECTORY, "two_readers")],
-                              env={"CUDAGUARD_POLICY": "FORCE_CPU", "FILL": room,
-                                   "CUDAGUARD_LOG": "off", "FILL_MORE": room,
-                                   "LD_LIBRARY_PATH": racing.DRIVER, **env},
-                              capture_output=True, text=True, timeout=60, check=False)
-        self.assertEqual((done.returncode, done.stderr), (0, ""), done)
-        return done.stdout
-
-    def test_both_find_the_policy(self):
-        self.assertEqual(self.ask(), "first 0 second -1\n")  # the control
-        self.assertEqual(self.ask(LD_PRELOAD=harness.GUARD), "first 100 second 100\n")

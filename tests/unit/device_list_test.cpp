@@ -83,31 +83,20 @@ TEST(AllowListSyntax, Mistakes_HaveReasonPlaceAndEntry) {
            {"1gpu2", Why::kNotUnderstood, 1, "1gpu2"},
            {"0, 1gpu2 ,3", Why::kNotUnderstood, 2, "1gpu2"},
            {"all", Why::kNotUnderstood, 1, "all"},
-           {"none", Why::kNotUnderstood, 1, "none"},
-           {"void", Why::kNotUnderstood, 1, "void"},
            {"0x1", Why::kNotUnderstood, 1, "0x1"},
            {"+1", Why::kNotUnderstood, 1, "+1"},
-           {"1.0", Why::kNotUnderstood, 1, "1.0"},
            {"0 1", Why::kNotUnderstood, 1, "0 1"},
-           {"0;1", Why::kNotUnderstood, 1, "0;1"},
-           {"0-3", Why::kNotUnderstood, 1, "0-3"},
            {"-", Why::kNotUnderstood, 1, "-"},
            {"--1", Why::kNotUnderstood, 1, "--1"},
            {"-1x", Why::kNotUnderstood, 1, "-1x"},
            {"GPU0", Why::kNotUnderstood, 1, "GPU0"},
-           {"GPU", Why::kNotUnderstood, 1, "GPU"},
            {"gpu-00a1", Why::kNotUnderstood, 1, "gpu-00a1"},
-           {"mig-cc00", Why::kNotUnderstood, 1, "mig-cc00"},
            {"GPU-00 a1", Why::kNotUnderstood, 1, "GPU-00 a1"},
            {"GPU-\xc3\xa9", Why::kNotUnderstood, 1, "GPU-\xc3\xa9"},
-           {"\"0\"", Why::kNotUnderstood, 1, "\"0\""},
            {"-1,0", Why::kNegative, 1, "-1"},
            {"0,-1", Why::kNegative, 2, "-1"},
-           {"0,-1,2", Why::kNegative, 2, "-1"},
-           {"-1,-1", Why::kNegative, 1, "-1"},
            {"-2", Why::kNegative, 1, "-2"},
            {"-99999999999999999999", Why::kNegative, 1, "-99999999999999999999"},
-           {"GPU-", Why::kAmbiguousUuid, 1, "GPU-"},
            {"0,MIG-", Why::kAmbiguousUuid, 2, "MIG-"},
            {"1000001", Why::kNoSuchIndex, 1, "1000001"},
            {"0,4294967296", Why::kNoSuchIndex, 2, "4294967296"},
@@ -144,13 +133,6 @@ TEST(AllowListSyntax, SixtyFourEntriesFit_OneMoreIsAMistake) {
   expect_error(parse_allow_list(most + ",all").error, {"all", Why::kTooMany, 65, "all"});
 }
 
-TEST(AllowListSyntax, Entry_PointsIntoTheText) {
-  const std::string text = "0, GPU-zz ,1gpu2";
-  const AllowList list = parse_allow_list(text);
-  EXPECT_EQ(list.entries[1].text.data(), text.data() + 3);
-  EXPECT_EQ(list.error.entry.data(), text.data() + 11);
-}
-
 // --- resolve -------------------------------------------------------------------------------------
 
 View resolved(std::string_view text, const Machine& machine) {
@@ -168,22 +150,13 @@ TEST(Resolve, KeepsTheOrderOfTheList) {
   EXPECT_EQ(devices_of(resolved("0,1,2,3,4,5,6,7", *machine)), (Indices{0, 1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST(Resolve, EmptyList_IsAnEmptyViewWithoutError) {
-  const auto machine = eight_gpus();
-  const View view = resolved("-1", *machine);
-  EXPECT_EQ(view.count, 0U);
-  EXPECT_EQ(view.error.why, Why::kNone);
-}
-
 TEST(Resolve, Mistakes_LeaveNoDevice) {
   const auto machine = eight_gpus();
   for (const Mistake& mistake : std::initializer_list<Mistake>{
            {"8", Why::kNoSuchIndex, 1, "8"},
-           {"0,1,99", Why::kNoSuchIndex, 3, "99"},
            {"65535", Why::kNoSuchIndex, 1, "65535"},
            {"65536", Why::kNoSuchIndex, 1, "65536"},  // would be 0 in 16 bits
            {"1,01", Why::kDuplicate, 2, "01"},
-           {"0,1,2,3,0", Why::kDuplicate, 5, "0"},
            {"0,GPU-00a1", Why::kDuplicate, 2, "GPU-00a1"},
            {"GPU-00a1,0", Why::kDuplicate, 2, "0"},
            {"GPU-00a1,GPU-00", Why::kDuplicate, 2, "GPU-00"},

@@ -3,8 +3,6 @@
 // driver gets.
 #include <gtest/gtest.h>
 
-#include <map>
-
 #include "device_list_fixtures.h"
 
 namespace cudaguard {
@@ -59,101 +57,80 @@ Viewed unknown(std::string text) {
 constexpr const char* kAll = "0,1,2,3,4,5,6,7";
 const Indices nothing;
 
-TEST(Select, Unset_IsTheWholeView) {
+TEST(Select, ValueThatNamesNoDevice_SelectsNothing) {
+  const Viewed viewed(kAll);
+  for (const char* value :
+       {"", " ", ",", ",0", "-1", "none", "all", "void", "NoDevFiles", "abc", "+", "-", "- 0",
+        "+ 1", "--0", "cuda:0", "8", "-1,0", "gpu-00a1", "GPU0", " GPU-00", "GPU-00 ,GPU-11",
+        "GPU-zz",
+        // This is ten, not octal eight.
+        "010",
+        // These do not wrap around.
+        "65536", "4294967296", "4294967297", "18446744073709551616", "99999999999999999999999999",
+        "-4294967296",
+        // A repeated device empties the list.
+        "0,0", "0, 0", "1,0,+01", "0,1,2,3,0", "1,01", "0,0,-1", "GPU-00,GPU-00a1",
+        // The beginning of more than one UUID, and other text than a UUID's.
+        "GPU-aabb", "GPU-aabb000", "GPU-", "GPU-00A1", "GPU-cc000001"}) {
+    EXPECT_EQ(viewed.select(Exact(value).c_str()), nothing) << value;
+  }
+}
+
+TEST(Select, EntriesSelectPositionsOfTheView) {
+  const char* const mixed = "0,1,MIG-dd,MIG-cc000001";
+  const struct {
+    const char* list;
+    const char* value;
+    Indices shown;
+  } cases[] = {
+      // The program's order counts.
+      {"5,3,1", "2,0", {2, 0}},
+      {"5,3,1", "0,1,2", {0, 1, 2}},
+      {"5,3,1", "5", {}},  // GPU 5 is position 0
+      {kAll, "7,0", {7, 0}},
+      // Numbers are read as strtol does.
+      {kAll, "1gpu2,2ampere", {1, 2}},
+      {kAll, "+1, +2,\t3 ,4x", {1, 2, 3, 4}},
+      {kAll, "007", {7}},
+      {kAll, "0x1", {0}},
+      {kAll, "-0", {0}},
+      {kAll, "1;2", {1}},
+      {kAll, "0 1", {0}},
+      {kAll, "0 ,1", {0, 1}},
+      // The first invalid entry ends the list, so what follows does not matter.
+      {kAll, "0,2,-1,1", {0, 2}},
+      {kAll, "0,8,1", {0}},
+      {kAll, "0,,1", {0}},
+      {kAll, "0,1,", {0, 1}},
+      {kAll, "0,x,1", {0}},
+      {kAll, "0,1,2,3,-1,0,6,7", {0, 1, 2, 3}},
+      {kAll, "0,9,0", {0}},
+      {kAll, "GPU-00,GPU-zz,GPU-00", {0}},
+      {kAll, "GPU-00,GPU-aabb,GPU-11", {0}},
+      {"4,5", "0,1,2,3", {0, 1}},
+      // The beginning of a UUID is looked up in the view alone.
+      {"3,5,0", kGpuUuids[0], {2}},
+      {"3,5,0", "GPU-55,GPU-aabb", {1, 0}},  // GPU 2 is not in the view
+      {"3,5,0", "GPU-11", {}},
+      {"3,5,0", "GPU-55,GPU-11,GPU-00", {1}},
+      {"3,5,0", "GPU-00a1c2d3-0000-0000-0000-0000000000000", {}},
+      {"4", "GPU-", {0}},
+      // The first entry decides the kind.
+      {mixed, "GPU-00,1", {0}},
+      {mixed, "0,GPU-11", {0}},
+      {mixed, "GPU-00,MIG-dd", {0}},
+      {mixed, "MIG-dd,GPU-00", {2}},
+      {mixed, "MIG-cc,MIG-dd", {3, 2}},
+      {mixed, "3,2", {3, 2}},
+      {mixed, "GPU-cc000001", {}},
+      {mixed, "GPU-00, GPU-11", {0}},  // as PyTorch reads it
+  };
+  for (const auto& one : cases) {
+    EXPECT_EQ(Viewed(one.list).select(Exact(one.value).c_str()), one.shown)
+        << one.list << ' ' << one.value;
+  }
   EXPECT_EQ(Viewed("5,3,1").select(nullptr), (Indices{0, 1, 2}));
   EXPECT_EQ(Viewed("").select(nullptr), nothing);
-}
-
-TEST(Select, NumbersAreViewIndices_InTheProgramsOrder) {
-  const Viewed viewed("5,3,1");
-  EXPECT_EQ(viewed.select("2,0"), (Indices{2, 0}));
-  EXPECT_EQ(viewed.select("0,1,2"), (Indices{0, 1, 2}));
-  EXPECT_EQ(viewed.select("5"), nothing);  // physical 5 is view index 0
-  EXPECT_EQ(viewed.list_for("2,0"), std::string(kGpuUuids[1]) + "," + kGpuUuids[5]);
-}
-
-TEST(Select, EmptyOrNotANumber_SelectsNothing) {
-  const Viewed viewed(kAll);
-  for (const char* value : {"", " ", ",", ",0", "-1", "none", "all", "void", "NoDevFiles", "abc",
-                            "+", "-", "- 0", "+ 1", "--0", "gpu-00a1", "GPU0", "8", "-1,0"}) {
-    EXPECT_EQ(viewed.select(value), nothing) << value;
-  }
-}
-
-TEST(Select, NumbersAreReadAsStrtolDoes) {
-  const Viewed viewed(kAll);
-  EXPECT_EQ(viewed.select("1gpu2,2ampere"), (Indices{1, 2}));
-  EXPECT_EQ(viewed.select("+1, +2,\t3 ,4x"), (Indices{1, 2, 3, 4}));
-  EXPECT_EQ(viewed.select("007"), (Indices{7}));
-  EXPECT_EQ(viewed.select("010"), nothing);  // ten, not octal eight
-  EXPECT_EQ(viewed.select("0x1"), (Indices{0}));
-  EXPECT_EQ(viewed.select("-0"), (Indices{0}));
-  EXPECT_EQ(viewed.select("1;2"), (Indices{1}));
-}
-
-TEST(Select, NumbersTooLarge_DoNotWrapAround) {
-  const Viewed viewed(kAll);
-  for (const char* value : {"65536", "4294967296", "4294967297", "18446744073709551616",
-                            "99999999999999999999999999", "-4294967296"}) {
-    EXPECT_EQ(viewed.select(value), nothing) << value;
-  }
-}
-
-TEST(Select, FirstInvalidEntry_EndsTheList) {
-  const Viewed viewed(kAll);
-  EXPECT_EQ(viewed.select("0,2,-1,1"), (Indices{0, 2}));
-  EXPECT_EQ(viewed.select("0,8,1"), (Indices{0}));
-  EXPECT_EQ(viewed.select("0,,1"), (Indices{0}));
-  EXPECT_EQ(viewed.select("0,1,"), (Indices{0, 1}));
-  EXPECT_EQ(viewed.select("0,x,1"), (Indices{0}));
-  EXPECT_EQ(Viewed("4,5").select("0,1,2,3"), (Indices{0, 1}));
-}
-
-TEST(Select, RepeatedDevice_EmptiesTheList) {
-  const Viewed viewed(kAll);
-  EXPECT_EQ(viewed.select("0,1,2,3,0"), nothing);
-  EXPECT_EQ(viewed.select("1,01"), nothing);
-  EXPECT_EQ(viewed.select("0,0,-1"), nothing);
-  EXPECT_EQ(viewed.select("GPU-00,GPU-00a1"), nothing);
-}
-
-TEST(Select, RepetitionAfterTheEnd_DoesNotMatter) {
-  const Viewed viewed(kAll);
-  EXPECT_EQ(viewed.select("0,1,2,3,-1,0,6,7"), (Indices{0, 1, 2, 3}));
-  EXPECT_EQ(viewed.select("0,9,0"), (Indices{0}));
-  EXPECT_EQ(viewed.select("GPU-00,GPU-zz,GPU-00"), (Indices{0}));
-}
-
-TEST(Select, UuidStarts_AreLookedUpInTheViewOnly) {
-  const Viewed viewed("3,5,0");
-  EXPECT_EQ(viewed.select(kGpuUuids[0]), (Indices{2}));
-  EXPECT_EQ(viewed.select("GPU-55,GPU-aabb"), (Indices{1, 0}));  // GPU 2 is not in the view
-  // On the machine, but not in the view.
-  EXPECT_EQ(viewed.select("GPU-11"), nothing);
-  EXPECT_EQ(viewed.select("GPU-55,GPU-11,GPU-00"), (Indices{1}));
-  EXPECT_EQ(viewed.select("GPU-00A1"), nothing);
-  EXPECT_EQ(viewed.select((std::string(kGpuUuids[0]) + "0").c_str()), nothing);
-}
-
-TEST(Select, AmbiguousUuidStart_EndsTheList) {
-  const Viewed viewed(kAll);
-  EXPECT_EQ(viewed.select("GPU-aabb000"), nothing);
-  EXPECT_EQ(viewed.select("GPU-"), nothing);
-  EXPECT_EQ(viewed.select("GPU-00,GPU-aabb,GPU-11"), (Indices{0}));
-  EXPECT_EQ(Viewed("4").select("GPU-"), (Indices{0}));  // the view has only one
-}
-
-TEST(Select, FirstEntryDecidesTheKind) {
-  const Viewed viewed("0,1,MIG-dd,MIG-cc000001");
-  EXPECT_EQ(viewed.select("GPU-00,1"), (Indices{0}));
-  EXPECT_EQ(viewed.select("0,GPU-11"), (Indices{0}));
-  EXPECT_EQ(viewed.select("GPU-00,MIG-dd"), (Indices{0}));
-  EXPECT_EQ(viewed.select("MIG-dd,GPU-00"), (Indices{2}));
-  EXPECT_EQ(viewed.select("MIG-cc,MIG-dd"), (Indices{3, 2}));
-  EXPECT_EQ(viewed.select("3,2"), (Indices{3, 2}));
-  EXPECT_EQ(viewed.select("GPU-cc000001"), nothing);
-  EXPECT_EQ(viewed.select("GPU-00, GPU-11"), (Indices{0}));  // as PyTorch reads it
-  EXPECT_EQ(viewed.select(" GPU-00"), nothing);
 }
 
 TEST(Select, TenThousandEntries_AreRead) {
@@ -175,51 +152,12 @@ TEST(SelectWithoutNvml, NumbersAndUuidPrefixes_SelectListedDevices) {
   EXPECT_EQ(unknown("MIG-aa").select("GPU-aa"), nothing);
 }
 
-/// How many devices the values of CUDA_VISIBLE_DEVICES with a mistake show.
-using Shown = std::map<size_t, std::vector<const char*>>;
-
-TEST(MistakenVisibleDevices, ShowTheDevicesBeforeTheMistake) {
-  const Viewed viewed(kAll);
-  for (const auto& [shown, texts] :
-       Shown{{0,
-              {"",
-               "-1",
-               "none",
-               "NoDevFiles",
-               "-1,0",
-               "0,0",
-               "1,0,+01",
-               "8",
-               "99999999999999999999",
-               ",0",
-               " ",
-               ",",
-               "all",
-               "cuda:0",
-               "0, 0",
-               " GPU-00",
-               "GPU-00 ,GPU-11",
-               "GPU-zz",
-               "GPU-aabb",
-               "GPU-00,GPU-00a1"}},
-             {1,
-              {"0", "0,-1,1", "0,-1,0", "0,8", "0,,1", "0,none", "0;1", "0 1", "0,GPU-00", "GPU-00",
-               "GPU-00,1", "GPU-00,x", "GPU-00,MIG-cc", "GPU-00, GPU-11"}},
-             {2, {"7,0", "0,1,-1", "0,1,", "0, 1", "0 ,1", "0, 1,9", "GPU-00,GPU-11"}}}) {
-    for (const char* text : texts) {
-      EXPECT_EQ(viewed.select(Exact(text).c_str()).size(), shown) << text;
-    }
-  }
-}
-
 TEST(MistakenVisibleDevices, ShowTheDevicesOnAnUnknownMachine) {
-  for (const auto& [shown, texts] :
-       Shown{{0, {"0,0", "GPU-zz,GPU-zz"}},
-             {1, {"99999999999999999999", "0,-1,1", "GPU-zz", "GPU-zz, GPU-yy"}},
-             {2, {"0,8"}}}) {
-    for (const char* text : texts) {
-      EXPECT_EQ(select(Exact(text).c_str(), nullptr, nullptr).count, shown) << text;
-    }
+  for (const auto& [text, shown] :
+       {std::pair{"0,0", 0U}, std::pair{"GPU-zz,GPU-zz", 0U}, std::pair{"99999999999999999999", 1U},
+        std::pair{"0,-1,1", 1U}, std::pair{"GPU-zz", 1U}, std::pair{"GPU-zz, GPU-yy", 1U},
+        std::pair{"0,8", 2U}}) {
+    EXPECT_EQ(select(Exact(text).c_str(), nullptr, nullptr).count, shown) << text;
   }
 }
 

@@ -55,13 +55,6 @@ TEST(Dlopen, OtherLibrariesPassInEverySituation) {
   }
 }
 
-TEST(Dlopen, DriverUnderOffPasses) {
-  for (const char* name : {"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-opencl.so.1"}) {
-    EXPECT_EQ(outcome(request_for(name), {.loads = Policy::kOff, .calls = Policy::kOff}), kPass)
-        << name;
-  }
-}
-
 TEST(Dlopen, DriverBecomesOurLibrary) {
   for (const char* name : {"libcuda.so.1", "/usr/lib/libcuda.so", "libnvidia-ml.so.1"}) {
     for (const PolicyRow& row : kPolicies) {
@@ -92,70 +85,67 @@ TEST(Dlopen, DriverIsRefusedIfOurFileCannotBeUsed) {
   }
 }
 
-TEST(Dlopen, NvidiasOwnLibrariesReachTheDriver) {
-  EXPECT_EQ(outcome(request_for("libcuda.so.1"),
-                    {.loads = Policy::kValidate, .calls = Policy::kValidate}),
-            kPass);
-}
-
-TEST(Dlopen, OnlyTheSonameShowsThatThereIsNoDriver) {
-  const DlopenSituation now = {
-      .loads = Policy::kValidate, .calls = Policy::kValidate, .substitute = Substitute::kNoLibrary};
-  EXPECT_EQ(outcome(request_for("libcuda.so.1"), now), Outcome({Action::kPass, Report::kNoDriver}));
-  EXPECT_EQ(outcome(request_for("libcuda.so.1", true), now), kPass);
-  for (const char* name : {"libcuda.so", "/x/libcuda.so.1", "libnvidia-ml.so.1"}) {
-    EXPECT_EQ(outcome(request_for(name), now), kPass) << name;
+TEST(Dlopen, NameAndSubstituteDecideAboutTheDriver) {
+  const DlopenSituation off = {.loads = Policy::kOff, .calls = Policy::kOff};
+  const DlopenSituation validate = {.loads = Policy::kValidate, .calls = Policy::kValidate};
+  DlopenSituation absent = validate;
+  absent.substitute = Substitute::kNoLibrary;
+  DlopenSituation callers = validate;  // on the caller's run path
+  callers.substitute = Substitute::kForCallerOnly;
+  const struct {
+    const char* name;
+    bool no_load;
+    const DlopenSituation& now;
+    Outcome outcome;
+  } cases[] = {
+      {"libcuda.so.1", false, off, kPass},
+      {"libnvidia-ml.so.1", false, off, kPass},
+      {"libnvidia-opencl.so.1", false, off, kPass},
+      // NVIDIA's own libraries reach the driver.
+      {"libcuda.so.1", false, validate, kPass},
+      // Only the SONAME shows that there is no driver.
+      {"libcuda.so.1", false, absent, {Action::kPass, Report::kNoDriver}},
+      {"libcuda.so.1", true, absent, kPass},
+      {"libcuda.so", false, absent, kPass},
+      {"/x/libcuda.so.1", false, absent, kPass},
+      {"libnvidia-ml.so.1", false, absent, kPass},
+      {"libcuda.so.1", false, callers, {Action::kRefuse, Report::kNoDriver, kAbsentDriver}},
+      {"libcuda.so", false, callers, {Action::kRefuse, Report::kNothing, kAbsentDriver}},
+      {"libnvidia-ml.so.1", false, callers, {Action::kRefuse, Report::kNothing, kAbsentNvml}},
+      {"libcuda.so.1", true, callers, kNotLoaded},
+      // Only ld.so expands these.
+      {"$LIB/libcuda.so.1", false, callers, {Action::kRefuse, Report::kRefusedLoad, kAbsentDriver}},
+      {"$PLATFORM/libnvidia-ml.so.1",
+       true,
+       callers,
+       {Action::kRefuse, Report::kRefusedLoad, kAbsentNvml}},
+  };
+  for (const auto& one : cases) {
+    EXPECT_EQ(outcome(request_for(one.name, one.no_load), one.now), one.outcome) << one.name;
   }
-}
-
-TEST(Dlopen, DriverOnTheCallersRunPathIsRefused) {
-  const DlopenSituation now = {.loads = Policy::kValidate,
-                               .calls = Policy::kValidate,
-                               .substitute = Substitute::kForCallerOnly};
-  EXPECT_EQ(outcome(request_for("libcuda.so.1"), now),
-            Outcome({Action::kRefuse, Report::kNoDriver, kAbsentDriver}));
-  EXPECT_EQ(outcome(request_for("libcuda.so"), now),
-            Outcome({Action::kRefuse, Report::kNothing, kAbsentDriver}));
-  EXPECT_EQ(outcome(request_for("libnvidia-ml.so.1"), now),
-            Outcome({Action::kRefuse, Report::kNothing, kAbsentNvml}));
-  EXPECT_EQ(outcome(request_for("libcuda.so.1", true), now), Outcome({Action::kNotLoaded}));
-}
-
-TEST(Dlopen, TokenThatOnlyLdsoExpandsIsRefused) {
-  const DlopenSituation now = {.loads = Policy::kValidate,
-                               .calls = Policy::kValidate,
-                               .substitute = Substitute::kForCallerOnly};
-  EXPECT_EQ(outcome(request_for("$LIB/libcuda.so.1"), now),
-            Outcome({Action::kRefuse, Report::kRefusedLoad, kAbsentDriver}));
-  EXPECT_EQ(outcome(request_for("$PLATFORM/libnvidia-ml.so.1", true), now),
-            Outcome({Action::kRefuse, Report::kRefusedLoad, kAbsentNvml}));
 }
 
 TEST(Dlopen, RefusedLibrary_IsAnAttemptUnderForceCpu) {
+  const DlopenSituation validate = {.loads = Policy::kValidate, .calls = Policy::kValidate};
+  DlopenSituation list = validate;
+  list.list = true;
+  // A parent that only loads for its children.
+  const DlopenSituation parent = {
+      .loads = Policy::kValidate, .calls = Policy::kForceCpu, .substitute = Substitute::kReady};
+  EXPECT_EQ(decide(request_for("libcuda.so.1"), parent).action, Action::kProxy);
   for (const auto& row : kRefusedLibraries) {
-    EXPECT_EQ(outcome(request_for(row.name()), {}),
-              Outcome({Action::kRefuse, Report::kAttempt, row.never}));
-  }
-}
-
-TEST(Dlopen, RefusedLibrary_UnderAListIsOpenClOnly) {
-  for (const auto& row : kRefusedLibraries) {
-    const Outcome refused = {Action::kRefuse, Report::kNoOpenCl, row.never};
-    EXPECT_EQ(outcome(request_for(row.name()),
-                      {.loads = Policy::kValidate, .calls = Policy::kValidate, .list = true}),
-              row.no_proxy ? refused : kPass)
-        << row.never;
-  }
-}
-
-TEST(Dlopen, RefusedLibrary_ThatIsOnlyLookedForIsNoAttempt) {
-  for (const auto& row : kRefusedLibraries) {
+    SCOPED_TRACE(row.never);
+    const Outcome attempt = {Action::kRefuse, Report::kAttempt, row.never};
+    const Outcome no_opencl = {Action::kRefuse, Report::kNoOpenCl, row.never};
+    EXPECT_EQ(outcome(request_for(row.name()), {}), attempt);
+    EXPECT_EQ(outcome(request_for(row.name()), parent), attempt);
+    EXPECT_EQ(outcome(request_for(row.name()), list), row.no_proxy ? no_opencl : kPass);
+    // If it is only looked for, it is no attempt. ld.so may know NVML's null driver by OpenCL's
+    // name.
     const DlopenRequest request = request_for(row.name(), true);
-    EXPECT_EQ(outcome(request, {}), kPass) << row.never;
-    // ld.so may know NVML's null driver by OpenCL's name.
+    EXPECT_EQ(outcome(request, {}), kPass);
     EXPECT_EQ(outcome(request, {.null_drivers_tried = true}),
-              row.asked == DriverApi::kOpenCl ? kNotLoaded : kPass)
-        << row.never;
+              row.asked == DriverApi::kOpenCl ? kNotLoaded : kPass);
   }
 }
 
@@ -212,17 +202,6 @@ TEST(VersionedSearch, BeginsAfterTheCaller) {
   EXPECT_FALSE(comes_past_us("gAd"));
   EXPECT_FALSE(comes_past_us("Adg"));
   EXPECT_FALSE(comes_past_us("Gd"));  // the guard itself searches
-}
-
-TEST(Dlopen, ParentThatOnlyLoadsForItsChildrenRefusesWhatNeedsNoDriver) {
-  const DlopenSituation now = {
-      .loads = Policy::kValidate, .calls = Policy::kForceCpu, .substitute = Substitute::kReady};
-  EXPECT_EQ(decide(request_for("libcuda.so.1"), now).action, Action::kProxy);
-  for (const RefusedLibrary& row : kRefusedLibraries) {
-    const DlopenDecision decision = decide(request_for(row.name()), now);
-    EXPECT_EQ(decision.action, Action::kRefuse) << row.name();
-    EXPECT_EQ(decision.report, Report::kAttempt) << row.name();
-  }
 }
 
 }  // namespace

@@ -64,13 +64,6 @@ TEST_F(Settings, TheEnvironmentChoosesIfNoOptionDoes) {
   EXPECT_EQ(value("CUDAGUARD_POLICY"), "(unset)");
 }
 
-TEST_F(Settings, CpuOverridesTheEnvironment) {
-  settings_.cpu = true;
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF", "CUDAGUARD_VISIBLE_DEVICES=1"}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "(unset)");
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=nonsense"}), "FORCE_CPU");
-}
-
 TEST_F(Settings, ListNeedsAPolicyThatAllowsGpus) {
   settings_.gpus = "2";
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF"}), "VALIDATE");
@@ -92,16 +85,6 @@ TEST_F(Settings, ObserveAllowsCudaUnlessThereIsAFence) {
   EXPECT_EQ(settled({}), "FORCE_CPU");
 }
 
-TEST_F(Settings, LevelOfTheLogIsErrorOnlyIfNothingElseChoosesIt) {
-  settled({});
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "(unset)");
-  settings_.errors_only = true;
-  settled({});
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "error");
-  settled({"CUDAGUARD_LOG=all"});
-  EXPECT_EQ(value("CUDAGUARD_LOG"), "all");
-}
-
 TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
   settings_.fence = FenceWish::kRequire;
   EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}),
@@ -113,22 +96,6 @@ TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
             "--fence=devices");
   settings_.fence = FenceWish::kDevices;
   EXPECT_EQ(settled({}), "VALIDATE");
-}
-
-TEST_F(Settings, OuterRunsPresetsAreRemoved) {
-  settings_.gpus = "1";
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu",
-                     "CUDAGUARD_PRESETS=CUDA_VISIBLE_DEVICES,JAX_PLATFORMS"}),
-            "VALIDATE");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "gpus=1");
-}
-
-TEST_F(Settings, OptionForChildrenLeavesAMark) {
-  settings_.gpus = "1";
-  settings_.children = "cpu";
-  EXPECT_EQ(settled({}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "children,gpus=1");
 }
 
 TEST_F(Settings, InnerRunKeepsWhatTheOuterOneHasMarked) {
@@ -197,15 +164,6 @@ TEST_F(Settings, WrongRuleIsRefusedInTheWordsOfTheGuard) {
   settings_.rules = {"CLAMP user=a"};
   settings_.fence = FenceWish::kAuto;
   EXPECT_EQ(settled({}), "refused: --fence and --rule contradict each other; leave one out");
-}
-
-TEST_F(Settings, VariableOfTheUserIsNoPreset) {
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "3");
-  settings_.no_presets = true;
-  EXPECT_EQ(settled({}), "FORCE_CPU");
-  EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // the variable is set as a mark of the launcher
 }
 
 TEST_F(Settings, OtherToolsWordsAreExplained) {
@@ -359,76 +317,40 @@ TEST_F(Settings, GuardMayComeBeforeTheRuntimeOfAsan) {
 }
 
 TEST_F(Settings, ContradictoryOptionsAreRefused) {
-  using Text = std::optional<std::string>;
   std::string needed = "--children needs --gpus";
   for (const PolicyRow& row : kPolicies) {
     if (!allows_cuda(row.policy)) continue;
     needed.append(row.policy == Policy::kValidate ? ", " : " or ");
     needed.append("--policy ").append(name_of(row.policy));
   }
-  const struct {
-    bool cpu;
-    Text gpus, policy, children;
-    std::string why;
-  } cases[] = {
-      {true, "1", {}, {}, "--cpu and --gpus contradict each other; leave one out"},
-      {true, {}, "CLAMP", {}, "--cpu and --policy CLAMP contradict each other; leave one out"},
-      {true, {}, {}, "cpu", "--cpu and --children contradict each other; leave one out"},
-      {false,
-       "1",
-       "force-cpu",
-       {},
-       "--gpus and --policy FORCE_CPU contradict each other; leave one out"},
-      {false, "1", "off", {}, "--gpus and --policy OFF contradict each other; leave one out"},
-      {false, {}, "OFF", "cpu", "--children and --policy OFF contradict each other; leave one out"},
-      {false, {}, {}, "cpu", needed},
+  const std::string contradict = " contradict each other; leave one out";
+  const std::pair<GuardSettings, std::string> cases[] = {
+      {{.cpu = true, .gpus = "1"}, "--cpu and --gpus" + contradict},
+      {{.cpu = true, .policy = "CLAMP"}, "--cpu and --policy CLAMP" + contradict},
+      {{.cpu = true, .children = "cpu"}, "--cpu and --children" + contradict},
+      {{.gpus = "1", .policy = "force-cpu"}, "--gpus and --policy FORCE_CPU" + contradict},
+      {{.gpus = "1", .policy = "off"}, "--gpus and --policy OFF" + contradict},
+      {{.policy = "OFF", .children = "cpu"}, "--children and --policy OFF" + contradict},
+      {{.policy = "off", .observe = true}, "--observe and --policy OFF" + contradict},
+      {{.children = "cpu"}, needed},
       // NO_CONTEXT, too, would contradict it.
-      {false, {}, {}, "query", needed.substr(0, needed.find(" or --policy NO_CONTEXT"))},
-      {false,
-       "1",
-       {},
-       "CPU",
+      {{.children = "query"}, needed.substr(0, needed.find(" or --policy NO_CONTEXT"))},
+      {{.gpus = "1", .children = "CPU"},
        "--children \"CPU\" is not accepted (accepted: cpu, gpu, query, contexts)"},
-      {false, {}, "", {}, "--policy needs a value"},
-      {false, {}, "x", {}, "--policy \"x" + kNoPolicy},
-      {true, {}, "force-cpu", {}, ""},
-      {false, "1", "CLAMP", "cpu", ""},
+      {{.policy = ""}, "--policy needs a value"},
+      {{.policy = "x"}, "--policy \"x" + kNoPolicy},
+      {{.log = ""}, "--log needs a value"},
+      {{.report = ""}, "--report needs a value"},
+      {{.cpu = true, .policy = "force-cpu"}, ""},
+      {{.gpus = "1", .policy = "CLAMP", .children = "cpu"}, ""},
+      {{.policy = "CLAMP", .observe = true}, ""},
   };
-  for (const auto& one : cases) {
-    settings_ = {};
-    settings_.cpu = one.cpu;
-    settings_.gpus = one.gpus;
-    settings_.policy = one.policy;
-    settings_.children = one.children;
+  for (const auto& [settings, why] : cases) {
+    settings_ = settings;
     const std::string result = settled({});
     const bool refused = result.starts_with("refused: ");
-    EXPECT_EQ(refused ? result.substr(9) : "", one.why);
+    EXPECT_EQ(refused ? result.substr(9) : "", why);
   }
-  settings_ = {};
-  settings_.observe = true;
-  settings_.policy = "off";
-  EXPECT_EQ(settled({}),
-            "refused: --observe and --policy OFF contradict each other; leave one out");
-  settings_.policy = "CLAMP";
-  EXPECT_EQ(settled({}), "CLAMP");
-}
-
-TEST_F(Settings, UnknownValuesAreRefused) {
-  settings_.log = "";
-  EXPECT_EQ(settled({}), "refused: --log needs a value");
-  settings_.log = "loud";
-  EXPECT_EQ(settled({}),
-            "refused: --log \"loud\" is not accepted (accepted: off, error, deny, all)");
-  settings_ = {};
-  settings_.report = "";
-  EXPECT_EQ(settled({}), "refused: --report needs a value");
-  settings_.report = "r";
-  settled({});
-  EXPECT_TRUE(value("CUDAGUARD_REPORT").starts_with("/")) << value("CUDAGUARD_REPORT");
-  EXPECT_TRUE(value("CUDAGUARD_REPORT").ends_with("/r")) << value("CUDAGUARD_REPORT");
-  settings_.report = "/x/r";
-  settled({});
-  EXPECT_EQ(value("CUDAGUARD_REPORT"), "/x/r");
 }
 
 TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {
@@ -523,18 +445,6 @@ TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
        "CUDAGUARD_PRESETS=GST_REGISTRY_1_0"});
   EXPECT_EQ(value("GST_REGISTRY_1_0"), "(unset)");
   EXPECT_EQ(value("CUDAGUARD_PRESETS"), "(unset)");
-}
-
-TEST(EnvironmentVariables, ChangesAreShellCommands) {
-  const char* const environment[] = {"A=1", "B=2", "A=3", nullptr};
-  Variables variables(environment);
-  variables.set("A", "it's $HOME");
-  variables.unset("B");
-  variables.unset("C");
-  variables.set("D", "$$");
-  EXPECT_EQ(variables.changes(), "export A='it'\\''s $HOME'\nunset B\nexport D=$$\n");
-  EXPECT_STREQ(variables.get("A"), "it's $HOME");
-  EXPECT_EQ(variables.pointers().size(), 3u);  // A once, D, and the null
 }
 
 TEST(PreloadList, OlderEntriesAreRemovedAndSanitizersComeFirst) {

@@ -9,13 +9,10 @@
 #include <iterator>
 #include <optional>
 #include <set>
-#include <stdexcept>
-#include <string>
 
 #include "policy/nvidia_requests.h"
 #include "shim/guard/text/beacon.h"
 #include "shim/launcher/fence/filter.h"
-#include "shim/launcher/fence/labels.h"
 #include "shim/launcher/observe/keeper.h"
 
 namespace cudaguard::launcher {
@@ -183,14 +180,6 @@ TEST(FenceFilter, OtherArchitecturesPass) {
   }
 }
 
-TEST(FenceFilter, GivesTheConfiguredAnswer) {
-  constexpr uint32_t kUserNotif = 0x7fc00000;
-  const std::vector<sock_filter> program = fence_filter(kUserNotif);
-  EXPECT_EQ(answer_of(program, call(kThisArchitecture.architecture, kThisArchitecture.ioctl,
-                                    kNobodysRequest)),
-            kUserNotif);
-}
-
 TEST(FenceFilter, ListenerGetsBeaconsAndNoOtherGetpid) {
   constexpr struct {
     Architecture machine;
@@ -314,61 +303,6 @@ TEST(OpenFilter, OtherCallsHaveTheAnswerOfTheOtherFilter) {
       EXPECT_EQ(answer_of(program, data), answer_of(others, data)) << std::hex << request;
     }
     EXPECT_EQ(answer_of(program, call(row.architecture, 1), true), SECCOMP_RET_ALLOW);
-  }
-}
-
-TEST(FenceFilter, KernelAcceptsTheFilter) {
-  for (const Architecture& machine : {kX86, kArm}) {
-    const std::vector<sock_filter> program = fence_filter(kAnswer, machine);
-    EXPECT_LE(program.size(), 32U);
-    EXPECT_EQ(program.back().code, BPF_RET | BPF_K);
-    for (size_t at = 0; at < program.size(); ++at) {
-      const sock_filter& one = program[at];
-      if (BPF_CLASS(one.code) == BPF_JMP) {
-        EXPECT_LT(at + 1 + std::max(one.jt, one.jf), program.size()) << at;
-      }
-      if (BPF_CLASS(one.code) == BPF_LD) {
-        EXPECT_EQ(one.k % 4, 0U);
-        EXPECT_LT(one.k, sizeof(seccomp_data));
-      }
-    }
-  }
-}
-
-/// assemble()'s message, or "" if it accepts the lines.
-std::string mistake_of(const std::vector<FilterLine>& lines,
-                       const std::vector<sock_filter>& rest = {}) {
-  try {
-    assemble(lines, rest);
-  } catch (const std::logic_error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-TEST(FilterLabels, MistakesAreRefused) {
-  const std::string before = "the fence's filter: the label end ";
-  const FilterLine end = label("end");
-  const FilterLine pass = answer(SECCOMP_RET_ALLOW);
-  for (const FilterLine& to_end :
-       {jump(BPF_JEQ, 1, "end", kNext), jump(BPF_JEQ, 1, kNext, "end"), go_to("end")}) {
-    EXPECT_EQ(mistake_of({to_end, pass, end, pass}), "");
-    EXPECT_EQ(mistake_of({to_end, pass}), before + "is missing");
-    EXPECT_EQ(mistake_of({end, to_end, pass}), before + "is before a jump to it");
-    EXPECT_EQ(mistake_of({pass, end, pass, to_end, pass}), before + "is before a jump to it");
-    EXPECT_EQ(mistake_of({to_end, end, pass, end, pass}), before + "stands twice");
-    EXPECT_EQ(mistake_of({to_end, pass, end}), before + "has no instruction");
-    EXPECT_EQ(mistake_of({to_end, pass, end}, {pass.instruction}), "");
-
-    std::vector<FilterLine> far(256, pass);
-    far.insert(far.begin(), to_end);
-    far.insert(far.end(), {end, pass});
-    const bool is_short = to_end.instruction.code != (BPF_JMP | BPF_JA);
-    EXPECT_EQ(mistake_of(far), is_short ? before + "is too far from a jump to it" : "");
-    far.erase(far.begin() + 1);
-    EXPECT_EQ(mistake_of(far), "");
-    EXPECT_EQ(std::max<uint32_t>({assemble(far)[0].jt, assemble(far)[0].jf, assemble(far)[0].k}),
-              255U);
   }
 }
 

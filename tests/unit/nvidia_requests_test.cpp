@@ -3,9 +3,6 @@
 #include "policy/nvidia_requests.h"
 
 #include <gtest/gtest.h>
-#include <linux/fb.h>
-#include <linux/ivtvfb.h>
-#include <linux/matroxfb.h>
 #include <sys/ioctl.h>
 
 #include <set>
@@ -73,8 +70,8 @@ TEST(NvidiaRequests, UnusedRequestMatchesAndHasNoSize) {
   EXPECT_EQ(size_of(kNobodysRequest), 0U);
 }
 
-// Drivers of electronic paper have these requests: NXP's mxcfb.h with the versions of Kobo,
-// PocketBook and reMarkable, and MediaTek's hwtcon.
+// Drivers of electronic paper have these and similar requests among NVIDIA's numbers: NXP's mxcfb.h
+// with the versions of Kobo, PocketBook and reMarkable, and MediaTek's hwtcon.
 struct Marker {
   uint32_t update;
   uint32_t collision_test;
@@ -92,60 +89,21 @@ struct Named {
 #define NAMED(name, request) \
   Named { #name, static_cast < uint32_t>(request) }
 constexpr Named kFramebuffers[] = {
-    NAMED(MXCFB_WAIT_FOR_VSYNC, _IOW('F', 0x20, uint32_t)),
-    NAMED(MXCFB_SET_GBL_ALPHA, _IOW('F', 0x21, uint64_t)),
-    NAMED(MXCFB_SET_CLR_KEY, _IOW('F', 0x22, uint64_t)),
-    NAMED(MXCFB_SET_OVERLAY_POS, _IOWR('F', 0x24, uint32_t)),
-    NAMED(MXCFB_GET_FB_IPU_CHAN, _IOR('F', 0x25, uint32_t)),
-    NAMED(MXCFB_SET_LOC_ALPHA, _IOWR('F', 0x26, Modes)),
     NAMED(MXCFB_SET_LOC_ALP_BUF, _IOW('F', 0x27, unsigned long)),
     NAMED(MXCFB_SET_GAMMA, _IOW('F', 0x28, UpdateData)),
     NAMED(MXCFB_GET_FB_IPU_DI, _IOR('F', 0x29, uint32_t)),
     NAMED(MXCFB_GET_DIFMT, _IOR('F', 0x2a, uint32_t)),
-    NAMED(MXCFB_GET_FB_BLANK, _IOR('F', 0x2b, uint32_t)),
     NAMED(MXCFB_SET_WAVEFORM_MODES, _IOW('F', 0x2b, Modes)),
-    NAMED(MXCFB_SET_DIFMT, _IOW('F', 0x2c, uint32_t)),
     NAMED(MXCFB_SET_TEMPERATURE, _IOW('F', 0x2c, int32_t)),
-    NAMED(MXCFB_SET_AUTO_UPDATE_MODE, _IOW('F', 0x2d, uint32_t)),
     NAMED(MXCFB_CSC_UPDATE, _IOW('F', 0x2d, UpdateData)),
     NAMED(MXCFB_SEND_UPDATE, _IOW('F', 0x2e, UpdateData)),
-    NAMED(MXCFB_WAIT_FOR_UPDATE_COMPLETE_V1, _IOW('F', 0x2f, uint32_t)),
     NAMED(MXCFB_WAIT_FOR_UPDATE_COMPLETE_V2, _IOWR('F', 0x2f, uint32_t)),
     NAMED(MXCFB_WAIT_FOR_UPDATE_COMPLETE, _IOWR('F', 0x2f, Marker)),
-    NAMED(MXCFB_SET_PWRDOWN_DELAY, _IOW('F', 0x30, int32_t)),
-    NAMED(MXCFB_GET_PWRDOWN_DELAY, _IOR('F', 0x31, int32_t)),
-    NAMED(MXCFB_SET_UPDATE_SCHEME, _IOW('F', 0x32, uint32_t)),
-    NAMED(MXCFB_ENABLE_VSYNC_EVENT, _IOW('F', 0x33, int32_t)),
     NAMED(MXCFB_GET_WORK_BUFFER, _IOWR('F', 0x34, unsigned long)),
     NAMED(MXCFB_DISABLE_EPDC_ACCESS, _IO('F', 0x35)),
     NAMED(MXCFB_WAIT_FOR_UPDATE_COMPLETE_ANDROID, _IOWR('F', 0x35, Marker)),
-    NAMED(MXCFB_ENABLE_EPDC_ACCESS, _IO('F', 0x36)),
-    NAMED(HWTCON_WAIT_FOR_UPDATE_SUBMISSION, _IOW('F', 0x37, uint32_t)),
     NAMED(HWTCON_GET_TEMPERATURE, _IOR('F', 0x38, int32_t)),
     NAMED(HWTCON_SET_CFA_MODE, _IOW('F', 0x50, uint32_t)),
-    NAMED(FBIOGET_VSCREENINFO, FBIOGET_VSCREENINFO),
-    NAMED(FBIOPUT_VSCREENINFO, FBIOPUT_VSCREENINFO),
-    NAMED(FBIOGET_FSCREENINFO, FBIOGET_FSCREENINFO),
-    NAMED(FBIOGETCMAP, FBIOGETCMAP),
-    NAMED(FBIOPUTCMAP, FBIOPUTCMAP),
-    NAMED(FBIOPAN_DISPLAY, FBIOPAN_DISPLAY),
-    NAMED(FBIO_CURSOR, FBIO_CURSOR),
-    NAMED(FBIOGET_CON2FBMAP, FBIOGET_CON2FBMAP),
-    NAMED(FBIOPUT_CON2FBMAP, FBIOPUT_CON2FBMAP),
-    NAMED(FBIOBLANK, FBIOBLANK),
-    NAMED(FBIOGET_VBLANK, FBIOGET_VBLANK),
-    NAMED(FBIO_ALLOC, FBIO_ALLOC),
-    NAMED(FBIO_FREE, FBIO_FREE),
-    NAMED(FBIOGET_GLYPH, FBIOGET_GLYPH),
-    NAMED(FBIOGET_HWCINFO, FBIOGET_HWCINFO),
-    NAMED(FBIOPUT_MODEINFO, FBIOPUT_MODEINFO),
-    NAMED(FBIOGET_DISPINFO, FBIOGET_DISPINFO),
-    NAMED(FBIO_WAITFORVSYNC, FBIO_WAITFORVSYNC),
-    NAMED(IVTVFB_IOC_DMA_FRAME, IVTVFB_IOC_DMA_FRAME),
-    NAMED(MATROXFB_SET_OUTPUT_CONNECTION, MATROXFB_SET_OUTPUT_CONNECTION),
-    NAMED(FBIO_WAITEVENT, _IO('F', 0x88)),
-    NAMED(FBIO_GETCONTROL2, _IOR('F', 0x89, size_t)),
-    NAMED(SST_GET_CONFIG, _IOR('F', 0xdd, uint32_t)),
 };
 #undef NAMED
 

@@ -58,28 +58,89 @@ TEST(Options, EndAtTheFirstWordThatIsNoOption) {
   EXPECT_TRUE(options.cpu);
   EXPECT_FALSE(options.gpus);
   EXPECT_EQ(program_of(options), (Words{"prog", "--gpus", "1"}));
-}
-
-TEST(Options, EndAtTwoHyphens) {
   EXPECT_EQ(program_of(parse({"run", "--", "--cpu"})), Words{"--cpu"});
   EXPECT_EQ(program_of(parse({"run", "-"})), Words{"-"});
+  EXPECT_EQ(program_of(parse({"run", "--print"})), Words{});
+  EXPECT_EQ(program_of(parse({"doctor"})), Words{});
+  EXPECT_EQ(program_of(parse({"doctor", "prog"})), Words{"prog"});
 }
 
-TEST(Options, TakeAValueThatLooksLikeAnOption) {
+TEST(Options, TakeTheirValues) {
   EXPECT_EQ(*parse({"run", "--gpus", "--cpu", "prog"}).gpus, "--cpu");
   EXPECT_EQ(*parse({"run", "--gpus=-1", "prog"}).gpus, "-1");
   EXPECT_EQ(*parse({"run", "--gpus", "", "prog"}).gpus, "");
   EXPECT_EQ(*parse({"run", "--report=a=b", "prog"}).report, "a=b");
-}
-
-TEST(Options, FileThatLooksLikeAnOptionIsRefused) {
-  const std::string like = " looks like an option; give a file (of that name: ./";
-  EXPECT_EQ(refusal_of({"verify", "--json", "--", "prog"}), "--json \"--\"" + like + "--)");
-  EXPECT_EQ(refusal_of({"report", "--html=-x", "file"}), "--html \"-x\"" + like + "-x)");
-  EXPECT_EQ(refusal_of({"run", "--report", "--cpu", "prog"}),
-            "--report \"--cpu\"" + like + "--cpu)");
+  EXPECT_EQ(*parse({"verify", "--json", "x", "prog"}).json_file, "x");
+  EXPECT_EQ(*parse({"report", "--json", "-", "x"}).json_file, "-");
+  EXPECT_EQ(*parse({"doctor", "--json=x", "prog"}).json_file, "x");
   EXPECT_EQ(*parse({"verify", "--junit", "-", "prog"}).junit_file, "-");
   EXPECT_EQ(*parse({"verify", "--junit", "./-x", "prog"}).junit_file, "./-x");
+  EXPECT_TRUE(parse({"report", "--force", "x"}).force);
+  EXPECT_EQ(parse({"verify", "--allow", "a", "--allow=b c", "prog"}).allow, (Words{"a", "b c"}));
+  EXPECT_EQ(parse({"verify", "--allow=--strict", "make"}).allow, Words{"--strict"});
+  EXPECT_EQ(parse({"verify", "--allow", "-m pytest*", "make"}).allow, Words{"-m pytest*"});
+}
+
+TEST(Options, WrongCommandLinesAreRefused) {
+  const std::string unknown = "unknown option \"";
+  const std::string of_run = "; see cudaguard run --help";
+  const std::string like = " looks like an option; give a file (of that name: ./";
+  const std::string allow = "--allow needs a value: --allow PATTERN; see cudaguard verify --help";
+  const std::string gpus = "\"--gpus\" needs a command; did you mean cudaguard run --gpus 2 -- ";
+  const std::string doctor = "doctor takes one program and none of its arguments, not \"";
+  const std::pair<Words, std::string> cases[] = {
+      {{"run", "--allow", "x", "prog"}, unknown + "--allow\"" + of_run},
+      {{"run", "--force", "prog"}, unknown + "--force\"" + of_run},
+      {{"run", "-c", "prog"}, unknown + "-c\"" + of_run},
+      {{"run", "-cv", "prog"}, unknown + "-cv\"" + of_run},
+      {{"run", "--bad=1", "prog"}, unknown + "--bad\"" + of_run},
+      {{"--bad", "run"}, unknown + "--bad\"; see cudaguard --help"},
+      // They are not abbreviated.
+      {{"run", "--p", "1", "prog"}, unknown + "--p\"" + of_run},
+      {{"run", "--gpu", "1", "prog"},
+       unknown + "--gpu\"; did you mean --gpus? (see cudaguard run --help)"},
+      {{"run", "--cpx", "1", "prog"},
+       unknown + "--cpx\"; did you mean --cpu? (see cudaguard run --help)"},
+      // Other tools have these.
+      {{"run", "--quiet", "prog"},
+       unknown + "--quiet\"; did you mean --log=off? (see cudaguard run --help)"},
+      {{"run", "--silent", "prog"},
+       unknown + "--silent\"; did you mean --log=off? (see cudaguard run --help)"},
+      {{"run", "--cpu=", "x"}, "--cpu takes no value" + of_run},
+      {{"run", "--gpus"}, "--gpus needs a value: --gpus LIST" + of_run},
+      {{"--gpus"}, "--gpus needs a value: --gpus LIST" + of_run},
+      {{"run", "--cpu", "--log"}, "--log needs a value: --log LEVEL" + of_run},
+      {{"verify", "--allow", "--", "--", "make"}, allow},
+      {{"verify", "--allow", "--strict", "--", "make"}, allow},
+      {{"verify", "--allow", "--json=x", "--", "make"}, allow},
+      {{"verify", "--json", "a", "--json", "b", "prog"},
+       "--json is given twice; see cudaguard verify --help"},
+      {{"run", "--fence", "--fence=off", "prog"}, "--fence is given twice" + of_run},
+      {{"verify", "--json", "--", "prog"}, "--json \"--\"" + like + "--)"},
+      {{"report", "--html=-x", "file"}, "--html \"-x\"" + like + "-x)"},
+      {{"run", "--report", "--cpu", "prog"}, "--report \"--cpu\"" + like + "--cpu)"},
+      {{"run"}, "no program given" + of_run},
+      {{"verify", "--"}, "no program given; see cudaguard verify --help"},
+      {{"report"}, "no file given; see cudaguard report --help"},
+      {{"doctor", "prog", "x-"}, doctor + "x-\""},
+      {{"doctor", "prog", "--json"}, doctor + "--json\" (options go before it)"},
+      {{""}, "unknown command \"\"; see cudaguard --help"},
+      {{"help", "walk"}, "unknown command \"walk\"; see cudaguard --help"},
+      {{"rnu", "x"}, "unknown command \"rnu\"; did you mean run? (see cudaguard --help)"},
+      {{"Run", "x"}, "unknown command \"Run\"; did you mean run? (see cudaguard --help)"},
+      // A command line without a command suggests the whole one.
+      {{"python3", "x y.py"},
+       "unknown command \"python3\"; did you mean cudaguard run -- python3 'x y.py'?"},
+      {{"--", "python3"}, "\"--\" needs a command; did you mean cudaguard run -- python3?"},
+      {{"--gpus", "2", "python3", "--cpu"}, gpus + "python3 --cpu?"},
+      {{"--gpus", "2", "--", "python3"}, gpus + "python3?"},
+      {{"--gpus", "2"}, gpus + "PROGRAM?"},
+      {{"--junit", "x", "make"},
+       "\"--junit\" needs a command; did you mean cudaguard verify --junit x -- make?"},
+      {{"--by", "user", "file"},
+       "\"--by\" needs a command; did you mean cudaguard report --by user file?"},
+  };
+  for (const auto& [words, refusal] : cases) EXPECT_EQ(refusal_of(words), refusal);
 }
 
 TEST(Options, FenceTakesItsModeAfterAnEqualsSign) {
@@ -98,14 +159,6 @@ TEST(Options, FenceTakesItsModeAfterAnEqualsSign) {
       "--fence \"never\" is not accepted (accepted: auto, require, devices, devices,auto, off)");
 }
 
-TEST(Options, OtherToolsNameOfAnOptionIsExplained) {
-  for (const char* word : {"--quiet", "--silent"}) {
-    EXPECT_EQ(refusal_of({"run", word, "prog"}),
-              "unknown option \"" + std::string(word) +
-                  "\"; did you mean --log=off? (see cudaguard run --help)");
-  }
-}
-
 TEST(Options, HelpFitsInto80Columns) {
   for (const Page& page : pages()) {
     std::istringstream text(help_text(page.command));
@@ -116,87 +169,11 @@ TEST(Options, HelpFitsInto80Columns) {
   }
 }
 
-TEST(Options, ListsMayBeGivenSeveralTimes) {
-  const Options options = parse({"verify", "--allow", "a", "--allow=b c", "prog"});
-  EXPECT_EQ(options.allow, (Words{"a", "b c"}));
-  EXPECT_EQ(refusal_of({"verify", "--json", "a", "--json", "b", "prog"}),
-            "--json is given twice; see cudaguard verify --help");
-  EXPECT_EQ(refusal_of({"run", "--fence", "--fence=off", "prog"}),
-            "--fence is given twice; see cudaguard run --help");
-}
-
-TEST(Options, BelongToTheirCommand) {
-  EXPECT_EQ(refusal_of({"run", "--allow", "x", "prog"}),
-            "unknown option \"--allow\"; see cudaguard run --help");
-  EXPECT_EQ(*parse({"verify", "--json", "x", "prog"}).json_file, "x");
-  EXPECT_EQ(*parse({"report", "--json", "-", "x"}).json_file, "-");
-  EXPECT_EQ(*parse({"doctor", "--json=x", "prog"}).json_file, "x");
-  EXPECT_TRUE(parse({"report", "--force", "x"}).force);
-  EXPECT_EQ(refusal_of({"run", "--force", "prog"}),
-            "unknown option \"--force\"; see cudaguard run --help");
-  EXPECT_EQ(refusal_of({"run", "--cpu=", "x"}), "--cpu takes no value; see cudaguard run --help");
-}
-
-TEST(Options, MissingValueIsNamed) {
-  EXPECT_EQ(refusal_of({"run", "--gpus"}),
-            "--gpus needs a value: --gpus LIST; see cudaguard run --help");
-  EXPECT_EQ(refusal_of({"run", "--cpu", "--log"}),
-            "--log needs a value: --log LEVEL; see cudaguard run --help");
-  const std::string allow = "--allow needs a value: --allow PATTERN; see cudaguard verify --help";
-  for (const char* word : {"--", "--strict", "--deny", "--json=x"}) {
-    EXPECT_EQ(refusal_of({"verify", "--allow", word, "--", "make"}), allow) << word;
-  }
-  EXPECT_EQ(parse({"verify", "--allow=--strict", "make"}).allow, Words{"--strict"});
-  EXPECT_EQ(parse({"verify", "--allow", "-m pytest*", "make"}).allow, Words{"-m pytest*"});
-}
-
-TEST(Options, UnknownSubcommandIsRefused) {
+TEST(Options, HelpBelongsToTheCommandBeforeIt) {
   EXPECT_EQ(parse({}).command, Command::kHelp);
-  EXPECT_EQ(refusal_of({""}), "unknown command \"\"; see cudaguard --help");
-  EXPECT_EQ(refusal_of({"help", "walk"}), "unknown command \"walk\"; see cudaguard --help");
-  for (const char* word : {"rum", "rnu", "Run"}) {
-    EXPECT_EQ(refusal_of({word, "x"}), "unknown command \"" + std::string(word) +
-                                           "\"; did you mean run? (see cudaguard --help)");
-  }
-  EXPECT_EQ(refusal_of({"--bad", "run"}), "unknown option \"--bad\"; see cudaguard --help");
   for (const char* word : {"--version", "-V", "version"}) {
     EXPECT_EQ(parse({word}).command, Command::kVersion);
   }
-}
-
-TEST(Options, MissingSubcommandSuggestsTheWholeCommand) {
-  const std::string unknown = "unknown command \"python3\"; did you mean cudaguard ";
-  EXPECT_EQ(refusal_of({"python3", "x y.py"}), unknown + "run -- python3 'x y.py'?");
-  EXPECT_EQ(refusal_of({"--", "python3"}),
-            "\"--\" needs a command; did you mean cudaguard run -- python3?");
-  const std::string gpus = "\"--gpus\" needs a command; did you mean cudaguard run --gpus 2 -- ";
-  EXPECT_EQ(refusal_of({"--gpus", "2", "python3", "--cpu"}), gpus + "python3 --cpu?");
-  EXPECT_EQ(refusal_of({"--gpus", "2", "--", "python3"}), gpus + "python3?");
-  EXPECT_EQ(refusal_of({"--gpus", "2"}), gpus + "PROGRAM?");
-  EXPECT_EQ(refusal_of({"--junit", "x", "make"}),
-            "\"--junit\" needs a command; did you mean cudaguard verify --junit x -- make?");
-  EXPECT_EQ(refusal_of({"--by", "user", "file"}),
-            "\"--by\" needs a command; did you mean cudaguard report --by user file?");
-  EXPECT_EQ(refusal_of({"--gpus"}), "--gpus needs a value: --gpus LIST; see cudaguard run --help");
-}
-
-TEST(Options, UnknownOptionsAreRefused) {
-  EXPECT_EQ(refusal_of({"run", "-c", "prog"}), "unknown option \"-c\"; see cudaguard run --help");
-  EXPECT_EQ(refusal_of({"run", "-cv", "prog"}), "unknown option \"-cv\"; see cudaguard run --help");
-  EXPECT_EQ(refusal_of({"run", "--bad=1", "prog"}),
-            "unknown option \"--bad\"; see cudaguard run --help");
-}
-
-TEST(Options, AreNotAbbreviated) {
-  EXPECT_EQ(refusal_of({"run", "--gpu", "1", "prog"}),
-            "unknown option \"--gpu\"; did you mean --gpus? (see cudaguard run --help)");
-  EXPECT_EQ(refusal_of({"run", "--cpx", "1", "prog"}),
-            "unknown option \"--cpx\"; did you mean --cpu? (see cudaguard run --help)");
-  EXPECT_EQ(refusal_of({"run", "--p", "1", "prog"}),
-            "unknown option \"--p\"; see cudaguard run --help");
-}
-
-TEST(Options, HelpBelongsToTheCommandBeforeIt) {
   EXPECT_EQ(parse({"-h"}).command, Command::kHelp);
   EXPECT_EQ(parse({"--help"}).command, Command::kHelp);
   EXPECT_EQ(parse({"help"}).help_of, Command::kHelp);
@@ -206,23 +183,6 @@ TEST(Options, HelpBelongsToTheCommandBeforeIt) {
   EXPECT_EQ(options.command, Command::kHelp);
   EXPECT_EQ(options.help_of, Command::kVerify);
   EXPECT_EQ(parse({"run", "prog", "--help"}).command, Command::kRun);
-}
-
-TEST(Options, ProgramIsRequiredUnlessNothingStarts) {
-  EXPECT_EQ(refusal_of({"run"}), "no program given; see cudaguard run --help");
-  EXPECT_EQ(refusal_of({"verify", "--"}), "no program given; see cudaguard verify --help");
-  EXPECT_EQ(refusal_of({"report"}), "no file given; see cudaguard report --help");
-  EXPECT_EQ(program_of(parse({"run", "--print"})), Words{});
-  EXPECT_EQ(program_of(parse({"doctor"})), Words{});
-}
-
-TEST(Options, DoctorTakesOnlyOneProgram) {
-  EXPECT_EQ(program_of(parse({"doctor", "prog"})), Words{"prog"});
-  EXPECT_EQ(refusal_of({"doctor", "prog", "x-"}),
-            "doctor takes one program and none of its arguments, not \"x-\"");
-  EXPECT_EQ(refusal_of({"doctor", "prog", "--json"}),
-            "doctor takes one program and none of its arguments, not \"--json\" (options go "
-            "before it)");
 }
 
 TEST(Options, IfHealthyTakesSecondsAndWords) {

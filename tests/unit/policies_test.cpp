@@ -62,11 +62,6 @@ TEST(Policies, OnlyForceCpuAndOffLeaveTheProxyOut) {
   for (const PolicyRow& row : kPolicies) {
     const bool allows = row.policy != Policy::kForceCpu && row.policy != Policy::kOff;
     EXPECT_EQ(allows_cuda(row.policy), allows) << name_of(row.policy);
-  }
-}
-
-TEST(Policies, OnlyNoContextAllowsCudaWithoutContexts) {
-  for (const PolicyRow& row : kPolicies) {
     EXPECT_EQ(refuses_contexts(row.policy), row.policy == Policy::kNoContext)
         << name_of(row.policy);
   }

@@ -19,9 +19,7 @@ constexpr const char* kDenied =
     R"("api":"cuInit","decision":"deny","library":"libx.so","code":"a.py:3",)"
     R"("caller":"/lib/libx.so+0x10"})";
 
-std::string record(const std::string& head = kHead, const std::string& rest = kDenied) {
-  return head + rest;
-}
+std::string record() { return std::string(kHead) + kDenied; }
 
 /// The facts in a record about the process that wrote it.
 struct Writer {
@@ -98,41 +96,6 @@ TEST(Records, TableBeforeCuInitIsNoAttemptOfItsOwn) {
   }
 }
 
-TEST(Records, AnotherLibraryIsAnotherCallSite) {
-  Records records;
-  std::string other = record();
-  other.replace(other.find("\"libx.so\""), 9, "\"liby.so\"");
-  records.add(record());
-  records.add(other);
-  EXPECT_EQ(records.findings().sites.size(), 2u);
-}
-
-TEST(Records, NativeFramesHaveModuleAndOffset) {
-  Records records;
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
-                            R"("native":["/lib/libx.so+0x12","/lib/liby.so",3]})"));
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
-                            R"("native":"/lib/libx.so+0x12"})"));
-  const auto& sites = records.findings().sites;
-  ASSERT_EQ(sites.size(), 2u);
-  ASSERT_EQ(sites[0].stack.native.size(), 2u);
-  EXPECT_EQ(sites[0].stack.native[0].module, "/lib/libx.so");
-  EXPECT_EQ(sites[0].stack.native[0].offset, 0x12u);
-  EXPECT_EQ(sites[0].stack.native[1].module, "/lib/liby.so");
-  EXPECT_EQ(sites[0].stack.native[1].offset, 0u);
-  EXPECT_TRUE(sites[1].stack.native.empty());
-}
-
-TEST(Records, PythonFramesHaveFileLineAndFunction) {
-  Records records;
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libx.so",)"
-                            R"("python":[{"function":"f","line":3,"file":"/a.py"},"/b.py",)"
-                            R"({"function":1,"line":"3","file":2}]})"));
-  const PythonFrame whole = {"/a.py", "f", 3};
-  EXPECT_EQ(records.findings().sites.at(0).stack.python,
-            (std::vector<PythonFrame>{whole, PythonFrame{}}));
-}
-
 TEST(Records, TimeAfterTheYear9999IsUnknown) {
   for (const auto& [ts, first] :
        {std::pair("253402300799", 253402300799.), std::pair("253402300800", 0.)}) {
@@ -145,10 +108,10 @@ TEST(Records, TimeAfterTheYear9999IsUnknown) {
 /// The guard has decided these. Their values do not follow from the other fields here.
 TEST(Records, RecordSaysWhatTheGuardHasDecided) {
   Records records;
-  records.add(record(kHead,
-                     R"("api":"cuInit","asked":"opencl","decision":"deny",)"
-                     R"("library":"libx.so","passes_on":true,"caller":"/lib/liby.so+0x1"})"));
-  records.add(record(kHead, R"("api":"dlopen","object":"libcuda.so.1","asked":"nvml",)"
+  records.add(record_of({},
+                        R"("api":"cuInit","asked":"opencl","decision":"deny",)"
+                        R"("library":"libx.so","passes_on":true,"caller":"/lib/liby.so+0x1"})"));
+  records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","asked":"nvml",)"
                             R"("decision":"refuse","library":"libcudart.so.12"})"));
   const Findings& findings = records.findings();
   ASSERT_EQ(findings.sites.size(), 1u);
@@ -156,45 +119,8 @@ TEST(Records, RecordSaysWhatTheGuardHasDecided) {
   EXPECT_EQ(findings.sites[0].library, "libx.so");
   EXPECT_TRUE(findings.sites[0].passes_on);
   EXPECT_EQ(findings.processes.at(0).not_loaded, std::set<DriverApi>{DriverApi::kNvml});
-  records.add(record(kHead, R"("api":"cuInit","decision":"deny","library":"libcudart.so.12"})"));
+  records.add(record_of({}, R"("api":"cuInit","decision":"deny","library":"libcudart.so.12"})"));
   EXPECT_FALSE(records.findings().sites.at(1).passes_on);
-}
-
-TEST(Records, TruncatedRecordIsCountedAndTheNextOneRead) {
-  const std::string whole = record();
-  for (size_t size = 2; size < whole.size(); ++size) {
-    Records records;
-    records.add(whole.substr(0, size) + whole);
-    EXPECT_EQ(records.findings().torn, 1u) << size;
-    EXPECT_EQ(records.findings().records, 1u) << size;
-    EXPECT_EQ(records.findings().sites.size(), 1u) << size;
-  }
-}
-
-TEST(Records, AllowedAttemptHasTheProcessesEvents) {
-  Records records;
-  records.add(record(kHead, R"("api":"cuInit","object":"GPU-1","event":"init","decision":"allow",)"
-                            R"("result":0,"library":"libx.so","caller":"/lib/libx.so+0x10"})"));
-  records.add(record(kHead, R"("api":"cuCtxCreate_v2","event":"context","decision":"allow",)"
-                            R"("device":2,"library":"libx.so","caller":"/lib/libx.so+0x10"})"));
-  ASSERT_EQ(records.findings().processes.size(), 1u);
-  const ObservedProcess& process = records.findings().processes[0];
-  EXPECT_TRUE(process.initialised);
-  EXPECT_EQ(process.by, "libx.so");
-  EXPECT_EQ(process.visible_devices, "GPU-1");
-  EXPECT_EQ(process.contexts, std::set<int>{2});
-}
-
-TEST(Records, StartRecordAloneIsNoAttempt) {
-  Records records;
-  records.add(record(kHead, R"("event":"start","policy":"FORCE_CPU"})"));
-  ASSERT_EQ(records.findings().processes.size(), 1u);
-  EXPECT_FALSE(records.findings().processes[0].asked());
-  EXPECT_EQ(records.findings().processes[0].policy, "FORCE_CPU");
-  EXPECT_TRUE(records.findings().sites.empty());
-  records.add(record());
-  EXPECT_EQ(records.findings().processes.size(), 1u);
-  EXPECT_TRUE(records.findings().processes[0].asked());
 }
 
 TEST(Records, ExposedLibraryIsNoCall) {
@@ -217,6 +143,9 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
     size_t sites;
   } cases[] = {
       {kDenied, "refused cuInit by libx.so ", 1},
+      {kStart, "", 0},
+      {R"("api":"cuInit","event":"start","decision":"deny","library":"libx.so"})",
+       "refused cuInit by libx.so ", 1},
       {R"("api":"dlopen","object":"/x/libcuda.so.1","decision":"deny","library":"a"})",
        "refused dlopen libcuda.so.1 by a ", 1},
       {R"("api":"ioctl","object":"/dev/nvidia0 open","decision":"deny"})",
@@ -248,7 +177,9 @@ TEST(Records, EachEventSetsTheFactOfItsProcess) {
     ASSERT_EQ(records.findings().processes.size(), 1u) << one.rest;
     const ObservedProcess& process = records.findings().processes[0];
     EXPECT_EQ(text_of(process), one.text) << one.rest;
-    EXPECT_EQ(process.by_guard, one.rest.find("ioctl") == std::string::npos) << one.rest;
+    EXPECT_EQ(process.asked(), one.rest != kStart) << one.rest;
+    const bool by_guard = one.rest != kStart && one.rest.find("ioctl") == std::string::npos;
+    EXPECT_EQ(process.by_guard, by_guard) << one.rest;
     EXPECT_EQ(records.findings().sites.size(), one.sites) << one.rest;
   }
 }
@@ -263,34 +194,6 @@ TEST(Records, ListHasEachTextOnceAndIsCut) {
   ASSERT_EQ(refused.size(), 16u);
   EXPECT_EQ(*refused[0], std::string(256, 'a'));
   EXPECT_EQ(*refused[15], "p by b");
-}
-
-TEST(Records, ProcessesShareTheTextsOfEqualRecords) {
-  Records records;
-  records.add(record_of({.pid = 7}));
-  records.add(record_of({.pid = 8}));
-  const auto& processes = records.findings().processes;
-  ASSERT_EQ(processes.size(), 2u);
-  EXPECT_EQ(processes[0].refused[0].get(), processes[1].refused[0].get());
-}
-
-TEST(Records, CallSiteHasTheFactsOfTheCall) {
-  Records records;
-  records.add(record_of(
-      {}, R"("api":"nvmlInit_v2","object":"x","asked":"nvml","event":"nvml","decision":"allow",)"
-          R"("python":[{"file":"/a.py","line":3,"function":"f"}]})"));
-  records.add(record_of({}, R"("api":"dlopen","object":"libcuda.so.1","event":"init",)"
-                            R"("decision":"allow","result":100})"));
-  records.add(record_of({}, R"("api":"cuInit","object":"x","decision":"deny"})"));
-  const std::vector<CallSite>& sites = records.findings().sites;
-  ASSERT_EQ(sites.size(), 3u);
-  EXPECT_EQ(sites[0].asked, DriverApi::kNvml);
-  EXPECT_FALSE(sites[0].denied);
-  EXPECT_EQ(sites[0].object, "");  // here, the object is a value that the driver got
-  EXPECT_EQ(sites[0].stack.python, (std::vector<PythonFrame>{{"/a.py", "f", 3}}));
-  EXPECT_EQ(sites[1].object, "libcuda.so.1");
-  EXPECT_TRUE(sites[2].denied);
-  EXPECT_EQ(sites[2].object, "x");
 }
 
 TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
@@ -313,19 +216,6 @@ TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
     EXPECT_EQ(findings.processes[0].first, 1);
     EXPECT_EQ(findings.processes[0].last, 9);
   }
-}
-
-TEST(Records, OwnFrameIsTheOneThatTheMessageNames) {
-  CallSite site;
-  EXPECT_EQ(own_frame(site.stack), nullptr);
-  site.stack.python = {{"/x/site-packages/lib/ppo.py", "f", 3}, {"/x/ppo.py", "f", 3}};
-  site.line = "ppo.py:3";
-  EXPECT_EQ(own_frame(site.stack), nullptr);
-  site.stack.line_frame = 1;
-  EXPECT_EQ(own_frame(site.stack), &site.stack.python[1]);
-  EXPECT_EQ(file_and_line(*own_frame(site.stack)), "/x/ppo.py:3");
-  site.stack.line_frame = 2;
-  EXPECT_EQ(own_frame(site.stack), nullptr);
 }
 
 TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {
@@ -353,23 +243,6 @@ TEST(Records, NativeStackBelongsToTheNextRecordOfTheSameTime) {
   ASSERT_EQ(sites.size(), 3u);
   EXPECT_EQ(sites[2].stack.native, caller);
   EXPECT_EQ(sites[2].stack.native_missing, "no registers");
-}
-
-TEST(Records, ProgramAfterAnExecveIsAProcessOfItsOwn) {
-  Records records;
-  const auto& processes = records.findings().processes;
-  const Records::Sender before = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 3, 4}};
-  const Records::Sender hidden = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 0, 0}};
-  const Records::Sender after = {.pid = 7, .ppid = 1, .since = 5, .image = {1, 2, 3, 5}};
-  records.add(record(), {}, &before);
-  records.add(record(), {}, &before);
-  records.add(record(), {}, &hidden);
-  EXPECT_EQ(processes.size(), 1u);
-  records.add(record(), {}, &after);
-  EXPECT_EQ(processes.size(), 2u);
-  records.add(record(), {}, &after);
-  records.add(record(), {}, &before);
-  EXPECT_EQ(processes.size(), 2u);
 }
 
 TEST(Records, PiecesOfALineAreCountedOneByOne) {
@@ -449,48 +322,6 @@ TEST(Records, LineThatNoGuardCanHaveWrittenIsNoRecord) {
     EXPECT_EQ(records.findings().records, good ? 1u : 0u) << fields;
     EXPECT_EQ(records.findings().not_understood, good ? 0u : 1u) << fields;
   }
-}
-
-TEST(Records, StartWithADecisionIsAnAttempt) {
-  Records records;
-  records.add(record_of({}, R"("api":"cuInit","event":"start","decision":"deny"})"));
-  EXPECT_EQ(records.findings().sites.size(), 1u);
-}
-
-TEST(Records, EachRecordIsPassedOnWithItsWriter) {
-  Records records;
-  std::vector<std::pair<std::string, int64_t>> taken;
-  const auto take = [&](std::string_view text, const WriterFields& writer, const CallFields&) {
-    taken.emplace_back(text, writer.pid);
-  };
-  const std::string mixed = R"({"api":"cuInit","pid":9,"decision":"deny","v":1})";
-  records.add(record_of({.pid = 8}), take);
-  records.add("x" + record(), take);
-  records.add(mixed, take);
-  records.add("nothing", take);
-  EXPECT_EQ(taken, (std::vector<std::pair<std::string, int64_t>>{
-                       {record_of({.pid = 8}), 8}, {record(), 7}, {mixed, 9}}));
-}
-
-TEST(Records, CommandIsTheWordsAsTheProcessGotThem) {
-  Records records;
-  records.add(record_of({.more = R"("exe":"/x/e","argv":["./e","a b","","c",""],)"}));
-  records.add(record_of({.pid = 8, .more = R"("exe":"/x/e","argv":["./e","a"],)"},
-                        R"("api":"cuInit","decision":"deny","library":"l","cut":["argv"]})"));
-  records.add(record_of({.pid = 9, .more = R"("exe":"/x/e","argv":["./e",1,"a"],)"}));
-  records.add(record_of({.pid = 10, .more = R"("exe":"/x/e","argv":["./e","a"],)"},
-                        R"("api":"cuInit","decision":"deny","library":"l","cut":["exe"]})"));
-  const auto& processes = records.findings().processes;
-  ASSERT_EQ(processes.size(), 4u);
-  EXPECT_EQ(processes[0].command.words(),
-            (std::vector<std::string_view>{"./e", "a b", "", "c", ""}));
-  EXPECT_EQ(processes[0].command.shown(), "e a b  c");
-  EXPECT_FALSE(processes[0].command.is_cut);
-  EXPECT_TRUE(processes[1].command.is_cut);
-  EXPECT_EQ(processes[1].command.shown(), "e a");
-  EXPECT_TRUE(processes[2].command.is_cut);
-  EXPECT_EQ(processes[2].command.words(), std::vector<std::string_view>{"./e"});
-  EXPECT_FALSE(processes[3].command.is_cut);
 }
 
 TEST(Records, RecordHasNoFactsOfThePreviousOne) {

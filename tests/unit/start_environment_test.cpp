@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-extern "C" char** environ;
-
 namespace cudaguard {
 namespace {
 
@@ -57,21 +55,6 @@ TEST(StartEnvironment, KeepsTheLocalesCharacterSet) {
   EXPECT_STREQ(read({"LANGUAGE=de.UTF-8", "LC_COLLATE=de.UTF-8", "L"})->charset, "");
   const std::string longest = "." + std::string(100000, 'a');
   EXPECT_EQ(read({"LANG=" + longest})->charset, longest.substr(0, 31));
-}
-
-TEST(StartEnvironment, IsReadOnlyOnce) {
-  auto environment = std::make_unique<StartEnvironment>();
-  read_start_environment(*environment, nullptr);
-  char late[] = "CUDAGUARD_POLICY=OFF";
-  char* variables[] = {late, nullptr};
-  read_start_environment(*environment, variables);
-  EXPECT_EQ(environment->variables.policy, nullptr);
-}
-
-TEST(StartEnvironment, FindsTheKernelsArray) {
-  char** found = kernel_environment();
-  ASSERT_NE(found, nullptr);
-  EXPECT_EQ(found, environ) << "nothing has moved it in this program";
 }
 
 }  // namespace

@@ -101,50 +101,40 @@ constexpr Frame kOuter = {"/x/site-packages/torch/utils/collect_env.py", "<modul
 constexpr Frame kRunpy = {"<frozen runpy>", "_run_code"};
 constexpr Frame kUsers = {"/home/u/ppo.py", "main"};
 constexpr Frame kCommandLine = {"<string>", "<module>"};
+constexpr Frame kGenerated = {"<makefun-gen-0>", "plain"};
+constexpr Frame kExecuted = {"<string>", "wrapper"};
+constexpr Frame kSpawn = {"/usr/lib/python3.11/multiprocessing/spawn.py", "spawn_main"};
+constexpr Frame kServer = {"/usr/lib/python3.11/multiprocessing/forkserver.py", "main"};
+constexpr Frame kStart = {"/usr/lib/python3.11/multiprocessing/process.py", "start"};
 
 TEST(FrameChoice, IsTheInnermostOfTheUsers) {
   EXPECT_EQ(choice_of({kInner, kUsers, kOuter, {"/home/u/run.py", "<module>"}}), 1);
   EXPECT_EQ(choice_of({kInner, kLibrary, kUsers, kLibrary}), 2);
   EXPECT_EQ(choice_of({kInner, kCommandLine}), 1);
-}
-
-constexpr Frame kGenerated = {"<makefun-gen-0>", "plain"};
-constexpr Frame kExecuted = {"<string>", "wrapper"};
-
-TEST(FrameChoice, PrefersTheUsersFilesToCodeWithoutAFile) {
+  // The user's files are preferred to code without a file.
   EXPECT_EQ(choice_of({kInner, kGenerated, kExecuted, kUsers}), 3);
   EXPECT_EQ(choice_of({kInner, kExecuted, kGenerated, kOuter}), 1);
   EXPECT_EQ(choice_of({kInner, {"<dynamic-code>", "f"}, kExecuted, kOuter}), 1);
   EXPECT_EQ(choice_of({kExecuted, kUsers, kCommandLine}, true), 0);
 }
 
-TEST(FrameChoice, PrefersAPackagesFileToCodeThatALibraryMade) {
+TEST(FrameChoice, WithoutOneIsTheOutermostOfAPackage) {
+  EXPECT_EQ(choice_of({kInner, kOuter, kRunpy, kRunpy}), 1);
+  EXPECT_EQ(choice_of({kLibrary, kInner, kLibrary}), 1);
+  // A package's file is preferred to code that a library made.
   EXPECT_EQ(choice_of({kInner, kGenerated, kLibrary}), 0);
   EXPECT_EQ(choice_of({kGenerated, kInner, kLibrary}), 1);
   EXPECT_EQ(choice_of({kGenerated, {"<lambdifygenerated-1>", "f"}, kLibrary}), 0);
 }
 
-TEST(FrameChoice, WithoutOneIsTheOutermostOfAPackage) {
-  EXPECT_EQ(choice_of({kInner, kOuter, kRunpy, kRunpy}), 1);
-  EXPECT_EQ(choice_of({kLibrary, kInner, kLibrary}), 1);
-}
-
-TEST(FrameChoice, IsNeverTheStandardLibrary) {
+TEST(FrameChoice, IsNeverTheStandardLibraryNorMultiprocessingsCommandLine) {
   EXPECT_EQ(choice_of({}), -1);
   EXPECT_EQ(choice_of({kLibrary, kRunpy, {"<attrs generated init a.B>", "__init__"}}), -1);
-}
-
-TEST(FrameChoice, IsNeverMultiprocessingsCommandLine) {
-  constexpr Frame kSpawn = {"/usr/lib/python3.11/multiprocessing/spawn.py", "spawn_main"};
-  constexpr Frame kServer = {"/usr/lib/python3.11/multiprocessing/forkserver.py", "main"};
   EXPECT_EQ(choice_of({kInner, kLibrary, kSpawn, kCommandLine}), 0);
   EXPECT_EQ(choice_of({kUsers, kLibrary, kServer, kCommandLine}), 0);
   EXPECT_EQ(choice_of({kLibrary, kServer, kCommandLine}), -1);
   // The user's own python -c starts a child by fork.
-  EXPECT_EQ(
-      choice_of(
-          {kInner, {"/usr/lib/python3.11/multiprocessing/process.py", "start"}, kCommandLine}),
-      2);
+  EXPECT_EQ(choice_of({kInner, kStart, kCommandLine}), 2);
 }
 
 TEST(CodeLine, NamesTheFile) {

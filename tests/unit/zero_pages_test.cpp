@@ -101,22 +101,5 @@ TEST(ForkedChild, ControlOtherPagesAreCopied) {
   munmap(page, kSize);
 }
 
-TEST(ForkedChild, HasFallenToForceCpuWithItsParent) {
-  Process& parent = process();
-  const Policy decided = parent.decision.calls;
-  parent.decision.calls = Policy::kValidate;
-  EXPECT_EQ(parent.policy(), Policy::kValidate);
-  fall_back(parent, Fallen::kNoProxy);
-  EXPECT_EQ(parent.policy(), Policy::kForceCpu);
-  EXPECT_TRUE(in_child([] {
-    process().decision.calls = Policy::kValidate;
-    return process().policy() == Policy::kForceCpu &&
-           process().because() == "the driver cannot be guarded";
-  }));
-  inherited.fallen.store(Fallen::kNot);
-  parent.hook.state.store(HookState::kFresh);
-  parent.decision.calls = decided;
-}
-
 }  // namespace
 }  // namespace cudaguard

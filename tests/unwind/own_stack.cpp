@@ -43,17 +43,9 @@ class OwnProcess : public ProcessView {
 void take(int /*number*/, siginfo_t* /*info*/, void* context) {
   const mcontext_t& saved = static_cast<ucontext_t*>(context)->uc_mcontext;
   Registers registers;
-#if defined(__aarch64__)
   for (unsigned number = 19; number <= 30; ++number) registers.set(number, saved.regs[number]);
   registers.set(31, saved.sp);
   registers.set(32, saved.pc);
-#else
-  const int places[] = {REG_RBX, REG_RBP, REG_RSP, REG_R12, REG_R13, REG_R14, REG_R15, REG_RIP};
-  const unsigned numbers[] = {3, 6, 7, 12, 13, 14, 15, 16};
-  for (size_t i = 0; i < std::size(numbers); ++i) {
-    registers.set(numbers[i], static_cast<uint64_t>(saved.gregs[places[i]]));
-  }
-#endif
   OwnProcess process;
   print_stack(unwind(process, registers), nullptr);
   fflush(stdout);

@@ -1,16 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in linked to one of the recording runtimes.
+// A plug-in linked to one of the recording runtimes, or of NVIDIA's. It prints which one answers.
 #include "probe.h"
-
-#define EXPORT __attribute__((visibility("default")))
 
 int cudaGetDeviceCount(int* count);
 int cudaSetDevice(int device);
 int cudaDeviceSynchronize(void);
 int cudaRuntimeGetVersion(int* version);
-
-EXPORT void plugin_probe(int out);
-EXPORT int plugin_tail(int* count);
 
 void plugin_probe(int out) {
   int version = -7;
