@@ -85,6 +85,15 @@ def test_refused_opencl_names_the_line(case, script):
     assert found["asked_by"].startswith("ask.py:%d through " % (DRIVER.count("\n") + 2)), str(result)
 
 
+def test_refused_context_names_the_line(case, script):
+    steps = "init()\nprint(cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0))\n"
+    assert script(steps, guard=False).out == "0\n"
+    result = script(steps, policy="NO_CONTEXT")
+    assert result.out == "46\n", str(result)
+    case.message(result, "no_context", asked_by="ask.py:%d through ctypes/cffi" % (
+        DRIVER.count("\n") + 2))
+
+
 def test_clamp_says_what_it_uses_and_asks_nothing(case):
     """The index 5 is the machine's number of device 0, which VALIDATE's message suggests."""
     steps = ["cu.init", "cu.get=5"]
