@@ -104,6 +104,13 @@ def test_moved_installation_guards(case):
     guarded(case, case.path("place", "lib", "libcudaguard.so"))
 
 
+@pytest.mark.parametrize("second", ["same", "copy"])
+def test_guard_that_is_preloaded_twice_prints_one_message(case, second):
+    """LD_PRELOAD names the same guard twice, as nested launchers do, or two copies of the
+    guard."""
+    guarded(case, harness.GUARD + ":" + (harness.GUARD if second == "same" else case.guard))
+
+
 @pytest.mark.parametrize("real", ("fake", "none") + (("real", ) if harness.have_real_driver() else
                                                      ()))
 @pytest.mark.parametrize("gone", [["libcuda.so.1"], ["libnvidia-ml.so.1"],
