@@ -103,6 +103,7 @@ def test_file_belongs_to_the_user_of_the_thread_at_that_time(case):
     assert failures(case.ask(program=(guest.PYTHON, "-c", code))) == []
     assert os.listdir(case.spool) == [case.name(1000)]
     assert os.stat(case.file(1000)).st_uid == 1000
+    assert [record["uid"] for record in harness.records(case.file(1000))] == [1000]
 
 
 def planted_link(case):
