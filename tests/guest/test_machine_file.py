@@ -214,6 +214,10 @@ def test_report_and_log_of_a_rule(case):
     assert result.err == "", str(result)
     assert harness.records(case.path("spool", "0"))[-1]["api"] == "cuInit"
     assert not os.path.exists(case.path("other"))
+    case.etc("cudaguard.conf", "FORCE_CPU report=%s/\n" % case.path("spool"))
+    case.refused()
+    (file,) = set(os.listdir(case.path("spool"))) - {"0"}
+    assert re.fullmatch(r"0-\d{4}-\d\d-\d\d\.jsonl", file)
     assert len(messages.find(case.ask(CUDAGUARD_LOG="deny").err, "no_cuda")) == 1
 
 
