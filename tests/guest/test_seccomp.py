@@ -20,8 +20,12 @@ STRICT = guest.binary("strict")
 ADDED = {"madvise", "newfstatat", "fstat", "read", "close", "openat", "mmap", "munmap", "getpid",
          "fcntl", "write", "rt_sigprocmask"}
 ADDED_FOR_REPORT = {"getppid", "gettid", "readlinkat", "clock_gettime", "rt_sigprocmask"}
-PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
-STACKED = [guest.PYTHON, "-B", os.path.join(PROGRAMS, "lock_in.py"), guest.binary("lock_in.so")]
+STACKED = [guest.PYTHON, "-c", """import ctypes, os
+library = ctypes.CDLL("libm.so.6")
+def ask(): return ctypes.CDLL("libcuda.so.1").cuInit(0)
+os.write(1, b"locked")
+print("cuInit=%d" % ask(), flush=True)
+os._exit(0)"""]
 CALL = re.compile(r"^(?:\d+\s+)?(\w+)\(")
 
 
@@ -115,19 +119,12 @@ def test_strict_filter_does_not_kill_the_program(case, action, env):
     assert len(guest.lines_of(result.err)) == count, str(result)
 
 
-def test_strict_filter_does_not_kill_while_python_frames_are_read(case):
-    os.chmod(case.directory, 0o777)
-    names = calls_after_lock(case, False, action=None, argv=STACKED) | {"exit_group", "rt_sigreturn"}
-    control = harness.run([*STACKED, *numbered(names - {"mmap"})], world="none", guard=False,
-                          trace=False, env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR})
-    assert control.rc == 128 + 31, str(control)  # SIGSYS
-    names |= ADDED | ADDED_FOR_REPORT
-    result = harness.run([*STACKED, *numbered(names)], world="none", trace=False,
-                         env={"LD_LIBRARY_PATH": harness.NULL_DRIVER_DIR,
-                              "CUDAGUARD_REPORT": case.path("report")})
-    assert result.rc == 0, str(result)
-    assert result.out.startswith("locked\ncuInit=100"), str(result)
-    record = harness.records(case.path("report"))[0]
+def test_python_frames_add_no_call(case):
+    unguarded = calls_after_lock(case, False, action=None, argv=STACKED)
+    report = case.path("report")
+    added = calls_after_lock(case, True, {"CUDAGUARD_REPORT": report}, None, STACKED) - unguarded
+    assert added <= ADDED | ADDED_FOR_REPORT
+    record = harness.records(report)[0]
     assert [row["function"] for row in record["python"]] == ["ask", "<module>"], str(record)
 
 
