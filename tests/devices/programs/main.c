@@ -119,11 +119,10 @@ static int library_step(const char* name, const char* value) {
   if (strcmp(name, "lib.default") == 0) {
     text = dlsym(RTLD_DEFAULT, value) == NULL ? "null" : "set";
   } else if (strcmp(name, "lib.noload") == 0) {
+    dlopen("/no/such/library", RTLD_NOW);  // an error that a successful call takes away
     void* handle = dlopen(value, RTLD_NOW | RTLD_NOLOAD);
-    if (handle != NULL) {
-      text = "set";
-      dlclose(handle);
-    }
+    text = dlerror() != NULL ? "error" : handle != NULL ? "set" : "null";
+    if (handle != NULL) dlclose(handle);
   } else if (strcmp(name, "lib.open") == 0) {
     void* handle = dlopen(value, RTLD_NOW | RTLD_LOCAL);
     text = handle != NULL ? "set" : dlerror();
