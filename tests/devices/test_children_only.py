@@ -8,21 +8,18 @@ from devices.test_children import FIRST, LABELS, SEE, WORKERS, check
 from support import box, harness, launcher, policies
 
 ONLY = {"CUDAGUARD_CHILDREN": "ONLY"}
-RUN = [launcher.LAUNCHER, "run", "--children=gpu", "--gpus", "1,2", "--"]
+RUN = ["--children=gpu", "--gpus", "1,2"]
 GPUS = dict.fromkeys(("cu", "nv", "rt12"), [1, 2])
 NOTHING = {"cu": "!100", "rt12": "!100", "nv": "!9"}
 
 
 def run(*steps, name="open"):
-    return harness.run([*RUN, box.program(name), *steps], world="none", guard=False, trace=False,
-                       env=box.environment())
+    return box.launch(RUN, steps, name)
 
 
 def test_control_without_the_option_all_or_none_have_the_gpus(case):
     for options, wanted in ((["--gpus", "1,2"], GPUS), (["--cpu"], NOTHING)):
-        result = harness.run([launcher.LAUNCHER, "run", *options, "--", box.program("open"),
-                              *WORKERS, *SEE], world="none", guard=False, trace=False,
-                             env=box.environment())
+        result = box.launch(options, [*WORKERS, *SEE])
         check(case, result, wanted, wanted)
 
 
@@ -77,8 +74,7 @@ def test_first_process_that_becomes_another_program_stays_the_first_process(case
 
 
 def test_fence_contradicts_the_option():
-    result = harness.run([launcher.LAUNCHER, "run", "--children=gpu", "--fence", "--", "true"],
-                         guard=False, trace=False)
+    result = box.launch(["--children=gpu", "--fence"], ())
     assert (result.rc, result.err) == (
         125, "cudaguard: --fence and --children=gpu contradict each other; leave one out\n")
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from devices.test_children import FIRST
-from support import box, cuda_headers, harness, launcher, messages, policies
+from support import box, cuda_headers, harness, messages, policies
 
 CONTEXTS = sorted(harness.guarded("CONTEXT"))
 REFUSED = "46"
@@ -190,8 +190,7 @@ def test_message_is_printed_once_and_every_place_is_recorded(case):
     (["--policy", "no-context"], "NO_CONTEXT", "cudaguard run --policy VALIDATE"),
     (["--rule", "NO_CONTEXT program=open"], 'rule "NO_CONTEXT program=open"', None)])
 def test_option_and_rule_choose_it_and_the_message_advises_what_lifts_it(options, cause, remedy):
-    words = [launcher.LAUNCHER, "run", *options, "--", box.program("open"), *MAKE]
-    result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+    result = box.launch(options, MAKE)
     assert result.answers["cu.context"].split(":")[0] == REFUSED, str(result)
     found = messages.find(result.err, "no_context", cause=cause, asked_by="open")
     assert [message["remedy"] for message in found] == [remedy], str(result)
@@ -218,9 +217,7 @@ def test_roles_of_a_family(variable, option, first, child):
     of one that has called cuInit cannot use CUDA."""
     result = box.run([*FIRST, *FAMILY], policy="VALIDATE", CUDAGUARD_CHILDREN=variable)
     check_roles(result, first, child)
-    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--children", option, "--",
-             box.program("open"), *FAMILY]
-    result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+    result = box.launch(["--policy", "VALIDATE", "--children", option], FAMILY)
     check_roles(result, first, child)
     causes = {message["cause"] for name in ("no_cuda", "no_context")
               for message in messages.find(result.err, name)}
@@ -230,10 +227,8 @@ def test_roles_of_a_family(variable, option, first, child):
 @pytest.mark.parametrize("policy", [None, "FORCE_CPU", "NO_CONTEXT"])
 def test_option_for_descendants_alone_lets_the_parent_count(policy):
     """An option overrides the variable that contradicts it."""
-    words = [launcher.LAUNCHER, "run", "--children=contexts", "--", box.program("open"), "spawn=s",
-             *MAKE, "end", "cu.see", *MAKE]
-    result = harness.run(words, world="none", guard=False, trace=False,
-                         env=box.environment(policy=policy))
+    result = box.launch(["--children=contexts"], ["spawn=s", *MAKE, "end", "cu.see", *MAKE],
+                        policy=policy)
     assert box.seen(result.answers["cu.see"]) == box.FASTEST, str(result)
     assert result.answers["s.cu.context"].split(":")[0] == "0", str(result)
     assert result.answers["cu.context"].split(":")[0] == REFUSED, str(result)
@@ -241,8 +236,7 @@ def test_option_for_descendants_alone_lets_the_parent_count(policy):
 
 @pytest.mark.parametrize("option", ["query", "contexts"])
 def test_policy_without_contexts_contradicts_a_choice_of_who_makes_them(option):
-    words = [launcher.LAUNCHER, "run", "--policy", "NO_CONTEXT", "--children", option, "true"]
-    result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+    result = box.launch(["--policy", "NO_CONTEXT", "--children", option], ())
     assert result.rc == 125, str(result)
     assert "contradict each other" in result.err, str(result)
 
