@@ -1,17 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of records: real ones of every kind are what it says, and what no guard writes is not."""
 
-import json
 import os
 
-from support import guest, harness
+from support import guest, harness, recorded
 
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
-
-SCHEMA = os.path.join(harness.SOURCE, "shim", "guard", "record", "record.schema.json")
+SCHEMA = ("guard", "record", "record.schema.json")
 DRIVER = os.path.join(harness.FAKES, "lazy")  # eight GPUs (tests/devices)
 OPEN = os.path.join(harness.BUILD, "tests", "devices", "programs", "open")
 
@@ -19,12 +13,11 @@ OPEN = os.path.join(harness.BUILD, "tests", "devices", "programs", "open")
 class RecordSchema(guest.Case):
     def setUp(self):
         super().setUp()
-        if jsonschema is None:
+        if harness.jsonschema is None:
             harness.skip(self, "python3-jsonschema is not installed")
-        with open(SCHEMA, encoding="utf-8") as stream:
-            schema = json.load(stream)
-        jsonschema.Draft202012Validator.check_schema(schema)
-        self.validator = jsonschema.Draft202012Validator(schema)
+        validator = harness.jsonschema.Draft202012Validator
+        validator.check_schema(recorded.schema(*SCHEMA))
+        self.validator = validator(recorded.schema(*SCHEMA))
 
     def reported(self, argv, world="fake", **env):
         report = self.path("report")
@@ -34,8 +27,7 @@ class RecordSchema(guest.Case):
         if os.path.exists(report):
             os.unlink(report)
         for record in records:
-            self.assertEqual([error.message for error in self.validator.iter_errors(record)], [],
-                             record)
+            self.validates(record, *SCHEMA)
         return records
 
     def denied(self):
@@ -82,7 +74,7 @@ class RecordSchema(guest.Case):
         for record in records:
             self.assertEqual([record[key] for key in ("uid", "host", "exe", "cgroup")],
                              [os.geteuid(), "", "", ""])
-            self.assertEqual([error.message for error in self.validator.iter_errors(record)], [])
+            self.validates(record, *SCHEMA)
 
     def test_forged_records_do_not_follow_the_schema(self):
         """The test changes one thing about each real record."""
