@@ -161,7 +161,8 @@ def test_policies_without_an_allow_list_check_all_gpus(case):
 
 @pytest.mark.parametrize(("more", "high", "values"), [
     ({"guard": False, "own": ALLOW}, "101:-7", None), ({"allow": ALLOW}, "101:-7", VISIBLE),
-    ({"allow": ALLOW, "policy": "CLAMP"}, "0:2", {"used": 2})], ids=["control", "validate", "clamp"])
+    ({"allow": ALLOW, "policy": "CLAMP"}, "0:2", {"used": 2})],
+    ids=["control", "validate", "clamp"])
 @pytest.mark.parametrize(("name", "steps"), DRIVERS)
 def test_driver_keeps_or_clamps_the_index(name, steps, more, high, values):
     """It clamps no negative one."""

@@ -63,8 +63,9 @@ def test_message_has_both_values_and_the_remedy(case, own, write, before, after,
 
 @pytest.mark.parametrize(("steps", "more"), [
     *((steps, {"policy": "VALIDATE"}) for steps in (
-        ["nv.see", "cu.see", "nv.see", "rt12.set=1"], [WRITE, "nv.see", "cu.see"], ["nv.see", WRITE],
-        ["nv.init", WRITE, "cu.see"], ["nv.see", "setenv=CUDA_DEVICE_ORDER=PCI_BUS_ID", "cu.see"],
+        ["nv.see", "cu.see", "nv.see", "rt12.set=1"], [WRITE, "nv.see", "cu.see"],
+        ["nv.see", WRITE], ["nv.init", WRITE, "cu.see"],
+        ["nv.see", "setenv=CUDA_DEVICE_ORDER=PCI_BUS_ID", "cu.see"],
         ["nv.see", WRITE, "unsetenv=CUDA_VISIBLE_DEVICES", "cu.see"],
         ["nv.see", "spawn=s", WRITE, "cu.see", "end"])),  # a child, before its first call
     # The value was there before.

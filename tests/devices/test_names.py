@@ -45,7 +45,8 @@ class Names(box.Case):
         self.assertGreater(len(names), 700)
         unknown = ["cuNoSuchThing", "cuInit_v2", "cuda", "", "CUINIT", "cudaSetDevice", "nvmlInit"]
         for program in ("open", "cuda"):
-            unguarded, guarded = self.pair(["cu.where=" + name for name in names + unknown], program)
+            steps = ["cu.where=" + name for name in names + unknown]
+            unguarded, guarded = self.pair(steps, program)
             ours = set()
             for name, without, within in zip(names, unguarded, guarded):
                 self.assertRegex(without, DRIVER, name)

@@ -92,7 +92,8 @@ def test_missing_driver_is_reported_and_recorded_as_an_init(case, steps):
 
 @pytest.mark.parametrize("steps",
                          [["nv.init"], ["lib.open=libm.so.6"], ["cu.library=libcuda.so", "cu.open"],
-                          ["cu.library=/nowhere/libcuda.so.1", "cu.open"], ["lib.noload=libcuda.so.1"]])
+                          ["cu.library=/nowhere/libcuda.so.1", "cu.open"],
+                          ["lib.noload=libcuda.so.1"]])
 def test_other_calls_without_a_driver_are_no_init(case, steps):
     # Without a list, nothing is printed, but recorded.
     result, records = case.run_reported(["cu.open"], policy="VALIDATE", **NO_DRIVER)

@@ -58,7 +58,8 @@ def test_off_maps_only_the_guard(name, steps):
 
 def test_control_a_list_maps_the_proxies_and_force_cpu_does_not(case):
     steps = ["cu.see", "nv.see", "maps"]
-    assert mapped(box.run(steps, allow="5,2")) == OURS | {"libcudaguard-driver.so", "libcudaguard-nvml.so"}
+    assert mapped(box.run(steps, allow="5,2")) == OURS | {"libcudaguard-driver.so",
+                                                          "libcudaguard-nvml.so"}
     cpu = box.run(steps, policy="FORCE_CPU")
     assert "libcudaguard-driver.so" not in mapped(cpu), str(cpu)
     case.sees(cpu, cu="!100", nv="!9")

@@ -141,10 +141,12 @@ NO_GPU = messages.text("no_gpu")
     ({"CG_EMPTY": "1"}, "0", NO_GPU),
     *((more, more["CG_SICK"], messages.text("driver_fails", error=more["CG_SICK"])) for more in (
         {"CG_SICK": "999"}, {"CG_SICK": "999", "CG_EMPTY": "1"}, {"CG_SICK": "802"}))])
-def test_machine_without_a_working_gpu_is_reported_and_doctor_finds_the_cause(case, more, code, reason):
+def test_machine_without_a_working_gpu_is_reported(case, more, code, reason):
+    """doctor finds the cause."""
     unguarded = box.run(["cu.init"], guard=False, **more)
     assert unguarded.answers["cu.init"] == code, str(unguarded)
-    result = box.run(["nv.count", "cu.init", "cu.init", "cu.count", "rt12.count"], allow="0,2", **more)
+    steps = ["nv.count", "cu.init", "cu.init", "cu.count", "rt12.count"]
+    result = box.run(steps, allow="0,2", **more)
     assert result.answers["cu.init"] == (code if "fails" in reason else "100"), str(result)
     assert result.answers["cu.count"][:1] == "3", str(result)
     found = case.message(result, "list_in_vain", list='CUDAGUARD_VISIBLE_DEVICES="0,2"',

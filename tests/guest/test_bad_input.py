@@ -157,8 +157,8 @@ def test_null_driver_that_cannot_be_loaded_is_refused(case, name, world):
 
 
 def patched(*fields):
-    """Changes these fields: (offset, struct format, value). An offset may be in the program header of
-    the first loaded segment."""
+    """Changes these fields: (offset, struct format, value). An offset may be in the program header
+    of the first loaded segment."""
     def change(data):
         changed = bytearray(data)
         table, = struct.unpack_from("<Q", data, 32)
@@ -185,7 +185,8 @@ SEGMENT = {"offset": 8, "size": 32}  # of an Elf64_Phdr: p_offset and p_filesz
 TABLE, COUNT, MACHINE = 32, 56, 18  # of an Elf64_Ehdr: e_phoff, e_phnum and e_machine
 BOTH = ("libcuda.so.1", "libnvidia-ml.so.1")
 BROKEN = [
-    *((name, cut_after(length), "cut_short") for name in BOTH for length in (0, 63, 200, 4096, 0.5)),
+    *((name, cut_after(length), "cut_short") for name in BOTH
+      for length in (0, 63, 200, 4096, 0.5)),
     ("libcuda.so.1", lambda data: b"#!/bin/sh\n" * 1000, "not_a_library"),
     ("libcuda.so.1", patched((MACHINE, "<H", 0xF3)), "other_machine"),  # RISC-V
     ("libcuda.so.1", patched((MACHINE, "<H", 3)), "other_machine"),  # a 32-bit one
@@ -196,7 +197,7 @@ BROKEN = [
                            (TOP - 112, 4), (1 << 63, 65535))),
     *((name, patched(("offset", "<Q", at), ("size", "<Q", size)), "cut_short") for name in BOTH
       for at, size in ((TOP - 4096, 8192), (TOP - 1, 1), (0, TOP - 1), (1 << 63, 1 << 63))),
-    # Our directory has another program's library, a later null driver of ours, or the driver itself.
+    # Our directory has another program's library, a later null driver of ours, or the driver.
     ("libcuda.so.1", lambda data: bytes_of(guest.EMPTY), "other_version"),
     ("libnvidia-ml.so.1", lambda data: data.replace(b"driver_claim_v1", b"driver_claim_v9"),
      "other_version"),

@@ -185,8 +185,9 @@ def ask(case, *steps, guard=True, wrap=(), **options):
         words.append("LD_PRELOAD=" + harness.public_guard())
     words += ["%s=%s" % item for item in options.pop("env", {}).items()]
     try:
-        done = subprocess.run([*words, harness.public(guest.STEPS), *steps], stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, timeout=60, check=False, **options)
+        done = subprocess.run([*words, harness.public(guest.STEPS), *steps], check=False,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=60,
+                              **options)
     except subprocess.TimeoutExpired:
         case.fail("waits: " + shlex.join(words))
     return done.returncode, done.stdout.decode()
@@ -249,7 +250,8 @@ def file(case):
 LIMITED = ("prlimit", "--fsize=0")
 
 
-@pytest.mark.parametrize("env", [{}, {"CUDAGUARD_REPORT": "/dev/stderr"}, {"CUDAGUARD_REPORT": "FILE"}])
+@pytest.mark.parametrize("env", [{}, {"CUDAGUARD_REPORT": "/dev/stderr"},
+                                 {"CUDAGUARD_REPORT": "FILE"}])
 def test_limit_of_the_file_size_does_not_kill(case, env):
     case.need("prlimit")
     env = {key: value.replace("FILE", case.path("report")) for key, value in env.items()}

@@ -42,7 +42,8 @@ ROWS = [
     # How a policy decides is the same for each request.
     *(row(shape, find, calls(find), request, policy=policy) for shape in ("calls", "jumps")
       for find in FINDS for request, policy in (
-          *((name, "FORCE_CPU") for name in REQUESTS), ("present", "OFF"), ("present", "VALIDATE"))),
+          *((name, "FORCE_CPU") for name in REQUESTS),
+          ("present", "OFF"), ("present", "VALIDATE"))),
     # However the program finds dlopen. dlvsym skips the hook.
     *(row(shape, find, "dlmopen 0\n" if via and "version" in via else calls(find), via=via)
       for place, via in enumerate(VIAS) for shape, find in (

@@ -19,8 +19,9 @@ KINDS = ["FORCE_CPU", "VALIDATE", "list"]
 
 def overclose(library, count_or_way, guard=True, **env):
     driver = os.path.join(harness.FAKES, "lazy")
-    result = harness.run([guest.binary("overclose"), library, count_or_way], world="none", guard=guard,
-                         trace=False, env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
+    result = harness.run([guest.binary("overclose"), library, count_or_way], world="none",
+                         guard=guard, trace=False,
+                         env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
     assert result.rc == 0, str(result)
     return result.out
 

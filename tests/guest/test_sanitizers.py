@@ -31,8 +31,8 @@ def compile_program(case, compiler, options):
     case.need(compiler)
     program = case.path("program")
     source = os.path.join(harness.SOURCE, "tests", "guest", "programs", "sanitized.c")
-    done = subprocess.run([compiler, "-g", "-O1", "-pthread", *options.split(), source, "-o", program,
-                           "-ldl"], capture_output=True, text=True, check=False)
+    done = subprocess.run([compiler, "-g", "-O1", "-pthread", *options.split(), source, "-o",
+                           program, "-ldl"], capture_output=True, text=True, check=False)
     if done.returncode != 0 and "libclang_rt" in done.stderr:
         harness.skip(case, "clang's sanitizer runtime is not installed (libclang-rt-14-dev)")
     assert done.returncode == 0, done.stderr

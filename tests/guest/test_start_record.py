@@ -90,7 +90,8 @@ def test_start_record_has_the_policy(case, policy, env):
 
 @pytest.mark.parametrize(("policy", "steps", "reached"),
                          [("OFF", ["ask"], True),
-                          (None, ["setenv:CUDAGUARD_POLICY=OFF", "fork", "ask", "end", "ask"], False)])
+                          (None, ["setenv:CUDAGUARD_POLICY=OFF", "fork", "ask", "end", "ask"],
+                           False)])
 def test_start_record_changes_no_answer(case, policy, steps, reached):
     outcomes = []
     for hello in (None, "1"):

@@ -34,8 +34,8 @@ def test_jailed_driver_is_refused_with_the_reason(case):
     control = jailed(False, DRIVER)
     assert (control.rc, control.out) == (0, "libm.so.6 ok\nlibcuda.so.1 ok\n"), str(control)
     result = jailed(True, DRIVER, NVML, DRIVER)
-    assert (result.rc, result.out) == (0, "libm.so.6 ok\nlibcuda.so.1 null\nlibnvidia-ml.so.1 null\n"
-                                       "libcuda.so.1 null\n"), str(result)
+    assert (result.rc, result.out) == (0, "libm.so.6 ok\nlibcuda.so.1 null\n"
+                                       "libnvidia-ml.so.1 null\nlibcuda.so.1 null\n"), str(result)
     assert guest.lines_of(result.err) == [
         CANNOT % (harness.NULL_DRIVER_CUDA, "CUDA"), CANNOT % (harness.NULL_DRIVER_NVML, "NVML")]
 
