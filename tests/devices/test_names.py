@@ -98,14 +98,11 @@ class Names(box.Case):
         steps = ["cu.init", "cu.context=v2,1", "cu.context=v3,0", "cu.context=v4,1",
                  "cu.context=primary,1", "cu.load=library", "cu.load=module", "cu.memory",
                  "cu.error=101", "cu.version", "cu.init=1", "cu.context=v4,2"]
-        for route in ("dlsym", "proc"):
-            unguarded = box.run(["cu.route=" + route] + steps, guard=False, own="5,2")
-            result = box.run(["cu.route=" + route] + steps, allow="5,2")
+        for program, route in (("open", "dlsym"), ("open", "proc"), ("cuda", "linked")):
+            unguarded = box.run(["cu.route=" + route] + steps, program, guard=False, own="5,2")
+            result = box.run(["cu.route=" + route] + steps, program, allow="5,2")
             self.assertEqual(result.out, unguarded.out, result)
-        unguarded = box.run(steps, "cuda", guard=False, own="5,2")
-        result = box.run(steps, "cuda", allow="5,2")
-        self.assertEqual(result.out, unguarded.out, result)
-        self.assertIn("cu.load=0:set", unguarded.out)
+            self.assertIn("cu.load=0:set", unguarded.out)
 
 
 # Programs that export cu* functions of their own, as TensorFlow does, do not recurse.

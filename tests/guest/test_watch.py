@@ -29,9 +29,7 @@ class Watch(guest.Case):
         report = self.path("report")
         self.watched("ask", "ask", "nvml", "ask", "nvml", CUDAGUARD_REPORT=report)
         self.assertEqual(self.apis(report), ["cuInit", "nvmlInit_v2"])
-        unguarded = self.steps("watch", "ask", guard=False)
-        self.assertEqual(unguarded.answers["watch"], "-2", unguarded)
-        unguarded.assert_reached(self)
+        self.steps("watch", "ask", guard=False).assert_reached(self)
 
     def test_watch_can_name_another_file(self):
         for env in ({}, {"CUDAGUARD_REPORT": self.path("first")}):
