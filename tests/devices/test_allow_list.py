@@ -53,26 +53,10 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
-def test_control_all_gpus_show_without_the_guard(case, name, steps, keys):
-    """Control: the driver shows all eight GPUs in its own order, and NVML in the order of the
-    bus."""
-    result = box.run(steps, name, guard=False, allow="2,5")
-    assert result.rc == 0, str(result)
-    for key in keys:
-        case.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
-
-
-@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
-def test_every_way_to_cuda_sees_the_listed_gpus(case, name, steps, keys):
-    result = box.run(steps, name, allow="6,0,3")
-    case.silent(result)
-    case.sees(result, **dict.fromkeys(keys, [6, 0, 3]))
-
-
-@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
 def test_children_threads_and_execs_see_the_listed_gpus(case, name, steps, keys):
-    """The program asks in a forked child, a spawned one, a thread and a program that replaces
-    it."""
+    """The program asks by itself, in a forked child, a spawned one, a thread and a program that
+    replaces it. Unguarded, the driver shows all eight GPUs in its own order, and NVML in the order
+    of the bus."""
     blocks = ["fork=f"] + steps + ["end", "spawn=s"] + steps + ["end"]
     blocks += ["spawn=deep", "fork=f"] + steps + ["end", "end"]
     blocks += ["thread=t"] + steps + ["end"] + steps + ["exec"] + ["label", "e"]
@@ -83,71 +67,46 @@ def test_children_threads_and_execs_see_the_listed_gpus(case, name, steps, keys)
         for key in keys:
             answer = label + key + ".see"
             assert box.seen(result.answers[answer]) == [5, 2], str(result)
-            # A child has nothing of its own except what it sees.
-            assert len(box.seen(unguarded.answers[answer])) == 8, str(unguarded)
+            gpus = ALL if key.endswith("nv") else FASTEST
+            assert box.seen(unguarded.answers[answer]) == gpus, str(unguarded)
     assert len(result.out.splitlines()) == len(unguarded.out.splitlines()), str(result)
-
-
-def test_control_deep_bound_plugins_see_all_gpus_without_the_guard(case):
-    """A plug-in that is linked to the driver and loaded with RTLD_DEEPBIND calls the driver
-    without the proxy. The driver still reads the proxy's list."""
-    unguarded = box.run(["deep.cu.see", "deep.nv.see"], guard=False)
-    case.sees(unguarded, deep_cu=FASTEST, deep_nv=ALL)
 
 
 @pytest.mark.parametrize("steps", [["deep.cu.see"], ["deep.cu.see", "cu.see", "rt12.see"],
                                    ["nv.see", "deep.cu.see"], ["cu.see", "deep.cu.see"]])
 def test_deep_bound_plugins_see_the_listed_gpus(case, steps):
+    """A plug-in that is linked to the driver and loaded with RTLD_DEEPBIND calls the driver
+    without the proxy. The driver still reads the proxy's list."""
+    case.sees(box.run(["deep.cu.see"], guard=False), deep_cu=FASTEST)
     result = box.run(steps, allow="5,2")
     case.sees(result, **{step[:-4]: [5, 2] for step in steps})
 
 
 @pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
-def test_proxies_preloaded_under_off_and_force_cpu_follow_policy(case, name, steps, keys):
-    """LD_PRELOAD also names the proxies, and the policy is OFF or FORCE_CPU."""
-    result = box.run(steps, name, policy="OFF", preload=PROXIES)
-    case.silent(result)
-    for key in keys:
-        case.sees(result, **{key: ALL if key.endswith("nv") else FASTEST})
-    result = box.run(steps, name, policy="FORCE_CPU", preload=PROXIES)
-    case.sees(result, **{key: "!9" if key.endswith("nv") else "!100" for key in keys})
-    assert "cuInit" not in result.fake_calls, str(result)
-    assert "nvmlInit" not in " ".join(result.fake_calls), str(result)
-
-
-@pytest.mark.parametrize(("name", "steps", "keys"), WAYS)
-def test_preloaded_proxies_show_the_listed_gpus(case, name, steps, keys):
+def test_preloaded_proxies_follow_the_policy(case, name, steps, keys):
     """LD_PRELOAD names the proxies after the guard."""
-    result = box.run(steps, name, allow="5,2", preload=PROXIES)
-    case.silent(result)
-    case.sees(result, **dict.fromkeys(keys, [5, 2]))
+    for more, cuda, nvml in (({"allow": "5,2"}, [5, 2], [5, 2]), ({"policy": "OFF"}, FASTEST, ALL),
+                             ({"policy": "FORCE_CPU"}, "!100", "!9")):
+        result = box.run(steps, name, preload=PROXIES, **more)
+        case.sees(result, **{key: nvml if key.endswith("nv") else cuda for key in keys})
+        if cuda != "!100":
+            case.silent(result)
+    assert not [call for call in result.fake_calls if "Init" in call], str(result)
 
 
 STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see"]
 
 
-def check(case, allow, gpus, **more):
+@pytest.mark.parametrize(("allow", "gpus", "more"), [
+    *((*row, {}) for row in LISTS),
+    *(("4,1", [4, 1], {"policy": policy}) for policy in (*policies.ALLOWING, "clamp")),
+    *(("2,3", [2, 3], {"CUDA_DEVICE_ORDER": order})
+      for order in ("PCI_BUS_ID", "FASTEST_FIRST", "nonsense"))])
+def test_each_list_shows_its_gpus(case, allow, gpus, more):
+    """In its own order. A list without a policy means VALIDATE."""
     result = box.run(STEPS, allow=allow, **more)
     case.silent(result)
     case.sees(result, cu=gpus, nv=gpus, rt12=gpus, rt13=gpus)
-    return result
-
-
-@pytest.mark.parametrize(("allow", "gpus"), LISTS)
-def test_each_list_shows_its_gpus(case, allow, gpus):
-    check(case, allow, gpus)
-
-
-@pytest.mark.parametrize("policy", [None, *policies.ALLOWING, "clamp"])
-def test_validate_and_clamp_show_the_listed_gpus(case, policy):
-    """A list without a policy means VALIDATE."""
-    check(case, "4,1", [4, 1], policy=policy)
-
-
-@pytest.mark.parametrize("order", ["PCI_BUS_ID", "FASTEST_FIRST", "nonsense"])
-def test_list_keeps_its_order_whatever_the_program_inherits(case, order):
-    result = check(case, "2,3", [2, 3], CUDA_DEVICE_ORDER=order)
-    assert result.rc == 0
 
 
 def test_list_keeps_its_order_whatever_the_program_sets(case):
@@ -188,25 +147,15 @@ def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(case):
 VIEW = [5, 2, 7]
 CASES = [
     ("0", [5]),
-    ("1", [2]),
     ("2,0", [7, 5]),
-    ("0,1,2", [5, 2, 7]),
     ("1,9,0", [2]),
     ("5", "!100"),
     ("-1", "!100"),
     ("", "!100"),
     ("0,0", "!100"),
-    ("1gpu2,2ampere", [2, 7]),
-    (" 1", [2]),
     (uuid(7), [7]),
-    (uuid(7) + "," + uuid(5), [7, 5]),
     (uuid(7, 4), [7]),
-    # This prefix is ambiguous on the machine and in this view, but not in a view with only one
-    # of the two.
-    (uuid(5, 20), "!100"),
     (uuid(0), "!100"),
-    (uuid(2) + "," + uuid(0) + "," + uuid(7), [2]),
-    (uuid(0) + ",1", "!100"),
 ]
 
 
@@ -256,13 +205,6 @@ def test_inherited_value_that_leaves_less_than_the_list_is_reported(case, name, 
         case.silent(written)
 
 
-def test_uuid_prefix_must_be_unique_in_the_view_only(case):
-    result = box.run(["cu.see"], allow="1,5", own=uuid(5, 20))
-    case.sees(result, cu=[5])
-    unguarded = box.run(["cu.see"], guard=False, own=uuid(5, 20))
-    case.sees(unguarded, cu="!100")
-
-
 def test_control_driver_reads_the_same_values_unguarded(case):
     """Control: the same values, unguarded, on a machine with the same order."""
     for own, gpus in (("0", [3]), ("1,0", [0, 3]), ("0,0", "!100"), ("1gpu2", [0]),
@@ -281,15 +223,6 @@ def test_policies_without_a_list_change_no_view(case, own):
         result = box.run(steps, policy=policy, own=own)
         case.silent(result)
         assert result.out == unguarded.out, str(result)
-
-
-def test_cleared_environment_shows_no_more_than_the_list(case):
-    """A program that clears its environment gets no more than the list."""
-    for steps in (["clearenv", "cu.see"], ["nv.see", "clearenv", "cu.see"]):
-        result = box.run(["cu.open", "nv.init"] + steps, allow="5,2")
-        assert box.seen(result.answers["cu.see"]) in ([5, 2], "!100"), str(result)
-    unguarded = box.run(["cu.open", "clearenv", "cu.see"], guard=False, own="1")
-    case.sees(unguarded, cu=box.FASTEST)
 
 
 def test_cuinit_after_a_failure_reads_the_variable_again(case):

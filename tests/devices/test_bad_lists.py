@@ -11,15 +11,10 @@ STEPS = ["cu.see", "nv.see", "rt12.see", "rt13.see", "nv.get=0", "nv.uuid=" + uu
 # tests/unit/device_list_test.cpp has all kinds, and device_list_random_test.cpp makes random ones.
 MISTAKES = [
     ("0,1,2,3,0", "5"),
-    (uuid(1) + ",1", "1"),
     ("2,99,5", "99"),
-    ("18446744073709551616", "18446744073709551616"),
     (uuid(0)[:-1] + "f", uuid(0)[:-1] + "f"),
-    ("0," + uuid(5, 34), uuid(5, 34)),
     ("MIG-3c58f7a0", "MIG-3c58f7a0"),
     ("0,,1", "entry 2"),
-    ("1gpu2", "1gpu2"),
-    ("0,-1", "-1"),
     ("\uff11", "entry 1"),
     ("0\n1", "entry 1"),
 ]
@@ -50,8 +45,7 @@ def test_each_mistake_in_a_list_means_force_cpu(case, allow, word):
 
 @pytest.mark.parametrize(
     ("name", "steps", "wanted"),
-    [("cuda", ["cu.see"], {"cu": "!100"}), ("cuda_now", ["cu.see"], {"cu": "!100"}),
-     ("nvml", ["nv.see"], {"nv": "!9"}), ("runtime12", ["rt.see"], {"rt": "!100"}),
+    [("cuda_now", ["cu.see"], {"cu": "!100"}), ("nvml", ["nv.see"], {"nv": "!9"}),
      ("runtime13", ["nv.see", "rt.see"], {"rt": "!100", "nv": "!9"}),
      ("mixed", ["rt.see", "nv.see", "cu.see"], {"rt": "!100", "nv": "!9", "cu": "!100"}),
      ("open", ["cu.route=proc", "cu.see"], {"cu": "!100"})])
@@ -95,10 +89,7 @@ def test_list_under_force_cpu_is_reported_as_without_effect(case):
 
 @pytest.mark.parametrize(("title", "allow"),
                          [("65", ",".join(str(i) for i in range(65))),
-                          ("64 unknown", ",".join(str(i) for i in range(8, 72))),
-                          ("10,000", ",".join(["1"] * 10000)),
-                          ("10,000 different", ",".join(str(i) for i in range(10000))),
-                          ("UUIDs", ",".join([uuid(0)] * 2000)), ("one word", "1" * 100000),
+                          ("10,000", ",".join(["1"] * 10000)), ("one word", "1" * 100000),
                           ("one UUID", "GPU-" + "a" * 100000),
                           ("blanks", " " * 50000 + "0" + " " * 50000 + ",")])
 def test_too_long_lists_mean_force_cpu_and_short_messages(case, title, allow):
@@ -120,8 +111,7 @@ def test_bad_list_without_nvml_is_explained(case):
 def test_rewrite_of_any_length_shows_listed_gpus_or_none(case):
     """The program may write a value of any kind and length, and gets GPUs of the list or none.
     """
-    for own in (",".join(["1"] * 10000), ",".join(str(i) for i in range(10000)), "0," * 40000,
-                "1" * 100000, uuid(5) + "," + "x" * 100000, "1" + "," * 60000):
+    for own in (",".join(str(i) for i in range(10000)), "1" * 100000, uuid(5) + "," + "x" * 100000):
         result = box.run(["setenv=CUDA_VISIBLE_DEVICES=" + own, "cu.see", "nv.see"],
                          allow="5,2,7")
         gpus = box.seen(result.answers["cu.see"])

@@ -36,16 +36,19 @@ def test_control_without_the_variable_every_worker_has_the_gpus(case):
     check(case, result, dict.fromkeys(("cu", "nv", "rt12"), [1, 2]),
           dict.fromkeys(("cu", "nv", "rt12"), [1, 2]))
     assert result.fake_calls.count("cuInit:initialised") == 6, str(result)
+
+
 NOTHING = {"cu": "!100", "rt12": "!100", "nv": "!9"}
 
 
 @pytest.mark.parametrize(("policy", "allow", "gpus"), [("VALIDATE", "1,2", [1, 2]),
-                                                       ("CLAMP", "2", [2]), (None, "1", [1])])
+                                                       ("CLAMP", "2", [2]), (None, "1", [1]),
+                                                       ("VALIDATE", None, box.FASTEST)])
 def test_first_process_keeps_the_gpus_and_its_children_have_none(case, policy, allow, gpus):
     result = box.run(FIRST + WORKERS + SEE, policy=policy,
                      allow=allow, **CPU)
     assert result.rc == 0, str(result)
-    check(case, result, dict.fromkeys(("cu", "nv", "rt12"), gpus), NOTHING)
+    check(case, result, {"cu": gpus, "rt12": gpus, "nv": gpus if allow else box.ALL}, NOTHING)
     assert result.fake_calls.count("cuInit:initialised") == 1, str(result)
 
 
@@ -59,11 +62,6 @@ def test_message_names_the_process_that_has_the_gpu(case, steps):
     case.message(result, "no_cuda", cause="CUDAGUARD_CHILDREN=FORCE_CPU",
                  first=result.answers["pid"], asked_by="open",
                  remedy="CUDAGUARD_CHILDREN=")
-
-
-def test_children_get_no_gpu_without_an_allow_list(case):
-    result = box.run(FIRST + WORKERS + SEE, policy="VALIDATE", **CPU)
-    check(case, result, {"cu": box.FASTEST, "nv": box.ALL}, NOTHING)
 
 
 def test_first_process_may_initialise_before_its_workers(case):
@@ -155,15 +153,8 @@ def test_same_pid_in_another_namespace_is_not_the_first_process(case):
     assert in_a_namespace(case, "export CUDAGUARD_ROOT=$$;") == [1, 2]
 
 
-def test_first_process_outside_the_tree_gives_no_process_a_gpu(case):
-    for first in ("1", "4194304", "%d" % os.getpid()):
-        result = box.run(WORKERS + SEE, allow="1,2", CUDAGUARD_ROOT=first, **CPU)
-        check(case, result, NOTHING, NOTHING)
-
-
 @pytest.mark.parametrize(("before", "variable", "value"), [
-    *(([], "CUDAGUARD_ROOT", value) for value in ("abc", "0", "1:x")),
-    *((FIRST, "CUDAGUARD_CHILDREN", value) for value in ("OFF", "FORCE_CPU ", "ONLYY"))])
+    ([], "CUDAGUARD_ROOT", "1:x"), (FIRST, "CUDAGUARD_CHILDREN", "ONLYY")])
 def test_bad_value_is_reported_and_gives_no_process_a_gpu(case, before, variable, value):
     """The user may have meant ONLY, so the first process gets none either. decision_test.cpp has
     more values."""

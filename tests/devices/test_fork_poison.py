@@ -49,15 +49,6 @@ def test_record_names_the_caller_in_the_child(before, call, library, tmp_path):
     assert found[:1] == [library], harness.records(report)
 
 
-def test_control_forked_child_gets_error_3_without_the_guard():
-    """Control: the driver refuses with a number that does not explain the cause."""
-    unguarded = box.run(["cu.init", "fork=c", "cu.init", "cu.count", "rt12.count", "end"],
-                        guard=False)
-    assert unguarded.answers["c.cu.init"] == "3", str(unguarded)
-    assert unguarded.answers["c.cu.count"] == "3:-7", str(unguarded)
-    assert unguarded.answers["c.rt12.count"] == "3:-7", str(unguarded)
-
-
 def test_message_is_printed_once_in_each_process(case):
     result = box.run(["cu.init", "fork=a", "cu.init", "cu.init", "rt12.count", "end", "fork=b",
                       "cu.get=0", "end"], allow="5,2")

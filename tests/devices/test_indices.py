@@ -55,10 +55,6 @@ def steps_of(name, prefix, indices):
             for step in ("%s=%s" % (call, index), "peek", "last", "last")]
 
 
-def run_calls(name, prefix, indices, policy):
-    return box.run(steps_of(name, prefix, indices), name, policy=policy, allow=ALLOW)
-
-
 def printed(name, prefix, indices, answer_of, error="0"):
     """What steps_of() prints if each call has this answer and leaves this error."""
     return [prefix + line for call in calls_of(name, prefix) for index in indices
@@ -93,31 +89,20 @@ def test_runtime_control_bad_index_is_an_error_without_the_guard(name, prefix):
     assert result.out.split() == printed(name, prefix, ("3", "-1"), bad, "101"), str(result)
 
 
-@pytest.mark.parametrize("policy", policies.COMPUTING)
+@pytest.mark.parametrize(("policy", "indices", "answer", "error", "values"), [
+    *((policy, range(3), good_answer, "0", None) for policy in policies.COMPUTING),
+    ("VALIDATE", TOO_HIGH + NEGATIVE, bad, "101", {"used": None, **VISIBLE}),
+    ("CLAMP", TOO_HIGH, last_device, "0", {"used": 2}),
+    ("CLAMP", NEGATIVE, bad, "101", {"used": None})],
+    ids=["good-%s" % policy for policy in policies.COMPUTING] + ["validate", "clamp", "negative"])
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_runtime_good_index_stays_and_makes_no_message(case, name, prefix, policy):
-    result = run_calls(name, prefix, range(3), policy)
-    case.silent(result)
-    assert result.out.split() == printed(name, prefix, range(3), good_answer), str(result)
-
-
-@pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_runtime_validate_keeps_the_error_and_prints_a_message(name, prefix):
-    """The answers and the error state are as without the guard."""
-    indices = TOO_HIGH + NEGATIVE
-    result = run_calls(name, prefix, indices, "VALIDATE")
+def test_runtime_keeps_or_clamps_the_index(name, prefix, policy, indices, answer, error, values):
+    """VALIDATE leaves the answers and the error state as without the guard. CLAMP answers as if the
+    program had asked for the last valid device, but clamps no negative index."""
+    result = box.run(steps_of(name, prefix, indices), name, policy=policy, allow=ALLOW)
     assert result.rc == 0, str(result)
-    assert result.out.split() == printed(name, prefix, indices, bad, "101"), str(result)
-    has_messages(result, apis_of(name, prefix), indices, used=None, **VISIBLE)
-
-
-@pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_clamp_uses_the_last_device(name, prefix):
-    """The answers are as if the program had asked for the last valid device."""
-    result = run_calls(name, prefix, TOO_HIGH, "CLAMP")
-    assert result.rc == 0, str(result)
-    assert result.out.split() == printed(name, prefix, TOO_HIGH, last_device), str(result)
-    has_messages(result, apis_of(name, prefix), TOO_HIGH, used=2)
+    assert result.out.split() == printed(name, prefix, indices, answer, error), str(result)
+    has_messages(result, apis_of(name, prefix) if values else (), indices, **values or {})
 
 
 @pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
@@ -128,13 +113,6 @@ def test_refusal_names_the_index_that_the_program_gave(name, prefix):
     for call in calls_of(name, prefix):
         assert result.answers[prefix + call] == bad_answer(call), str(result)
     has_messages(result, apis_of(name, prefix), ["9"], used=2)
-
-
-@pytest.mark.parametrize(("name", "prefix"), RUNTIMES)
-def test_negative_index_is_never_clamped(name, prefix):
-    result = run_calls(name, prefix, NEGATIVE, "CLAMP")
-    assert result.out.split() == printed(name, prefix, NEGATIVE, bad, "101"), str(result)
-    has_messages(result, apis_of(name, prefix), NEGATIVE, used=None)
 
 
 @pytest.mark.parametrize(("policy", "wanted"), [("CLAMP", "0:2"), ("VALIDATE", "0:1")])
@@ -181,34 +159,22 @@ def test_policies_without_an_allow_list_check_all_gpus(case):
                                                   if policy in policies.CLAMPING else "0:0"), str(result)
 
 
-def test_driver_control_bad_index_is_an_error_without_the_guard():
-    for name, steps in DRIVERS:
-        unguarded = box.run(steps + ["cu.init", "cu.get=2"], name, guard=False, own="5,2,7")
-        assert unguarded.answers["cu.get"] == "0:2", str(unguarded)
-        unguarded = box.run(steps + ["cu.init", "cu.get=3"], name, guard=False, own="5,2,7")
-        assert unguarded.answers["cu.get"] == "101:-7", str(unguarded)
-
-
+@pytest.mark.parametrize(("more", "high", "values"), [
+    ({"guard": False, "own": ALLOW}, "101:-7", None), ({"allow": ALLOW}, "101:-7", VISIBLE),
+    ({"allow": ALLOW, "policy": "CLAMP"}, "0:2", {"used": 2})],
+    ids=["control", "validate", "clamp"])
 @pytest.mark.parametrize(("name", "steps"), DRIVERS)
-def test_driver_validate_keeps_the_error_and_prints_a_message(name, steps):
-    indices = TOO_HIGH + NEGATIVE
-    result = box.run(steps + ["cu.init"] + ["cu.get=" + index for index in indices], name,
-                     allow=ALLOW)
-    assert re.findall(r"cu\.get=(\S+)", result.out) == ["101:-7"] * len(indices), str(result)
-    has_messages(result, ["cuDeviceGet"], indices, **VISIBLE)
-
-
-@pytest.mark.parametrize(("name", "steps"), DRIVERS)
-def test_clamp_uses_the_last_device_unless_the_index_is_negative(name, steps):
-    gets = ["cu.get=" + index for index in TOO_HIGH + NEGATIVE]
-    result = box.run(steps + ["cu.init"] + gets, name, allow=ALLOW, policy="CLAMP")
+def test_driver_keeps_or_clamps_the_index(name, steps, more, high, values):
+    """It clamps no negative one."""
+    gets = ["cu.get=%s" % index for index in ("2", *TOO_HIGH, *NEGATIVE)]
+    result = box.run([*steps, "cu.init", *gets], name, **more)
     assert re.findall(r"cu\.get=(\S+)", result.out) == (
-        ["0:2"] * len(TOO_HIGH) + ["101:-7"] * len(NEGATIVE)), str(result)
-    assert len(box.lines(result)) == len(gets), str(result)
-    for index in TOO_HIGH + NEGATIVE:
-        used = 2 if index in TOO_HIGH else None
-        assert messages.find(result.err, "bad_index", call="cuDeviceGet", device=index, used=used), (
-            "%s\n%s" % (index, result))
+        ["0:2"] + [high] * len(TOO_HIGH) + ["101:-7"] * len(NEGATIVE)), str(result)
+    assert len(box.lines(result)) == (len(gets) - 1 if values else 0), str(result)
+    for index in TOO_HIGH + NEGATIVE if values else ():
+        used = None if index in NEGATIVE else values.get("used")
+        assert messages.find(result.err, "bad_index", call="cuDeviceGet", device=index,
+                             **{**values, "used": used}), "%s\n%s" % (index, result)
 
 
 def test_call_before_cuinit_gets_error_3_and_no_message(case):
@@ -217,13 +183,6 @@ def test_call_before_cuinit_gets_error_3_and_no_message(case):
             result = box.run(steps + ["cu.get=9"], name, allow=ALLOW, policy=policy)
             assert result.answers["cu.get"] == "3:-7", str(result)
             case.silent(result)
-
-
-def test_driver_good_index_stays_and_makes_no_message(case):
-    for name, steps in DRIVERS:
-        result = box.run(steps + ["cu.init", "cu.get=2"], name, allow=ALLOW, policy="CLAMP")
-        assert result.answers["cu.get"] == "0:2", str(result)
-        case.silent(result)
 
 
 @pytest.mark.parametrize("policy", policies.ALLOWING)
@@ -237,29 +196,24 @@ def test_each_call_and_index_makes_one_message(policy):
     assert len(box.lines(result)) == 5, str(result)
 
 
-def test_message_suggests_the_position_in_the_view(case):
+@pytest.mark.parametrize(("name", "steps", "more", "values"), [
+    *(("open", [step + asked], {}, {"meant": meant}) for asked, meant in (("5", 0), ("7", 2))
+      for step in ("rt12.set=", "rt13.set=", "cu.get=")),
+    ("open", ["cu.get=4"], {}, {"meant": None, "asked_by": "open"}),
+    ("open", ["rt12.set=9"], {}, {"asked_by": "runtime_12.so"}),
+    ("runtime13", ["rt.set=9"], {}, {"asked_by": "runtime13"}),
+    # Without a list, the program's own CUDA_VISIBLE_DEVICES makes the view.
+    ("open", ["rt12.set=6"], {"allow": None, "policy": "VALIDATE", "own": "6,4"},
+     {"visible": messages.text("visible", last=1), "meant": 0, "gpus": "CUDA_VISIBLE_DEVICES=6,4"}),
+    # The program sees these GPUs, by the machine's numbers.
+    ("open", ["setenv=CUDA_VISIBLE_DEVICES=2,0", "rt12.set=7"], {},
+     {"visible": messages.text("visible", last=1), "meant": 0, "gpus": "GPUs 7,5"})])
+def test_message_says_what_the_program_sees_and_perhaps_meant(case, name, steps, more, values):
     """The program used the machine's number of a visible GPU, and the message suggests its
     position in the view."""
-    for asked, meant in (("5", "0"), ("7", "2")):
-        for step in ("rt12.set=", "rt13.set=", "cu.get="):
-            result = box.run(["cu.init", step + asked], allow=ALLOW)
-            case.message(result, "bad_index", meant=meant)
-    result = box.run(["cu.init", "cu.get=4"], allow=ALLOW)
-    case.message(result, "bad_index", meant=None)
-
-
-def test_message_suggests_the_position_without_a_list(case):
-    """The same holds for the program's own CUDA_VISIBLE_DEVICES."""
-    result = box.run(["rt12.set=6"], policy="VALIDATE", own="6,4")
-    case.message(result, "bad_index", visible=messages.text("visible", last=1), meant=0,
-                 gpus="CUDA_VISIBLE_DEVICES=6,4")
-
-
-def test_message_lists_the_gpus_that_the_program_sees(case):
-    """The message lists the GPUs that the program sees, by the machine's numbers."""
-    result = box.run(["setenv=CUDA_VISIBLE_DEVICES=2,0", "rt12.set=7"], allow=ALLOW)
-    case.message(result, "bad_index", visible=messages.text("visible", last=1), meant=0,
-                 gpus="GPUs 7,5")
+    before = ["cu.init"] if steps[0].startswith("cu.") else []
+    result = box.run(before + steps, name, **{"allow": ALLOW, **more})
+    case.message(result, "bad_index", **values)
 
 
 def test_log_off_prints_no_message_and_still_clamps(case):
@@ -267,20 +221,3 @@ def test_log_off_prints_no_message_and_still_clamps(case):
                      CUDAGUARD_LOG="off")
     case.silent(result)
     assert result.answers["rt12.current"] == "0:2", str(result)
-
-
-def test_message_names_the_caller(case):
-    result = box.run(["rt12.set=9"], allow=ALLOW)
-    case.message(result, "bad_index", asked_by="runtime_12.so")
-    result = box.run(["rt.set=9"], "runtime13", allow=ALLOW)
-    case.message(result, "bad_index", asked_by="runtime13")
-    result = box.run(["cu.init", "cu.get=9"], allow=ALLOW)
-    case.message(result, "bad_index", asked_by="open")
-
-
-def test_each_index_has_a_message_however_many_are_wrong():
-    """The guard keeps 256 of them. A full table may repeat a message, but loses none."""
-    indices = [str(index) for index in range(3, 303)]
-    result = box.run(["rt13.set=" + index for index in indices + indices[-1:] * 3], "open",
-                     policy="VALIDATE", allow=ALLOW)
-    has_messages(result, ["cudaSetDevice"], indices)

@@ -79,10 +79,22 @@ def test_late_write_names_the_line_that_counted(case, script):
 
 def test_refused_opencl_names_the_line(case, script):
     steps = "try:\n    ctypes.CDLL('libnvidia-opencl.so.1')\nexcept OSError:\n    print('refused')\n"
-    result = script(steps, allow="1")
+    for more in ({"guard": False}, {"policy": "VALIDATE"}, {"policy": "OFF", "allow": "0"}):
+        loaded = script(steps, box="driver", **more)
+        assert (loaded.out, loaded.err) == ("", ""), str(loaded)
+    result = script(steps, box="driver", allow="0")
     assert result.out == "refused\n", str(result)
     found = case.message(result, "opencl_refused")
     assert found["asked_by"].startswith("ask.py:%d through " % (DRIVER.count("\n") + 2)), str(result)
+
+
+def test_refused_context_names_the_line(case, script):
+    steps = "init()\nprint(cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0))\n"
+    assert script(steps, guard=False).out == "0\n"
+    result = script(steps, policy="NO_CONTEXT")
+    assert result.out == "46\n", str(result)
+    case.message(result, "no_context", asked_by="ask.py:%d through ctypes/cffi" % (
+        DRIVER.count("\n") + 2))
 
 
 def test_clamp_says_what_it_uses_and_asks_nothing(case):

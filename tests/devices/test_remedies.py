@@ -1,23 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each test takes the remedy out of a message and follows it, and the remedy works."""
 
-import os
 import re
 import shlex
 
 import pytest
 
-from support import box, harness, messages
+from support import box, harness, launcher, messages
 from support.box import uuid
 
-LAUNCHER = os.path.join(harness.BUILD, "bin", "cudaguard")
 LATE_WRITES = ("late_write", "late_write_unread")
-
-
-def launch(words, steps, name="open", **more):
-    """Runs the program under `cudaguard run`."""
-    return harness.run([LAUNCHER, "run", *words, "--", box.program(name), *steps], world="none",
-                       guard=False, trace=False, env=box.environment(**more))
 
 
 def advice_in(result):
@@ -48,7 +40,7 @@ def follow(setting, machine):
     words = shlex.split(setting)
     steps = ["nv.see", "cu.see", "rt12.see"]
     if words[0] == "cudaguard":
-        return launch(words[2:], steps, box=machine)
+        return box.launch(words[2:], steps, box=machine)
     name, _, value = words[0].partition("=")
     assert (name, len(words)) == ("CUDAGUARD_VISIBLE_DEVICES", 1), str(setting)
     return box.run(steps, box=machine, allow=value)
@@ -65,7 +57,7 @@ def test_advised_list_works(case, machine, written, first, place):
     if first == "cu.see":
         more["own"] = None
     result = (box.run(steps, policy="VALIDATE", **more)
-              if place == "variable" else launch(["--policy", "VALIDATE"], steps, **more))
+              if place == "variable" else box.launch(["--policy", "VALIDATE"], steps, **more))
     if machine == "driver" and first == "nv.see":
         # The program knows of one GPU, and the machine has one.
         case.silent(result)
@@ -84,7 +76,7 @@ def test_advised_list_works(case, machine, written, first, place):
 def test_advised_list_that_hides_all_gpus_works(case, written, place):
     steps = late_steps(written)
     result = (box.run(steps, policy="VALIDATE")
-              if place == "variable" else launch(["--policy", "VALIDATE"], steps))
+              if place == "variable" else box.launch(["--policy", "VALIDATE"], steps))
     fixed = follow(setting_in(case, advice_in(result)), "lazy")
     case.sees(fixed, nv="!9", cu="!100", rt12="!100")
     assert messages.find(fixed.err, *LATE_WRITES) == [], str(fixed)
@@ -102,7 +94,7 @@ def test_missing_gpu_is_explained_without_advice(case, machine, written, name, v
     mistake = messages.text(name, **dict(zip(("position", "entry", "gpus"), values)))
     steps = late_steps(written)
     result = (box.run(steps, policy="VALIDATE", box=machine)
-              if place == "variable" else launch(["--policy", "VALIDATE"], steps, box=machine))
+              if place == "variable" else box.launch(["--policy", "VALIDATE"], steps, box=machine))
     assert advice_in(result) == messages.text("new_value_wrong", mistake=mistake), str(result)
     # Control: that list is refused.
     refused = box.run(["cu.see"], box=machine, allow=written)
@@ -131,65 +123,45 @@ def test_advice_to_unset_the_variable_works(case):
 
 def test_device_named_inside_the_option_works(case):
     steps = ["nv.see", "setenv=CUDA_VISIBLE_DEVICES=5", "cu.see"]
-    advice = advice_in(launch(["--gpus", "2,5"], steps))
+    advice = advice_in(box.launch(["--gpus", "2,5"], steps))
     inside = messages.read("inside_list", advice)
     assert (inside["list"], inside["gpu"]) == ("--gpus 2,5", "5"), str(advice)
     steps[1] = "setenv=CUDA_VISIBLE_DEVICES=" + inside["device"]
-    case.sees(launch(["--gpus", "2,5"], steps), cu=[5])
+    case.sees(box.launch(["--gpus", "2,5"], steps), cu=[5])
 
 
 # The list is for a machine without a GPU, or with a broken one.
 
 
-NAMED = ['CUDAGUARD_VISIBLE_DEVICES="0,2"', '--gpus "0,2"']
+NO_GPU = messages.text("no_gpu")
 
 
-def run_listed(named, steps, **more):
-    """Runs the steps with the list in the variable or in the option, as a message names it."""
-    if named.startswith("--gpus"):
-        return launch(["--gpus", "0,2"], steps, **more)
-    return box.run(steps, allow="0,2", **more)
-
-
-@pytest.mark.parametrize("named", NAMED)
-@pytest.mark.parametrize("more", [{"CG_SICK": "100"}, {"CG_SICK": "100", "CG_EMPTY": "1"},
-                                  {"CG_EMPTY": "1"}])
-def test_missing_gpu_is_reported(case, more, named):
+@pytest.mark.parametrize(("more", "code", "reason"), [
+    ({"CG_SICK": "100"}, "100", NO_GPU), ({"CG_SICK": "100", "CG_EMPTY": "1"}, "100", NO_GPU),
+    ({"CG_EMPTY": "1"}, "0", NO_GPU),
+    *((more, more["CG_SICK"], messages.text("driver_fails", error=more["CG_SICK"])) for more in (
+        {"CG_SICK": "999"}, {"CG_SICK": "999", "CG_EMPTY": "1"}, {"CG_SICK": "802"}))])
+def test_machine_without_a_working_gpu_is_reported(case, more, code, reason):
+    """doctor finds the cause."""
     unguarded = box.run(["cu.init"], guard=False, **more)
-    assert unguarded.answers["cu.init"] == more.get("CG_SICK", "0"), str(unguarded)
-    result = run_listed(named, ["nv.count", "cu.init", "cu.count", "rt12.count"], **more)
-    assert result.answers["cu.init"] == "100", str(result)
+    assert unguarded.answers["cu.init"] == code, str(unguarded)
+    steps = ["nv.count", "cu.init", "cu.init", "cu.count", "rt12.count"]
+    result = box.run(steps, allow="0,2", **more)
+    assert result.answers["cu.init"] == (code if "fails" in reason else "100"), str(result)
     assert result.answers["cu.count"][:1] == "3", str(result)
-    case.message(result, "list_in_vain", list=named, reason=messages.text("no_gpu"))
+    found = case.message(result, "list_in_vain", list='CUDAGUARD_VISIBLE_DEVICES="0,2"',
+                         reason=reason)
+    if "fails" in reason:
+        doctor = harness.run([launcher.LAUNCHER, *found["remedy"].split()[1:]], world="none",
+                             guard=False, trace=False, env=box.environment(**more))
+        assert re.search(r"\b%s\b" % code, doctor.out), doctor.out
 
 
-@pytest.mark.parametrize("named", NAMED)
-def test_nvml_shows_no_gpu_as_well(case, named):
-    result = run_listed(named, ["nv.see", "nv.get=0", "cu.init"], CG_EMPTY="1")
+def test_nvml_shows_no_gpu_as_well(case):
+    result = box.run(["nv.see", "nv.get=0", "cu.init"], allow="0,2", CG_EMPTY="1")
     case.sees(result, nv=[])
     assert result.answers["nv.get"] == "2:null", str(result)
-    case.message(result, "list_in_vain", list=named, reason=messages.text("no_gpu"))
-
-
-@pytest.mark.parametrize("named", NAMED)
-@pytest.mark.parametrize("more", [{"CG_SICK": "999"}, {"CG_SICK": "999", "CG_EMPTY": "1"},
-                                  {"CG_SICK": "802"}])
-def test_broken_driver_is_reported_and_doctor_finds_it(case, more, named):
-    code = more["CG_SICK"]
-    result = run_listed(named, ["cu.init", "cu.init", "rt12.count"], **more)
-    assert result.answers["cu.init"] == code, str(result)
-    found = case.message(result, "list_in_vain", list=named,
-                         reason=messages.text("driver_fails", error=code))
-    doctor = harness.run([LAUNCHER, *found["remedy"].split()[1:]], world="none",
-                         guard=False, trace=False, env=box.environment(**more))
-    assert re.search(r"\b%s\b" % code, doctor.out), doctor.out
-
-
-@pytest.mark.parametrize("named", NAMED)
-def test_healthy_machine_prints_nothing(case, named):
-    result = run_listed(named, ["cu.see"])
-    case.silent(result)
-    case.sees(result, cu=[0, 2])
+    case.message(result, "list_in_vain", reason=NO_GPU)
 
 
 # A message names what the user has written: the option or the variable.
@@ -200,35 +172,16 @@ def test_healthy_machine_prints_nothing(case, named):
                           ("list_not_shown", "--gpus", "2", {"box": "liar"}),
                           ("list_in_vain", '--gpus "0"', "0", {"box": "only_nvml"})])
 def test_message_names_the_option(name, named, gpus, more):
-    result = launch(["--gpus", gpus], ["cu.open", "cu.init"], **more)
+    result = box.launch(["--gpus", gpus], ["cu.open", "cu.init"], **more)
     assert messages.find(box.lines(result)[0], name, list=named), str(result)
     assert "CUDAGUARD_" not in result.err, str(result)
 
 
-def test_list_without_a_gpu_is_named(case):
-    for allow in ("", "-1"):
-        result = launch(["--gpus", allow], ["cu.see"])
-        case.sees(result, cu="!100")
-        case.message(result, "no_cuda", cause=messages.text("no_gpu_allowed", list="--gpus"))
-        result = box.run(["cu.see"], allow=allow)
-        case.message(result, "no_cuda", cause=messages.text("no_gpu_allowed",
-                                                            list="CUDAGUARD_VISIBLE_DEVICES"))
-
-
-def test_list_that_replaces_the_option_is_named(case):
-    """The run starts another program with its own value of the variable."""
-    result = launch(["--gpus", "0,1"],
-                    ["cu.see", "setenv=CUDAGUARD_VISIBLE_DEVICES=9", "spawn=s", "cu.init", "end"])
-    case.sees(result, cu=[0, 1])
-    assert messages.find(result.err, "list_wrong",
-                         list='CUDAGUARD_VISIBLE_DEVICES="9"'), str(result)
-
-
-def test_option_of_an_inner_run_is_named():
-    inner = [LAUNCHER, "run", "--gpus", "9", "--", box.program("open"), "cu.init"]
-    result = harness.run([LAUNCHER, "run", "--gpus", "0,1", "--"] + inner, world="none",
-                         guard=False, trace=False, env=box.environment())
-    assert messages.find(result.err, "list_wrong", list='--gpus "9"'), str(result)
+@pytest.mark.parametrize("allow", ["", "-1"])
+def test_option_without_a_gpu_is_named(case, allow):
+    result = box.launch(["--gpus", allow], ["cu.see"])
+    case.sees(result, cu="!100")
+    case.message(result, "no_cuda", cause=messages.text("no_gpu_allowed", list="--gpus"))
 
 
 def test_fork_message_advises_spawn_or_a_later_init(case):

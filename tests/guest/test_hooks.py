@@ -27,66 +27,45 @@ def poll(request, find, preload, policy="FORCE_CPU", via=None, version=None, pro
     return result.out
 
 
-# How a policy decides is the same for each request.
-@pytest.mark.parametrize(("request_", "policy"), [
-    *((request, "FORCE_CPU") for request in REQUESTS), ("present", "OFF"), ("present", "VALIDATE")])
-@pytest.mark.parametrize("find", FINDS)
-@pytest.mark.parametrize("shape", ["calls", "jumps"])
-def test_hook_sees_each_call_once(shape, find, request_, policy):
-    hook = hook_of(shape, find)
-    unguarded = poll(request_, find, [hook])
-    calls = COUNT * (2 if find == "default" else 1)  # "default" calls itself once
-    assert "dlmopen %d\n" % calls in unguarded  # the control
-    for preload in ([hook, harness.GUARD], [harness.GUARD, hook]):
-        assert poll(request_, find, preload, policy) == unguarded
+def row(shapes, find, control, request="present", **more):
+    hooks = [hook_of(shape, find) for shape in shapes.split()]
+    return pytest.param(hooks, control, {"find": find, "request": request, **more},
+                        id=" ".join([shapes, find, request, *map(str, more.values())]))
 
 
-# Each pair of a shape, a way of the hook and a way of the program.
-@pytest.mark.parametrize(("shape", "find", "via"), [
-    *(("calls", find, via) for find in FINDS for via in VIAS),
-    *((shape, FINDS[place % len(FINDS)], via) for shape in ("jumps_once", "jumps_own")
-      for place, via in enumerate(VIAS))])
-def test_hook_sees_as_many_calls_however_the_program_finds_dlopen(shape, find, via):
-    if find == "default" and "once" in shape:
-        shape = "jumps"  # "default" needs another function at each second call
-    hook = hook_of(shape, find)
-    unguarded = poll("present", find, [hook], via=via)
-    assert "opened 100 in-base 100\n" in unguarded
-    sees = via is None or "version" not in via  # dlvsym skips the hook
-    assert ("dlmopen 0\n" not in unguarded) == sees  # the control
-    for preload in ([hook, harness.GUARD], [harness.GUARD, hook]):
-        assert poll("present", find, preload, via=via) == unguarded
+def calls(find):
+    """Some hooks of "default" call themselves once."""
+    return "dlmopen %d\n" % (COUNT * (2 if find == "default" else 1))
 
 
-@pytest.mark.parametrize("via", VIAS)
-@pytest.mark.parametrize("find", ["next", "version-next", "version-default"])
-def test_hook_with_glibcs_version_sees_each_call(find, via):
-    """dlvsym finds such a hook, too."""
-    hook = hook_of("calls_versioned", find)
-    unguarded = poll("present", find, [hook], via=via, version="GLIBC_2.34")
-    assert "dlmopen 100\n" in unguarded  # the control
-    for preload in ([hook, harness.GUARD], [harness.GUARD, hook]):
-        assert poll("present", find, preload, via=via, version="GLIBC_2.34") == unguarded
+ROWS = [
+    # How a policy decides is the same for each request.
+    *(row(shape, find, calls(find), request, policy=policy) for shape in ("calls", "jumps")
+      for find in FINDS for request, policy in (
+          *((name, "FORCE_CPU") for name in REQUESTS),
+          ("present", "OFF"), ("present", "VALIDATE"))),
+    # However the program finds dlopen. dlvsym skips the hook.
+    *(row(shape, find, "dlmopen 0\n" if via and "version" in via else calls(find), via=via)
+      for place, via in enumerate(VIAS) for shape, find in (
+          *(("calls", find) for find in FINDS), ("jumps_own", FINDS[place % len(FINDS)]),
+          # "default" needs another function at each second call.
+          ("jumps" if FINDS[place % len(FINDS)] == "default" else "jumps_once",
+           FINDS[place % len(FINDS)]))),
+    # A hook with glibc's version, which dlvsym finds, too.
+    *(row("calls_versioned", find, "dlmopen 100\n", via=via, version="GLIBC_2.34")
+      for find in ("next", "version-next", "version-default") for via in VIAS),
+    # By version or without, ld.so finds the PLT entry of a program at a fixed address first.
+    *(row("calls", "next", "dlmopen %d\n" % (0 if via == "version-next" else COUNT), via=via,
+          version="GLIBC_2.34", program="poll_fixed") for via in VIAS),
+    *(row("calls jumps", find, "opened 100 in-base 100\n") for find in FINDS)]
 
 
-@pytest.mark.parametrize("via", VIAS)
-def test_hook_sees_calls_of_a_program_at_a_fixed_address(via):
-    """By version or without, ld.so finds the program's own PLT entry first."""
-    case = {"via": via, "version": "GLIBC_2.34", "program": "poll_fixed"}
-    hook = hook_of("calls", "next")
-    unguarded = poll("present", "next", [hook], **case)
-    assert ("dlmopen 0\n" in unguarded) == (via == "version-next")  # the control
-    for preload in ([hook, harness.GUARD], [harness.GUARD, hook]):
-        assert poll("present", "next", preload, **case) == unguarded
-
-
-@pytest.mark.parametrize("find", FINDS)
-def test_two_hooks_see_each_call(find):
-    hooks = [hook_of(shape, find) for shape in ("calls", "jumps")]
-    unguarded = poll("present", find, hooks)
-    for preload in ([*hooks, harness.GUARD], [harness.GUARD, *hooks],
-                    [hooks[0], harness.GUARD, hooks[1]]):  # fmt: skip
-        assert poll("present", find, preload) == unguarded
+@pytest.mark.parametrize(("hooks", "control", "case"), ROWS)
+def test_hooks_see_each_call_as_often_as_without_the_guard(hooks, control, case):
+    unguarded = poll(preload=hooks, **case)
+    assert control in unguarded
+    for at in range(len(hooks) + 1):
+        assert poll(preload=[*hooks[:at], harness.GUARD, *hooks[at:]], **case) == unguarded
 
 
 def look_up(words, preload, start=False, program="lookups"):

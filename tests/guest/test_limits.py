@@ -5,34 +5,7 @@ found: test_install.py.)"""
 
 import os
 
-import pytest
-
 from support import guest, harness
-
-
-@pytest.mark.parametrize("words", [["env", "-i"], ["env", "-u", "LD_PRELOAD"]])
-def test_limit_cleared_environment_removes_the_guard(case, words):
-    keep = ["LD_LIBRARY_PATH=" + harness.FAKE_DRIVER]
-    result = harness.run(["sh", "-c", " ".join(
-        [*words, *keep, 'CG_FAKE_LOG="$CG_FAKE_LOG"', guest.STEPS, "ask"])])
-    result.assert_reached(case)
-    assert result.err == "", str(result)
-
-
-def test_control_kept_environment_keeps_the_guard(case):
-    # The same without the scrubbing is guarded.
-    result = harness.run(["sh", "-c", "env X=1 " + guest.STEPS + " ask"])
-    assert result.answers["cuInit"] == "100"
-    result.assert_untouched(case)
-
-
-def test_limit_static_program_is_not_guarded(case):
-    program = guest.binary("steps_static")
-    # glibc's static dlopen reads LD_LIBRARY_PATH, not LD_PRELOAD.
-    result = harness.run([program, "ask"])
-    assert result.answers.get("cuInit") == "0", str(result)
-    result.assert_reached(case)
-    assert result.err == "", str(result)
 
 
 def test_limit_program_that_opens_the_device_itself_is_not_stopped():

@@ -17,9 +17,10 @@ SETTINGS = {
 KINDS = ["FORCE_CPU", "VALIDATE", "list"]
 
 
-def run(program, *words, guard=True, **env):
+def overclose(library, count_or_way, guard=True, **env):
     driver = os.path.join(harness.FAKES, "lazy")
-    result = harness.run([guest.binary(program), *words], world="none", guard=guard, trace=False,
+    result = harness.run([guest.binary("overclose"), library, count_or_way], world="none",
+                         guard=guard, trace=False,
                          env={"LD_LIBRARY_PATH": driver, "CUDAGUARD_LOG": "off", **env})
     assert result.rc == 0, str(result)
     return result.out
@@ -34,10 +35,6 @@ def answer_of(setting, library):
     if setting != "FORCE_CPU":
         return "0"
     return "100" if "cuda" in library else "9"
-
-
-def overclose(library, count, guard=True, **env):
-    return run("overclose", library, str(count), guard=guard, **env)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -64,6 +61,6 @@ def test_library_works_after_many_closes(setting, library):
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize("setting", KINDS)
 def test_handles_of_dlmopen_and_kept_libraries_count_as_without_the_guard(setting, library, way):
-    unguarded = run("handles", library, way, guard=False)
+    unguarded = overclose(library, way, guard=False)
     assert unguarded.startswith("open ok\nloaded yes\nclose 0\n")  # the control
-    assert run("handles", library, way, **SETTINGS[setting]) == unguarded
+    assert overclose(library, way, **SETTINGS[setting]) == unguarded

@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The schema of records: real ones of every kind are what it says, and what no guard writes is not."""
 
-import copy
-import json
 import os
 
-from support import guest, harness
+from support import guest, harness, recorded
 
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
-
-SCHEMA = os.path.join(harness.SOURCE, "shim", "guard", "record", "record.schema.json")
+SCHEMA = ("guard", "record", "record.schema.json")
 DRIVER = os.path.join(harness.FAKES, "lazy")  # eight GPUs (tests/devices)
 OPEN = os.path.join(harness.BUILD, "tests", "devices", "programs", "open")
 
@@ -20,12 +13,11 @@ OPEN = os.path.join(harness.BUILD, "tests", "devices", "programs", "open")
 class RecordSchema(guest.Case):
     def setUp(self):
         super().setUp()
-        if jsonschema is None:
+        if harness.jsonschema is None:
             harness.skip(self, "python3-jsonschema is not installed")
-        with open(SCHEMA, encoding="utf-8") as stream:
-            schema = json.load(stream)
-        jsonschema.Draft202012Validator.check_schema(schema)
-        self.validator = jsonschema.Draft202012Validator(schema)
+        validator = harness.jsonschema.Draft202012Validator
+        validator.check_schema(recorded.schema(*SCHEMA))
+        self.validator = validator(recorded.schema(*SCHEMA))
 
     def reported(self, argv, world="fake", **env):
         report = self.path("report")
@@ -35,8 +27,7 @@ class RecordSchema(guest.Case):
         if os.path.exists(report):
             os.unlink(report)
         for record in records:
-            self.assertEqual([error.message for error in self.validator.iter_errors(record)], [],
-                             record)
+            self.validates(record, *SCHEMA)
         return records
 
     def denied(self):
@@ -83,52 +74,17 @@ class RecordSchema(guest.Case):
         for record in records:
             self.assertEqual([record[key] for key in ("uid", "host", "exe", "cgroup")],
                              [os.geteuid(), "", "", ""])
-            self.assertEqual([error.message for error in self.validator.iter_errors(record)], [])
-
-    def test_native_stack_is_a_record_of_its_own(self):
-        """test_beacon compares the launcher's with the schema."""
-        record = {"v": 1, "ts": 1.5, "pid": 7, "event": "native", "native": ["/x.so+0x3"]}
-        self.assertTrue(self.validator.is_valid(record))
-        for more in ({"event": "init"}, {"native_missing": "x"}, {"native": []}, {"ppid": 1},
-                     {"api": "cuInit"}, {"decision": "deny"}, {"caller": "?"}):
-            self.assertFalse(self.validator.is_valid({**record, **more}), more)
+            self.validates(record, *SCHEMA)
 
     def test_forged_records_do_not_follow_the_schema(self):
         """The test changes one thing about each real record."""
-        wrong = {"v": [2, "1"], "ts": ["now", -1], "pid": [-1, 1 << 32, "7", None],
-                 "uid": [1.5], "host": [7], "exe": [None], "argv": ["a b", [1]],
-                 "cgroup": ["x.service"], "slurm": [7, ""], "api": ["", "a b", 5],
-                 "event": ["end", 7], "decision": ["denied", True], "policy": ["ON"],
-                 "caller": ["", "/x+31", ["?"]], "device": [-1, "0"], "result": [-1],
-                 "library": ["", 7], "rule": ["", 7], "code": [""], "object": [""],
-                 "cut": [[], ["ts"], "argv"],
-                 "python": [[], [{"file": "a.py", "line": "1", "function": "f"}],
-                            [{"file": "a.py", "line": 1}]],
-                 "python_missing": [""], "native": [[], ["/x.so"], "/x.so+0x3"],
-                 "native_missing": [""], "reason": ["sick"], "seconds": [1], "more": [1]}
         started, init = self.denied()[:2]
-        allowed = {record["event"]: record for record in self.allowed()}
-        for record in [started, init, *allowed.values()]:
-            self.assertTrue(self.validator.is_valid(record))
-            for key, values in wrong.items():
-                for value in values:
-                    forged = {**copy.deepcopy(record), key: value}
-                    self.assertFalse(self.validator.is_valid(forged), forged)
-            for key in ("v", "ts", "pid", "ppid", "tid", "uid", "host", "exe", "argv", "cgroup"):
+        native = {"v": 1, "ts": 1.5, "pid": 7, "event": "native", "native": ["/x.so+0x3"]}
+        for record in (started, init, native, *self.allowed()):
+            self.assertTrue(self.validator.is_valid(record), record)
+            for more in ({"v": 2}, {"ts": "now"}, {"pid": 1 << 32}, {"event": "end"}, {"more": 1},
+                         {"native": ["/x.so"]}, {"caller": ""}, {"device": "0"}):
+                self.assertFalse(self.validator.is_valid({**record, **more}), more)
+            for key in ("v", "ts", "pid"):
                 forged = {name: value for name, value in record.items() if name != key}
                 self.assertFalse(self.validator.is_valid(forged), key)
-        for record, more in ((started, {"api": "cuInit"}), (started, {"decision": "deny"}),
-                             (init, {"event": "start"}), (init, {"event": "init"}),
-                             (init, {"policy": "OFF"}), (init, {"device": 0}),
-                             (init, {"python": [{"file": "a", "line": 1, "function": "f"}],
-                                     "python_missing": "x"}),
-                             (init, {"native": ["/x.so+0x3"], "native_missing": "x"}),
-                             (started, {"native": ["/x.so+0x3"]}), (init, {"event": "health"}),
-                             (allowed["init"], {"device": 0}), (allowed["work"], {"result": 0}),
-                             (allowed["work"], {"event": "start"})):
-            self.assertFalse(self.validator.is_valid({**record, **more}), more)
-        for record, key in ((started, "policy"), (init, "api"), (init, "decision"),
-                            (init, "caller"), (allowed["init"], "result"),
-                            (allowed["work"], "event")):
-            forged = {name: value for name, value in record.items() if name != key}
-            self.assertFalse(self.validator.is_valid(forged), key)

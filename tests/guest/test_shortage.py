@@ -26,33 +26,22 @@ def test_control_shortage_begins_and_ends(case):
     result.assert_reached(case)
 
 
-@pytest.mark.parametrize("request_", ["libcuda.so.1", "libcuda.so"])
-@pytest.mark.parametrize("library", ["libm.so.6", "libcg-does-not-exist.so", "libcuda.so.1"])
-def test_the_next_dlopen_loads_the_null_drivers(case, library, request_):
-    """Whatever that one asks for: afterwards libc's own dlopen finds a null driver."""
-    result = case.steps(*SHORT, "grab", "nofile:max", "load:" + library, "libc:" + request_)
-    assert values(result) == ["100"], str(result)
+@pytest.mark.parametrize(("steps", "answers"), [
+    # Whatever the next dlopen asks for: afterwards libc's own dlopen finds a null driver.
+    *(((*SHORT, "grab", "nofile:max", "load:" + library, "libc:" + request), ["100"])
+      for library in ("libm.so.6", "libcg-does-not-exist.so", "libcuda.so.1")
+      for request in ("libcuda.so.1", "libcuda.so")),
+    ((*SHORT, "nofile:max", "nvml"), ["9"]),
+    ((*SHORT, "ask", "ask:libcuda.so", "nofile:max", "ask"), ["unavailable", "unavailable", "100"]),
+    (("nofile:3", *["load:libm.so.6", "ask"] * 20, "grab", "nofile:max", "load:libm.so.6",
+      "libc:libcuda.so.1"), ["unavailable"] * 20 + ["100"])])
+def test_driver_is_refused_during_the_shortage_and_after_it(case, steps, answers):
+    """The next dlopen loads the null drivers."""
+    nvml = steps[-1] == "nvml"
+    result = case.steps(*steps)
+    assert values(result, "nvmlInit_v2" if nvml else "cuInit") == answers, str(result)
     result.assert_untouched(case)
-    assert guest.lines_of(result.err) == [guest.DENIED % "steps"]
-
-
-def test_nvml_after_a_shortage_gets_the_null_driver(case):
-    result = case.steps(*SHORT, "nofile:max", "nvml")
-    assert values(result, "nvmlInit_v2") == ["9"], str(result)
-    result.assert_untouched(case)
-
-
-def test_driver_after_many_failures_gets_the_null_driver(case):
-    result = case.steps("nofile:3", *["load:libm.so.6", "ask"] * 20, "grab", "nofile:max",
-                        "load:libm.so.6", "libc:libcuda.so.1")
-    assert values(result) == ["unavailable"] * 20 + ["100"], str(result)
-    result.assert_untouched(case)
-
-
-def test_driver_is_refused_during_the_shortage(case):
-    result = case.steps(*SHORT, "ask", "ask:libcuda.so", "nofile:max", "ask")
-    assert values(result) == ["unavailable", "unavailable", "100"], str(result)
-    result.assert_untouched(case)
+    assert (guest.DENIED % "steps" in guest.lines_of(result.err)) != nvml, str(result)
 
 
 def test_mapped_driver_is_refused_during_the_shortage(case):
@@ -67,8 +56,6 @@ def test_mapped_driver_is_refused_during_the_shortage(case):
 
 
 def test_control_driver_is_reached_after_a_shortage_of_memory(case):
-    """The memory is too little for a page of the guard, almost enough for both null drivers, or
-    between."""
     unguarded = case.steps("memory:0", "load:libm.so.6", "memory:max", "load:libm.so.6", "grab",
                            "libc:libcuda.so.1", guard=False)
     assert values(unguarded, "load") == ["failed", "ok"], str(unguarded)
@@ -77,6 +64,8 @@ def test_control_driver_is_reached_after_a_shortage_of_memory(case):
 
 @pytest.mark.parametrize("kib", [0, 8, 20, 40, 60, 100, 140, 180, 220, 260])
 def test_driver_is_never_reached_during_a_shortage_of_memory(case, kib):
+    """The memory is too little for a page of the guard, almost enough for both null drivers, or
+    between."""
     result = case.steps("memory:%d" % kib, "load:libm.so.6", "memory:max",
                         "load:libm.so.6", "grab", "libc:libcuda.so.1", "nvml")
     assert values(result, "load") == ["failed", "ok"], str(result)

@@ -4,7 +4,6 @@ without the guard."""
 
 import os
 import functools
-import signal
 
 import pytest
 
@@ -18,7 +17,7 @@ MOST_MORE = 1024
 
 
 def used(name, guard=True, **more):
-    result = harness.run([PROGRAM, "paint", name], guard=guard, trace=False, **more)
+    result = harness.run([PROGRAM, name], guard=guard, trace=False, **more)
     assert result.rc == 0, str(result)
     assert result.answers["opened"] == str(int("none" not in name)), str(result)
     return int(result.answers["used"])
@@ -52,21 +51,3 @@ def test_guard_with_a_list_needs_the_stack_of_its_proxy(name):
     unguarded = unguarded_use(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so")
     guarded = used(name, env={"CUDAGUARD_VISIBLE_DEVICES": "0"})
     assert guarded - unguarded <= MOST_MORE
-
-
-def in_handler(name, size, guard):
-    return harness.run([PROGRAM, "signal", name, size], guard=guard, trace=False)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_guard_needs_little_of_an_alternate_stack(name):
-    """The stack of the signal handler has little more than ld.so itself needs. That need
-    depends on the processor, whose registers ld.so saves there."""
-    need = 2048
-    while (unguarded := in_handler(name, need, guard=False)).rc == 128 + signal.SIGSEGV:
-        need += 512
-    assert unguarded.rc == 0, str(unguarded)
-    # On some processors, ld.so needs no more than sigaltstack() accepts at least. On the
-    # others, the loop has shown that an unguarded program crashes with too little.
-    result = in_handler(name, need + 1536, guard=True)
-    assert (result.rc, result.out) == (0, unguarded.out), str(result)

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 
-from support import harness, messages, settings
+from support import harness, launcher, messages, settings
 
 DIRECTORY = os.path.join(harness.BUILD, "tests", "devices")
 
@@ -66,6 +66,12 @@ def run(steps, name="open", guard=True, preload=(), timeout=settings.PATIENCE, t
     """Runs a program's steps. `more` takes environment()'s arguments and any variable."""
     return harness.run([program(name)] + list(steps), world="none", guard=guard, trace=trace,
                        env=environment(**more), preload=preload, timeout=timeout)
+
+
+def launch(options, steps, name="open", **more):
+    """Runs a program's steps under `cudaguard run` with these options."""
+    return harness.run([launcher.LAUNCHER, "run", *options, "--", program(name), *steps],
+                       world="none", guard=False, trace=False, env=environment(**more))
 
 
 def lines(result):

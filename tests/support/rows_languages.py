@@ -13,8 +13,6 @@ from support.matrix import Row
 HERE = os.path.join(settings.TESTS, "entry_points", "languages")
 BUILT = os.path.join(harness.BUILD, "tests", "entry_points", "languages")
 PYTHON = "/usr/bin/python3"  # Debian's own, because its cffi is a Debian package
-CUDA = {"cuInit": "100", "countRc": "3"}
-NVML = {"nvmlInit": "9", "countRc": "1"}
 JNA = "/usr/share/java/jna.jar"
 
 # Each entry has the key, a description, the command, the files that it needs and the packages that
@@ -38,18 +36,10 @@ LANGUAGES = [
 
 
 def rows_of(key, about, command, needs, packages):
-    def row(name, api, library, expect, **more):
-        return Row("language.%s-%s" % (key, name), "%s, %s" % (about, library),
-                   command + [api, library], expect, needs=tuple(needs), why="install " + packages,
-                   all=packages != "python3", **more)
-
-    return [
-        row("soname", "cuda", "libcuda.so.1", CUDA),
-        row("devname", "cuda", "libcuda.so", CUDA),
-        row("nvml", "nvml", "libnvidia-ml.so.1", NVML),
-        # Debian's NVML package has no dev link on the system's path, so only the fake has one.
-        row("nvml-devname", "nvml", "libnvidia-ml.so", NVML, unguarded=("fake",)),
-    ]
+    return [Row("language.%s-%s" % (key, name), "%s, %s" % (about, library), command + [library],
+                {"cuInit": "100", "countRc": "3"}, needs=tuple(needs), why="install " + packages,
+                all=packages != "python3")
+            for name, library in (("soname", "libcuda.so.1"), ("devname", "libcuda.so"))]
 
 
 ENVIRONMENT = os.path.join(harness.DEPS, "frameworks", "pycuda")

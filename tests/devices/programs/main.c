@@ -11,12 +11,19 @@
 //   thread=LABEL STEP... end   the same in a thread
 //   exec                   the rest in a program that replaces this one
 //   title                  wipes what /proc shows of the arguments and the environment
-//   maps                   the guard's files that are mapped here
-//   nofile= kept= raise= context=   see other_ops.c
+//   maps                   the files that are mapped here
 //   lib.open=NAME lib.noload=NAME lib.close=NAME lib.default=SYMBOL   ld.so's answers
+//   nofile=N               allows no more than N open files from here on
+//   raise=N                sends this signal to itself
+//   context=NAME           finds the symbol with RTLD_DEFAULT and calls it as cuCtxCreate_v4
+//   kept=STEP              makes a dlopen fail, sets errno to 77 and takes a step of the driver;
+//                          prints its answer, errno and dlerror
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,10 +42,9 @@ static void print_value(const char* name, const char* text) {
   (void)written;
 }
 
-static void print_status(const char* name, int status) {
+static void print_number(const char* name, int number) {
   char text[32];
-  snprintf(text, sizeof text, "%d",
-           WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  snprintf(text, sizeof text, "%d", number);
   print_value(name, text);
 }
 
@@ -86,18 +92,6 @@ static int plugin_step(const char* name, const char* value, struct answer* out) 
   return 0;
 }
 
-// Checks the file's name and its directory's name only, because the checkout may be called
-// cudaguard, too.
-static int is_ours(const char* path) {
-  const char* name = strrchr(path, '/');
-  const char directory[] = "/cudaguard";
-  const size_t size = sizeof directory - 1;
-  return strstr(name, "cudaguard") != NULL ||
-         ((size_t)(name - path) >= size && strncmp(name - size, directory, size) == 0);
-}
-
-// Prints the names of the mapped files that belong to the guard, without those that LD_PRELOAD
-// names.
 static void print_maps(void) {
   struct answer out = {.used = 0};
   char line[4400];
@@ -107,8 +101,7 @@ static void print_maps(void) {
     char* path = strchr(line, '/');
     if (path == NULL) continue;
     path[strcspn(path, "\n")] = '\0';
-    if (!is_ours(path) || strcmp(path, last) == 0) continue;
-    put(&out, "%s%s", out.used == 0 ? "" : ",", strrchr(path, '/') + 1);
+    if (strcmp(path, last) != 0) put(&out, "%s%s", out.used == 0 ? "" : ",", path);
     snprintf(last, sizeof last, "%s", path);
   }
   if (maps != NULL) fclose(maps);
@@ -126,11 +119,10 @@ static int library_step(const char* name, const char* value) {
   if (strcmp(name, "lib.default") == 0) {
     text = dlsym(RTLD_DEFAULT, value) == NULL ? "null" : "set";
   } else if (strcmp(name, "lib.noload") == 0) {
+    dlopen("/no/such/library", RTLD_NOW);  // an error that a successful call takes away
     void* handle = dlopen(value, RTLD_NOW | RTLD_NOLOAD);
-    if (handle != NULL) {
-      text = "set";
-      dlclose(handle);
-    }
+    text = dlerror() != NULL ? "error" : handle != NULL ? "set" : "null";
+    if (handle != NULL) dlclose(handle);
   } else if (strcmp(name, "lib.open") == 0) {
     void* handle = dlopen(value, RTLD_NOW | RTLD_LOCAL);
     text = handle != NULL ? "set" : dlerror();
@@ -170,6 +162,30 @@ static void wipe_title(void) {
   }
 }
 
+static void keep(const char* step) {
+  struct answer own = {.used = 0};
+  struct answer out = {.used = 0};
+  if (dlopen("no-such-library.so", RTLD_NOW) != NULL) return;
+  errno = 77;
+  const int known = driver_step(step, "", &own);
+  const int error = errno;
+  const char* text = dlerror();
+  put(&out, "%d:%s:%d:", known, own.text, error);
+  put_word(&out, text == NULL ? "null" : text);
+  print_value("kept", out.text);
+}
+
+static void make_context(const char* name) {
+  int (*create)(void**, void*, unsigned, int) =
+      (int (*)(void**, void*, unsigned, int))dlsym(RTLD_DEFAULT, name);
+  void* context = NULL;
+  if (create == NULL) {
+    print_value("context", "null");
+  } else {
+    print_number("context", create(&context, NULL, 0, 0));
+  }
+}
+
 static int general_step(const char* name, const char* value) {
   if (strcmp(name, "setenv") == 0) {
     set_variable(value);
@@ -185,13 +201,20 @@ static int general_step(const char* name, const char* value) {
     const char* found = getenv(value);
     print_value(value, found == NULL ? "(unset)" : found);
   } else if (strcmp(name, "pid") == 0) {
-    char number[32];
-    snprintf(number, sizeof number, "%d", (int)getpid());
-    print_value("pid", number);
+    print_number("pid", (int)getpid());
   } else if (strcmp(name, "title") == 0) {
     wipe_title();
   } else if (strcmp(name, "maps") == 0) {
     print_maps();
+  } else if (strcmp(name, "nofile") == 0) {
+    const struct rlimit limit = {(rlim_t)atoi(value), (rlim_t)atoi(value)};
+    print_number(name, setrlimit(RLIMIT_NOFILE, &limit));
+  } else if (strcmp(name, "raise") == 0) {
+    print_number(name, raise(atoi(value)));
+  } else if (strcmp(name, "kept") == 0) {
+    keep(value);
+  } else if (strcmp(name, "context") == 0) {
+    make_context(value);
   } else {
     return 0;
   }
@@ -206,37 +229,46 @@ struct block {
   const char* label;
 };
 
-static void* in_thread(void* argument) {
+static void* take_block(void* argument) {
   const struct block* block = argument;
   g_label = block->label;
   return (void*)(intptr_t)take_steps(block->steps, block->last);
 }
 
+// This program's command with these steps.
+static char** command_of(const char* label, char** step, char** last) {
+  static char* words[512];
+  size_t used = 0;
+  words[used++] = g_self;
+  if (label != NULL) {
+    words[used++] = "label";
+    words[used++] = (char*)label;
+  }
+  while (step < last && used < 511) words[used++] = *step++;
+  words[used] = NULL;
+  return words;
+}
+
 static int run_block(const char* kind, struct block block) {
-  int status = 0;
   if (strcmp(kind, "thread") == 0) {
     pthread_t thread;
-    if (pthread_create(&thread, NULL, in_thread, &block) != 0) abort();
+    if (pthread_create(&thread, NULL, take_block, &block) != 0) abort();
     pthread_join(thread, NULL);
     return 0;
   }
+  int status = 0;
   pid_t child = 0;
   if (strcmp(kind, "fork") == 0) {
     child = fork();
-    if (child == 0) {
-      g_label = block.label;
-      _exit(take_steps(block.steps, block.last));
-    }
-  } else {
-    char* arguments[512] = {g_self, "label", (char*)block.label};
-    size_t used = 3;
-    for (char** step = block.steps; step < block.last && used < 511; ++step) {
-      arguments[used++] = *step;
-    }
-    if (posix_spawn(&child, g_self, NULL, NULL, arguments, environ) != 0) return 1;
+    if (child == 0) _exit((int)(intptr_t)take_block(&block));
+  } else if (posix_spawn(&child, g_self, NULL, NULL,
+                         command_of(block.label, block.steps, block.last), environ) != 0) {
+    return 1;
   }
   if (child < 0 || waitpid(child, &status, 0) != child) return 1;
-  if (status != 0) print_status(block.label, status);
+  if (status != 0) {
+    print_number(block.label, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
+  }
   return 0;
 }
 
@@ -253,14 +285,6 @@ static char** find_end(char** step, char** last) {
   return step;
 }
 
-static void execute(char** steps, char** last) {
-  char* arguments[512] = {g_self};
-  size_t used = 1;
-  while (steps < last && used < 511) arguments[used++] = *steps++;
-  execve(g_self, arguments, environ);
-  abort();
-}
-
 static int take_steps(char** step, char** last) {
   for (; step < last; ++step) {
     char name[64];
@@ -268,7 +292,10 @@ static int take_steps(char** step, char** last) {
     if (size >= sizeof name) return 2;
     snprintf(name, sizeof name, "%.*s", (int)size, *step);
     const char* value = (*step)[size] == '=' ? *step + size + 1 : "";
-    if (strcmp(name, "exec") == 0) execute(step + 1, last);
+    if (strcmp(name, "exec") == 0) {
+      execve(g_self, command_of(NULL, step + 1, last), environ);
+      abort();
+    }
     if (strcmp(name, "fork") == 0 || strcmp(name, "spawn") == 0 || strcmp(name, "thread") == 0) {
       const struct block block = {step + 1, find_end(step + 1, last), value};
       if (run_block(name, block) != 0) return 3;
@@ -278,8 +305,7 @@ static int take_steps(char** step, char** last) {
     if (general_step(name, value) || library_step(name, value)) continue;
     struct answer out = {.used = 0};
     if (!driver_step(name, value, &out) && !nvml_step(name, value, &out) &&
-        !runtime_step(name, value, &out) && !plugin_step(name, value, &out) &&
-        !other_step(name, value, &out)) {
+        !runtime_step(name, value, &out) && !plugin_step(name, value, &out)) {
       print_value("unknown", *step);
       return 2;
     }

@@ -67,29 +67,22 @@ static void put_handle(struct answer* out, int answer, void* device) {
   }
 }
 
-static void list(struct answer* out) {
+static void list(struct answer* out, const char* count_name, const char* get_name) {
+  int (*count_all)(unsigned*) = (int (*)(unsigned*))find(count_name);
+  int (*get)(unsigned, void**) = (int (*)(unsigned, void**))find(get_name);
   unsigned count = 77;
-  const int answer = CALL(nvmlDeviceGetCount_v2, (unsigned*), &count);
+  const int answer = count_all == NULL ? -999 : count_all(&count);
   put(out, "%d:%u:", answer, count);
   for (unsigned i = 0; answer == 0 && i < count; ++i) {
     void* device = NULL;
-    const int got = CALL(nvmlDeviceGetHandleByIndex_v2, (unsigned, void**), i, &device);
+    const int got = get(i, &device);
     put(out, i == 0 ? "" : ",");
     put_handle(out, got, device);
   }
 }
 
-// Does the same with the unversioned names.
-static void list_old(struct answer* out) {
-  unsigned count = 77;
-  const int answer = CALL(nvmlDeviceGetCount, (unsigned*), &count);
-  put(out, "%d:%u:", answer, count);
-  for (unsigned i = 0; answer == 0 && i < count; ++i) {
-    void* device = NULL;
-    const int got = CALL(nvmlDeviceGetHandleByIndex, (unsigned, void**), i, &device);
-    put(out, i == 0 ? "" : ",");
-    put_handle(out, got, device);
-  }
+static void list_now(struct answer* out) {
+  list(out, "nvmlDeviceGetCount_v2", "nvmlDeviceGetHandleByIndex_v2");
 }
 
 static void by_text(struct answer* out, const char* function, const char* value) {
@@ -193,11 +186,11 @@ int nvml_step(const char* name, const char* value, struct answer* out) {
     put(out, "%d", CALL(nvmlShutdown, (void)));
   } else if (strcmp(name, "see") == 0) {
     put(out, "%d:", CALL(nvmlInit_v2, (void)));
-    list(out);
+    list_now(out);
   } else if (strcmp(name, "list") == 0) {
-    list(out);
+    list_now(out);
   } else if (strcmp(name, "listold") == 0) {
-    list_old(out);
+    list(out, "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex");
   } else if (strcmp(name, "count") == 0) {
     const int answer = CALL(nvmlDeviceGetCount_v2, (unsigned*), &count);
     put(out, "%d:%u", answer, count);

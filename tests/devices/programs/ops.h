@@ -49,7 +49,6 @@ __attribute__((unused)) static void put_word(struct answer* out, const char* tex
 int driver_step(const char* name, const char* value, struct answer* out);
 int nvml_step(const char* name, const char* value, struct answer* out);
 int runtime_step(const char* name, const char* value, struct answer* out);
-int other_step(const char* name, const char* value, struct answer* out);
 
 typedef int (*step_function)(const char* name, const char* value, struct answer* out);
 

@@ -56,15 +56,7 @@ static void see(struct answer* out) {
   }
 }
 
-static int attribute(int device, int* value) {
-  enum { kPciBusId = 33 };
-  return cudaDeviceGetAttribute(value, kPciBusId, device);
-}
-
-static int compute_mode(int device, int* value) {
-  enum { kComputeMode = 20 };
-  return cudaDeviceGetAttribute(value, kComputeMode, device);
-}
+enum { kComputeMode = 20, kPciBusId = 33 };
 
 EXPORT int runtime_step(const char* name, const char* value, struct answer* out) {
   if (strncmp(name, "rt.", 3) != 0) return 0;
@@ -88,10 +80,10 @@ EXPORT int runtime_step(const char* name, const char* value, struct answer* out)
   } else if (strcmp(name, "properties2") == 0) {
     properties(out, device, 1);
   } else if (strcmp(name, "attribute") == 0) {
-    const int answer = attribute(device, &number);
+    const int answer = cudaDeviceGetAttribute(&number, kPciBusId, device);
     put(out, "%d:%d", answer, number);
   } else if (strcmp(name, "mode") == 0) {
-    const int answer = compute_mode(device, &number);
+    const int answer = cudaDeviceGetAttribute(&number, kComputeMode, device);
     put(out, "%d:%d", answer, number);
   } else if (strcmp(name, "sync") == 0) {
     put(out, "%d", cudaDeviceSynchronize());

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cffi_entry_point.py cuda|nvml LIBRARY opens the driver as cffi does and prints its answers."""
+"""cffi_entry_point.py LIBRARY opens the driver as cffi does and prints its answers."""
 
 import sys
 
@@ -9,15 +9,7 @@ ffi = cffi.FFI()
 ffi.cdef("""
 int cuInit(unsigned int flags);
 int cuDeviceGetCount(int* count);
-int nvmlInit_v2(void);
-int nvmlDeviceGetCount_v2(int* count);
 """)
-api, library = sys.argv[1:]
-handle = ffi.dlopen(library)
+handle = ffi.dlopen(sys.argv[1])
 count = ffi.new("int*", -7)
-if api == "cuda":
-    print("cuInit=%d countRc=%d" % (handle.cuInit(0), handle.cuDeviceGetCount(count)))
-else:
-    init = handle.nvmlInit_v2()
-    rc = handle.nvmlDeviceGetCount_v2(count)
-    print("nvmlInit=%d countRc=%d count=%d" % (init, rc, count[0]))
+print("cuInit=%d countRc=%d" % (handle.cuInit(0), handle.cuDeviceGetCount(count)))

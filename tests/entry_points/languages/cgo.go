@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// cgo cuda|nvml LIBRARY: opens the driver as Go programs do (cgo and dlfcn.h) and prints its answers.
+// cgo LIBRARY: opens the driver as Go programs do (cgo and dlfcn.h) and prints its answers.
 package main
 
 /*
@@ -31,7 +31,7 @@ func find(handle unsafe.Pointer, name string) unsafe.Pointer {
 }
 
 func main() {
-	library := C.CString(os.Args[2])
+	library := C.CString(os.Args[1])
 	defer C.free(unsafe.Pointer(library))
 	handle := C.dlopen(library, C.RTLD_LAZY|C.RTLD_GLOBAL)
 	if handle == nil {
@@ -39,13 +39,7 @@ func main() {
 		os.Exit(1)
 	}
 	count := C.int(-7)
-	if os.Args[1] == "cuda" {
-		init := C.call_init(find(handle, "cuInit"))
-		rc := C.call_count(find(handle, "cuDeviceGetCount"), &count)
-		fmt.Printf("cuInit=%d countRc=%d\n", init, rc)
-	} else {
-		init := C.call_init(find(handle, "nvmlInit_v2"))
-		rc := C.call_count(find(handle, "nvmlDeviceGetCount_v2"), &count)
-		fmt.Printf("nvmlInit=%d countRc=%d count=%d\n", init, rc, count)
-	}
+	init := C.call_init(find(handle, "cuInit"))
+	rc := C.call_count(find(handle, "cuDeviceGetCount"), &count)
+	fmt.Printf("cuInit=%d countRc=%d\n", init, rc)
 }

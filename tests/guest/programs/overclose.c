@@ -1,13 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // overclose LIBRARY COUNT: closes a library more often than it has opened it, uses the memory that
 // a wrong dlclose would have freed, and opens libraries again. Prints what it got.
+// overclose LIBRARY WAY: opens a library in an unusual way, and closes it again. "base": by dlmopen
+// in the base namespace; "both": by dlopen, too; "kept": with RTLD_NODELETE; "space": in a
+// namespace of its own.
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+static void is_loaded(Lmid_t space, const char* name) {
+  void* handle = dlmopen(space, name, RTLD_LAZY | RTLD_NOLOAD);
+  printf("loaded %s\n", handle != NULL ? "yes" : "no");
+  if (handle != NULL) printf("close %d\n", dlclose(handle));
+}
+
+static int open_unusually(const char* name, const char* way) {
+  const int kept = strcmp(way, "kept") == 0;
+  Lmid_t space = strcmp(way, "space") == 0 ? LM_ID_NEWLM : LM_ID_BASE;
+  void* other = strcmp(way, "both") == 0 ? dlopen(name, RTLD_NOW) : NULL;
+  void* handle = kept ? dlopen(name, RTLD_NOW | RTLD_NODELETE) : dlmopen(space, name, RTLD_NOW);
+  printf("open %s\n", handle != NULL ? "ok" : "null");
+  if (handle == NULL || dlinfo(handle, RTLD_DI_LMID, &space) != 0) return 1;
+  is_loaded(space, name);
+  if (other != NULL) printf("close %d\n", dlclose(other));
+  printf("close %d\n", dlclose(handle));
+  if (space == LM_ID_BASE) is_loaded(space, name);
+  if (kept) printf("close %d\n", dlclose(handle));
+  return 0;
+}
+
 int main(int argc, char** argv) {
   if (argc < 3) return 2;
+  if (atoi(argv[2]) == 0) return open_unusually(argv[1], argv[2]);
   void* handle = dlopen(argv[1], RTLD_NOW);
   printf("open %s\n", handle != NULL ? "ok" : "null");
   if (handle == NULL) return 1;
