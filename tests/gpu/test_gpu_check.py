@@ -48,11 +48,10 @@ class GpuCheck(unittest.TestCase):
             start([sys.executable, script or os.path.join(harness.SOURCE, "scripts", "gpu-check"),
                    "--quiet", "--out", out, *arguments]),
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
-        files = glob.glob(os.path.join(out, "*.json"))
+        files = glob.glob(os.path.join(out, "*.jsonl"))
         self.assertEqual(len(files), 1, done.stdout)
-        with open(files[0], encoding="utf-8") as stream:
-            self.facts = json.load(stream)
-        return done.returncode, done.stdout, {row["name"]: row for row in self.facts["rows"]}
+        self.facts, *rows = harness.records(files[0])
+        return done.returncode, done.stdout, {row["name"]: row for row in rows}
 
     def build(self, *more):
         return ("--build", harness.BUILD, "--lib", harness.LIB, "--library-path", FAKES, *more)
