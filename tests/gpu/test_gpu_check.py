@@ -96,7 +96,7 @@ class GpuCheck(unittest.TestCase):
                      "allow.index0", "allow.reversed", "allow.uuids-reversed", "allow.two-nested",
                      "allow.unknown-index", "allow.duplicate", "index.12-shared.VALIDATE",
                      "index.13-shared.CLAMP", "index.cuDeviceGet-dlopen.CLAMP", "calls.pointers",
-                     "slot.getenv", "slot.record", "slot.hides", "observe.context", "observe.fork",
+                     "observe.context", "observe.list", "observe.fork",
                      "observe.late-write", "observe.late-write-remedy", "health.doctor",
                      "health.fresh", "health.shared", "health.list", "health.missing"):
             self.assertIn(name, rows, out)
@@ -116,7 +116,7 @@ class GpuCheck(unittest.TestCase):
                      "workers.children-spawn", "workers.children-fork", "allow.index0",
                      "allow.reversed", "allow.unknown-index", "index.12-shared.CLAMP",
                      "index.12-shared.VALIDATE", "index.cuDeviceGet-proc.CLAMP", "calls.pointers",
-                     "slot.getenv", "slot.record", "slot.hides", "observe.context", "observe.fork",
+                     "observe.context", "observe.list", "observe.fork",
                      "observe.late-write", "observe.late-write-remedy"):
             self.assertEqual(rows[name]["verdict"], "FAIL", "%s\n%s" % (name, out))
 
@@ -199,7 +199,7 @@ class GpuCheck(unittest.TestCase):
         self.assertEqual(code, 0, out)
         for name, text in (("queries", "worst answer 0, 1 GPUs"), ("memory", "0 MiB"),
                            ("driver", "answers 46 46"), ("mode", "2 2"),
-                           ("13-shared", "count 1; copies: error46")):
+                           ("13-shared", "count 0:1; cudaFree 46")):
             self.assertTrue(rows["no_context." + name]["value"].startswith(text), out)
 
     def test_no_context_rows_fail_with_a_launcher_that_only_starts_the_program(self):
