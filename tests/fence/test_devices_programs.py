@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ordinary programs end and print the same under --fence=devices as without cudaguard: by terminals,
-sockets, locks, links, traces, shared memory, sandboxes and graphics without a GPU. What does not is
-in docs/fence.md (test_devices.py)."""
+"""Ordinary programs end and print the same under --fence=devices as without cudaguard. They use
+terminals, sockets, locks, links, traces, shared memory, sandboxes and graphics without a GPU. What
+fails is in docs/fence.md (test_devices.py)."""
 
 import os
 import shutil

@@ -451,6 +451,19 @@ class Gone(Case):
         self.until(lambda: self.file("out") == "%d ENODEV\n" % child * 2, "another one")
         self.until(lambda: "already under a fence" in self.file("err"), "the message")
 
+    def test_process_killed_in_a_storm_is_reported_once(self):
+        """A reported process that dies while it asks again is no second process, nor a doubt."""
+        count = 500 if harness.FULL else 50
+        script = ('i=0; while [ $i -lt %d ]; do "$0" ask loop=2000000000 >"$1" & '
+                  'read -r line <"$1"; kill -KILL $!; wait $!; echo "$line"; i=$((i+1)); '
+                  'done' % count)
+        os.mkfifo(self.path("pipe"))
+        done, reported = self.verify("sh", "-c", script, ASKS, self.path("pipe"))
+        pids = self.asked(done)
+        self.assertEqual((len(pids), reported), (count, {RM_CONTROL: pids}))
+        self.assertEqual(len(self.document["processes"]), count + 1)  # the shell
+        self.assertEqual(self.document["tree"]["doubts"], [])
+
     @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_failure_names_no_new_privs(self):
         """Where the program failed, the block says what the fence took from it."""

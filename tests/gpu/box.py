@@ -2,8 +2,8 @@
 """Represents the machine that scripts/gpu-check runs on, and runs programs there.
 
 With a GPU the programs run as they are. Without one they run in a private /dev (bubblewrap),
-because as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap either,
-the driver is not entered at all.
+because as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap
+either, the driver is not entered at all.
 """
 
 import concurrent.futures
@@ -73,8 +73,8 @@ class Run:
         return re.findall(r"^([\w.]+)=(\S*)$", self.out, re.M)
 
     def code(self, step):
-        """Returns the answer of the call, the first that is not 0 if the step makes several, or None
-        without such a step."""
+        """Returns the call's answer, the first that is not 0 if the step makes several calls, or
+        None without such a step."""
         parts = self.words.get(step, "None").split(":")
         codes = parts[:-2] if step.endswith(".see") else parts[:1]
         return next((code for code in codes if code != "0"), "0") if step in self.words else None
@@ -172,7 +172,7 @@ class Box:
                            for name in ("driver", "nvml")]
         self.launcher = os.path.join(self.build, "bin", "cudaguard")
         self.directory = os.path.join(self.build, "tests", "gpu")
-        # These take steps (tests/devices/programs/main.c). The last two are linked to libcuda and NVML.
+        # These take steps (tests/devices/programs/main.c). Two are linked to libcuda and to NVML.
         self.open, self.linked, self.linked_nvml = (
             os.path.join(self.build, "tests", "devices", "programs", name)
             for name in ("open", "cuda", "nvml"))

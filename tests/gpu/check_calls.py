@@ -40,7 +40,8 @@ def rows(box, report):
         else:
             good = mine.get((name, way)) == file
         if not good:
-            wrong.append("%s by %s in %s, unguarded in %s" % (name, way, mine.get((name, way)), file))
+            wrong.append("%s by %s in %s, unguarded in %s" % (
+                name, way, mine.get((name, way)), file))
     report.check("calls.pointers", WHAT, "%d names asked, %d ours%s" % (
         len(theirs), ours, "; wrong: " + ", ".join(wrong)[:200] if wrong else ""),
         len(theirs) == 2 * len(NAMES) and not wrong,

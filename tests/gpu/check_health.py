@@ -31,7 +31,8 @@ def rows(box, report):
     report.check("health.doctor", "doctor --gpu: exit code 0, and each GPU is counted",
                  "exit code %s, %s GPUs in %s s" % (asked.rc, answer.get("gpus"),
                                                     answer.get("seconds")),
-                 asked.rc == 0 and answer.get("gpus") == len(box.driver.seen("cu.see")), asked.short())
+                 (asked.rc, answer.get("gpus")) == (0, len(box.driver.seen("cu.see"))),
+                 asked.short())
     for name, option, what in (("fresh", LIMIT + ",fresh", "the driver is asked"),
                                ("shared", LIMIT, "the same with the answer of the row before")):
         run, answer, gpus, message = program(box, option, CUDA_DEVICE_ORDER="PCI_BUS_ID")

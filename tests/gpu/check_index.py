@@ -41,7 +41,8 @@ def runtime_rows(box, report):
             # A static runtime compares the index itself, so the index never reaches the guard and
             # cannot be clamped.
             clamped = (policy, index, kind) == ("CLAMP", 99, "shared")
-            found = judge(run, steps, "0" if clamped else "101", len(box.gpus) - 1 if clamped else 0)
+            answer, current = ("0", len(box.gpus) - 1) if clamped else ("101", 0)
+            found = judge(run, steps, answer, current)
             if index == 99 and kind == "shared" and not any("99" in line for line in run.lines()):
                 found.append("no line names the index")
             report.check("index.%s-%s.%s" % (major, kind, policy if index == 99 else "negative"),

@@ -51,8 +51,7 @@ SEVERAL = ("last", "reversed", "uuids-reversed", "two", "two-nested", "two-neste
 
 
 def programs(box):
-    """Returns (name, argv, libraries preloaded after the guard) of each program. The first step that
-    sees GPUs says which interface is tried."""
+    """Returns (name, argv, libraries preloaded after the guard) of each program."""
     found = [
         ("driver dlopen", [box.open, "cu.see"], ()),
         ("driver cuGetProcAddress", [box.open, "cu.route=proc", "cu.see"], ()),
@@ -71,7 +70,7 @@ def programs(box):
 
 
 def kind_of(argv):
-    """The step by which the program sees GPUs."""
+    """The step that says which interface is tried."""
     return next(step for step in ("rt.see", "cu.see", "nv.see") if step in argv)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what the guard reports of programs that may use CUDA: contexts, code, the list, forks, late
-writes."""
+"""Checks what the guard reports of programs that may use CUDA: contexts, code, the list, forks and
+late writes."""
 
 import re
 
@@ -41,7 +41,8 @@ def one_gpu(box, report):
         box, [box.open, "cu.see"], {"CUDAGUARD_VISIBLE_DEVICES": str(len(box.gpus) - 1)})
     shown = [record.get("object") for record in records if record.get("api") == "cuInit"]
     lines = [line for line in run.lines() if "cuInit" in line]
-    report.check("observe.list", "CUDAGUARD_LOG=all, a list: line and record of cuInit name the UUID",
+    report.check("observe.list",
+                 "CUDAGUARD_LOG=all, a list: line and record of cuInit name the UUID",
                  "record: %s; %d line(s)" % (shown, len(lines)),
                  run.seen("cu.see") == [uuid] and uuid in str(shown) and lines,
                  {"run": run.short(), "records": records[:20]})

@@ -7,10 +7,11 @@
                       on it, until stdin is closed
     context           the primary context of device 0, until stdin is closed
     kernel            the same, then loads a kernel from PTX, runs and checks it
-    workers HOW N     a trainer and N workers, which each make a context on device 0, as environment
-                      workers do that import a framework. HOW is spawn, or fork: before the trainer's
-                      first CUDA call. A line on stdin starts each step, and a line on stdout answers
-                      it: the trainer's context, then the workers'. The third line ends all.
+    workers HOW N     a trainer and N workers, which each make a context on device 0, as workers of
+                      an environment do that import a framework. HOW is spawn, or fork: before the
+                      trainer's first CUDA call. A line on stdin starts each step, and a line on
+                      stdout answers it: the trainer's context, then the workers'. The third line
+                      ends all.
 """
 
 import ctypes
