@@ -49,21 +49,6 @@ class Row(doctor.Case):
             done = self.unguarded(*harness.sandbox("none"), *start, *words)
             self.assertEqual((finding in done.stdout, done.returncode), (bool(start), 0), done)
 
-    @pytest.mark.needs("tracing")
-    def test_doctor_leaves_itself_unfenced(self):
-        """The process that asks is not fenced afterwards, nor has it no_new_privs."""
-        log = self.path("log")
-        done = self.unguarded("strace", "-f", "-o", log, "-e",
-                              "trace=seccomp,prctl,fork,clone,vfork",
-                              launcher.LAUNCHER, "doctor")
-        self.assertIn("available", done.stdout)
-        with open(log, encoding="utf-8") as stream:
-            lines = stream.read().splitlines()
-        own = [line for line in lines if line.split()[0] == lines[0].split()[0]]
-        mark = ("SECCOMP_SET_MODE_FILTER", "PR_SET_NO_NEW_PRIVS", "PR_SET_SECCOMP")
-        self.assertTrue([line for line in lines if mark[0] in line], "the control")
-        self.assertEqual([line for line in own if any(one in line for one in mark)], [])
-
 
 make_case = fixtures.lent("case", Row)
 
@@ -77,36 +62,20 @@ def test_doctor_reports_that_a_fence_is_already_set_up(case, how):
     assert done.returncode == 0, str(done)
 
 
-class Programs(doctor.Case):
-    def advice(self, *program, **env):
-        answer = self.doctor(*program, **env)
-        return answer.facts("with --fence") == ["it finds no CUDA: cudaguard run --fence"]
-
-    def test_doctor_advises_the_fence_for_unguarded_programs(self):
-        """If the guard does not hold, or only in part, doctor names --fence, unless that is refused
-        as well."""
-        static = fence.program("requests_static")
-        cleared = self.make("cleared", "#!/usr/bin/env -S -i true\n")
-        self.assertTrue(self.advice(static))
-        self.assertTrue(self.advice(cleared))
-        self.assertFalse(self.advice("true"))
-        self.assertFalse(self.advice(static, CUDAGUARD_POLICY="OFF"))
-
-    def test_doctor_does_not_advise_a_fence_that_is_unavailable(self):
-        static = fence.program("requests_static")
-        for rules, wanted in ((["seccomp=1", "prctl=1"], False), ([], True)):
-            done = self.unguarded(*harness.sandbox("none"), fence.program("without"), *rules, "--",
-                                  launcher.LAUNCHER, "doctor", static)
-            self.assertEqual("with --fence" in done.stdout, wanted, done.stdout)
-            self.assertEqual(done.returncode, 2)
+def test_doctor_does_not_advise_a_fence_that_is_unavailable_or_refused(case):
+    """launcher/transcripts/doctor_program.txt has the programs for which it advises the fence."""
+    without, static = fence.program("without"), fence.program("requests_static")
+    for start, wanted in (([without, "seccomp=1", "prctl=1", "--"], False), ([without, "--"], True),
+                          (["env", "CUDAGUARD_POLICY=OFF"], False)):
+        done = case.unguarded(*harness.sandbox("none"), *start, launcher.LAUNCHER, "doctor", static)
+        assert ("with --fence" in done.stdout) == wanted, done.stdout
+        assert done.returncode == 2
 
 
 @pytest.mark.parametrize(("name", "warns"), [("bwrap", True), ("podman", True), ("flatpak", True),
                                              ("chromium", True), ("google-chrome-stable", True),
                                              ("true", False), ("podcast", False)])
-def test_doctor_warns_of_programs_that_a_fence_of_devices_breaks(name, warns):
-    for case in harness.lent(Programs()):
-        program = case.make(name, "#!/bin/sh\n")
-        facts = case.doctor(program).facts("with --fence=devices")
-        assert len(facts) == warns, facts
-        assert all("use --fence, or start cudaguard inside" in text for text in facts)
+def test_doctor_warns_of_programs_that_a_fence_of_devices_breaks(case, name, warns):
+    facts = case.doctor(case.make(name, "#!/bin/sh\n")).facts("with --fence=devices")
+    assert len(facts) == warns, facts
+    assert all("use --fence, or start cudaguard inside" in text for text in facts)

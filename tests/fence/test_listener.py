@@ -143,25 +143,6 @@ class Outputs(Case):
 class Programs(Case):
     """The kind of process makes no difference."""
 
-    def test_ioctls_of_several_threads_make_one_record(self):
-        done, reported = self.verify(ASKS, "thread", "thread", "ask")
-        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
-        self.assertEqual(self.document["records"]["read"], 1)
-
-    def test_each_program_of_a_process_is_reported(self):
-        """The process id stays the same, and each program is reported."""
-        done, reported = self.verify(ASKS, "ask", "exec", "ask")
-        self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
-        self.assertEqual(self.document["records"]["read"], 2, done)
-
-    def test_repeated_ioctl_makes_one_record(self):
-        """The record is that of the first ioctl, and of the first size of a number."""
-        _, reported = self.verify(ASKS, "loop=%d" % (100000 if harness.FULL else 3000))
-        self.assertEqual(set(reported), {RM_CONTROL})
-        self.assertEqual(self.document["records"]["read"], 1)
-        self.verify(ASKS, "sizes=2000")
-        self.assertEqual(self.document["records"]["read"], 1)
-
     def test_storm_of_ioctls_delays_no_signal(self):
         """Requests without end: the first SIGTERM ends the program, the next one the waiting. The
         storm goes on: the keeper answers."""
@@ -238,6 +219,18 @@ class Programs(Case):
 
 
 make_programs_case = fixtures.lent("programs_case", Programs)
+
+
+@pytest.mark.parametrize(("steps", "records"), [
+    (["thread", "thread", "ask"], 1),
+    # The process id stays the same, and each program is reported.
+    (["ask", "exec", "ask"], 2),
+    # The record is that of the first ioctl, and of the first size of a number.
+    (["ask", "loop=%d" % (100000 if harness.FULL else 3000), "sizes=2000"], 1)])
+def test_each_program_of_a_process_makes_one_record(programs_case, steps, records):
+    done, reported = programs_case.verify(ASKS, *steps)
+    assert reported == {RM_CONTROL: programs_case.asked(done)}
+    assert programs_case.document["records"]["read"] == records
 
 
 def test_many_short_processes_are_all_reported(programs_case):
@@ -515,33 +508,3 @@ def test_limit_handler_without_sa_restart_gets_eintr(gone, step, first):
     out, err = process.communicate(timeout=PATIENCE)
     assert out == "%d %s\n%d ENODEV\n" % (pid, first, pid), str(err)
     assert process.returncode == 1, str(err)
-
-
-@pytest.mark.parametrize(("steps", "wanted"),
-                         [(["lib=libcuda.so.1"], r"\AcuInit=100 .* countRc=3 "),
-                          (["lib=libnvidia-ml.so.1", "api=nvml"], r"\AnvmlInit=\d+ ")])
-def test_nvidias_libraries_find_no_device_after_a_kill(gone, steps, wanted):
-    """The keeper refuses their ioctls, so there is an error and no hang."""
-    gone.need_real_driver()
-    launch = gone.make("launch", """
-            launcher=$1 directory=$2; shift
-            "$launcher" verify -- sh "$directory/inside" "$@" & supervisor=$!
-            while [ ! -e "$directory/ready" ]; do sleep 0.05; done
-            kill -KILL $supervisor; wait $supervisor; echo >"$directory/go"
-            while [ ! -e "$directory/end" ]; do sleep 0.05; done; cat "$directory/out" """)
-    gone.make("inside", """
-            directory=$1; shift
-            { echo >"$directory/ready"; while [ ! -e "$directory/go" ]; do sleep 0.05; done
-              env -i "$@" >"$directory/out"; echo >"$directory/end"; } & wait""")
-    log = gone.path("trace")
-    done = gone.unguarded(*harness.sandbox("real"), "sh", launch, launcher.LAUNCHER, gone.directory,
-                          "LD_PRELOAD=" + fence.program("nodes.so"), "HOME=" + gone.directory,
-                          shutil.which("strace"), "-f", "-qq", "-o", log, "-e", "trace=ioctl",
-                          "-e", "raw=ioctl", "-e", "signal=none", "--",
-                          harness.program("entry_point"), *steps)
-    assert re.search(wanted, done.stdout), str(done)
-    with open(log, encoding="utf-8") as stream:
-        answers = re.findall(r"0xc04846d2, .* = -1 (\w+)", stream.read())
-    assert set(answers) == {"ENODEV"}
-    for name in ("ready", "go", "end", "out", "trace"):
-        os.unlink(gone.path(name))

@@ -3,7 +3,6 @@
 
 import os
 import platform
-import unittest
 
 import pytest
 
@@ -75,72 +74,55 @@ def test_verify_with_a_fence_ignores_the_policy_variable(case):
     assert case.start("verify", "--fence=require", "true", env=env).returncode == 0
 
 
-class UnguardedPrograms(fence.Case):
+STATIC = "it is a static executable"
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="an i386 program")
+
+
+@pytest.mark.parametrize(("name", "why", "code", "printed"), [
+    ("hello_static", STATIC, 0, "hello\n"), ("hello_static_pie", STATIC, 0, "hello\n"),
+    ("hello_driver", STATIC + " and names libcuda.so", 0, "libcuda.so.1\n"),
+    ("hello_musl", "it is for musl, the guard is for glibc", 0, "hello\n"),
+    pytest.param("i386_static", "it is a 32-bit program (i386), the guard is 64-bit x86-64", 7, "",
+                 marks=x86_64)])
+def test_program_that_cannot_be_guarded_starts_fenced(case, name, why, code, printed):
     """The launcher checks a program before the start, under the fence as well."""
+    if name == "hello_musl":
+        case.need("musl-gcc")
+    program = launcher.program(name)
+    assert case.unguarded(program).returncode == code
+    for how in ([], ["--fence=off"]):
+        done = case.start("run", *how, program)
+        if why == STATIC:
+            assert "is a static executable, not guarded (dynamic programs" in done.stderr
+        else:
+            case.refused(done, 125, "cannot be guarded")
+    done = case.start("run", "--fence", program)
+    assert (done.returncode, done.stdout) == (code, printed)
+    assert done.stderr == ('cudaguard: "%s" is not guarded (%s); the fence refuses CUDA, but no '
+                           "message names the caller\n" % (program, why))
+    case.refused(case.start("run", "--fence", "--strict", program), 125,
+                 '"%s" cannot be guarded: %s' % (program, why))
 
-    def fenced(self, *words, why, before=(), command=launcher.LAUNCHER):
-        """Started, and one line."""
-        done = self.unguarded(*before, command, "run", "--fence", *words)
-        self.assertEqual(
-            done.stderr, 'cudaguard: "%s" is not guarded (%s); the fence refuses CUDA, but no message '
-            "names the caller\n" % (words[0], why))
-        refused = self.unguarded(*before, command, "run", "--fence", "--strict", *words)
-        self.refused(refused, 125, '"%s" cannot be guarded: %s' % (words[0], why))
-        return done
 
-    def refused_without(self, *words, before=(), command=launcher.LAUNCHER):
-        for how in ([], ["--fence=off"]):
-            self.refused(self.unguarded(*before, command, "run", *how, *words), 125,
-                         "cannot be guarded")
+def test_setuid_program_starts_only_fenced_and_gains_nothing(case):
+    """An ordinary user starts the program."""
+    machine.need("setuid_programs")
+    case.need("setpriv")
+    nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
+    run = [*nobody, case.installed(), "run"]
+    program = case.copied("user")
+    os.chmod(program, 0o4755)
+    assert case.unguarded(*nobody, program).stdout == "0\n"
+    for how in ([], ["--fence=off"]):
+        case.refused(case.unguarded(*run, *how, program), 125, "cannot be guarded")
+    # With no_new_privs it is not setuid: so it can be guarded.
+    done = case.unguarded(*run, "--fence", "--strict", program)
+    assert (done.stdout, done.stderr) == ("%d\n" % NOBODY, "")
 
-    def test_static_program_starts_fenced(self):
-        for name in ("hello_static", "hello_static_pie"):
-            program = launcher.program(name)
-            done = self.fenced(program, why="it is a static executable")
-            self.assertEqual((done.returncode, done.stdout), (0, "hello\n"))
-            # Without a fence a warning, as ever.
-            done = self.start("run", program)
-            self.assertIn("is a static executable, not guarded (dynamic programs", done.stderr)
 
-    def test_static_program_that_names_the_driver_is_fenced(self):
-        program = launcher.program("hello_driver")
-        self.refused_without(program)
-        done = self.fenced(program, why="it is a static executable and names libcuda.so")
-        self.assertEqual(done.stdout, "libcuda.so.1\n")
-
-    def test_musl_program_starts_only_fenced(self):
-        self.need("musl-gcc")
-        program = launcher.program("hello_musl")
-        self.refused_without(program)
-        done = self.fenced(program, why="it is for musl, the guard is for glibc")
-        self.assertEqual(done.stdout, "hello\n")
-
-    @unittest.skipUnless(platform.machine() == "x86_64", "an i386 program")
-    def test_i386_program_starts_only_fenced(self):
-        program = launcher.program("i386_static")
-        self.assertEqual(self.unguarded(program).returncode, 7)
-        self.refused_without(program)
-        done = self.fenced(program,
-                           why="it is a 32-bit program (i386), the guard is 64-bit x86-64")
-        self.assertEqual(done.returncode, 7)
-
-    def test_setuid_program_starts_only_fenced_and_gains_nothing(self):
-        """An ordinary user starts the program."""
-        machine.need("setuid_programs")
-        self.need("setpriv")
-        command = self.installed()
-        program = self.copied("user")
-        os.chmod(program, 0o4755)
-        nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
-        self.assertEqual(self.unguarded(*nobody, program).stdout, "0\n")
-        self.refused_without(program, before=nobody, command=command)
-        # With no_new_privs it is not setuid: so it can be guarded.
-        done = self.unguarded(*nobody, command, "run", "--fence", "--strict", program)
-        self.assertEqual((done.stdout, done.stderr), ("%d\n" % NOBODY, ""))
-
-    def test_fenced_program_has_the_guard_as_well(self):
-        done = self.start("run", "--fence", "printenv", "LD_PRELOAD")
-        self.assertEqual((done.stdout, done.stderr), (harness.GUARD + "\n", ""))
+def test_fenced_program_has_the_guard_as_well(case):
+    done = case.start("run", "--fence", "printenv", "LD_PRELOAD")
+    assert (done.stdout, done.stderr) == (harness.GUARD + "\n", "")
 
 
 def test_fence_of_devices_holds_or_is_refused_with_the_reason(case):

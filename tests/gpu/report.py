@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows of scripts/gpu-check: each has a description, a value and a verdict. They become one
-table and one JSON file."""
+table and one file of JSON lines."""
 
 import dataclasses
 import json
@@ -21,7 +21,7 @@ class Row:
     value: str
     verdict: str
     reason: str = ""  # only for "not filled"
-    detail: object = None  # for the JSON only
+    detail: object = None  # for the file only
 
 
 def relative(value, directories):
@@ -101,19 +101,19 @@ class Report:
             time.time() - self.started)
 
     def write(self, directory, facts, directories):
-        """Writes <directory>/<date>-<gpu>.json, with relative() paths, and returns its path."""
+        """Writes <directory>/<date>-<gpu>.jsonl, with relative() paths: a line of facts, and one
+        for each row. Returns its path."""
         os.makedirs(directory, exist_ok=True)
         names = facts.get("gpus") or []
         gpu = re.sub(r"[^a-z0-9]+", "-", names[0]["name"].lower()).strip("-") if names else "no-gpu"
         if len(names) > 1:
             gpu += "-x%d" % len(names)
         day = time.strftime("%Y-%m-%d", time.localtime(self.started))
-        path = os.path.join(directory, "%s-%s.json" % (day, gpu))
-        data = {"v": 1, "date": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.started)),
-                "seconds": round(time.time() - self.started, 1), **facts,
-                "rows": relative([dataclasses.asdict(row) for row in self.rows], directories)}
+        path = os.path.join(directory, "%s-%s.jsonl" % (day, gpu))
+        first = {"v": 2, "date": time.strftime("%Y-%m-%dT%H:%M:%S%z", time.localtime(self.started)),
+                 "seconds": round(time.time() - self.started, 1), **facts}
+        rows = [relative(dataclasses.asdict(row), directories) for row in self.rows]
         with open(path + ".new", "w", encoding="utf-8") as stream:
-            json.dump(data, stream, indent=1, default=str)
-            stream.write("\n")
+            stream.writelines(json.dumps(one, default=str) + "\n" for one in (first, *rows))
         os.replace(path + ".new", path)
         return path

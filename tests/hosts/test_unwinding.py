@@ -5,50 +5,30 @@ return address a coroutine has."""
 
 import os
 
+import pytest
+
 from support import harness
 
 BIN = os.path.join(harness.BUILD, "tests", "hosts")
 CONTROL = 50
 ROUNDS = 10000 if harness.FULL else 50
-TABLES = 2000  # the lock is held most of the time
-PATIENCE = 30  # seconds after which a waiting child is ended
 
 
-class Case(harness.Case):
-    def check(self, program, command):
-        """Fails unless all children of the program end with cuInit's answer: 0 without the guard,
-        100 with it."""
-        def run(rounds, **options):
-            words = (command % rounds).split()
-            return harness.run([os.path.join(BIN, program), *words], trace=False, timeout=850,
-                               **options)
-
-        unguarded = run(CONTROL, guard=False)
-        self.assertEqual((unguarded.rc, unguarded.out), (0, "exit 0: %d\n" % CONTROL), unguarded)
-        self.assertEqual(unguarded.fake_calls.count("cuInit"), CONTROL)
-        guarded = run(ROUNDS)
-        self.assertEqual((guarded.rc, guarded.out), (0, "exit 100: %d\n" % ROUNDS), guarded)
-        self.assertEqual(guarded.fake_calls, [])
+@pytest.mark.parametrize("way", ["forks", "signals"])
+def test_child_that_asks_while_code_throws_is_answered(way):
+    """A JIT compiler has registered unwind tables. The child was forked while threads threw, or its
+    signal handler interrupts a throw. All children end with cuInit's answer."""
+    for guard, rounds, answer in ((False, CONTROL, 0), (True, ROUNDS, 100)):
+        result = harness.run([os.path.join(BIN, "unwind_tables"), way, str(rounds)], guard=guard,
+                             trace=False, timeout=850)
+        assert (result.rc, result.out) == (0, "%d ended with %d\n" % (rounds, answer)), str(result)
+        assert result.fake_calls.count("cuInit") == (0 if guard else rounds)
 
 
-class UnwindTables(Case):
-    """A JIT compiler has registered unwind tables, and other code throws."""
-
-    def test_children_forked_while_threads_throw_can_ask(self):
-        self.check("unwind_tables", "forks %%d %d %d" % (TABLES, PATIENCE))
-
-    def test_signal_handler_that_interrupts_a_throw_can_ask(self):
-        self.check("unwind_tables", "signals %%d %d %d" % (TABLES, PATIENCE))
-
-
-class Coroutines(Case):
-    """The program loads CUDA on the stack of a coroutine, on the first thread."""
-
-    def test_coroutine_on_a_mapped_stack_can_ask(self):
-        self.check("coroutine", "mmap 65536 %d")
-
-    def test_coroutine_on_an_allocated_stack_can_ask(self):
-        self.check("coroutine", "calloc 200000 %d")
-
-    def test_coroutine_on_a_stack_in_a_frame_can_ask(self):
-        self.check("coroutine", "frame 131072 %d")
+@pytest.mark.parametrize(("kind", "size"), [("mmap", 65536), ("calloc", 200000), ("frame", 131072)])
+def test_coroutine_of_the_first_thread_can_ask(kind, size):
+    """The program loads CUDA on the stack of the coroutine."""
+    for guard, answer in ((False, 0), (True, 100)):
+        result = harness.run([os.path.join(BIN, "coroutine"), kind, str(size)], guard=guard,
+                             trace=False)
+        assert result.rc == answer, str(result)

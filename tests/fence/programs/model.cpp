@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // policy/nvidia_requests.h, for the tests.
 //   model list      all that have a name, "c0104627 RM_ALLOC_MEMORY"
-//   model which     NVIDIA's of the requests on standard input (hexadecimal, one per line)
 //   model sweep OUTPUT FILE
 //                   what FILE (-1: none) answers to many requests, a byte each: the error
 //   model expected OUTPUT
@@ -14,7 +13,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <string_view>
 
 #include "policy/nvidia_requests.h"
@@ -41,14 +39,6 @@ void list() {
   printf("%08x %s\n", kUvmInitialize, name_of_request(kUvmInitialize));
 }
 
-void which() {
-  char line[32];
-  while (fgets(line, sizeof line, stdin) != nullptr) {
-    const auto request = static_cast<uint32_t>(strtoul(line, nullptr, 16));
-    if (is_nvidia_request(request)) printf("%08x\n", request);
-  }
-}
-
 /// Among all requests there are some that root had better not send, such as FIFREEZE.
 bool give_up_capabilities() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -62,8 +52,6 @@ int main(int count, char** words) {
   const std::string_view what = count > 1 ? words[1] : "";
   if (what == "list") {
     list();
-  } else if (what == "which") {
-    which();
   } else if (what == "expected" && freopen(words[2], "w", stdout) != nullptr) {
     write_all([](uint32_t request) { return is_nvidia_request(request) ? 1 : 0; });
   } else if (what == "sweep" && freopen(words[2], "w", stdout) != nullptr) {

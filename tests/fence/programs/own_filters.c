@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that uses seccomp for itself. Prints the result of its calls, and then the answer to
 // one of NVIDIA's requests.
-//   many N     N filters that let everything pass
 //   all        one for all of its threads (SECCOMP_FILTER_FLAG_TSYNC)
 //   refuse     one that answers EACCES to every ioctl
 //   listener   one with SECCOMP_RET_USER_NOTIF
@@ -13,16 +12,11 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#ifndef SECCOMP_FILTER_FLAG_NEW_LISTENER
-#define SECCOMP_FILTER_FLAG_NEW_LISTENER (1UL << 3)
-#endif
 
 static pthread_barrier_t g_barrier;
 static const char* g_other_thread;
@@ -61,11 +55,7 @@ int main(int count, char** words) {
   if (count < 2) return 2;
   const char* what = words[1];
   prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  if (strcmp(what, "many") == 0) {
-    int result = 0;
-    for (int i = 0; i < atoi(words[2]) && result == 0; ++i) result = put_up(SECCOMP_RET_ALLOW, 0);
-    print_result(what, result);
-  } else if (strcmp(what, "all") == 0) {
+  if (strcmp(what, "all") == 0) {
     pthread_t thread;
     pthread_barrier_init(&g_barrier, NULL, 2);
     pthread_create(&thread, NULL, other_thread, NULL);

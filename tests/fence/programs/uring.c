@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// uring FILE REQUEST...: as requests, by io_uring. It has no operation that is an ioctl: the
-// nearest is IORING_OP_URING_CMD, which asks the file's own uring_cmd, and NVIDIA's modules have
-// none. After --open PATH, it opens this path for reading and writing, and with the mode 3. After
-// --leave PROGRAM..., it starts this program with its ring and its rights, by which that program
+// uring --open PATH: opens this path by io_uring, for reading and writing, and with the mode 3.
+// uring --leave PROGRAM...: starts this program with a ring and its rights, by which that program
 // can open a path with --inherited PATH.
 #include <errno.h>
 #include <fcntl.h>
@@ -14,8 +12,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-enum { kUringCmd = 46 };  // IORING_OP_URING_CMD, Linux 5.19
 
 static void* map(int ring, size_t size, off_t what) {
   void* mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring, what);
@@ -93,6 +89,7 @@ static void open_path(struct ring* ring, const char* path, uint32_t flags) {
 }
 
 int main(int count, char** words) {
+  if (count < 3) return 2;
   struct ring ring;
   const int inherited = strcmp(words[1], "--inherited") == 0;
   if (inherited) {
@@ -102,19 +99,7 @@ int main(int count, char** words) {
     return 0;
   }
   if (strcmp(words[1], "--leave") == 0) leave(&ring, words + 2);
-  if (inherited || strcmp(words[1], "--open") == 0) {
-    open_path(&ring, words[2], O_RDWR);
-    open_path(&ring, words[2], O_ACCMODE);
-    return 0;
-  }
-  const int file = open(words[1], O_RDWR);
-  for (int i = 2; i < count; ++i) {
-    memset(ring.entry, 0, sizeof *ring.entry);
-    ring.entry->opcode = kUringCmd;
-    ring.entry->fd = file;
-    ring.entry->off = strtoul(words[i], NULL, 16);  // cmd_op
-    const int answer = answer_of(&ring);
-    printf("%s %s\n", words[i], answer == 0 ? "0" : strerrorname_np(-answer));
-  }
+  open_path(&ring, words[2], O_RDWR);
+  open_path(&ring, words[2], O_ACCMODE);
   return 0;
 }

@@ -1,18 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loads CUDA for the first time on a coroutine's stack, on the first thread:
-//
-//   coroutine KIND SIZE          once; cuInit's answer is the exit code
-//   coroutine KIND SIZE ROUNDS   in that many new processes; prints how many ended in which way
-//
-// KIND is the memory of the stack: mmap, calloc (as in minicoro), or frame, an array in main. The
-// outermost return address is minicoro's marker, which is not code.
+// coroutine KIND SIZE: loads CUDA for the first time on a coroutine's stack, on the first thread.
+// cuInit's answer is the exit code. KIND is the memory of the stack: mmap, calloc (as in minicoro),
+// or frame, an array in main. The outermost return address is minicoro's marker, which is not code.
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-
-#include "tally.h"
 
 static const uintptr_t kMarker = 0xdeaddeaddeaddeadu;
 static jmp_buf g_back;
@@ -38,24 +33,8 @@ static void run_on(char* stack, size_t size) {
 #endif
 }
 
-static int repeat(char** words, int rounds) {
-  static struct Tally tally;
-  char* once[] = {words[0], words[1], words[2], NULL};
-  for (int i = 0; i < rounds; ++i) {
-    const pid_t child = fork();
-    if (child == 0) {
-      execv("/proc/self/exe", once);
-      _exit(254);
-    }
-    tally_child(&tally, child);
-  }
-  tally_print(&tally);
-  return 0;
-}
-
 int main(int argc, char** argv) {
-  if (argc < 3) return 2;
-  if (argc > 3) return repeat(argv, atoi(argv[3]));
+  if (argc != 3) return 2;
   const size_t size = (size_t)atol(argv[2]);
   char* stack;
   if (strcmp(argv[1], "frame") == 0)

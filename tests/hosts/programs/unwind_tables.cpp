@@ -1,30 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // Calls cuInit while libgcc holds the lock of the unwind tables that were registered with it:
 //
-//   unwind_tables forks ROUNDS TABLES PATIENCE    in children forked while other threads throw
-//   unwind_tables signals ROUNDS TABLES PATIENCE  in a signal handler that interrupts a throw
+//   unwind_tables forks ROUNDS    in children forked while other threads throw
+//   unwind_tables signals ROUNDS  in a signal handler that interrupts a throw
 //
 // A JIT compiler (LLVM's, and so numba's) registers such tables. From then on, libgcc takes its
 // lock for each frame of a throw and follows the list of tables under it. With many tables, the
-// lock is held most of the time. The last argument is how many seconds a child may take. Prints how
-// many children ended with which exit code (cuInit's answer) or signal.
+// lock is held most of the time. Prints how many children ended as the first one: with which exit
+// code (cuInit's answer), or by which signal. After a child of another kind, it stops.
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <stdexcept>
 #include <string>
-
-#include "tally.h"
 
 extern "C" void __register_frame(void*);
 
 namespace {
 
 constexpr int kPage = 4096;
+constexpr int kTables = 2000;
 constexpr int kThrowers = 2;
+constexpr unsigned kPatience = 30;  // seconds after which an alarm ends a waiting child
 
 int (*g_init)(unsigned);
 
@@ -47,8 +52,8 @@ struct Table {
 } __attribute__((packed));
 static_assert(offsetof(Table, to_cie) == 28 && offsetof(Table, terminator) == 48);
 
-void register_tables(int count) {
-  const size_t size = static_cast<size_t>(count) * kPage;
+void register_tables() {
+  const size_t size = static_cast<size_t>(kTables) * kPage;
   void* code = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (code == MAP_FAILED) {
     perror("mmap");
@@ -56,7 +61,7 @@ void register_tables(int count) {
   }
   // The last page comes first, because libgcc sorts the tables, and sorts this order in linear
   // time.
-  for (int i = count - 1; i >= 0; --i) {
+  for (int i = kTables - 1; i >= 0; --i) {
     auto* table = new Table;
     table->code = static_cast<char*>(code) + static_cast<size_t>(i) * kPage;
     __register_frame(table);
@@ -86,10 +91,9 @@ void ask_and_exit(int) { _exit(g_init(0)); }
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 5) return 2;
+  if (argc != 3) return 2;
   const bool in_signals = strcmp(argv[1], "signals") == 0;
-  const int rounds = std::stoi(argv[2]);
-  register_tables(std::stoi(argv[3]));
+  register_tables();
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) return 3;
   g_init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
@@ -98,16 +102,21 @@ int main(int argc, char** argv) {
     pthread_t thread;
     pthread_create(&thread, nullptr, throw_always, nullptr);
   }
-  static Tally tally;
-  for (int i = 0; i < rounds && !tally_is_over(&tally); ++i) {
+  int first = 0;
+  int ended = 0;
+  for (int status = 0; ended < std::stoi(argv[2]); ++ended) {
     const pid_t child = fork();
     if (child == 0) {
-      alarm(static_cast<unsigned>(std::stoi(argv[4])));
-      if (in_signals) ask_in_handler(i);
+      alarm(kPatience);
+      if (in_signals) ask_in_handler(ended);
       _exit(g_init(0));
     }
-    tally_child(&tally, child);
+    if (child < 0 || waitpid(child, &status, 0) != child) return 4;
+    if (ended == 0) first = status;
+    if (status != first) break;
   }
-  tally_print(&tally);
+  printf(WIFEXITED(first) ? "%d ended with %d\n" : "%d killed by %d\n", ended,
+         WIFEXITED(first) ? WEXITSTATUS(first) : WTERMSIG(first));
+  fflush(stdout);
   _exit(0);
 }
