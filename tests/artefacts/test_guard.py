@@ -98,8 +98,9 @@ def make_build(tmp_path):
     def build(source="", more=(), less=()):
         (tmp_path / "lib.c").write_text(GOOD_SOURCE + source + "\n", encoding="utf-8")
         flags = [flag for flag in GOOD_FLAGS if flag not in less]
-        command = [os.environ.get("CC", "cc"), *flags, "-Wl,--version-script=" + MAP, *more, "lib.c",
-                   "-o", "lib.so", *(flag for flag in ["-lc"] if flag not in less)]
+        libc = [] if "-lc" in less else ["-lc"]
+        command = [os.environ.get("CC", "cc"), *flags, "-Wl,--version-script=" + MAP, *more,
+                   "lib.c", "-o", "lib.so", *libc]
         subprocess.run(command, check=True, cwd=tmp_path)
         return guard_checks.GuardFile(str(tmp_path / "lib.so"))
 
