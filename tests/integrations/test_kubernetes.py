@@ -3,7 +3,6 @@
 """
 
 import os
-import subprocess
 
 import pytest
 
@@ -30,12 +29,6 @@ class Case(places.Case):
 
 
 class Schema(Case):
-    def validate(self, text, release):
-        self.need_platforms()
-        path = self.make("pod.yaml", text, 0o644)
-        return subprocess.run([places.PLATFORMS + "/kubernetes-validate", "--strict", "-k", release,
-                               path], capture_output=True, text=True, check=False)
-
     @pytest.mark.full
     def test_pod_is_valid(self):
         for release in RELEASES:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission policies change the pods that request no GPU, and no others. policy/pods.yaml has
-the pods, policy/admitted.json what Kubernetes' own plug-in makes of them in the lab's row
+the pods, policy/admitted.yaml what Kubernetes' own plug-in makes of them in the lab's row
 kubernetes-policy."""
 
 import json
@@ -26,7 +26,7 @@ def read(name):
 
 
 OBJECTS = list(yaml.safe_load_all(read("pods.yaml")))
-ADMITTED = json.loads(read("admitted.json"))
+ADMITTED = yaml.safe_load(read("admitted.yaml"))
 
 
 def evaluated(case, policy):
@@ -67,20 +67,13 @@ def test_control_wrong_policy_changes_other_pods(case, right, wrong):
     assert evaluated(case, policy) != ordered(ADMITTED)
 
 
-def validate(case, text, release):
-    case.need_platforms()
-    path = case.make("manifest.yaml", text, 0o644)
-    command = [places.PLATFORMS + "/kubernetes-validate", "--strict", "-k", release, path]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.full
 def test_policy_and_admitted_pods_are_valid(case):
     pods = [{**pod, "spec": ADMITTED[pod["metadata"]["name"]]} for pod in OBJECTS
             if pod["metadata"]["name"] in ADMITTED]
     for release in RELEASES:
         for text in (TEXTS["policy.yaml"], yaml.safe_dump_all(pods)):
-            done = validate(case, text, release)
+            done = case.validate(text, release)
             assert done.returncode == 0, done
 
 
@@ -90,7 +83,7 @@ def test_policy_and_admitted_pods_are_valid(case):
     ("patchType: ", "patch: "), ('["CREATE"]', '"CREATE"')])
 def test_control_mistake_is_invalid(case, right, wrong):
     assert right in TEXTS["policy.yaml"]
-    done = validate(case, TEXTS["policy.yaml"].replace(right, wrong), RELEASES[-1])
+    done = case.validate(TEXTS["policy.yaml"].replace(right, wrong), RELEASES[-1])
     assert done.returncode != 0, done
 
 

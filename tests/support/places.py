@@ -75,6 +75,21 @@ class Case(launcher.Case):
         if os.geteuid() != 0:
             harness.skip(self, "only root can " + what)
 
+    def fake_log(self):
+        """The path of an empty log of the fake driver, for programs that harness.run does not start.
+        """
+        return self.make("fake.log", "", 0o666)
+
+    def logged(self):
+        with open(self.path("fake.log"), encoding="utf-8") as stream:
+            return stream.read().split()
+
+    def validate(self, text, release):
+        """Checks a manifest against the schemas of a release of Kubernetes."""
+        self.need_platforms()
+        path = self.make("manifest.yaml", text, 0o644)
+        return self.unguarded(PLATFORMS + "/kubernetes-validate", "--strict", "-k", release, path)
+
     def guarded(self, answers, fake_calls):
         """Fails unless the program's answers and the recording fake's log show that it was guarded.
         """
