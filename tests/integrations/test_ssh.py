@@ -75,7 +75,8 @@ class Ssh(places.Case):
         for settings in ("", forced):
             answers, _, done = self.ask("Subsystem sftp %s\n" % program + settings, command="sftp",
                                         options=own)
-            self.assertEqual((done.returncode, done.stdout.split("\n")[0]), (0, "as a server"), done)
+            self.assertEqual(done.returncode, 0, done)
+            self.assertEqual(done.stdout.split("\n")[0], "as a server")
             self.assertEqual(answers["cuInit"], "100" if settings else "0", done)
         unguarded, refused = (self.ask("Subsystem sftp internal-sftp\n" + settings, command="sftp",
                                        options=own)[2] for settings in ("", forced))

@@ -76,8 +76,7 @@ class Case(launcher.Case):
             harness.skip(self, "only root can " + what)
 
     def fake_log(self):
-        """The path of an empty log of the fake driver, for programs that harness.run does not start.
-        """
+        """The path of an empty log of the fake driver, for what harness.run does not start."""
         return self.make("fake.log", "", 0o666)
 
     def logged(self):
