@@ -46,10 +46,8 @@ class Package(packaged.Case):
     def test_package_has_the_listed_files(self):
         tree = self.path("tree")
         subprocess.run(["dpkg-deb", "-x", self.deb, tree], check=True, timeout=60)
-        with open(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"),
-                  encoding="utf-8") as stream:
-            listed = {"usr" + line.strip()[1:].replace("/lib/", "/lib/%s/" % packaged.MULTIARCH)
-                      for line in stream}
+        listed = {re.sub("^usr/lib/", "usr/lib/%s/" % packaged.MULTIARCH, "usr/" + name)
+                  for name in packaged.listed()}
         found = packaged.tree(tree)
         manuals = {"usr/share/man/man1/cudaguard.1", "usr/share/man/man5/cudaguard.conf.5"}
         self.assertEqual({name for name in found

@@ -52,6 +52,13 @@ def released(case, name, quick=True):
     return path
 
 
+def listed():
+    """Returns the files that `cmake --install` makes, below its prefix."""
+    path = os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt")
+    with open(path, encoding="utf-8") as stream:
+        return {line.strip()[2:] for line in stream}
+
+
 def other_version(deb, version, directory):
     """Builds the same Debian package with another version and longer libraries. Returns its path."""
     tree = os.path.join(directory, "tree" + version)
