@@ -12,24 +12,18 @@ import pytest
 
 from support import fixtures, harness, places
 
-try:
-    import yaml
-except ImportError:
-    yaml = None
-
 ATTEMPT = "python3 -c 'import ctypes; ctypes.CDLL(\"libcuda.so.1\").cuInit(0)'"
 NVML = "python3 -c 'import ctypes; ctypes.CDLL(\"libnvidia-ml.so.1\").nvmlInit_v2()'"
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 EXPRESSION = re.compile(r"\$\{\{ *(.*?) *\}\}")
 
 
-class Action(harness.DirectoryCase):
+class Action(places.Case):
     def setUp(self):
         super().setUp()
-        if yaml is None:
-            harness.skip(self, "python3-yaml is not installed")
+        self.need_yaml()
         with open(os.path.join(harness.SOURCE, "action.yml"), encoding="utf-8") as stream:
-            self.action = yaml.safe_load(stream)
+            self.action = places.yaml.safe_load(stream)
         self.steps = self.action["runs"]["steps"]
 
     def value(self, expression, inputs):

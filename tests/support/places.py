@@ -7,6 +7,11 @@ import shutil
 
 from support import harness, launcher
 
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
 PLATFORMS = os.path.join(harness.DEPS, "frameworks", "platforms", "bin")
 RUNNERS = os.path.join(harness.DEPS, "frameworks", "runners", "bin")
 HERE = os.path.join(harness.SOURCE, "tests", "integrations")
@@ -70,6 +75,10 @@ class Case(launcher.Case):
 
     def need_runners(self):
         self.need_fetched(RUNNERS)
+
+    def need_yaml(self):
+        if yaml is None:
+            harness.skip(self, "python3-yaml is not installed")
 
     def need_root(self, what):
         if os.geteuid() != 0:
