@@ -292,16 +292,13 @@ class OtherMachine(packaged.Case):
         self.assertEqual(*names)
 
 
-class Systems(Case):
-    """Systems of other releases with their own Python, from the oldest glibc to the newest."""
-
-
-make_systems = fixtures.lent("systems", Systems)
+make_systems = fixtures.lent("systems", Case)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("suite", ["xenial", *packaged.SUITES])
 def test_wheel_guards_in_other_systems(systems, suite):
+    """With their own Python, from the oldest glibc to the newest."""
     # The oldest system's Python is too old for the package, but not for the guard.
     python = "python3" if suite == "xenial" else "python3 python3-pip"
     machine = systems.machine(suite)
