@@ -33,9 +33,7 @@ class Cron(places.Case):
         super().setUp()
         self.need("unshare")
         self.need_root("start a cron of its own")
-        reason = harness.fetch_daemon("cron")
-        if reason:
-            harness.skip(self, reason)
+        self.need_daemon("cron")
         unpacked = CRON + "/usr/sbin/cron"
         self.cron = unpacked if os.path.exists(unpacked) else "/usr/sbin/cron"
         places.usr_local(self.path("usr-local"))

@@ -7,7 +7,6 @@ engines make it by default, with a read-only root.
 The engines are Debian's (scripts/fetch-daemons). They run in namespaces of their own, and end with
 them."""
 
-import glob
 import json
 import os
 import platform
@@ -17,7 +16,7 @@ import subprocess
 
 import pytest
 
-from support import box, fence, harness, launcher, messages, places
+from support import box, fence, harness, launcher, messages, places, system_root
 
 pytestmark = pytest.mark.full
 
@@ -120,12 +119,6 @@ def commands(engine):
     return "".join(make), use
 
 
-def libraries_of(program):
-    """libc and ld.so."""
-    done = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
-    return re.findall(r"(/\S+) \(", done.stdout)
-
-
 def verify_in(run):
     """As root and as nobody: verify of a program that asks for CUDA, and of one that does not. Then
     the first one unguarded."""
@@ -163,8 +156,7 @@ class Engines(fence.Case, places.Case):
         super().setUp()
         self.need("unshare")
         self.need_root("run a container engine")
-        if reason := harness.fetch_daemon("engines"):
-            harness.skip(self, "no container engine can be had: " + reason)
+        self.libraries = self.need_daemon("engines")
         if platform.machine() != "x86_64":
             harness.skip(self, "the image has an i386 program")
         self.make_image()
@@ -185,7 +177,7 @@ class Engines(fence.Case, places.Case):
             "bin/refused": fence.program("refused"), "usr/local/bin/cudaguard": launcher.LAUNCHER,
             "usr/local/lib/libcudaguard.so": harness.GUARD,
             "lib/libcuda.so.1": os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")}
-        for path in libraries_of(box.program("open")):
+        for path in system_root.libraries_of(box.program("open")):
             files[("lib64/" if "/ld-linux" in path else "lib/") + os.path.basename(path)] = path
         for name, source in files.items():
             shutil.copy(source, os.path.join(tree, name))
@@ -205,9 +197,7 @@ class Engines(fence.Case, places.Case):
         directories = ["/usr/bin", "/usr/sbin", "/usr/libexec/podman"]
         env = launcher.environment(
             PATH=":".join([ENGINES + name for name in directories] + ["/usr/sbin:/usr/bin:/sbin:/bin"]),
-            LD_LIBRARY_PATH=":".join(glob.glob(ENGINES + "/usr/lib/*-linux-gnu") +
-                                     glob.glob(ENGINES + "/lib/*-linux-gnu")),
-            engines=ENGINES, profile=self.podman_profile())
+            LD_LIBRARY_PATH=self.libraries, engines=ENGINES, profile=self.podman_profile())
         done = subprocess.run(
             ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc",
              "bash", "-c", text, "bash", self.directory], stdin=subprocess.DEVNULL,

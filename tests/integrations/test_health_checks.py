@@ -57,8 +57,7 @@ def test_probe_fails_if_the_driver_is_sick(case, driver, code):
     (harness.FAKE_DRIVER, "idle", "none"), (SICK_DRIVER, "drain", WHY)])
 def test_slurm_drains_a_node_whose_driver_is_sick(case, driver, state, why):
     """slurmd runs the health check when it starts, before the node accepts jobs."""
-    if reason := harness.fetch_daemon("slurm"):
-        harness.skip(case, reason)
+    case.need_daemon("slurm")
     script = snippet("#!/bin/sh").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
     # slurmd gives the script an environment of its own, but these programs are unpacked.
     env = slurm_node.environment(case.directory)

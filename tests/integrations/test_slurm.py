@@ -79,8 +79,7 @@ class Slurm(places.Case):
 def make_node():
     """The node is started once for all tests."""
     machine.need("sandbox")
-    if reason := harness.fetch_daemon("slurm"):
-        harness.skip(harness.Case(), reason)
+    harness.Case().need_daemon("slurm")
     with tempfile.TemporaryDirectory(prefix="cg-slurm-") as directory:
         mounts = places.usr_local(os.path.join(directory, "tree"))
         prolog = shutil.copy(PROLOG, os.path.join(directory, "task-prolog"))
