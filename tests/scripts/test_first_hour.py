@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""If scripts/quickstart, scripts/test and scripts/release cannot work, they print one line that says
-what to do."""
+"""If scripts/quickstart, scripts/test and scripts/release cannot work, they print one line that
+says what to do."""
 
 import os
 import re
@@ -115,14 +115,16 @@ def test_missing_packages_are_named_without_root(case, script, some):
     done, noted = case.call(os.path.join(case.copy("plain"), "scripts", script),
                             path=case.stubs(TOOLS))
     assert done.returncode == 1, str(done)
-    assert re.search("^cudaguard: please install: .*%s.*root or sudo" % re.escape(some), done.stderr)
+    line = "^cudaguard: please install: .*%s.*root or sudo" % re.escape(some)
+    assert re.search(line, done.stderr), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert "cmake" not in done.stderr  # cmake is installed
     assert "apt-get" not in noted
 
 
 @pytest.mark.parametrize(("tools", "called"), [
-    ({**ROOT, "apt-get": "echo Reading; echo W: >&2"}, r"apt-get update[^\n]*\n(?s:.*)apt-get install"),
+    ({**ROOT, "apt-get": "echo Reading; echo W: >&2"},
+     r"apt-get update[^\n]*\n(?s:.*)apt-get install"),
     ({**TOOLS, "sudo": '"$@"'}, r"sudo env .*apt-get install")])
 def test_packages_are_installed_silently(case, tools, called):
     done, noted = case.call(os.path.join(SCRIPTS, "install-build-deps"), path=case.stubs(tools))
@@ -215,7 +217,8 @@ def test_release_of_a_fresh_clone_stops_at_the_first_error(case, cmake, python):
 
 
 NO_ADDRESS = "scripts/release: a release needs an address: --address https://"
-REFUSED = 'scripts/release: --address "%s" is not accepted (accepted: https://HOST/ACCOUNT/cudaguard)'
+REFUSED = ('scripts/release: --address "%s" is not accepted (accepted: '
+           'https://HOST/ACCOUNT/cudaguard)\n')
 
 
 @pytest.mark.parametrize(("words", "printed"), [
@@ -227,7 +230,8 @@ REFUSED = 'scripts/release: --address "%s" is not accepted (accepted: https://HO
 def test_release_refuses_a_bad_address_before_it_installs(case, words, printed):
     place = case.checkout("0")
     path = case.stubs({name: "echo changed >&2; exit 1" for name in ("apt-get", "dpkg-query")})
-    done, noted = case.call(place + "/scripts/release", *words, path=path + ":" + os.environ["PATH"])
+    path += ":" + os.environ["PATH"]
+    done, noted = case.call(place + "/scripts/release", *words, path=path)
     case.refused(done, printed)
     assert noted == ""
     assert not os.path.exists(place + "/build")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What would go unnoticed if the harness did it wrong: each test would pass, or the machine would be
-changed. The control of each other test shows the rest."""
+"""What would go unnoticed if the harness did it wrong: each test would pass, or the machine would
+be changed. The control of each other test shows the rest."""
 
 import os
 import unittest

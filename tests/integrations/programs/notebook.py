@@ -38,8 +38,8 @@ def interrupted(manager, client):
     """Interrupts a running cell, as the interrupt button does, and returns the error's name.
 
     The kernel may hand SIGINT to a thread that is not Python's main thread, which does not end a
-    sleep of the main thread. IPython can also lose a KeyboardInterrupt that is raised inside its own
-    code. So the sleeps are short, and the button is pressed again, as a user would press it.
+    sleep of the main thread. IPython can also lose a KeyboardInterrupt that is raised inside its
+    own code. So the sleeps are short, and the button is pressed again, as a user would press it.
     """
     client.execute("import time\nprint('on', flush=True)\n"
                    "for _ in range(%d): time.sleep(0.1)" % (100 * LIMIT))
