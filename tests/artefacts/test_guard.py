@@ -6,14 +6,11 @@ For each check, a small library that fails only this check shows that the check 
 """
 
 import os
-import shutil
 import subprocess
-import tempfile
-import unittest
 
 import pytest
 
-from support import fixtures, guard_checks, harness
+from support import guard_checks, harness
 
 
 # This library passes every check, and each library below fails one.
@@ -89,44 +86,30 @@ MUTANTS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(name="guard", scope="module")
-def make_guard():
-    return guard_checks.GuardFile(harness.GUARD)
-
-
-def test_guard_passes_every_check(guard):
+def test_guard_passes_every_check():
+    guard = guard_checks.GuardFile(harness.GUARD)
     for check in guard_checks.CHECKS:
         assert check(guard) == [], check.__name__
 
 
-class Checks(unittest.TestCase):
-    """Each check accepts a good library and refuses a bad one."""
+@pytest.fixture(name="build")
+def make_build(tmp_path):
+    """Returns a function that builds the library that passes every check, with these changes."""
+    def build(source="", more=(), less=()):
+        (tmp_path / "lib.c").write_text(GOOD_SOURCE + source + "\n", encoding="utf-8")
+        flags = [flag for flag in GOOD_FLAGS if flag not in less]
+        libc = [] if "-lc" in less else ["-lc"]
+        command = [os.environ.get("CC", "cc"), *flags, "-Wl,--version-script=" + MAP, *more,
+                   "lib.c", "-o", "lib.so", *libc]
+        subprocess.run(command, check=True, cwd=tmp_path)
+        return guard_checks.GuardFile(str(tmp_path / "lib.so"))
 
-    def build(self, name, source="", more=(), less=()):
-        compiler = shutil.which(os.environ.get("CC", "cc"))
-        if not compiler:
-            harness.skip(self, "no C compiler")
-        path = os.path.join(self.directory, name + ".c")
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(GOOD_SOURCE + source + "\n")
-        library = os.path.join(self.directory, name + ".so")
-        flags = [flag for flag in GOOD_FLAGS + ["-lc"] if flag not in less]
-        command = [compiler, *flags[:-1], "-Wl,--version-script=" + MAP, *more, path, "-o", library, flags[-1]]
-        done = subprocess.run(command, capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, "%s\n%s" % (" ".join(command), done.stderr))
-        return guard_checks.GuardFile(library)
-
-    def setUp(self):
-        scratch = tempfile.TemporaryDirectory(prefix="cg-")
-        self.addCleanup(scratch.cleanup)
-        self.directory = scratch.name
-
-    def test_good_library_passes(self):
-        elf = self.build("good")
-        self.assertEqual([c for check in guard_checks.CHECKS for c in check(elf)], [])
+    return build
 
 
-make_rules = fixtures.lent("checks", Checks)
+def test_good_library_passes(build):
+    elf = build()
+    assert [c for check in guard_checks.CHECKS for c in check(elf)] == []
 
 
 def test_each_rule_has_a_bad_library():
@@ -135,5 +118,5 @@ def test_each_rule_has_a_bad_library():
 
 
 @pytest.mark.parametrize(("check", "source", "more", "less"), MUTANTS)
-def test_each_check_can_fail(checks, check, source, more, less):
-    assert check(checks.build("mutant", source, more, less)) != []
+def test_each_check_can_fail(build, check, source, more, less):
+    assert check(build(source, more, less)) != []

@@ -6,8 +6,6 @@ import glob
 import os
 import re
 import subprocess
-import tempfile
-import unittest
 
 import pytest
 
@@ -118,48 +116,41 @@ def compiled(directory, source):
     return ran.returncode, path
 
 
-class Arrows(unittest.TestCase):
-    def test_includes_go_to_lower_layers_only(self):
-        self.assertEqual(wrong_includes(harness.SOURCE), [])
-
-    def test_every_directory_is_in_a_layer(self):
-        directories = {room_of(os.path.relpath(directory, harness.SOURCE)) for directory, _, files in os.walk(
-            os.path.join(harness.SOURCE, "shim")) if any(f.endswith((".h", ".cpp")) for f in files)}
-        self.assertLessEqual(directories - {"shim", "shim/api/generated"}, set(BELOW))
+def test_includes_go_to_lower_layers_only():
+    assert wrong_includes(harness.SOURCE) == []
 
 
-def test_control_wrong_include_is_found():
-    for path, wanted, wrong in (
-            ("policy/a.cpp", "shim/guard/sys/system.h", True),
-            ("policy/a.cpp", "shim/guard/text/message.h", True),
-            ("shim/guard/elf/a.cpp", "shim/guard/state/process.h", True),
-            ("shim/guard/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
-            ("shim/proxy/a.cpp", "shim/guard/hook/null_drivers.h", True),
-            ("shim/launcher/run/a.cpp", "shim/guard/record/record.h", True),
-            ("shim/guard/hook/state.h", "shim/guard/state/process.h", True),
-            ("shim/guard/state/process.h", "shim/guard/hook/null_drivers.h", True),
-            ("shim/guard/state/process.h", "shim/guard/hook/state.h", False),
-            ("shim/guard/hook/a.cpp", "shim/guard/proxy_loader/proxies.h", False),
-            ("shim/launcher/doctor/a.cpp", "policy/text.h", False)):
-        with tempfile.TemporaryDirectory() as source:
-            os.makedirs(os.path.join(source, os.path.dirname(path)))
-            with open(os.path.join(source, path), "w", encoding="utf-8") as stream:
-                stream.write('#include "%s"\n' % wanted)
-            assert len(wrong_includes(source)) == int(wrong), (path, wanted)
+def test_every_directory_is_in_a_layer():
+    directories = {
+        room_of(os.path.relpath(directory, harness.SOURCE))
+        for directory, _, files in os.walk(os.path.join(harness.SOURCE, "shim"))
+        if any(file.endswith((".h", ".cpp")) for file in files)}
+    assert directories - {"shim", "shim/api/generated"} <= set(BELOW)
 
 
-class State(unittest.TestCase):
+@pytest.mark.parametrize(("path", "wanted", "wrong"), [
+    ("policy/a.cpp", "shim/guard/sys/system.h", True),
+    ("shim/guard/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
+    ("shim/proxy/a.cpp", "shim/guard/hook/null_drivers.h", True),
+    ("shim/launcher/run/a.cpp", "shim/guard/record/record.h", True),
+    ("shim/guard/hook/state.h", "shim/guard/state/process.h", True),
+    ("shim/guard/state/process.h", "shim/guard/hook/null_drivers.h", True),
+    ("shim/guard/state/process.h", "shim/guard/hook/state.h", False),
+    ("shim/launcher/doctor/a.cpp", "policy/text.h", False)])
+def test_control_wrong_include_is_found(tmp_path, path, wanted, wrong):
+    (tmp_path / path).parent.mkdir(parents=True)
+    (tmp_path / path).write_text('#include "%s"\n' % wanted, encoding="utf-8")
+    assert len(wrong_includes(tmp_path)) == int(wrong)
 
-    def test_control_each_kind_of_writable_data_is_found(self):
-        with tempfile.TemporaryDirectory() as directory:
-            for source, names in (
-                    ("namespace a { namespace { int first; } int* f() { return &first; } }",
-                     {"first"}),
-                    ("int f() { static int second = 2; return second++; }", {"second"}),
-                    ("thread_local int third; int f() { return third++; }", {"third"}),
-                    ("extern const char* const fourth[] = {\"a\", \"b\"};", set())):
-                code, path = compiled(directory, source)
-                self.assertEqual((code, writable([path])), (0, names))
+
+@pytest.mark.parametrize(("source", "names"), [
+    ("namespace a { namespace { int first; } int* f() { return &first; } }", {"first"}),
+    ("int f() { static int second = 2; return second++; }", {"second"}),
+    ("thread_local int third; int f() { return third++; }", {"third"}),
+    ("extern const char* const fourth[] = {\"a\", \"b\"};", set())])
+def test_control_each_kind_of_writable_data_is_found(tmp_path, source, names):
+    code, path = compiled(tmp_path, source)
+    assert (code, writable([path])) == (0, names)
 
 
 def test_each_part_is_composed_and_tested():
@@ -187,12 +178,11 @@ def test_writable_data_is_the_listed_state(target, names):
     assert writable(objects_of(target)) == names
 
 
-def test_compiler_refuses_another_initial_value():
+def test_compiler_refuses_another_initial_value(tmp_path):
     """The compiler refuses another initial value in the section of the guard's state."""
-    with tempfile.TemporaryDirectory() as directory:
-        source = '[[gnu::section(".bss.a")]] int a[9] = {0, %d};'
-        assert compiled(directory, source % 0)[0] == 0
-        assert compiled(directory, source % 1)[0] != 0
+    source = '[[gnu::section(".bss.a")]] int a[9] = {0, %d};'
+    assert compiled(tmp_path, source % 0)[0] == 0
+    assert compiled(tmp_path, source % 1)[0] != 0
 
 
 @pytest.mark.parametrize(("target", "names"), WRITABLE.items())

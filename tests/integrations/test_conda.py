@@ -18,11 +18,16 @@ ASK = " ".join(places.OPEN)
 SHELLS = {"bash": ["bash"], "bash -eu": ["bash", "-eu"], "posix": ["bash", "--posix", "-eu"],
           "dash": ["dash"], "dash -eu": ["dash", "-eu"], "zsh": ["zsh", "-f"],
           "zsh -eu": ["zsh", "-f", "-eu"], "busybox": ["busybox", "sh", "-eu"]}
-STARTS = (
-    {}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"},
-    {"JAX_PLATFORMS": "cuda", "CUDAGUARD_POLICY": "OFF"},
-    {"CUDAGUARD_VISIBLE_DEVICES": "2", "CUDAGUARD_POLICY": "VALIDATE", "CUDA_VISIBLE_DEVICES": "0"},
-    {"MPIR_CVAR_ENABLE_GPU": "", "JAX_PLATFORMS": "it's \"a b\" $HOME\nnext `line`"})
+# The variables of the shell before, and its separators.
+STARTS = [
+    ({}, None), ({"LD_PRELOAD": "libm.so.6 libdl.so.2"}, None), ({"LD_PRELOAD": "QUOTED"}, None),
+    ({"JAX_PLATFORMS": "cuda", "CUDAGUARD_POLICY": "OFF"}, None),
+    ({"CUDAGUARD_VISIBLE_DEVICES": "2", "CUDAGUARD_POLICY": "VALIDATE",
+      "CUDA_VISIBLE_DEVICES": "0"}, None),
+    ({"MPIR_CVAR_ENABLE_GPU": "", "JAX_PLATFORMS": "it's \"a b\" $HOME\nnext `line`"}, None),
+    # Values that the guard itself ignores, and that must not switch it off.
+    ({"CUDAGUARD_LOG": "loud"}, None), ({"CUDAGUARD_REPORT": "/nonexistent/x"}, None),
+    *(({"JAX_PLATFORMS": "a b"}, ifs) for ifs in ("IFS=:", "IFS=", "IFS=AD_", "unset IFS"))]
 
 
 class Conda:
@@ -73,6 +78,7 @@ class Conda:
     def run(self, command):
         self.lines.append(command)
         return self
+
 
 ON, OFF = "100", "0"
 # conda's commands and the answer of cuInit after each.
@@ -128,16 +134,6 @@ class Activation(places.Case):
             harness.skip(self, "not installed: " + " ".join(sorted(set(missing))))
         return harness.sample(SHELLS.items(), 4)
 
-    def walk(self, *steps):
-        """Runs conda's commands one after the other and asks for CUDA after each."""
-        conda = Conda(self.directory)
-        wanted = []
-        for method, words, answer in steps:
-            getattr(conda, method)(*words)
-            conda.run("echo ----; " + ASK)
-            wanted.append("cuInit=%s" % answer)
-        return conda, wanted
-
     def test_child_shell_can_leave_the_environment(self):
         """A shell that is started in the environment can leave it."""
         leave = Conda(self.directory)
@@ -183,35 +179,6 @@ class Activation(places.Case):
                     "GPUs from programs that heed it\n"), 2, result)
                 self.assertIn("not found", result.err)
 
-    def test_bad_value_does_not_switch_the_guard_off(self):
-        """A value that the guard itself ignores does not switch the guard off."""
-        conda = Conda(self.directory).activate("cpu").run(ASK).run("printenv CUDAGUARD_LOG || true")
-        conda.deactivate().run(ASK)
-        for name, words in self.shells():
-            for env in ({"CUDAGUARD_LOG": "loud"}, {"CUDAGUARD_REPORT": "/nonexistent/x"},
-                        {"CUDAGUARD_LOG": "loud", "CUDAGUARD_REPORT": "/nonexistent/x"}):
-                result = self.shell(words, conda, env)
-                answers = [line.split()[0] for line in result.out.splitlines() if "cuInit" in line]
-                self.assertEqual(answers, ["cuInit=100", "cuInit=0"], (name, result))
-                self.assertEqual("loud\n" in result.out, "CUDAGUARD_LOG" in env)
-                self.assertIn("cudaguard: %s=" % list(env)[0], result.err)
-                self.assertNotIn("NOT guarded", result.err)
-
-    def test_any_ifs_is_restored(self):
-        """Whatever IFS the user's shell has, deactivation restores every variable and IFS itself.
-        """
-        show = "env | grep -E '^(CUDA|JAX_|MPIR_|LD_PRELOAD|_CUDAGUARD)' || true"
-        for separators in ("IFS=:", "IFS=,", "IFS=", "IFS=AD_", "unset IFS"):
-            conda = Conda(self.directory).run(separators).activate("cpu")
-            conda.run("'%s' lib=libcuda.so.1" % places.ENTRY_POINT)
-            conda.deactivate().run("echo ----; echo \"${IFS-unset}.\"; echo ----; " + show)
-            for name, words in self.shells():
-                result = self.shell(words, conda, {"JAX_PLATFORMS": "a b"})
-                self.assertIn("cuInit=100 ", result.parts[0], (name, separators, result))
-                self.assertEqual(result.parts[1:], [
-                    "unset." if separators == "unset IFS" else separators[4:] + ".",
-                    "JAX_PLATFORMS=a b"], (name, separators, result))
-
     def test_launcher_lifts_policy_and_presets_for_one_program(self):
         """The policy and the presets can be lifted for one program."""
         conda = Conda(self.directory).activate("cpu").run("cudaguard run --policy OFF -- " + ASK)
@@ -226,14 +193,14 @@ class Activation(places.Case):
 make_case = fixtures.lent("case", Activation)
 
 
-@pytest.mark.parametrize("env", STARTS + ({"LD_PRELOAD": "QUOTED"},))
+@pytest.mark.parametrize(("env", "ifs"), STARTS)
 @pytest.mark.parametrize("shell", harness.sample(SHELLS, 4))
-def test_deactivation_restores_every_variable(case, shell, env):
+def test_deactivation_restores_every_variable(case, shell, env, ifs):
     """The guard is active between the two commands, and afterwards every variable has its old
     value."""
-    show = ("echo ----; env -0 | tr '\\n\\0' '^\\n' | "
+    show = ("echo ----; echo \"IFS=${IFS-unset}.\"; env -0 | tr '\\n\\0' '^\\n' | "
             "grep -vE '^(CONDA_|_=|SHLVL|OLDPWD)' | sort")
-    steps = Conda(case.directory).run(show).run("echo ----; " + ASK).activate("cpu")
+    steps = Conda(case.directory).run(ifs or ":").run(show).run("echo ----; " + ASK).activate("cpu")
     steps.run("echo ----; " + ASK).run("echo ----; printenv LD_PRELOAD")
     steps.deactivate().run(show).run("echo ----; " + ASK)
     quoted = shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), case.path("it's$a.so"))
@@ -241,6 +208,7 @@ def test_deactivation_restores_every_variable(case, shell, env):
     result = case.shell(dict(case.shells())[shell], steps, env)
     _, before, unguarded, guarded, preload, after, again = result.parts
     assert guarded.startswith("cuInit=100 "), str(result)
+    assert "NOT guarded" not in result.err
     others = env.get("LD_PRELOAD", "").replace(" ", ":")
     assert preload.split(":", 1)[1:] == ([others] if others else [])
     assert preload.split(":")[0] == case.path("tree/lib/libcudaguard.so")
@@ -252,6 +220,11 @@ def test_deactivation_restores_every_variable(case, shell, env):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("shell", harness.sample(SHELLS, 4))
 def test_guard_follows_each_way_to_switch_environments(case, shell, way):
-    conda, wanted = case.walk(*WAYS[way])
+    """Asks for CUDA after each of conda's commands."""
+    conda = Conda(case.directory)
+    for method, words, _ in WAYS[way]:
+        getattr(conda, method)(*words)
+        conda.run("echo ----; " + ASK)
     result = case.shell(dict(case.shells())[shell], conda)
-    assert [part.split()[0] for part in result.parts[1:]] == wanted, str(result)
+    assert [part.split()[0] for part in result.parts[1:]] == [
+        "cuInit=" + answer for _, _, answer in WAYS[way]], str(result)

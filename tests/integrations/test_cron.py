@@ -33,9 +33,7 @@ class Cron(places.Case):
         super().setUp()
         self.need("unshare")
         self.need_root("start a cron of its own")
-        reason = harness.fetch_daemon("cron")
-        if reason:
-            harness.skip(self, reason)
+        self.need_daemon("cron")
         unpacked = CRON + "/usr/sbin/cron"
         self.cron = unpacked if os.path.exists(unpacked) else "/usr/sbin/cron"
         places.usr_local(self.path("usr-local"))
@@ -43,13 +41,13 @@ class Cron(places.Case):
     def ask(self, *lines):
         """Returns the answer of a program that the crontab starts, the fake driver's calls and the
         output."""
-        for name in ("out", "fake.log", "done"):
+        for name in ("out", "done"):
             if os.path.exists(self.path(name)):
                 os.remove(self.path(name))
         user = pwd.getpwuid(os.geteuid()).pw_name
         os.makedirs(self.path("spool", "crontabs"), exist_ok=True)
         self.make("spool/crontabs/" + user, "".join(line + "\n" for line in (
-            "LD_LIBRARY_PATH=" + harness.FAKE_DRIVER, "CG_FAKE_LOG=" + self.path("fake.log"),
+            "LD_LIBRARY_PATH=" + harness.FAKE_DRIVER, "CG_FAKE_LOG=" + self.fake_log(),
             *lines)), 0o600)
         process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
@@ -67,11 +65,7 @@ class Cron(places.Case):
         self.assertTrue(os.path.exists(self.path("done")), "cron has not started the line: " + why)
         with open(self.path("out"), encoding="utf-8") as stream:
             out = stream.read()
-        calls = []
-        if os.path.exists(self.path("fake.log")):
-            with open(self.path("fake.log"), encoding="utf-8") as stream:
-                calls = stream.read().split()
-        return dict(re.findall(r"([\w.\-]+)=(\S*)", out)), calls, out
+        return dict(re.findall(r"([\w.\-]+)=(\S*)", out)), self.logged(), out
 
     def line(self, launch=""):
         return "@reboot %s %s >%s 2>&1; : >%s" % (launch, " ".join(places.OPEN), self.path("out"),

@@ -57,8 +57,3 @@ class Dask(places.Case):
         os.makedirs(self.path("home", ".config", "dask"))
         self.make("home/.config/dask/cudaguard.yaml", self.file, 0o644)
         self.guarded(*self.worker())
-
-    def test_dasks_own_variable_does_not_guard(self):
-        """Dask's own variable does not work, because Dask writes the name in small letters."""
-        name = "DASK_DISTRIBUTED__NANNY__PRE_SPAWN_ENVIRON__LD_PRELOAD"
-        self.reached(*self.worker(**{name: "/usr/local/lib/libcudaguard.so"}))

@@ -52,27 +52,26 @@ class Queries(launcher.Case):
             harness.skip(self, "run scripts/fetch-frameworks %s duckdb" % harness.DEPS)
         os.makedirs(self.path("records", "more"))
         pod = "/kubepods.slice/kubepods-pod3f2a11c0_0d5e.slice/cri-containerd-8a0f.scope"
+        cgroups = [pod, "/slurm/job_9/step_0", "/", "/user.slice/a.service/x"]
+        frames = [{"file": PACKAGES + "a.py", "line": 3, "function": "f"},
+                  {"file": PACKAGES + "b.py", "line": 4, "function": "g"}]
+        threads = {"file": "/usr/lib/python3.11/threading.py", "line": 995, "function": "run"}
         for number in range(4):
+            host = "node%d" % number
             lines = []
             for pid in range(1, 60):
-                more = {"host": "node%d" % number, "at": 1000 * number + pid, "uid": 1000 + pid % 3,
+                more = {"host": host, "at": 1000 * number + pid, "uid": 1000 + pid % 3,
                         "script": "s%d.py" % (pid % 4), "exe": "/usr/bin/python3.%d" % (pid % 2 + 11)}
-                if pid % 3 == 0:
-                    more["slurm"] = str(pid // 10)
-                if pid % 3 == 1:
-                    more["cgroup"] = [pod, "/slurm/job_9/step_0", "/", "/user.slice/a.service/x"][pid % 4]
+                more.update([{"slurm": str(pid // 10)}, {"cgroup": cgroups[pid % 4]}, {}][pid % 3])
                 lines.append(line(pid, decision="allow", event="work", **more))
                 if pid % 5 != 0:
                     lines += [line(pid, **more), line(pid, api="nvmlInit_v2", **more)]
                 if pid % 7 == 0:
-                    lines.append(line(pid, decision="allow", event="init", result=0, **more))
-                    lines.append(line(pid, decision="allow", event="work", **more))
-            frames = [{"file": PACKAGES + "a.py", "line": 3, "function": "f"},
-                      {"file": PACKAGES + "b.py", "line": 4, "function": "g"}]
-            threads = {"file": "/usr/lib/python3.11/threading.py", "line": 995, "function": "run"}
-            lines += [line(73, python=[*frames, threads], code="b.py:4", host="node%d" % number),
-                      line(74, python=[threads], host="node%d" % number)]
-            lines += [line(70, python=frames, code="b.py:4", host="node%d" % number), "no record", "{}",
+                    lines += [line(pid, decision="allow", event="init", result=0, **more),
+                              line(pid, decision="allow", event="work", **more)]
+            lines += [line(73, python=[*frames, threads], code="b.py:4", host=host),
+                      line(74, python=[threads], host=host),
+                      line(70, python=frames, code="b.py:4", host=host), "no record", "{}",
                       line(71, python=None, host="other"), line(72)[:333],
                       line(75, decision="allow", event="exposed"),
                       line(76, decision="refuse", event=None),

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/integrations/container/fence-profile with real engines: docs/fence.md's commands for
 Podman, Docker and containerd, which make a profile from the engine's own default one and use it.
-And verify in a container as the engines make it by default, with a read-only root.
+And the entrypoint of docs/integrations/containers.md, its fence, and verify in a container as the
+engines make it by default, with a read-only root.
 
 The engines are Debian's (scripts/fetch-daemons). They run in namespaces of their own, and end with
 them."""
 
-import glob
+import json
 import os
 import platform
 import re
 import shutil
 import subprocess
-import tarfile
-import tempfile
 
 import pytest
 
-from support import box, fence, harness, launcher, places
+from support import box, fence, harness, launcher, messages, places, system_root
 
 pytestmark = pytest.mark.full
 
@@ -35,6 +34,8 @@ echo refused
 refused
 """.format(" ".join(fence.NVIDIA + fence.OTHERS))
 COMMANDS = ("sh", "sleep", "true")
+# Containers in which the entrypoint guards.
+CONTAINERS = ("", "--read-only", "--user 65534")
 NOT_FENCED = dict.fromkeys(fence.NVIDIA + fence.OTHERS, "ENOTTY")
 FENCED = {**NOT_FENCED, **dict.fromkeys(fence.NVIDIA, "ENODEV")}
 
@@ -118,12 +119,6 @@ def commands(engine):
     return "".join(make), use
 
 
-def libraries_of(program):
-    """libc and ld.so."""
-    done = subprocess.run(["ldd", program], capture_output=True, text=True, check=True)
-    return re.findall(r"(/\S+) \(", done.stdout)
-
-
 def verify_in(run):
     """As root and as nobody: verify of a program that asks for CUDA, and of one that does not. Then
     the first one unguarded."""
@@ -133,61 +128,67 @@ def verify_in(run):
                    for step in ("cu.init", "pid")) + "echo control\n" + control
 
 
+def entrypoint():
+    """The words of the page's Dockerfile."""
+    (text,) = places.blocks("dockerfile", "containers", "An image")
+    assert text in places.read("container", "Dockerfile")
+    return json.loads(re.search(r"(?m)^ENTRYPOINT (.*)$", text)[1])
+
+
+def guarded_in(run):
+    """The image's program without the entrypoint, with it, and with the variable that allows CUDA.
+    Then NVIDIA's ioctls under the fence of the entrypoint."""
+    first, *rest, end = entrypoint()
+    start = run + " %s --entrypoint %s IMAGE %s open cu.init 2>&1\n"
+    script = run + " IMAGE open cu.init\n"
+    for options in (*CONTAINERS, "--env CUDAGUARD_POLICY=OFF"):
+        script += start % (options, first, " ".join([*rest, end]))
+    fenced = " ".join([*rest, "--fence=require", end, PROGRAM])
+    return script + "%s --entrypoint %s IMAGE %s\n" % (run, first, fenced)
+
+
 def without_fence(use):
     return re.sub(r" --(security-opt seccomp=|seccomp-profile )fenced.json", "", use)
 
 
-class Engines(fence.Case):
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        cls.reason = harness.fetch_daemon("engines") if os.geteuid() == 0 else "only root can"
-        if cls.reason:
-            return
-        cls.shared = tempfile.mkdtemp(prefix="cg-")
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
-        cls.image = os.path.join(cls.shared, "image.tar")
-        static = [ENGINES + "/bin/busybox", "/bin/busybox"]
-        with tarfile.open(cls.image, "w") as image:
-            # If they are missing, the engine makes them for root alone.
-            for name in ("bin", "lib", "lib64", "tmp", "usr", "usr/local", "usr/local/bin",
-                         "usr/local/lib"):
-                directory = tarfile.TarInfo(name)
-                directory.type, directory.mode = tarfile.DIRTYPE, 0o1777 if name == "tmp" else 0o755
-                image.addfile(directory)
-            image.add(next(filter(os.path.exists, static)), "bin/busybox")
-            for name in COMMANDS:
-                link = tarfile.TarInfo("bin/" + name)
-                link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-                image.addfile(link)
-            for name, source in (("requests", "requests_static"), ("requests_i386", "freestanding"),
-                                 ("refused", "refused")):
-                image.add(fence.program(source), "bin/" + name)
-            path = os.path.join(cls.shared, PROGRAM)
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(ANSWERS)
-            os.chmod(path, 0o755)
-            image.add(path, "bin/" + PROGRAM)
-            image.add(launcher.LAUNCHER, "usr/local/bin/cudaguard")
-            for name in ("libcudaguard.so", "cudaguard"):
-                image.add(os.path.join(harness.LIB, name), "usr/local/lib/" + name)
-            image.add(box.program("open"), "bin/open")
-            image.add(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1"), "lib/libcuda.so.1")
-            for path in libraries_of(box.program("open")):
-                to = "lib64/" if "/ld-linux" in path else "lib/"
-                image.add(os.path.realpath(path), to + os.path.basename(path))
-
+class Engines(fence.Case, places.Case):
     def setUp(self):
         super().setUp()
         self.need("unshare")
-        if self.reason:
-            harness.skip(self, "no container engine can be had: " + self.reason)
+        self.need_root("run a container engine")
+        self.libraries = self.need_daemon("engines")
         if platform.machine() != "x86_64":
             harness.skip(self, "the image has an i386 program")
+        self.make_image()
+
+    def make_image(self):
+        tree = self.path("image")
+        for name in ("bin", "lib", "lib64", "tmp", "usr/local/bin", "usr/local/lib"):
+            os.makedirs(os.path.join(tree, name))
+        os.chmod(os.path.join(tree, "tmp"), 0o1777)
+        os.makedirs(self.path("files"))
+        self.make("files/" + PROGRAM, ANSWERS)
+        static = [ENGINES + "/bin/busybox", "/bin/busybox"]
+        files = {
+            "bin/busybox": next(filter(os.path.exists, static)),
+            "bin/" + PROGRAM: self.path("files", PROGRAM), "bin/open": box.program("open"),
+            "bin/requests": fence.program("requests_static"),
+            "bin/requests_i386": fence.program("freestanding"),
+            "bin/refused": fence.program("refused"), "usr/local/bin/cudaguard": launcher.LAUNCHER,
+            "usr/local/lib/libcudaguard.so": harness.GUARD,
+            "lib/libcuda.so.1": os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")}
+        for path in system_root.libraries_of(box.program("open")):
+            files[("lib64/" if "/ld-linux" in path else "lib/") + os.path.basename(path)] = path
+        for name, source in files.items():
+            shutil.copy(source, os.path.join(tree, name))
+        for name in COMMANDS:
+            os.symlink("busybox", os.path.join(tree, "bin", name))
+        shutil.copytree(harness.NULL_DRIVER_DIR, os.path.join(tree, "usr/local/lib/cudaguard"),
+                        symlinks=True)
+        subprocess.run(["tar", "-C", tree, "-cf", self.path("image.tar"), "."], check=True)
 
     def run_there(self, setup, scripts):
         """What each script prints, {name: text}, in one machine with these engines."""
-        os.link(self.image, self.path("image.tar"))
         parts = ["set +e\n(set -e\n%s)\necho end of %s: $?\n" % (text, name)
                  for name, text in scripts.items()]
         words = {"IMAGE": IMAGE, "PROGRAM": PROGRAM, "NAME": "sample"}
@@ -196,9 +197,7 @@ class Engines(fence.Case):
         directories = ["/usr/bin", "/usr/sbin", "/usr/libexec/podman"]
         env = launcher.environment(
             PATH=":".join([ENGINES + name for name in directories] + ["/usr/sbin:/usr/bin:/sbin:/bin"]),
-            LD_LIBRARY_PATH=":".join(glob.glob(ENGINES + "/usr/lib/*-linux-gnu") +
-                                     glob.glob(ENGINES + "/lib/*-linux-gnu")),
-            engines=ENGINES, profile=self.podman_profile())
+            LD_LIBRARY_PATH=self.libraries, engines=ENGINES, profile=self.podman_profile())
         done = subprocess.run(
             ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc",
              "bash", "-c", text, "bash", self.directory], stdin=subprocess.DEVNULL,
@@ -248,6 +247,13 @@ class Engines(fence.Case):
         self.assertIn("'/tmp/x': Read-only file system", control)
         self.assertIn("cuInit:initialised\n", control)
 
+    def guarded_by_the_entrypoint(self, text):
+        self.assertEqual(re.findall(r"(?m)^cu\.init=(\d+)$", text),
+                         ["0", *["100"] * len(CONTAINERS), "0"], text)
+        self.assertEqual(len(messages.find(text, "no_cuda")), len(CONTAINERS), text)
+        (fenced,) = self.answers_of(text)
+        self.assertEqual((fenced["requests"], fenced["i386"]), (FENCED, FENCED))
+
     def test_podman_is_fenced_as_documented(self):
         make, use = commands("podman")
         printed = self.run_there(PODMAN, {
@@ -256,9 +262,12 @@ class Engines(fence.Case):
         self.fenced_as_by_default(printed["podman"])
         self.verified(printed["verify"])
 
-    def test_verify_works_in_docker(self):
-        printed = self.run_there(DOCKER, {"verify": verify_in("docker run --rm --read-only")})
+    def test_verify_and_the_entrypoint_work_in_docker(self):
+        printed = self.run_there(DOCKER, {
+            "verify": verify_in("docker run --rm --read-only"),
+            "entrypoint": guarded_in("docker run --rm")})
         self.verified(printed["verify"])
+        self.guarded_by_the_entrypoint(printed["entrypoint"])
 
     def test_docker_and_containerd_are_fenced_as_documented(self):
         make, use = commands("docker")

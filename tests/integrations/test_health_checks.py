@@ -3,8 +3,6 @@
 
 import os
 import re
-import subprocess
-import time
 
 import pytest
 
@@ -27,8 +25,7 @@ def snippet(beginning):
                           (SICK_DRIVER, False, WHY)])
 def test_service_starts_only_if_the_driver_is_healthy(case, driver, ran, line):
     systemd = manager.Manager(case.directory, places.usr_local(case.path("tree")))
-    missing = systemd.missing()
-    if missing:
+    if missing := systemd.missing():
         harness.skip(case, "no systemd of our own: " + missing)
     drop_in = snippet("[Service]").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
     os.makedirs(case.path("units"), exist_ok=True)
@@ -41,58 +38,39 @@ def test_service_starts_only_if_the_driver_is_healthy(case, driver, ran, line):
     with open(case.path("out"), encoding="utf-8") as stream:
         assert stream.read()[:len(line)] == line
     assert os.path.exists(case.path("ran")) == ran
-    for name in os.listdir(case.directory):
-        if name in ("out", "ran"):
-            os.remove(case.path(name))
 
 
-class Kubernetes(places.Case):
-    def test_probe_fails_if_the_driver_is_sick(self):
-        """No node's agent runs here. A sandbox runs the probe's command as the agent would."""
-        (words,) = re.findall(r"command: \[(.*)\]", snippet("readinessProbe:"))
-        command = [word.strip(' "') for word in words.split(",")]
-        self.assertEqual(command[0], "/cudaguard/bin/cudaguard")
-        mounts = places.usr_local(self.path("tree")) + [
-            "--tmpfs", "/mnt", "--ro-bind", self.path("tree"), "/mnt/cudaguard"]
-        command[0] = "/mnt" + command[0]
-        for driver, code in ((harness.FAKE_DRIVER, 0), (SICK_DRIVER, 1)):
-            done = self.unguarded(*harness.sandbox("none", mounts), "env", "-i",
-                                  "LD_LIBRARY_PATH=" + driver, *command)
-            self.assertEqual(done.returncode, code, done)
+@pytest.mark.parametrize(("driver", "code"), [(harness.FAKE_DRIVER, 0), (SICK_DRIVER, 1)])
+def test_probe_fails_if_the_driver_is_sick(case, driver, code):
+    """No node's agent runs here. A sandbox runs the probe's command as the agent would."""
+    (words,) = re.findall(r"command: \[(.*)\]", snippet("readinessProbe:"))
+    command = [word.strip(' "') for word in words.split(",")]
+    assert command[0] == "/cudaguard/bin/cudaguard"
+    mounts = [*places.usr_local(case.path("tree")), "--tmpfs", "/mnt", "--ro-bind",
+              case.path("tree"), "/mnt/cudaguard"]
+    done = case.unguarded(*harness.sandbox("none", mounts), "env", "-i",
+                          "LD_LIBRARY_PATH=" + driver, "/mnt" + command[0], *command[1:])
+    assert done.returncode == code, done
 
 
-class Slurm(places.Case):
+@pytest.mark.parametrize(("driver", "state", "why"), [
+    (harness.FAKE_DRIVER, "idle", "none"), (SICK_DRIVER, "drain", WHY)])
+def test_slurm_drains_a_node_whose_driver_is_sick(case, driver, state, why):
     """slurmd runs the health check when it starts, before the node accepts jobs."""
+    case.need_daemon("slurm")
+    script = snippet("#!/bin/sh").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
+    # slurmd gives the script an environment of its own, but these programs are unpacked.
+    env = slurm_node.environment(case.directory)
+    env["LD_LIBRARY_PATH"] = ":".join([driver] + slurm_node.libraries())
+    exports = "".join("export %s='%s'\n" % item for item in env.items())
+    path = case.make("gpu-health", script.replace("\n", "\n" + exports, 1))
+    settings = snippet("HealthCheckProgram=").replace("/etc/slurm/gpu-health", path)
+    node = slurm_node.Node(case.directory, "", places.usr_local(case.path("tree")),
+                           settings.splitlines())
+    case.addCleanup(node.stop)
 
-    def state(self, driver, wanted):
-        """Starts a node with the health check of the page. Returns its state, as soon as this is
-        the wanted one, and the reason."""
-        reason = harness.fetch_daemon("slurm")
-        if reason:
-            harness.skip(self, reason)
-        script = snippet("#!/bin/sh").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
-        # slurmd gives the script an environment of its own, but these programs are unpacked.
-        env = slurm_node.environment(self.directory)
-        env["LD_LIBRARY_PATH"] = ":".join([driver] + slurm_node.libraries())
-        exports = "".join("export %s='%s'\n" % item for item in env.items())
-        path = self.make("gpu-health", script.replace("\n", "\n" + exports, 1))
-        settings = snippet("HealthCheckProgram=").replace("/etc/slurm/gpu-health", path)
-        node = slurm_node.Node(self.directory, "", places.usr_local(self.path("tree")),
-                               settings.splitlines())
-        self.addCleanup(node.stop)
-        end = time.monotonic() + slurm_node.PATIENCE
-        shown = ""
-        while time.monotonic() < end and not re.match(wanted, shown):
-            time.sleep(0.2)
-            shown = subprocess.run(["sinfo", "-h", "-N", "-o", "%T %E"], env=node.outer(),
-                                   text=True, capture_output=True, check=False).stdout
-        self.assertNotEqual(shown, "", node.why())
-        return shown.splitlines()[0].split(maxsplit=1)
+    def shown():
+        return case.unguarded("sinfo", "-h", "-N", "-o", "%T %E", env=node.outer()).stdout
 
-    def test_healthy_node_accepts_jobs(self):
-        self.assertEqual(self.state(harness.FAKE_DRIVER, "idle"), ["idle", "none"])
-
-    def test_sick_node_is_drained_with_the_reason(self):
-        state, why = self.state(SICK_DRIVER, "drain")
-        self.assertRegex(state, "drain")
-        self.assertTrue(why.startswith(WHY), why)
+    case.until(lambda: re.match(state, shown()), "the state " + state)
+    assert re.match("%s\\w* %s" % (state, re.escape(why)), shown()), node.why()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The admission policies change the pods that request no GPU, and no others. policy/pods.yaml has
-the pods, policy/admitted.json what Kubernetes' own plug-in makes of them in the lab's row
+the pods, policy/admitted.yaml what Kubernetes' own plug-in makes of them in the lab's row
 kubernetes-policy."""
 
 import json
@@ -17,7 +17,6 @@ FILES = ("policy.yaml", "kyverno-policy.yaml")
 TEXTS = {name: places.read("kubernetes", name) for name in FILES}
 POLICIES = {name: next(yaml.safe_load_all(text)) for name, text in TEXTS.items()}
 HERE = os.path.join(places.HERE, "policy")
-RELEASES = ("1.36", "1.37")
 
 
 def read(name):
@@ -26,7 +25,7 @@ def read(name):
 
 
 OBJECTS = list(yaml.safe_load_all(read("pods.yaml")))
-ADMITTED = json.loads(read("admitted.json"))
+ADMITTED = yaml.safe_load(read("admitted.yaml"))
 
 
 def evaluated(case, policy):
@@ -67,31 +66,26 @@ def test_control_wrong_policy_changes_other_pods(case, right, wrong):
     assert evaluated(case, policy) != ordered(ADMITTED)
 
 
-def validate(case, text, release):
-    case.need_platforms()
-    path = case.make("manifest.yaml", text, 0o644)
-    command = [places.PLATFORMS + "/kubernetes-validate", "--strict", "-k", release, path]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
 @pytest.mark.full
-def test_policy_and_admitted_pods_are_valid(case):
-    pods = [{**pod, "spec": ADMITTED[pod["metadata"]["name"]]} for pod in OBJECTS
-            if pod["metadata"]["name"] in ADMITTED]
-    for release in RELEASES:
-        for text in (TEXTS["policy.yaml"], yaml.safe_dump_all(pods)):
-            done = validate(case, text, release)
-            assert done.returncode == 0, done
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(("right", "wrong"), [
-    ("matchConditions:", "matchCondition:"), ("policyName: cudaguard", "policyName: [cudaguard]"),
-    ("patchType: ", "patch: "), ('["CREATE"]', '"CREATE"')])
-def test_control_mistake_is_invalid(case, right, wrong):
-    assert right in TEXTS["policy.yaml"]
-    done = validate(case, TEXTS["policy.yaml"].replace(right, wrong), RELEASES[-1])
-    assert done.returncode != 0, done
+@pytest.mark.parametrize(("text", "releases", "mistakes"), [
+    (places.read("kubernetes", "pod.yaml"), ("1.25", "1.31", "1.37"), [
+        ("readOnly:", "readonly:"), ("emptyDir: {}", "emptyDir: []"),
+        ("mountPath: /cudaguard\n          readOnly", "readOnly"),
+        ("initContainers:", "initContainer:")]),
+    (TEXTS["policy.yaml"], ("1.36", "1.37"), [
+        ("matchConditions:", "matchCondition:"),
+        ("policyName: cudaguard", "policyName: [cudaguard]"),
+        ("patchType: ", "patch: "), ('["CREATE"]', '"CREATE"')]),
+    (yaml.safe_dump_all({**pod, "spec": ADMITTED[pod["metadata"]["name"]]} for pod in OBJECTS
+                        if pod["metadata"]["name"] in ADMITTED), ("1.36", "1.37"), [])],
+    ids=["pod", "policy", "admitted pods"])
+def test_manifest_is_valid(case, text, releases, mistakes):
+    for release in releases:
+        done = case.validate(text, release)
+        assert done.returncode == 0, done
+    for right, wrong in mistakes:  # the control
+        assert right in text
+        assert case.validate(text.replace(right, wrong), releases[-1]).returncode != 0, right
 
 
 def test_policy_for_kyverno_has_the_same_rules():

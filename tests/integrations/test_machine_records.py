@@ -7,12 +7,11 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import time
 import urllib.request
 
-from support import fixtures, guest, harness, launcher, places, recorded
+from support import fixtures, guest, harness, launcher, places, recorded, slurm_node
 
 LOGS = os.path.join(harness.DEPS, "logs")
 PATIENCE = 60
@@ -37,11 +36,7 @@ class Case(places.Case):
     def setUp(self):
         super().setUp()
         self.need_root("start services of its own")
-        reason = harness.fetch_daemon("logs")
-        if reason:
-            harness.skip(self, reason)
-        libraries = glob.glob(LOGS + "/usr/lib/*-linux-gnu") + glob.glob(LOGS + "/lib/*-linux-gnu")
-        self.env = {"LD_LIBRARY_PATH": ":".join(libraries), "PATH": os.environ["PATH"]}
+        self.env = {"LD_LIBRARY_PATH": self.need_daemon("logs"), "PATH": os.environ["PATH"]}
 
     def report(self, *words):
         done = subprocess.run([launcher.LAUNCHER, "report", *words], capture_output=True, text=True,
@@ -130,27 +125,24 @@ def test_node_exporter_shows_the_counts(case):
     os.mkdir(case.path("prom"))
     case.make("r.jsonl", recorded.text(recorded.line(), recorded.line(slurm=nasty)))
     case.report("--prometheus", case.path("prom", "cudaguard.prom"), case.path("r.jsonl"))
-    with socket.socket() as chosen:
-        chosen.bind(("127.0.0.1", 0))
-        port = chosen.getsockname()[1]
+    address = "127.0.0.1:%d" % slurm_node.free_port()
     exporter = subprocess.Popen(
-        [service("prometheus-node-exporter"), "--web.listen-address=127.0.0.1:%d" % port,
+        [service("prometheus-node-exporter"), "--web.listen-address=" + address,
          "--collector.disable-defaults", "--collector.textfile",
          "--collector.textfile.directory=" + case.path("prom")],
         env=case.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        text = ""
-        end = time.monotonic() + PATIENCE
-        while not text and time.monotonic() < end and exporter.poll() is None:
-            try:
-                address = "http://127.0.0.1:%d/metrics" % port
-                with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
-                    text = answer.read().decode()
-            except OSError:
-                time.sleep(0.1)
-    finally:
-        exporter.kill()
-        exporter.wait()
+    case.addCleanup(exporter.communicate)
+    case.addCleanup(exporter.kill)
+
+    def page():
+        try:
+            with urllib.request.urlopen("http://%s/metrics" % address, timeout=PATIENCE) as answer:
+                return answer.read().decode()
+        except OSError:
+            return ""
+
+    case.until(page, "the exporter's page")
+    text = page()
     assert "node_textfile_scrape_error 0" in text
     found = re.findall(r"(?m)^cudaguard_records\{(.*)\} 1$", text)
     jobs = [json.loads('"%s"' % match[1]) for one in found

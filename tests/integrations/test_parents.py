@@ -77,22 +77,15 @@ def post_worker_init(worker):
 def on_exit(server):
     say("parent")
 """
-GUNICORN_WORDS = "gunicorn/bin/gunicorn --config {} --chdir {dir} start:application"
 SPAWNED = 'VALIDATE args="*--multiprocessing-fork"'
-# The same, whose parent asks while it loads the application.
-PRELOADED = GUNICORN + """
-
-if __name__ == "start" and "ASK_FIRST" in os.environ:
-    say("first")
-"""
 # The program, its command, and a rule that only the worker matches. A forked worker has the
 # executable and the command line of its parent, so there is none.
 STARTERS = {
     "spawn": (POOL, "python3 {}", SPAWNED),
     "forkserver": (POOL, "python3 {}", 'VALIDATE args="*multiprocessing.forkserver*"'),
     "fork": (POOL, "python3 {}", None),
-    "gunicorn": (GUNICORN, GUNICORN_WORDS, None),
-    "gunicorn --preload": (PRELOADED, GUNICORN_WORDS + " --preload", None),
+    "gunicorn": (GUNICORN, "gunicorn/bin/gunicorn --config {} --chdir {dir} start:application",
+                 None),
     "torchrun": (TORCHRUN, "torch/bin/python {}", 'VALIDATE args="*start.py worker"'),
     "Ray": (RAY, "ray/bin/python {}", "VALIDATE args=*default_worker.py*"),
     "Dask": (DASK, "platforms/bin/python {}", SPAWNED),

@@ -13,11 +13,6 @@ import pytest
 
 from support import harness, launcher, places
 
-try:
-    import yaml
-except ImportError:
-    yaml = None
-
 ASK = " ".join(places.OPEN)
 ATTEMPT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
 
@@ -25,8 +20,7 @@ ATTEMPT = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
 class Case(places.Case):
     def setUp(self):
         super().setUp()
-        if yaml is None:
-            harness.skip(self, "python3-yaml is not installed")
+        self.need_yaml()
 
     def valid(self, schema, text):
         self.need_platforms()
@@ -91,11 +85,11 @@ class GitLab(Case):
             self.assertNotEqual(result.rc, 0, result)
             self.assertEqual((result.out, result.fake_calls), ("", []), result)
 
-
     def test_gitlab_job_proves_that_an_import_asks_for_nothing(self):
         """The job's line of verify, with a package that does not ask and with one that does."""
         (text,) = places.blocks("yaml", "ci", "GitLab")
-        (line,) = [line for line in yaml.safe_load(text)["test"]["script"] if "--junit" in line]
+        job = places.yaml.safe_load(text)["test"]
+        (line,) = [line for line in job["script"] if "--junit" in line]
         words = shlex.split(line)
         self.assertEqual(words[0], "cudaguard")
         words[0] = launcher.LAUNCHER
@@ -152,12 +146,12 @@ class GitHub(Case):
     def step(self, shell, script):
         """Runs a step as the runner does: PATH finds the shell's first word, and {0} is a file."""
         path = self.make("step.sh", script, 0o644)
-        tree = os.path.dirname(places.launcher.LAUNCHER)
+        tree = os.path.dirname(launcher.LAUNCHER)
         return harness.run(shell.format(path).split(), guard=False,
                            env={"PATH": tree + ":" + os.environ["PATH"]})
 
     def test_github_step_is_guarded(self):
-        (job,) = yaml.safe_load(self.text)["jobs"].values()
+        (job,) = places.yaml.safe_load(self.text)["jobs"].values()
         shell = job["defaults"]["run"]["shell"]
         plain = re.sub(r"^cudaguard run -- ", "", shell)
         self.assertNotEqual(shell, plain)

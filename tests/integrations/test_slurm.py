@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real Slurm reads the TaskProlog and starts real tasks."""
 
-import json
 import os
 import re
 import shutil
-import subprocess
 import tempfile
-import time
 
 import pytest
 
@@ -16,6 +13,7 @@ from support.places import launcher
 
 PROLOG = places.script("slurm", "task-prolog")
 ENTRY_POINT = " ".join(places.OPEN)
+SHELLS = ([], ["dash"], ["bash"], ["bash", "--posix"], ["busybox", "sh"])
 SHOWN = ("LD_PRELOAD", "CUDAGUARD_POLICY", "_CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT",
          "CUDA_VISIBLE_DEVICES", "JAX_PLATFORMS", "MPIR_CVAR_ENABLE_GPU")
 
@@ -27,76 +25,38 @@ def chosen(shown):
 class Slurm(places.Case):
     node = None
 
-    @classmethod
-    def start_node(cls):
-        if machine.missing("sandbox"):
-            return
-        cls.reason = harness.fetch_daemon("slurm")
-        if cls.reason:
-            return
-        cls.shared = tempfile.mkdtemp(prefix="cg-slurm-")
-        cls.addClassCleanup(shutil.rmtree, cls.shared, ignore_errors=True)
-        mounts = places.usr_local(os.path.join(cls.shared, "tree"))
-        cls.prolog = shutil.copy(PROLOG, os.path.join(cls.shared, "task-prolog"))
-        cls.node = slurm_node.Node(cls.shared, cls.prolog, mounts)
-        cls.addClassCleanup(cls.node.stop)
-        cls.problem = cls.node.wait()
-
-    def setUp(self):
-        super().setUp()
-        if self.node is None:
-            harness.skip(self, self.reason)
-        self.assertEqual(self.problem, "")
-
     def edit_prolog(self, text):
         """Sets the cluster's TaskProlog to this text until the test ends."""
-        self.addCleanup(self.write_prolog, places.read("slurm", "task-prolog"))
-        self.write_prolog(text)
-
-    def write_prolog(self, text):
-        with open(self.prolog, "w", encoding="utf-8") as stream:
+        path = os.path.join(self.node.directory, "task-prolog")
+        self.addCleanup(shutil.copy, PROLOG, path)
+        with open(path, "w", encoding="utf-8") as stream:
             stream.write(text)
 
     def task(self, *words, env=None):
         """Runs a task. The result has its output, its variables if it printed them, and the fake
         driver's calls."""
-        log = self.path("fake.log")
-        if os.path.exists(log):
-            os.remove(log)
-        env = self.node.outer(CG_FAKE_LOG=log, **(env or {}))
-        result = subprocess.run([*words], env=env, cwd=self.directory, stdin=subprocess.DEVNULL,
-                                capture_output=True, text=True, timeout=60, check=False)
+        env = self.node.outer(CG_FAKE_LOG=self.fake_log(), **(env or {}))
+        result = self.unguarded(*words, env=env, cwd=self.directory)
         # srun prints these while the node is busy.
         result.stderr = re.sub(r"(?m)^srun: job \d+ .*\n", "", result.stderr)
         if words[0] == "sbatch" and result.returncode == 0:
+            self.until(lambda: "ended=" in self.output_of_job(), "the end of the job")
             result.stdout = self.output_of_job()
         result.shown = dict(re.findall(r"^(\w+)=(.*)$", result.stdout, re.MULTILINE))
         result.answer = re.findall(r"^cuInit=(\d+)", result.stdout, re.MULTILINE)
-        result.calls = []
-        if os.path.exists(log):
-            with open(log, encoding="utf-8") as stream:
-                result.calls = stream.read().split()
+        result.calls = self.logged()
         return result
 
     def output_of_job(self):
-        end = time.monotonic() + 60
-        text = ""
-        while "ended=" not in text:
-            if time.monotonic() > end:
-                self.fail("no end of the job: %s\n%s" % (text, self.node.why()))
-            time.sleep(0.05)
-            if os.path.exists(self.path("job.out")):
-                with open(self.path("job.out"), encoding="utf-8") as stream:
-                    text = stream.read()
-        return text
+        with open(self.path("job.out"), encoding="utf-8") as stream:
+            return stream.read()
 
     def job(self, name, *lines):
         return self.make(name, "#!/bin/sh\n%s\necho ended=$?\n" % "\n".join(lines))
 
     def batch(self, *lines, options=(), env=None):
         """Does the same for a job script."""
-        if os.path.exists(self.path("job.out")):
-            os.remove(self.path("job.out"))
+        self.make("job.out", "", 0o644)
         return self.task("sbatch", "-o", self.path("job.out"), *options, self.job("job", *lines),
                          env=env)
 
@@ -115,17 +75,27 @@ class Slurm(places.Case):
         self.assertGreaterEqual(result.calls.count("cuInit"), times)
 
 
-@pytest.fixture(name="cluster", scope="module")
-def make_cluster():
+@pytest.fixture(name="node", scope="module")
+def make_node():
     """The node is started once for all tests."""
-    Slurm.start_node()
-    yield Slurm
-    Slurm.doClassCleanups()
+    machine.need("sandbox")
+    harness.Case().need_daemon("slurm")
+    with tempfile.TemporaryDirectory(prefix="cg-slurm-") as directory:
+        mounts = places.usr_local(os.path.join(directory, "tree"))
+        prolog = shutil.copy(PROLOG, os.path.join(directory, "task-prolog"))
+        node = slurm_node.Node(directory, prolog, mounts)
+        try:
+            assert node.wait() == ""
+            yield node
+        finally:
+            node.stop()
 
 
 @pytest.fixture(name="slurm")
-def make_slurm(cluster):
-    yield from harness.lent(cluster())
+def make_slurm(node):
+    case = Slurm()
+    case.node = node
+    yield from harness.lent(case)
 
 
 def test_task_without_gpus_is_guarded(slurm):
@@ -139,27 +109,6 @@ def test_task_without_gpus_is_guarded(slurm):
     lifted = {"CUDAGUARD_POLICY": "OFF"}
     slurm.is_free(slurm.task("srun", *places.OPEN, env=lifted))
     slurm.is_free(slurm.batch(ENTRY_POINT, "srun " + ENTRY_POINT, env=lifted), times=2)
-
-
-def test_launcher_lifts_the_policy_for_one_program(slurm):
-    """Inside the task, the launcher lifts the policy and the presets, but the variable leaves
-    the presets."""
-    result = slurm.batch("/usr/local/bin/cudaguard run --policy OFF -- env",
-                         "/usr/local/bin/cudaguard run --policy OFF -- " + ENTRY_POINT, ENTRY_POINT)
-    assert (result.returncode, result.answer) == (0, ["0", "100"]), str(result)
-    assert [key for key in launcher.PRESETS if key in result.shown] == [], str(result)
-    assert "cuInit" in result.calls
-    # The fake driver of this test does not read the variable, but NVIDIA's does.
-    result = slurm.batch("CUDAGUARD_POLICY=OFF " + ENTRY_POINT, "CUDAGUARD_POLICY=OFF env")
-    slurm.is_free(result)
-    assert result.shown.get("CUDA_VISIBLE_DEVICES") == ""
-
-
-def test_doctor_finds_no_problem(slurm):
-    """doctor finds no problem in what the script has set."""
-    result = slurm.task("srun", "/usr/local/bin/cudaguard", "doctor", "--json", "-")
-    findings = json.loads(result.stdout)["findings"]
-    assert [row for row in findings if row["state"] == "problem"] == []
 
 
 @pytest.mark.parametrize(("way", "visible"), [
@@ -233,17 +182,6 @@ def test_sruns_option_guards_one_step(slurm):
     assert (done.returncode, done.stdout, done.stderr) == (0, "0\n", ""), str(done)
 
 
-def test_submitting_shells_variables_reach_every_job(slurm):
-    """A job gets the variables of the shell that submits it, whether or not it has GPUs."""
-    slurm.edit_prolog("#!/bin/sh\n")
-    preload = {"LD_PRELOAD": "/usr/local/lib/libcudaguard.so"}
-    for words in (["srun", "--gres=gpu:1"], ["srun"]):
-        slurm.is_free(slurm.task(*words, *places.OPEN))
-        slurm.is_guarded(slurm.task(*words, *places.OPEN, env=preload))
-        lifted = {**preload, "CUDAGUARD_POLICY": "OFF"}
-        slurm.is_free(slurm.task(*words, *places.OPEN, env=lifted))
-
-
 @pytest.mark.parametrize("env", [
     {}, {"LD_PRELOAD": "libm.so.6 libdl.so.2"}, {"JAX_PLATFORMS": "cuda"},
     {"LD_PRELOAD": "DIRECTORY/it's_a$b.so"}])
@@ -253,24 +191,23 @@ def test_variables_are_those_that_run_sets(slurm, env):
     shutil.copy(os.path.realpath(harness.NULL_DRIVER_NVML), slurm.path("it's_a$b.so"))
     env = {key: value.replace("DIRECTORY", slurm.directory) for key, value in env.items()}
     wanted = slurm.start("run", "env", env=launcher.environment(**env),
-                         launcher=os.path.join(slurm.shared, "tree", "bin", "cudaguard"))
+                         launcher=os.path.join(slurm.node.directory, "tree", "bin", "cudaguard"))
     wanted = dict(re.findall(r"^(\w+)=(.*)$", wanted.stdout, re.MULTILINE))
     shown = slurm.task("srun", "env", env=env).shown
     names = set(SHOWN) - {"_CUDAGUARD_TASK_PROLOG", "CUDAGUARD_ROOT"}
     slurm.assertEqual(
         {key: shown.get(key) for key in names},
-        {key: value and value.replace(slurm.shared + "/tree", "/usr/local")
+        {key: value and value.replace(slurm.node.directory + "/tree", "/usr/local")
          for key, value in ((key, wanted.get(key)) for key in names)})
     assert "CUDAGUARD_ROOT" not in shown
 
 
 def test_bad_value_prevents_the_task(slurm):
     """With a bad value the task does not start, and a message gives the reason."""
-    for name, value in (("CUDAGUARD_LOG", "loud"), ("CUDAGUARD_POLICY", "CPU")):
-        done = slurm.task("srun", "sh", "-c", "echo ran", env={name: value})
-        assert done.returncode == 125, str(done)
-        slurm.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: %s="%s" is not '
-                          r"accepted [^\n]*\n\Z" % (name, value))
+    done = slurm.task("srun", "sh", "-c", "echo ran", env={"CUDAGUARD_POLICY": "CPU"})
+    assert done.returncode == 125, str(done)
+    slurm.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: CUDAGUARD_POLICY="CPU" is '
+                      r"not accepted [^\n]*\n\Z")
     done = slurm.task("srun", "sh", "-c", "echo ran; exit 7")
     assert (done.returncode, done.stdout) == (7, "ran\n"), str(done)
 
@@ -278,27 +215,18 @@ def test_bad_value_prevents_the_task(slurm):
 class Script(places.Case):
     """These tests run the script without Slurm."""
 
-    def prolog(self, *shell, cudaguard=launcher.LAUNCHER, **env):
+    def prolog(self, shells=SHELLS, cudaguard=launcher.LAUNCHER, **env):
+        """What the script prints, the same in each shell that may be /bin/sh."""
         text = places.read("slurm", "task-prolog")
         self.assertEqual(text.count("\ncudaguard=/usr/local/bin/cudaguard\n"), 1)
         path = self.make("prolog", text.replace("/usr/local/bin/cudaguard", cudaguard))
         # Old versions of Slurm start it without stdin and stderr.
-        return self.unguarded("sh", "-c", 'exec "$@" <&- 2>&-', "sh", *shell, path,
-                              env=launcher.environment(**env))
-
-    def test_script_works_the_same_in_every_shell(self):
-        shells = [words for words in (["dash"], ["bash"], ["bash", "--posix"], ["busybox", "sh"])
-                  if shutil.which(words[0])]
-        self.assertTrue(shells)
-        for env in ({}, {"LD_PRELOAD": "libm.so.6"}, {"CUDAGUARD_LOG": "loud"},
-                    {"SLURM_GPUS_ON_NODE": "1"}, {"CUDA_VISIBLE_DEVICES": "NoDevFiles"},
-                    {"SLURM_GPUS_ON_NODE": "1", "_CUDAGUARD_TASK_PROLOG": "JAX_PLATFORMS",
-                     "LD_PRELOAD": "/a/libcudaguard.so:libm.so.6 x", "JAX_PLATFORMS": "cpu"}):
-            plain = self.prolog(**env)
-            for shell in shells:
-                done = self.prolog(*shell, **env)
-                self.assertEqual((done.returncode, done.stdout), (plain.returncode, plain.stdout),
-                                 (shell, env))
+        found = [self.unguarded("sh", "-c", 'exec "$@" <&- 2>&-', "sh", *shell, path,
+                                env=launcher.environment(**env))
+                 for shell in shells if not shell or shutil.which(shell[0])]
+        self.assertEqual({(done.returncode, done.stdout) for done in found},
+                         {(found[0].returncode, found[0].stdout)})
+        return found[0]
 
     def test_task_whose_user_wants_a_healthy_driver_starts_without_cuda(self):
         for word in ("IF_HEALTHY", "if-healthy"):
@@ -307,7 +235,7 @@ class Script(places.Case):
                              (0, ["export CUDAGUARD_POLICY=FORCE_CPU"]), done)
 
     def test_missing_launcher_is_reported(self):
-        done = self.prolog(cudaguard="/nonexistent/cudaguard")
+        done = self.prolog(SHELLS[:1], "/nonexistent/cudaguard")
         self.assertEqual(done.returncode, 125, done)
         self.assertRegex(done.stdout, r"\Aprint cudaguard TaskProlog: .*/nonexistent/cudaguard: "
                          r"not found\n\Z")

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real tox passes LD_PRELOAD on if its settings say so."""
 
-import os
-
 from support import harness, places
 from support.places import launcher
 
@@ -21,19 +19,12 @@ class Tox(places.Case):
 
     def tox(self, settings, *launch, options=()):
         """Returns (the program's answer, the fake driver's calls)."""
-        log = self.path("fake.log")
-        if os.path.exists(log):
-            os.remove(log)
-        self.make("tox.ini", settings + REST % (log, " ".join(places.OPEN)), 0o644)
+        self.make("tox.ini", settings + REST % (self.fake_log(), " ".join(places.OPEN)), 0o644)
         result = harness.run(
             [*launch, places.RUNNERS + "/tox", "run", "-q", "-e", "py", *options],
             guard=False, trace=False, cwd=self.directory, env=dict.fromkeys(launcher.PRESETS))
         self.assertEqual(result.rc, 0, result)
-        calls = []
-        if os.path.exists(log):
-            with open(log, encoding="utf-8") as stream:
-                calls = stream.read().split()
-        return result.answers, calls
+        return result.answers, self.logged()
 
     def test_pass_env_guards_the_tests(self):
         (settings,) = places.blocks("ini", "ci", "tox")

@@ -6,8 +6,6 @@ import pytest
 from support import harness, places
 from support.places import launcher
 
-pytestmark = pytest.mark.full  # needs a download
-
 ASK = """import sys
 from twisted.internet import reactor, utils
 
@@ -24,24 +22,16 @@ reactor.run()
 """
 
 
-class Twisted(places.Case):
-    def setUp(self):
-        super().setUp()
-        self.need_platforms()
-
-    def parent(self, *launch, **env):
-        """Returns what a guarded program's parent has read from it."""
-        result = harness.run(
-            [*launch, places.PLATFORMS + "/python", self.make("ask.py", ASK, 0o644), *places.OPEN],
-            guard=False, trace=False, env={**dict.fromkeys(launcher.PRESETS), **env})
-        self.assertEqual(result.rc, 0, result)
-        return result.answers, result.fake_calls
-
-    def test_message_is_a_failure_unless_logs_are_off(self):
-        run = [launcher.LAUNCHER, "run"]
-        self.reached(*self.parent())
-        answers, calls = self.parent(*run, "--")
-        self.assertEqual((answers, calls), ({"failed": "_UnexpectedErrorOutput"}, []))
-        self.guarded(*self.parent(*run, "--log=off", "--"))
-        self.guarded(*self.parent(*run, "--", CUDAGUARD_LOG="off"))
-        self.guarded(*self.parent(LD_PRELOAD=harness.GUARD, CUDAGUARD_LOG="off"))
+@pytest.mark.full  # needs a download
+@pytest.mark.parametrize(("launch", "answer", "calls"), [
+    ([], {"cuInit": "0"}, True), (["--"], {"failed": "_UnexpectedErrorOutput"}, False),
+    (["--log=off", "--"], {"cuInit": "100"}, False)])
+def test_message_is_a_failure_unless_logs_are_off(case, launch, answer, calls):
+    case.need_platforms()
+    run = [launcher.LAUNCHER, "run", *launch] if launch else []
+    path = case.make("ask.py", ASK, 0o644)
+    result = harness.run([*run, places.PLATFORMS + "/python", path, *places.OPEN], guard=False,
+                         trace=False, env=dict.fromkeys(launcher.PRESETS))
+    assert result.rc == 0, result
+    assert answer.items() <= result.answers.items(), result
+    assert bool(result.fake_calls) == calls, result

@@ -65,6 +65,17 @@ class File:
         return (checkout / self.path).read_text(encoding="utf-8")
 
 
+@dataclasses.dataclass(frozen=True)
+class Yaml:
+    """A YAML file of the checkout as JSON, which the machine's Python can read."""
+
+    path: str
+
+    def read(self, checkout):
+        import yaml  # which only these rows need
+        return json.dumps(yaml.safe_load((checkout / self.path).read_text(encoding="utf-8")))
+
+
 class PodSchema:
     """What Kubernetes' OpenAPI schemas say of a pod, in the form that client-go reads."""
 
@@ -277,7 +288,7 @@ def newer_engines():
         "admit.go": File("tests/lab/policy/admit.go"),
         "compare.py": File("tests/lab/policy/compare.py"),
         "pods.yaml": File("tests/integrations/policy/pods.yaml"),
-        "admitted.json": File("tests/integrations/policy/admitted.json"),
+        "admitted.json": Yaml("tests/integrations/policy/admitted.yaml"),
         "policy.yaml": File("scripts/integrations/kubernetes/policy.yaml"),
         "api__v1_openapi.json": PodSchema(),
     }, (
@@ -288,7 +299,7 @@ def newer_engines():
     yield ("kubernetes-admitted", (*PODMAN, "runc", "catatonit", "buildah"), {
         "make": Block(CONTAINERS, "An image to copy from", "make-image", words=(
             (f"buildah manifest push --all {IMAGE} docker://{IMAGE}", ":"),)),
-        "admitted.json": File("tests/integrations/policy/admitted.json")}, (
+        "admitted.json": Yaml("tests/integrations/policy/admitted.yaml")}, (
         Step("unguarded", "podman run --rm plain python3 /ask.py", **REACHED),
         Step("a pod that the policy has changed", "play", **GUARDED),
         Step("exec", "podman exec pod-a python3 /ask.py", **GUARDED)), {"suite": "sid"})

@@ -24,29 +24,19 @@ TEXTS = [
      ":3: repeats line 1"),
     ("page.md", "- Rules of a machine: which programs get CUDA. `check` prints mistakes.\n\n"
      "- Rules of a machine: which programs get CUDA. `doctor` does, too.\n", ":3: repeats line 1"),
-    ("page.md", "A paragraph that a merge has brought back.\n\n## Next\n\n"
-     "A paragraph that a merge has brought back.\n", ":5: repeats line 1"),
     ("page.1", MANUAL + "The file lies in this folder.\n", ":4: 'folder'; write: directory"),
-    ("page.1", MANUAL + ".Bl -bullet\n.It\nThe companion is loaded.\n.El\n", ":6: 'companion'"),
     ("page.1", MANUAL + ".Bd -literal\na sample\n.Ed\nThe guard has a door.\n", ":7: 'door'"),
-    ("page.1", MANUAL + "It starts a program with the guard.\n.Pp\n"
-     "It starts a program with the guard.\n", ":6: repeats line 4"),
     ("page.md", "The file lies in this directory. Whoever asks is told so, where there is a fence.",
      ""),
     ("page.md", "`a folder` and \"the door\" are quoted.\n\n```text\na folder\n```", ""),
-    ("page.md", "word " * 10 + "\n" + "word " * 18 + "\n" + "word " * 18 + "end.", ""),
     ("page.md", "| " + "a cell " * 10 + " | " + "another cell " * 10 + " |", ""),
     ("page.md", "- Short.\n- Short.\n\n| option | what it does | default |\n\n"
      "| option | what it does | default |", ""),
     ("page.md", "```text\ncudaguard run -- python3 train.py\n```\n\n"
      "```text\ncudaguard run -- python3 train.py\n```", ""),
-    ("page.md", "- The rules of a machine, first\n- The rules of a machine, second\n", ""),
-    ("page.5", MANUAL + "The option\n.Fl -cpu\nhides all devices.\nThis is the default.\n", ""),
     ("page.5", MANUAL + "The test\n.Dq no process asks for CUDA\nand the file\n.Pa folder/door\n"
      "are quoted.\n.Bd -literal\na folder\n.Ed\n.Dl a folder\n", ""),
     ("page.5", MANUAL + ".It Fl -fence Ns Op = Ns Ar mode\n" * 2, ""),
-    ("page.5", MANUAL + ".Bd -literal\ncudaguard run -- python3 train.py\n"
-     "cudaguard run -- python3 train.py\n.Ed\n", ""),
 ]
 
 
@@ -80,9 +70,8 @@ def test_without_arguments_all_texts_that_are_not_generated_are_read(tmp_path):
 
 @pytest.mark.skipif(not shutil.which("git"), reason="needs git")
 @pytest.mark.parametrize("text, found", [
-    ("LD_PRELOAD=%s/build/ci/lib/x.so", True), ('"exe": "%s/bin/cudaguard"', True),
-    ("/home/ann/src/cudaguard/build" + "/ci/bin/cudaguard", True), ("(/work" + "/main/x.py)", True),
-    ("/home/runner/work/cudaguard/cudaguard/tests" + "/x.py", True), ("file://%s/a.md", True),
+    ("LD_PRELOAD=%s/build/ci/lib/x.so", True), ("(/work" + "/main/x.py)", True),
+    ("/home/ann/src/cudaguard/build" + "/ci/bin/cudaguard", True), ("file://%s/a.md", True),
     ("It is in /home/you/train.py, build/work/x or ~/cudaguard/build/ci.", False),
     ("%s-other/build, /opt/cudaguard/lib, $DIR/work/x, /root/cudaguard", False)])
 def test_committed_path_of_a_checkout_is_reported(tmp_path, text, found):

@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import unittest
 
+import pytest
+
 from lab import results_page
 
 from support import harness
@@ -85,9 +87,6 @@ FOUND = sorted(
 
 
 class Pages(unittest.TestCase):
-    def test_pages_are_found(self):
-        self.assertGreater(len(FOUND), len(PAGES) + 5)
-
     def test_links_from_readme_reach_every_page(self):
         """Links from README reach every page."""
         start = os.path.join(harness.SOURCE, "README.md")
@@ -103,15 +102,6 @@ class Pages(unittest.TestCase):
                     todo.append(os.path.normpath(os.path.join(os.path.dirname(path), link)))
         for path in glob.glob(os.path.join(harness.SOURCE, "docs", "**", "*.md"), recursive=True):
             self.assertIn(path, found)
-
-    def test_readme_is_short(self):
-        lines = read(os.path.join(harness.SOURCE, "README.md")).splitlines()
-        self.assertLessEqual(len(lines), 130)
-        self.assertLessEqual(max(map(len, lines)), 100)
-
-    def test_readme_begins_with_its_two_commands(self):
-        lines = read(os.path.join(harness.SOURCE, "README.md")).splitlines()[:25]
-        self.assertLess(lines.index("scripts/quickstart"), lines.index("scripts/test"))
 
     def test_readmes_figures_of_programs_are_the_labs(self):
         """Of all programs, how many try to open a device: in each way of running them."""
@@ -133,14 +123,6 @@ def test_labs_page_is_made_from_its_results(tmp_path):
     page.unlink()
     results_page.write(tmp_path)
     assert page.read_text() == read(os.path.join(harness.SOURCE, results, "README.md"))
-
-
-def test_each_section_of_the_changes_is_short():
-    """A merge once brought back 157 items that had been removed."""
-    sections = re.split(r"(?m)^## ", read(os.path.join(harness.SOURCE, "CHANGELOG.md")))[1:]
-    assert sections
-    for section in sections:
-        assert len(section.rstrip().splitlines()) <= 15, section[:60]
 
 
 def test_every_link_leads_somewhere():
@@ -171,32 +153,22 @@ def test_pages_name_the_version_of_cmake():
             if (other := other_versions(text, version))} == {}
 
 
-class Installed(harness.DirectoryCase):
-    def links(self, *names):
-        """Returns the links of the installed pages that lead nowhere."""
-        doc = self.path("share", "doc", "cudaguard")
-        os.makedirs(doc)
-        scripts = os.path.join(harness.SOURCE, "scripts")
-        for name in ("conda", "container", "jupyter", "kubernetes", "slurm", "systemd"):
-            shutil.copytree(os.path.join(scripts, "integrations", name),
-                            self.path("share", "cudaguard", name))
-        subprocess.run([os.path.join(scripts, "packaging", "install-docs"), doc, *names],
-                       check=True)
-        pages = glob.glob(os.path.join(doc, "**", "*.md"), recursive=True)
-        self.assertGreater(len(pages), 10)
-        return {os.path.relpath(page, doc): found for page in pages
-                if (found := broken_links(page, read(page)))}
-
-    def test_tarballs_and_rpms_pages_have_no_broken_link(self):
-        self.assertEqual(self.links("README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"), {})
-        page = read(self.path("share", "doc", "cudaguard", "README.md"))
-        self.assertIn("(CHANGELOG.md)", page)
-
-    def test_debian_packages_pages_have_no_broken_link(self):
-        self.assertEqual(self.links("README.md", "SECURITY.md"), {})
-        page = read(self.path("share", "doc", "cudaguard", "README.md"))
-        self.assertIn("(SECURITY.md)", page)
-        self.assertNotIn("(CHANGELOG.md)", page)
+@pytest.mark.parametrize(("names", "linked"), [
+    (["README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md"], {"CHANGELOG.md", "SECURITY.md"}),
+    # Debian's package has its own names for the others.
+    (["README.md", "SECURITY.md"], {"SECURITY.md"})])
+def test_installed_pages_have_no_broken_link(tmp_path, names, linked):
+    doc = tmp_path / "share" / "doc" / "cudaguard"
+    doc.mkdir(parents=True)
+    scripts = os.path.join(harness.SOURCE, "scripts")
+    shutil.copytree(os.path.join(scripts, "integrations"), tmp_path / "share" / "cudaguard")
+    subprocess.run([os.path.join(scripts, "packaging", "install-docs"), doc, *names], check=True)
+    pages = [str(page) for page in doc.glob("**/*.md")]
+    assert len(pages) > 10
+    for page in pages:
+        assert broken_links(page, read(page)) == [], page
+    readme = read(doc / "README.md")
+    assert {name for name in ("CHANGELOG.md", "SECURITY.md") if "(%s)" % name in readme} == linked
 
 
 class Control(unittest.TestCase):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/messages.md: each message of the guard says what to do, or is explained there or on the pages
-of troubleshooting or verify. One that says what to do has no row. Each row has a source, in
-docs/troubleshooting.md, too. The pages' examples are messages of the guard.
+of troubleshooting or verify. Each row has a source, in docs/troubleshooting.md, too. The pages'
+examples are messages of the guard.
 
 The page has "…" for a placeholder (%s) and for whatever the code puts between two literals, so this
 test compares the clauses between them: two words in a row or more.
@@ -15,7 +15,6 @@ import unittest
 
 from support import harness, messages
 
-SHORT = {"may use CUDA"}  # also plain English
 STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 # A message says what to do in a clause that begins with an imperative or "to ...: ", by what is
 # accepted, or in a field that is a text of its own. One that is allowed needs no action.
@@ -111,36 +110,9 @@ class Examples(unittest.TestCase):
         self.assertEqual(messages.find(line, *messages.PATTERNS), [])
 
 
-class Tests(unittest.TestCase):
-    """Only tests/golden/messages.txt and tests/unit have the words of the guard's messages."""
-
-    def test_no_other_test_has_the_words(self):
-        pieces = {piece.strip(" ;:,.()") for name, pattern in messages.PATTERNS.items()
-                  for piece in re.split(r"\{\w+\}|[][]", pattern)
-                  if len(piece.split()) >= (3 if name in messages.DENIED else 6)}
-        self.assertGreater(len(pieces), 20)
-        found = []
-        for path in glob.glob(os.path.join(harness.SOURCE, "tests", "**", "*.py"), recursive=True):
-            source = re.sub(r'"\s*\n\s*[rf]?"', "", read(path))  # adjacent literals are one
-            found += [(path, piece) for piece in sorted(pieces - SHORT) if piece in source]
-        self.assertEqual(found, [], "use the message's name instead (tests/support/messages.py)")
-
-
 def words_of(name, pattern):
     """Returns what such a message always has; a refusal of CUDA has its remedy in an option."""
     return pattern if name in messages.DENIED else messages.OPTIONAL.sub("", pattern)
-
-
-def superfluous(quotes, patterns):
-    """Returns the quotations that only messages have that say what to do."""
-    found = []
-    for quote in quotes:
-        parts = [part for part in parts_of([quote]) if PROSE.search(part)]
-        quoted = [name for name, pattern in patterns.items() if parts and all(
-            part in messages.OPTIONAL.sub("", pattern) for part in parts)]
-        if quoted and all(REMEDY.search(words_of(name, patterns[name])) for name in quoted):
-            found.append(quote)
-    return found
 
 
 def unexplained(patterns, text):
@@ -170,15 +142,6 @@ class Messages(unittest.TestCase):
                 "accepts": "{file} is quite purple (accepted: red)"}
         self.assertEqual(unexplained(made, "nothing"), ["useless"])
         self.assertEqual(unexplained(made, "| `is quite purple` | Paint it. |"), [])
-
-    def test_message_that_says_what_to_do_has_no_row(self):
-        self.assertEqual(superfluous(rows(), messages.PATTERNS), [], "remove these rows")
-
-    def test_control_row_of_a_message_with_a_remedy_is_found(self):
-        made = {"useless": "{file} is quite purple; FORCE_CPU applies",
-                "useful": "{file} is very red; to paint it: {command}"}
-        self.assertEqual(superfluous(["… is quite purple", "is very red", "is green"], made),
-                         ["is very red"])
 
     def test_each_row_has_a_source(self):
         quotes = rows() + rows("troubleshooting")

@@ -10,20 +10,13 @@ import types
 
 from support import harness, launcher, machine, transcript
 
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
-
 PROBE = os.path.join(harness.NULL_DRIVER_DIR, "cudaguard-probe")
 NAMES = ("libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1", "NVIDIA's OpenCL")
 WAIT = {"CUDAGUARD_DOCTOR_TIMEOUT": "1"}
 
 
 def validate(document):
-    with open(os.path.join(harness.SOURCE, "shim", "launcher", "doctor", "doctor.schema.json"),
-              encoding="utf-8") as stream:
-        jsonschema.Draft202012Validator(json.load(stream)).validate(document)
+    harness.Case().validates(document, "launcher", "doctor", "doctor.schema.json")
 
 
 def sentence(finding):
@@ -55,7 +48,7 @@ class Answer:
 class Case(launcher.Case):
     def setUp(self):
         super().setUp()
-        if jsonschema is None:
+        if harness.jsonschema is None:
             harness.skip(self, "python3-jsonschema is not installed")
 
     def run_in(self, command, world="none", bwrap=(), env=None, user=None):

@@ -4,9 +4,7 @@
 import collections
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 
 Symbol = collections.namedtuple("Symbol", "value size type binding section name version")
 Segment = collections.namedtuple("Segment", "type offset address file_size memory_size flags")
@@ -34,9 +32,6 @@ class Library:
                 bracket = re.search(r"\[(.*)\]", match[2])
                 entries.append((match[1], bracket[1] if bracket else match[2].strip()))
         return entries
-
-    def dynamic_values(self, tag):
-        return [value for name, value in self.dynamic() if name == tag]
 
     def symbols(self):
         """Returns the dynamic symbol table without its empty first entry."""
@@ -67,9 +62,6 @@ class Library:
                 result.append(Segment(match[1], *numbers, match[6].replace(" ", "")))
         return result
 
-    def segment_types(self):
-        return {segment.type for segment in self.segments()}
-
     def codes(self, symbols):
         """Returns the bytes of each of these functions by name."""
         loads = [segment for segment in self.segments() if segment.type == "LOAD"]
@@ -97,15 +89,6 @@ class Library:
             if match and library:
                 result[library].add(match[1])
         return result
-
-    def stripped_size(self):
-        strip = "strip" if self.is_x86 == (os.uname().machine == "x86_64") else (
-            "x86_64-linux-gnu-strip" if self.is_x86 else "aarch64-linux-gnu-strip")
-        with tempfile.TemporaryDirectory(prefix="cg-") as directory:
-            copy = os.path.join(directory, "stripped")
-            shutil.copy(self.path, copy)
-            tool_output(strip, copy)
-            return os.path.getsize(copy)
 
 
 def glibc_version(text):

@@ -123,14 +123,6 @@ def have_fake_driver():
     return os.path.exists(os.path.join(FAKE_DRIVER, "libcuda.so.1"))
 
 
-def fetch_daemon(name):
-    """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), without packages that this machine
-    has installed. Returns the error, or an empty string."""
-    done = subprocess.run([os.path.join(SOURCE, "scripts", "fetch-daemons"), DEPS, name],
-                          capture_output=True, text=True, check=False)
-    return done.stderr.strip() or "fetch-daemons failed" if done.returncode != 0 else ""
-
-
 def guarded(library, place=r"\w+"):
     """The guarded names of DRIVER, CONTEXT (a part of DRIVER), NVML or RUNTIME
     (shim/api/guarded.inc)."""
@@ -492,6 +484,16 @@ class Case(unittest.TestCase):
         missing = [tool for tool in tools if not shutil.which(tool)]
         if missing:
             skip(self, "not installed: " + ", ".join(missing))
+
+    def need_daemon(self, name):
+        """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), without packages that this
+        machine has installed. Returns the directories of its libraries."""
+        done = subprocess.run([os.path.join(SOURCE, "scripts", "fetch-daemons"), DEPS, name],
+                              capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            skip(self, done.stderr.strip() or "fetch-daemons failed")
+        return ":".join(glob.glob(os.path.join(DEPS, name, "usr/lib/*-linux-gnu")) +
+                        glob.glob(os.path.join(DEPS, name, "lib/*-linux-gnu")))
 
     def validates(self, document, *schema):
         """The document follows the JSON schema in this file below shim/."""

@@ -23,6 +23,8 @@ from support import settings
 LANDLOCK_CREATE_RULESET = 444  # the same number for every architecture
 SECCOMP_GET_NOTIF_SIZES = 3
 NOBODY = 65534
+AS_NOBODY = ("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups")
+AS_ROOT = ("unshare", "--map-root-user")
 PRIVATE_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 # runsc makes /run/netns a shared mount and mounts below it. If it did so on this machine, each of its
 # ends would stop a bubblewrap that is just starting.
@@ -48,55 +50,17 @@ def system_call(number, *arguments):
     return os.strerror(ctypes.get_errno())
 
 
-def sandbox():
-    return tried("bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm", "true")
-
-
-def mounts():
-    return tried(*PRIVATE_MOUNTS, "mount", "-t", "tmpfs", "none",
-                 "/mnt")
-
-
-def in_user_namespace(*options):
-    """There, root may not enter another user's closed directory, such as that of this checkout."""
-    return tried("unshare", "--map-root-user", *options, "ls", __file__)
-
-
-def user_namespaces():
-    return in_user_namespace()
-
-
-def process_namespaces():
-    return in_user_namespace("--pid", "--fork")
-
-
-def network_namespaces():
-    return in_user_namespace("--net")
-
-
 def root():
     return "" if os.geteuid() == 0 else "not root"
 
 
-def other_users():
-    return tried("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "true")
-
-
 def ordinary_user():
-    return other_users() if os.geteuid() == 0 else ""
+    return tried(*AS_NOBODY, "true") if os.geteuid() == 0 else ""
 
 
 def status_has(row, why):
     with open("/proc/self/status", encoding="utf-8") as stream:
         return "" if row in stream.read() else why
-
-
-def new_privileges():
-    return status_has("NoNewPrivs:\t0\n", "no_new_privs is set")
-
-
-def change_of_root():
-    return tried("chroot", "/", "true")
 
 
 def device_nodes():
@@ -112,14 +76,14 @@ def device_nodes():
 
 def setuid_programs():
     """Another user starts a setuid file and becomes root by it."""
-    if why := root() or other_users():
+    if why := root() or tried(*AS_NOBODY, "true"):
         return why
     with tempfile.TemporaryDirectory(prefix="cg-") as directory:
         os.chmod(directory, 0o755)
         program = shutil.copy(shutil.which("id"), directory)
         os.chmod(program, 0o4755)
-        done = subprocess.run(["setpriv", "--reuid=%d" % NOBODY, "--clear-groups", program, "-u"],
-                              capture_output=True, text=True, check=False)
+        done = subprocess.run([*AS_NOBODY, program, "-u"], capture_output=True, text=True,
+                              check=False)
     return "" if done.stdout == "0\n" else "a setuid program gains nothing (nosuid, no_new_privs)"
 
 
@@ -141,9 +105,8 @@ def file_capabilities():
         except OSError as error:
             return "setxattr: " + os.strerror(error.errno)
         # A container may lack the capability (Podman's do).
-        words = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", program,
-                 "^CapPrm:.*2000$", "/proc/self/status"]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run([*AS_NOBODY, program, "^CapPrm:.*2000$", "/proc/self/status"],
+                              capture_output=True, text=True, check=False)
         if done.returncode != 0:
             return done.stderr or "cap_net_raw of a file in %s has no effect" % tempfile.gettempdir()
     return ""
@@ -151,9 +114,9 @@ def file_capabilities():
 
 def other_users_processes():
     """/proc shows another user's process, which takes the right to trace it."""
-    if why := other_users():
+    if why := tried(*AS_NOBODY, "true"):
         return why
-    words = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "cat"]
+    words = [*AS_NOBODY, "cat"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdin.write(b"started\n")
         process.stdin.flush()
@@ -176,22 +139,6 @@ def roots_filters():
                  "libc.prctl(22, 2, program) and exit(os.strerror(ctypes.get_errno()))" % allow)
 
 
-def no_filter():
-    return status_has("Seccomp:\t0\n", "a seccomp filter is in force already")
-
-
-def fixed_addresses():
-    return tried("setarch", "-R", "true")
-
-
-def gvisor():
-    return tried(*GVISOR, "true")
-
-
-def tracing():
-    return tried("strace", "-f", "-o", "/dev/null", "true")
-
-
 def landlock():
     return system_call(LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), 1)
 
@@ -202,27 +149,31 @@ def seccomp_listener():
     return system_call(number, SECCOMP_GET_NOTIF_SIZES, 0, sizes) if number else "not known here"
 
 
-# need -> (what it is, in the skip's reason; how it is tried)
+# need -> (what it is, in the skip's reason; how it is tried: a command or a function)
 NEEDS = {
-    "sandbox": ("a mount namespace made by bubblewrap", sandbox),
-    "mounts": ("a mount namespace", mounts),
-    "user_namespaces": ("a user namespace", user_namespaces),
-    "process_namespaces": ("a PID namespace", process_namespaces),
-    "network_namespaces": ("a network namespace", network_namespaces),
+    "sandbox": ("a mount namespace made by bubblewrap", (
+        "bwrap", "--dev-bind", "/", "/", "--dev", "/dev", "--tmpfs", "/dev/shm", "true")),
+    "mounts": ("a mount namespace", (*PRIVATE_MOUNTS, "mount", "-t", "tmpfs", "none", "/mnt")),
+    # There, root may not enter another user's closed directory, such as that of this checkout.
+    "user_namespaces": ("a user namespace", (*AS_ROOT, "ls", __file__)),
+    "process_namespaces": ("a PID namespace", (*AS_ROOT, "--pid", "--fork", "ls", __file__)),
+    "network_namespaces": ("a network namespace", (*AS_ROOT, "--net", "ls", __file__)),
     "root": ("root", root),
-    "other_users": ("root that may become another user", other_users),
+    "other_users": ("root that may become another user", (*AS_NOBODY, "true")),
     "ordinary_user": ("an ordinary user, or root that may become one", ordinary_user),
-    "new_privileges": ("programs that may gain privileges", new_privileges),
-    "change_of_root": ("root that may change the root directory", change_of_root),
+    "new_privileges": ("programs that may gain privileges", lambda: status_has(
+        "NoNewPrivs:\t0\n", "no_new_privs is set")),
+    "change_of_root": ("root that may change the root directory", ("chroot", "/", "true")),
     "device_nodes": ("device nodes that root makes", device_nodes),
     "setuid_programs": ("setuid programs", setuid_programs),
     "file_capabilities": ("capabilities of files", file_capabilities),
     "other_users_processes": ("the right to trace other users' processes", other_users_processes),
     "roots_filters": ("root's right to set a seccomp filter", roots_filters),
-    "no_filter": ("no seccomp filter around the tests", no_filter),
-    "fixed_addresses": ("a personality without random addresses", fixed_addresses),
-    "gvisor": ("gVisor, by runsc", gvisor),
-    "tracing": ("ptrace, by strace", tracing),
+    "no_filter": ("no seccomp filter around the tests", lambda: status_has(
+        "Seccomp:\t0\n", "a seccomp filter is in force already")),
+    "fixed_addresses": ("a personality without random addresses", ("setarch", "-R", "true")),
+    "gvisor": ("gVisor, by runsc", (*GVISOR, "true")),
+    "tracing": ("ptrace, by strace", ("strace", "-f", "-o", "/dev/null", "true")),
     "landlock": ("Landlock", landlock),
     "seccomp_listener": ("a seccomp listener", seccomp_listener),
 }
@@ -232,7 +183,7 @@ NEEDS = {
 def missing(need):
     """Why this machine lacks the need, as the reason of a skip; '' if it is there."""
     what, how = NEEDS[need]
-    why = how()
+    why = how() if callable(how) else tried(*how)
     return "needs %s: %s" % (what, why) if why else ""
 
 

@@ -12,6 +12,7 @@ import subprocess
 import unittest
 
 from support import harness
+from support.guard_checks import version
 
 MACHINE = os.uname().machine
 MULTIARCH = MACHINE + "-linux-gnu"
@@ -21,11 +22,6 @@ ASK = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
 SUITES = ("bullseye", "bookworm", "trixie", "jammy", "noble")
 # The unguarded control prints this, because these systems have no driver.
 NONE = "OSError: libcuda.so.1: cannot open shared object file"
-
-
-def version():
-    with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
-        return re.search(r"^project\(cudaguard VERSION ([\d.]+)", stream.read(), re.MULTILINE)[1]
 
 
 def wheel(machine):
@@ -50,6 +46,13 @@ def released(case, name, quick=True):
             case.skipTest(why)
         harness.skip(case, why)
     return path
+
+
+def listed():
+    """Returns the files that `cmake --install` makes, below its prefix."""
+    path = os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt")
+    with open(path, encoding="utf-8") as stream:
+        return {line.strip()[2:] for line in stream}
 
 
 def other_version(deb, version, directory):

@@ -7,6 +7,11 @@ import shutil
 
 from support import harness, launcher
 
+try:
+    import yaml
+except ImportError:
+    yaml = None
+
 PLATFORMS = os.path.join(harness.DEPS, "frameworks", "platforms", "bin")
 RUNNERS = os.path.join(harness.DEPS, "frameworks", "runners", "bin")
 HERE = os.path.join(harness.SOURCE, "tests", "integrations")
@@ -71,9 +76,27 @@ class Case(launcher.Case):
     def need_runners(self):
         self.need_fetched(RUNNERS)
 
+    def need_yaml(self):
+        if yaml is None:
+            harness.skip(self, "python3-yaml is not installed")
+
     def need_root(self, what):
         if os.geteuid() != 0:
             harness.skip(self, "only root can " + what)
+
+    def fake_log(self):
+        """The path of an empty log of the fake driver, for what harness.run does not start."""
+        return self.make("fake.log", "", 0o666)
+
+    def logged(self):
+        with open(self.path("fake.log"), encoding="utf-8") as stream:
+            return stream.read().split()
+
+    def validate(self, text, release):
+        """Checks a manifest against the schemas of a release of Kubernetes."""
+        self.need_platforms()
+        path = self.make("manifest.yaml", text, 0o644)
+        return self.unguarded(PLATFORMS + "/kubernetes-validate", "--strict", "-k", release, path)
 
     def guarded(self, answers, fake_calls):
         """Fails unless the program's answers and the recording fake's log show that it was guarded.

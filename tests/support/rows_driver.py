@@ -164,6 +164,9 @@ for key, name in (("soname", "libcuda.so.1"), ("devname", "libcuda.so"),
                   ("absolute", "{driver}/libcuda.so.1")):
     ROWS.append(Row("dlmopen." + key, "dlmopen into a new namespace",
                     [ENTRY_POINT, "lib=" + name, "space=new"], CUDA))
+# The kernel's auxiliary vector, in which the null driver looks for the guard, then describes ld.so.
+ROWS.append(Row("dlmopen.ld-so", "dlmopen in a program that ld.so starts",
+                ["{loader}", ENTRY_POINT, "lib=libcuda.so.1", "space=new"], CUDA))
 
 # Rows of plug-ins linked to the driver.
 for name in ("plugin_linked_cuda", "plugin_linked_cuda_now"):

@@ -89,6 +89,9 @@ for name, binding in (("linked_nvml", "lazy"), ("linked_nvml_now", "now")):
         ROWS.append(row("%s-%s-guard" % (binding, way), "linked; the guard alone", program,
                         NVML if way in ("dlopen", "devname") else COUNTS, worlds=DRIVEN,
                         linked=True, unguarded=unguarded))
+ROWS.append(row("null_driver-alone", "linked; no guard, the null driver on LD_LIBRARY_PATH",
+                ["{programs}/linked_nvml", "plt"], COUNTS, worlds=("none",), guard=False,
+                guarded_env={"LD_LIBRARY_PATH": "{null_driver}"}, prints=False))
 for key, arguments in (("smi", []), ("smi-query", ["--query-gpu=name", "--format=csv"]),
                        ("smi-list", ["-L"])):
     ROWS.append(Row("nvml." + key, " ".join(["nvidia-smi"] + arguments), ["nvidia-smi"] + arguments,

@@ -2,7 +2,6 @@
 """Runs a real sshd. The client starts it for each connection without a port, and it has its own
 keys, /etc/passwd and directory. If the machine has no sshd, scripts/fetch-daemons unpacks one."""
 
-import glob
 import os
 import shutil
 
@@ -31,11 +30,6 @@ def unpacked_settings():
                    if os.path.exists(os.path.join(SSH, "usr/lib/openssh", file)))
 
 
-def libraries():
-    """Returns the directories of the unpacked packages' libraries."""
-    return ":".join(glob.glob(SSH + "/usr/lib/*-linux-gnu") + glob.glob(SSH + "/lib/*-linux-gnu"))
-
-
 def tool(name, directory="bin"):
     unpacked = os.path.join(SSH, "usr", directory, name)
     return unpacked if os.path.exists(unpacked) else shutil.which(
@@ -46,10 +40,7 @@ class Server:
     def __init__(self, case, mounts=()):
         """Makes the server for a test, which skips if there is no sshd. mounts: more arguments for
         bubblewrap."""
-        reason = harness.fetch_daemon("ssh")
-        if reason:
-            harness.skip(case, reason)
-        self.case = case
+        self.case, self.libraries = case, case.need_daemon("ssh")
         os.mkdir(case.path("home"))
         case.make("passwd", USERS % (ME, os.getuid(), os.getgid(), case.path("home")), 0o644)
         case.make("shadow", "".join("%s:*:1::::::\n" % name for name in (ME, "sshd")), 0o600)
@@ -70,7 +61,7 @@ class Server:
         with open(case.path("user.pub"), encoding="utf-8") as stream:
             case.make("authorized_keys", key + stream.read(), 0o600)
         case.make("config", SETTINGS.format(case.directory) + unpacked_settings() + settings, 0o644)
-        server = [*before, "env", "LD_LIBRARY_PATH=" + libraries(), tool("sshd", "sbin"), "-i",
+        server = [*before, "env", "LD_LIBRARY_PATH=" + self.libraries, tool("sshd", "sbin"), "-i",
                   "-e", "-f", case.path("config")]
         return case.unguarded(*self.sandbox, tool("ssh"), "-F", "none", "-i", case.path("user"),
                               "-o", "ProxyCommand=" + " ".join(server),

@@ -8,9 +8,8 @@ this machine's glibc, they would require symbols that an older glibc lacks.
 import os
 import shutil
 import subprocess
-import tempfile
 
-from support import harness
+from support import harness, launcher
 
 ROOTS = os.path.join(harness.DEPS, "roots")
 SOURCES = os.path.join(harness.SOURCE, "tests", "programs")
@@ -71,24 +70,18 @@ def build_more_programs(root, directory):
          archives=[CUDA_12 + "/lib/libcudart_static.a"])
 
 
-class Case(harness.Case):
+class Case(harness.DirectoryCase):
     def setUp(self):
         super().setUp()
         if os.geteuid() != 0:
             harness.skip(self, "only root can make and enter another system")
-        for tool in ("debootstrap", "gcc", "g++"):
-            if not shutil.which(tool):
-                harness.skip(self, tool + " is not installed")
+        self.need("debootstrap", "gcc", "g++")
         if not os.path.exists(CUDA_12 + "/lib/libcudart_static.a"):
             harness.skip(self, "no CUDA 12 runtime: scripts/fetch-cuda %s 12 13" % harness.DEPS)
-        scratch = tempfile.TemporaryDirectory(prefix="cg-roots-")
-        self.addCleanup(scratch.cleanup)
-        self.scratch = scratch.name
-        self.programs = os.path.join(self.scratch, "programs")
+        self.scratch, self.programs = self.directory, self.path("programs")
         os.mkdir(self.programs)
-        os.mkdir(os.path.join(self.scratch, "bin"))
-        shutil.copy(os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin",
-                                 "cudaguard"), os.path.join(self.scratch, "bin"))
+        os.mkdir(self.path("bin"))
+        shutil.copy(launcher.LAUNCHER, self.path("bin"))
 
     def system(self, suite):
         """Returns the directory of a whole system."""
@@ -106,15 +99,15 @@ class Case(harness.Case):
                    env=None):
         """Runs argv in the system, which sees /mnt/{bin,lib,driver,programs} and the mounts that
         `mounts` names. driver=False: the system has no driver."""
-        out = os.path.join(self.scratch, "out")
+        out = self.path("out")
         shutil.rmtree(out, ignore_errors=True)
         os.mkdir(out)
-        trace = os.path.join(self.scratch, "strace.log")
+        trace = self.path("strace.log")
         command = ["strace", "-f", "-qq", "-s", "256", "-o", trace,
                    "-e", "trace=" + harness.TRACED, "-e", "signal=none", "--",
                    "bwrap", "--ro-bind", root, "/", "--tmpfs", "/mnt",
                    "--ro-bind", harness.LIB, "/mnt/lib",
-                   "--ro-bind", os.path.join(self.scratch, "bin"), "/mnt/bin",
+                   "--ro-bind", self.path("bin"), "/mnt/bin",
                    "--ro-bind", self.programs, "/mnt/programs",
                    "--bind", out, "/mnt/out", "--clearenv", "--die-with-parent",
                    "--chdir", directory]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts a Jupyter kernel as a notebook server does, runs cells in it and prints the answers.
 
-notebook.py KERNEL prints key=value lines; "reply.NAME" is what the cell NAME printed.
+notebook.py KERNEL prints key=value lines; NAME is what the cell NAME printed.
 """
 
 import queue
@@ -22,45 +22,33 @@ LIMIT = 60
 PRESSES = 6
 
 
-def messages(client, cell, limit=LIMIT):
-    """Yields the kernel's messages about this cell. Late messages about an earlier cell are
-    skipped."""
-    while True:
-        message = client.get_iopub_msg(timeout=limit)
-        if message["parent_header"].get("msg_id") == cell:
-            yield message["header"]["msg_type"], message["content"]
+def printed(client, cell):
+    """Runs a cell and returns what it prints on stdout."""
+    texts = []
 
+    def note(message):
+        if message["content"].get("name") == "stdout":
+            texts.append(message["content"]["text"])
 
-def printed(client, cell, limit=LIMIT):
-    """Returns what a cell prints on stdout until its end, and the name of its error."""
-    text, error = "", ""
-    for kind, content in messages(client, cell, limit):
-        if kind == "stream" and content["name"] == "stdout":
-            text += content["text"]
-        elif kind == "error":
-            error = content["ename"]
-        elif kind == "status" and content["execution_state"] == "idle":
-            return text.strip(), error
+    client.execute_interactive(cell, timeout=LIMIT, output_hook=note)
+    return "".join(texts).strip()
 
 
 def interrupted(manager, client):
     """Interrupts a running cell, as the interrupt button does, and returns the error's name.
 
     The kernel may hand SIGINT to a thread that is not Python's main thread, which does not end a
-    sleep
-    of the main thread. IPython can also lose a KeyboardInterrupt that is raised inside its own
-    code. So
-    the sleeps are short, and the button is pressed again, as a user would press it.
+    sleep of the main thread. IPython can also lose a KeyboardInterrupt that is raised inside its
+    own code. So the sleeps are short, and the button is pressed again, as a user would press it.
     """
-    cell = client.execute("import time\nprint('on', flush=True)\n"
-                          "for _ in range(%d): time.sleep(0.1)" % (100 * LIMIT))
-    for kind, _ in messages(client, cell):
-        if kind == "stream":
-            break
+    client.execute("import time\nprint('on', flush=True)\n"
+                   "for _ in range(%d): time.sleep(0.1)" % (100 * LIMIT))
+    while client.get_iopub_msg(timeout=LIMIT)["msg_type"] != "stream":
+        pass
     for _ in range(PRESSES):
         manager.interrupt_kernel()
         try:
-            return printed(client, cell, LIMIT / PRESSES)[1]
+            return client.get_shell_msg(timeout=LIMIT / PRESSES)["content"].get("ename")
         except queue.Empty:
             pass
     return "the kernel ignored %d interrupts" % PRESSES
@@ -75,14 +63,13 @@ def main():
         client.wait_for_ready(timeout=LIMIT)
         print("name=%s" % manager.kernel_spec.display_name.replace(" ", "_"))
         for name, cell in CELLS.items():
-            text = printed(client, client.execute(cell))[0]
-            print("%s=%s" % (name, text.replace(" ", "")))
+            print("%s=%s" % (name, printed(client, cell).replace(" ", "")))
         print("kernel=%d" % manager.provisioner.pid)
         print("interrupt=%s" % interrupted(manager, client))
-        print("after=%s" % printed(client, client.execute("print(6 * 7)"))[0])
+        print("after=%s" % printed(client, "print(6 * 7)"))
         manager.shutdown_kernel(now=False)
         print("alive=%s" % manager.is_alive())
-    except (queue.Empty, RuntimeError) as error:
+    except (queue.Empty, RuntimeError, TimeoutError) as error:
         print("failed=%r" % error)
     finally:
         client.stop_channels()
