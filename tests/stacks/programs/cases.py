@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 import traceback
-import weakref
 
 CASES = {}
 # These places need a process that did nothing else before, so a forked child does not suffice.
@@ -82,19 +81,8 @@ def several_lines(calls):
 
 
 @case
-def in_c_function(calls):
-    for call in (note, calls.helper.call_here):
-        call(calls.address)
-
-
-@case
 def comprehensions(calls):
     return [[call(0) for _ in range(1)] for call in calls.both]
-
-
-@case
-def generator_expression(calls):
-    return list(call(0) for call in calls.both)
 
 
 @case
@@ -107,39 +95,6 @@ def generator(calls):
         yield from values()
 
     return [*outer()]
-
-
-@case
-def generator_thrown_into(calls):
-    def values():
-        for call in calls.both:
-            try:
-                yield
-            except ValueError:
-                call(0)
-
-    generator = values()
-    next(generator)
-    for _ in (1, 2):
-        try:
-            generator.throw(ValueError())
-        except StopIteration:
-            pass
-
-
-@case
-def coroutine(calls):
-    async def inner(call):
-        return call(0)
-
-    async def outer(call):
-        return await inner(call)
-
-    for call in calls.both:
-        try:
-            outer(call).send(None)
-        except StopIteration:
-            pass
 
 
 @case
@@ -170,12 +125,6 @@ def asynchronous_generator(calls):
         outer().send(None)
     except StopIteration:
         pass
-
-
-@case
-def evaluated(calls):
-    for call in calls.both:
-        eval("call(0)")
 
 
 @case
@@ -256,31 +205,6 @@ def very_long_name(calls):
 
 
 @case
-def methods(calls):
-    class Thing:
-        def __init__(self, call):
-            self.call = call
-
-        def __getattr__(self, name):
-            return self.call(0)
-
-        @property
-        def value(self):
-            return self.other
-
-        @classmethod
-        def make(cls, call):
-            return cls(call).value
-
-        @staticmethod
-        def go(call):
-            return Thing.make(call)
-
-    for call in calls.both:
-        Thing.go(call)
-
-
-@case
 def deep_recursion(calls):
     def down(call, depth):
         return down(call, depth - 1) if depth else call(0)
@@ -338,41 +262,10 @@ def destructor(calls):
 
 
 @case
-def weak_reference(calls):
-    class Thing:
-        pass
-
-    kept = []
-    for call in calls.both:
-        thing = Thing()
-        kept.append(weakref.ref(thing, call_of(call)))
-        del thing
-
-
-def call_of(call):
-    return lambda _: call(0)
-
-
-@case
 def signal_handler(calls):
     for call in calls.both:
         signal.signal(signal.SIGUSR1, lambda *_: call(0))
         os.kill(os.getpid(), signal.SIGUSR1)
-
-
-@case
-def tracing(calls):
-    def trace(frame, event, _):
-        if frame.f_code.co_name == "traced" and event == "call":
-            sys.settrace(None)
-            call(0)
-
-    def traced():
-        pass
-
-    for call in calls.both:
-        sys.settrace(trace)
-        traced()
 
 
 @case
@@ -409,18 +302,6 @@ def of_a_class_of_names(calls):
 
 
 @case
-def from_a_zip(calls):
-    import zipfile
-    with tempfile.TemporaryDirectory() as directory:
-        archive = os.path.join(directory, "code.zip")
-        with zipfile.ZipFile(archive, "w") as stream:
-            stream.writestr("cg_zipped.py", "import sys\nfor call in sys.cg_both:\n    call(0)\n")
-        sys.path.insert(0, archive)
-        sys.cg_both = calls.both
-        __import__("cg_zipped")
-
-
-@case
 def importing(calls):
     with tempfile.TemporaryDirectory() as directory:
         for name, text in (("cg_outer", "\nimport cg_inner\n"),
@@ -432,12 +313,7 @@ def importing(calls):
         __import__("cg_outer")
 
 
-@case
-def thread(calls):
-    def run():
-        for call in calls.both:
-            call(0)
-
+def run_in_thread(run):
     worker = threading.Thread(target=run)
     worker.start()
     worker.join()
@@ -452,11 +328,15 @@ def thread_beside_others(calls):
         ready.set()
         end.wait()
 
+    def run():
+        for call in calls.both:
+            call(0)
+
     others = [threading.Thread(target=other) for _ in range(3)]
     for each in others:
         each.start()
     ready.wait()
-    thread(calls)
+    run_in_thread(run)
     end.set()
     for each in others:
         each.join()
@@ -473,9 +353,7 @@ def forked_in_thread(calls):
             os._exit(0)
         os.waitpid(pid, 0)
 
-    worker = threading.Thread(target=run)
-    worker.start()
-    worker.join()
+    run_in_thread(run)
     return "printed"
 
 
@@ -494,24 +372,6 @@ def by_cffi(calls):
     ffi.cdef("int cuInit(unsigned flags);")
     for call in (note, ffi.dlopen("libcuda.so.1").cuInit):
         call(0)
-
-
-def extension_calls(calls, name):
-    sys.path.insert(0, os.environ["CG_EXTENSION"])
-    import cg_extension
-    return ((note, 0), (getattr(cg_extension, name), calls.address.value))
-
-
-@alone
-def extension_held(calls):
-    for call, word in extension_calls(calls, "held"):
-        call(word)
-
-
-@alone
-def extension_released(calls):
-    for call, word in extension_calls(calls, "released"):
-        call(word)
 
 
 @alone
