@@ -61,7 +61,8 @@ class Monitors(Monitor):
         self.sees_none([self.tool("nvitop"), "--once", "--ascii"], rc=1, err=NVITOP)
 
     def test_exporter_reports_that_there_is_no_gpu(self):
-        self.sees_none([self.tool("nvitop-exporter"), "--bind-address", "127.0.0.1"], rc=1, err=NVITOP)
+        self.sees_none([self.tool("nvitop-exporter"), "--bind-address", "127.0.0.1"], rc=1,
+                       err=NVITOP)
 
     def test_codecarbon_measures_no_gpu(self):
         self.sees_none(self.argv("codecarbon_gpus.py"), out="gpus=0\n")

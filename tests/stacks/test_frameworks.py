@@ -35,8 +35,8 @@ class Case(harness.DirectoryCase, framework.Case):
         """Runs verify without a driver; returns (the finished run, verify's document)."""
         document = self.path("verify.json")
         verify = [launcher.LAUNCHER, "verify", "--json", document, "--"]
-        result = harness.run([*verify, self.tool("python"), "-B", *words], world="none", trace=False,
-                             **self.how)
+        result = harness.run([*verify, self.tool("python"), "-B", *words], world="none",
+                             trace=False, **self.how)
         self.assertTrue(os.path.exists(document), result)
         with open(document, encoding="utf-8") as stream:
             return result, json.load(stream)
