@@ -31,7 +31,7 @@ def test_trampolines_get_the_guards_answers(case, name):
 @pytest.mark.parametrize("words", [[name] for name in PROGRAMS] + [
     [program, way] for program, ways in LINKED.items() for way in ways])
 def test_program_reaches_the_driver_under_off(case, words, world):
-    """As without the guard, each call goes once through the trampoline and once to the driver. For a
+    """As without the guard, each call goes once through the trampoline and once to the driver. For
     a program linked to the driver, OFF forwards the guard's own entries to the driver."""
     words = [harness.program(words[0]), *words[1:]]
     unguarded = harness.run(words, world=world, guard=False)

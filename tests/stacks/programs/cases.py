@@ -127,10 +127,34 @@ def asynchronous_generator(calls):
         pass
 
 
-@case
-def executed(calls):
-    exec("\n\ndef inner(call):\n    call(0)\n\nfor call in both:\n    inner(call)\n",
-         {"both": calls.both})
+class Name(str):
+    """A file's name may be an object of a class derived from str."""
+
+
+CALL = "for call in both: call(0)"
+LONG = "".join("    x = %d\n" % i for i in range(5000))
+# Texts that are executed: the file's name and the code.
+TEXTS = {
+    "executed": ["<string>", "\n\ndef inner(call):\n    call(0)\n\n"
+                 "for call in both:\n    inner(call)\n"],
+    "not_unicode": [os.fsdecode(b"/tmp/\xff\xfe\xe9.py"), CALL],
+    # The line's number needs more than 16 bits.
+    "far_down": ["/tmp/far.py", "%sfor call in both:\n    call(0)\n" % (100000 * "\n")],
+    # The line table has many entries.
+    "long_function": ["/tmp/long.py", "def f(both):\n%s    for call in both:\n        call(0)\n%s"
+                      "f(both)\n" % (LONG, LONG)],
+    # Columns are beyond the limit of the tables.
+    "wide_line": ["/tmp/wide.py", "for call in both: %scall(0)" % (2000 * " ")],
+    "very_long_name": ["<string>", "def {0}(both):\n    {1}\n{0}(both)\n".format(5000 * "n", CALL)],
+    "of_a_class_of_names": [Name("/tmp/name.py"), CALL],
+}
+
+
+def executes(file, text):
+    return lambda calls: exec(compile(text, file, "exec"), {"both": calls.both})
+
+
+CASES.update((name, executes(*row)) for name, row in TEXTS.items())
 
 
 @case
@@ -155,36 +179,6 @@ def other_files(calls):
 
 
 @case
-def not_unicode(calls):
-    name = os.fsdecode(b"/tmp/\xff\xfe\xe9.py")
-    exec(compile("for call in both: call(0)", name, "exec"), {"both": calls.both})
-
-
-@case
-def far_down(calls):
-    """Uses line numbers beyond 16 bits, also in a function whose first line has such a number."""
-    code = "%sfor call in both:\n    call(0)\n" % (100000 * "\n")
-    exec(compile(code, "/tmp/far.py", "exec"), {"both": calls.both})
-
-
-@case
-def long_function(calls):
-    """Makes a line table of many entries."""
-    body = "".join("    x = %d\n" % i for i in range(5000))
-    code = "def f(both):\n%s    for call in both:\n        call(0)\n%s" % (body, body)
-    scope = {}
-    exec(compile(code, "/tmp/long.py", "exec"), scope)
-    scope["f"](calls.both)
-
-
-@case
-def wide_line(calls):
-    """Uses columns beyond the limit of the tables."""
-    code = "for call in both: %scall(0)" % (2000 * " ")
-    exec(compile(code, "/tmp/wide.py", "exec"), {"both": calls.both})
-
-
-@case
 def names_of_functions(calls):
     names = ["é", "имя", "名前", "𠀀", "a" * 100, "b" * 70]
     code = "def last(call):\n    call(0)\n"
@@ -194,14 +188,6 @@ def names_of_functions(calls):
     exec(code, scope)
     for call in calls.both:
         scope[names[-1]](call)
-
-
-@case
-def very_long_name(calls):
-    name = "n" * 5000
-    scope = {}
-    exec("def %s(both):\n    for call in both: call(0)\n" % name, scope)
-    scope[name](calls.both)
 
 
 @case
@@ -290,15 +276,6 @@ def while_profiled(calls):
     for call in calls.both:
         (lambda: call(0))()
     sys.setprofile(None)
-
-
-@case
-def of_a_class_of_names(calls):
-    """A file's name may be an object of a class derived from str."""
-    class Name(str):
-        pass
-
-    exec(compile("for call in both: call(0)", Name("/tmp/name.py"), "exec"), {"both": calls.both})
 
 
 @case
