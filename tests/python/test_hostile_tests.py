@@ -23,14 +23,7 @@ import pytest
 def refuse(*args, **kwargs): raise PermissionError(13, "refused by the test")
 def break_(*args, **kwargs): raise RuntimeError("broken by the test")
 
-@contextlib.contextmanager
-def replaced(owner, value, *names):
-    before = {name: getattr(owner, name) for name in names}
-    try:
-        for name in names: setattr(owner, name, value)
-        yield
-    finally:
-        for name in names: setattr(owner, name, before[name])
+def replaced(owner, value, *names): return mock.patch.multiple(owner, **dict.fromkeys(names, value))
 
 @contextlib.contextmanager
 def fake_fs():
