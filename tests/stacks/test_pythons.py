@@ -220,11 +220,11 @@ def test_named_frame_beyond_the_limit_is_recorded(case, file):
     assert {one["file"] for one in record["python"][:-1]} == {inner}
 
 
-@pytest.mark.parametrize(("how", "missing"), [("load", "unknown build of CPython"),
-                                              ("map", "no CPython")])
+@pytest.mark.parametrize(("how", "missing"), [([], "unknown build of CPython"),
+                                              (["loading"], "no CPython")])
 def test_library_that_is_still_loading_is_not_called(case, how, missing):
     """Another thread loads it. In the control, it is loaded, and the guard finds it."""
     built = os.path.dirname(CALLS)
     _, (record,) = case.run_python([os.path.join(built, "half_loaded"),
-                                    os.path.join(built, "libpython_none.so"), how])
+                                    os.path.join(built, "libpython_none.so"), *how])
     assert record["python_missing"] == missing

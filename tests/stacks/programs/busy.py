@@ -59,14 +59,6 @@ def look():
                 frame = frame.f_back
 
 
-def generator(both, depth):
-    if depth:
-        yield from generator(both, depth - 1)
-    else:
-        for call in both:
-            yield call(0)
-
-
 class Attempts:
     def __init__(self, times):
         self.times = times
@@ -81,11 +73,7 @@ class Attempts:
             code = "%sfor call in both:\n    %s\n" % (
                 i % 1000 * "\n", ("call(0)", "[call(0) for _ in (1,)]", "(lambda: call(0))()",
                                   "exec('call(0)')")[i // 4 % 4])
-            if i // 16 % 3 == 0:
-                for _ in generator(both, i % 7):
-                    pass
-            else:
-                exec(compile(code, "/tmp/место_%d.py" % i, "exec"), {"both": both})
+            exec(compile(code, "/tmp/место_%d.py" % i, "exec"), {"both": both})
 
     def run_all(self, how):
         if how == "threads":

@@ -164,18 +164,16 @@ def other_files(calls):
     names = ["/tmp/ü/prógramme.py", "/tmp/имя.py", "/tmp/日本語 𠀀.py",
              "/tmp/a\"b\\c\n\t\x1b[31m\x7f.py", "", "relative.py", "/" + 300 * "long/" + "x.py"]
 
-    def nest(names, go_on):
-        if not names:
-            return go_on
-        inner = nest(names[1:], go_on)
+    def calls_on(name, inner):
+        code = compile("go_on(call)", name, "exec")
+        return lambda call: exec(code, {"go_on": inner, "call": call})
 
-        def one(call):
-            exec(compile("go_on(call)", names[0], "exec"), {"go_on": inner, "call": call})
+    def go_on(call):
+        call(0)
 
-        return one
-
-    exec(compile(code, "/tmp/last.py", "exec"),
-         {"both": calls.both, "go_on": nest(names, lambda call: call(0))})
+    for name in reversed(names):
+        go_on = calls_on(name, go_on)
+    exec(compile(code, "/tmp/last.py", "exec"), {"both": calls.both, "go_on": go_on})
 
 
 @case
