@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that show GPUs see none and end as they do if the driver is not loaded."""
 
-import os
-
 import pytest
 
 from support import framework
@@ -35,9 +33,6 @@ NVITOP = "NVML ERROR: Driver Not Loaded\n"
 
 
 class Monitor(framework.Case):
-    def tool(self, name, *arguments):
-        return [os.path.join(framework.ENVIRONMENTS, self.environment, "bin", name), *arguments]
-
     def sees_none(self, argv, rc=0, out="", err=""):
         """Fails unless the unguarded program enters NVIDIA's driver, and the guarded one ends with
         this code and these words. Returns the output."""
@@ -60,13 +55,14 @@ class Monitors(Monitor):
 
     def test_gpustat_shows_no_gpu(self):
         for option in ("--no-header", "--json"):
-            self.sees_none(self.tool("gpustat", option), rc=1, err=GPUSTAT)
+            self.sees_none([self.tool("gpustat"), option], rc=1, err=GPUSTAT)
 
     def test_nvitop_shows_no_gpu(self):
-        self.sees_none(self.tool("nvitop", "--once", "--ascii"), rc=1, err=NVITOP)
+        self.sees_none([self.tool("nvitop"), "--once", "--ascii"], rc=1, err=NVITOP)
 
     def test_exporter_reports_that_there_is_no_gpu(self):
-        self.sees_none(self.tool("nvitop-exporter", "--bind-address", "127.0.0.1"), rc=1, err=NVITOP)
+        self.sees_none([self.tool("nvitop-exporter"), "--bind-address", "127.0.0.1"], rc=1,
+                       err=NVITOP)
 
     def test_codecarbon_measures_no_gpu(self):
         self.sees_none(self.argv("codecarbon_gpus.py"), out="gpus=0\n")
@@ -77,7 +73,7 @@ class OldGpustat(Monitor):
 
     def test_old_gpustat_shows_no_gpu(self):
         for options in ([], ["--json"]):
-            self.sees_none(self.tool("gpustat", *options), rc=1, err=OLD_GPUSTAT)
+            self.sees_none([self.tool("gpustat"), *options], rc=1, err=OLD_GPUSTAT)
 
 
 del Monitor  # has no tests of its own

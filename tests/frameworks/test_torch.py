@@ -2,30 +2,16 @@
 """With PyTorch 2.3.0 from PyPI (CUDA 12.1), no process finds a GPU, and PyTorch prints nothing. The
 quick run asks in a program, its forked and its spawned workers."""
 
-import os
-
 import pytest
 
-from support import box, fixtures, framework, harness, messages
+from support import box, fixtures, framework, harness, launcher, messages
 
 pytestmark = pytest.mark.torch
 
 
-class TorchCase(framework.Case):
+class Torch(framework.Case):
     environment = "torch"
     timeout = 600
-
-    def need_environment(self, name):
-        """This is the only download that may be missing, and only if the package index cannot be
-        reached."""
-        mark = os.path.join(framework.ENVIRONMENTS, name + ".unreachable")
-        if os.path.exists(mark):
-            with open(mark, encoding="utf-8") as stream:
-                self.skipTest(stream.read().strip())
-        super().need_environment(name)
-
-
-class Torch(TorchCase):
 
     def query(self, **env):
         return self.compare(self.argv("torch_query.py"), env=env, worlds=("real",),
@@ -52,19 +38,8 @@ class Torch(TorchCase):
         # One process opens the device 11 times for CUDA and twice for NVML.
         self.assertGreaterEqual(len(unguarded.device_opens), 7 * 13, str(unguarded))
 
-    @pytest.mark.full
-    def test_cleanrl_without_cuda_uses_the_cpu(self):
-        self.compare(self.argv("torch_cleanrl.py", "--no-cuda"), worlds=("real",),
-                     expect="device=cpu sum=4.0\n")
 
-
-@pytest.mark.full
-class Torchrun(TorchCase):
-    """torchrun's programs are its children, so `run --children=cpu` must follow torchrun.
-    Otherwise, the trainer is a child without a GPU."""
-
-
-make_case = fixtures.lent("case", Torchrun)
+make_case = fixtures.lent("case", Torch)
 
 
 @pytest.mark.full
@@ -72,17 +47,14 @@ make_case = fixtures.lent("case", Torchrun)
                                                             ("run torchrun", "100", "100"),
                                                             ("torchrun run", "0", "100")])
 def test_children_option_follows_torchrun(case, order, trainers, workers):
-    launcher = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
-    commands = {
-        "run": [launcher, "run", "--policy=VALIDATE", "--children=cpu"], "torchrun": [
-            os.path.join(framework.ENVIRONMENTS, "torch", "bin", "torchrun"), "--no-python"
-        ]
-    }
+    """torchrun's programs are its children, so `run --children=cpu` must follow torchrun.
+    Otherwise, the trainer is a child without a GPU."""
+    commands = {"run": [launcher.LAUNCHER, "run", "--policy=VALIDATE", "--children=cpu"],
+                "torchrun": [case.tool("torchrun"), "--no-python"]}
     words = [word for name in order.split() for word in commands[name]]
     trainer = [box.program("open"), "cu.init", "spawn=w", "cu.init", "end"]
     result = harness.run(words + trainer, world="none", guard=False, trace=False,
                          env=box.environment(OMP_NUM_THREADS="1"), timeout=case.timeout)
-    assert (result.rc, result.answers["cu.init"],
-            result.answers["w.cu.init"]) == (0, trainers, workers), str(result)
-    assert len(messages.find(result.err, "no_cuda")) == [trainers,
-                                                         workers].count("100"), str(result)
+    codes = [result.answers["cu.init"], result.answers["w.cu.init"]]
+    assert (result.rc, codes) == (0, [trainers, workers]), str(result)
+    assert len(messages.find(result.err, "no_cuda")) == codes.count("100"), str(result)

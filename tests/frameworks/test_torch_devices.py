@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from support import box, fixtures, harness, messages
-from frameworks import test_torch
+from support import box, fixtures, framework, harness, messages
 
 pytestmark = pytest.mark.torch
 
@@ -18,7 +17,9 @@ WAYS = ("made", "moved", "chosen", "module")
 LATE_WRITES = ("late_write", "late_write_unread", "late_write_empty")
 
 
-class TorchDevices(test_torch.TorchCase):
+class Case(framework.Case):
+    environment = "torch"
+    timeout = 600
 
     def ask(self, write=None, guard=True, **env):
         """Returns the program's answers. Counts are numbers, and the driver's GPUs have box.seen's
@@ -43,27 +44,37 @@ class TorchDevices(test_torch.TorchCase):
                          (count, count, count), answers)
         self.assertEqual(answers["available"], int(count > 0), answers)
 
-    def test_control_late_write_disagrees_with_the_driver(self):
-        """Control: PyTorch remembers a count of 8, but the driver shows one GPU."""
-        answers, _ = self.ask(write="1", guard=False)
-        self.assertEqual((answers["before"], answers["remembered"], answers["driver"]), (8, 8, [0]),
-                         answers)
-        answers, _ = self.ask(guard=False, CUDA_DEVICE_ORDER="PCI_BUS_ID")
-        self.agree(answers, box.ALL)
-
-    def test_late_write_without_a_list_is_reported(self):
-        """The guard cannot undo the write: the answers are the same, and one message has the
-        remedy."""
-        unguarded, _ = self.ask(write="1", guard=False)
-        answers, lines = self.ask(write="1", policy="VALIDATE")
-        self.assertEqual(answers, unguarded)
-        self.assertEqual(len(lines), 1, lines)
-        self.assertTrue(messages.find(
-            lines[0], "late_write", now='"1"', reported="8 GPUs", call="nvmlDeviceGetCount_v2", sees=1,
-            advice=messages.text("start_with_one", setting="CUDAGUARD_VISIBLE_DEVICES=1")), lines)
+    def devices(self, *asked, guard=True, **env):
+        """Runs PyTorch with a fake runtime in place of its own. Returns the count, where each way
+        has put its tensor for each device, and the messages."""
+        result = harness.run(
+            self.argv("torch_index.py", *asked), "none", guard, box.environment(**env), trace=False,
+            preload=[os.path.join(harness.FAKES, "runtime_torch", "libcudart.so")],
+            timeout=self.timeout)
+        self.assertEqual(result.rc, 0, str(result))
+        found = [tuple(result.answers[way + str(number)] for way in WAYS)
+                 for number in range(len(asked))]
+        return int(result.answers["count"]), found, messages.find(result.err, "bad_index")
 
 
-make_case = fixtures.lent("case", TorchDevices)
+make_case = fixtures.lent("case", Case)
+
+
+def test_late_write_without_a_list_is_reported(case):
+    """PyTorch remembers a count of 8, but the driver shows one GPU. The guard cannot undo the
+    write: the answers are those of the control, and one message has the remedy."""
+    unguarded, _ = case.ask(write="1", guard=False)
+    assert [unguarded[key] for key in ("before", "remembered", "driver")] == [8, 8, [0]], unguarded
+    answers, lines = case.ask(write="1", policy="VALIDATE")
+    assert (answers, len(lines)) == (unguarded, 1), lines
+    assert messages.find(
+        lines[0], "late_write", now='"1"', reported="8 GPUs", call="nvmlDeviceGetCount_v2", sees=1,
+        advice=messages.text("start_with_one", setting="CUDAGUARD_VISIBLE_DEVICES=1")), lines
+
+
+def test_control_pytorch_and_the_driver_agree_without_a_write(case):
+    answers, _ = case.ask(guard=False, CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    case.agree(answers, box.ALL)
 
 
 @pytest.mark.parametrize("write", [None, "0"])
@@ -76,50 +87,26 @@ def test_list_makes_pytorch_and_the_driver_agree(case, write):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("allow", "own", "gpus"),
-    [
-        ("5,2", "1,0", [2, 5]),
-        ("5,2", box.uuid(2), [2]),
-        (box.uuid(3) + ",0", None, [3, 0]),
-        # Outside the list there is no device, by index or by name.
-        ("5,2", "1,2", [2]),
-        ("5,2", box.uuid(3), [])
-    ])
+@pytest.mark.parametrize(("allow", "own", "gpus"), [
+    ("5,2", "1,0", [2, 5]), ("5,2", box.uuid(2), [2]), (box.uuid(3) + ",0", None, [3, 0]),
+    # Outside the list there is no device, by index or by name.
+    ("5,2", "1,2", [2]), ("5,2", box.uuid(3), [])])
 def test_own_variable_counts_inside_the_list(case, allow, own, gpus):
     answers, _ = case.ask(allow=allow, own=own)
     case.agree(answers, gpus)
 
 
-class TorchIndices(test_torch.TorchCase):
-    """PyTorch itself, with a fake runtime in place of its own."""
-
-    def devices(self, *asked, guard=True, **env):
-        """Returns the count, where each way has put its tensor for each device, and the messages."""
-        result = harness.run(
-            self.argv("torch_index.py", *asked), "none", guard, box.environment(**env), trace=False,
-            preload=[os.path.join(harness.FAKES, "runtime_torch", "libcudart.so")],
-            timeout=self.timeout)
-        self.assertEqual(result.rc, 0, str(result))
-        found = [tuple(result.answers[way + str(number)] for way in WAYS)
-                 for number in range(len(asked))]
-        return int(result.answers["count"]), found, messages.find(result.err, "bad_index")
-
-    def test_control_unguarded_gpus_have_their_numbers(self):
-        self.assertEqual(self.devices("cuda:3", "cuda:9", guard=False),
-                         (8, [("cuda:3",) * len(WAYS), (NO_SUCH_GPU,) * len(WAYS)], []))
-
-    def test_number_outside_the_list_is_an_error_with_a_message(self):
-        count, found, lines = self.devices("cuda:3", "cuda:1", allow="2,5")
-        self.assertEqual((count, found), (2, [(NO_SUCH_GPU,) * len(WAYS), ("cuda:1",) * len(WAYS)]))
-        self.assertEqual([(line["call"], line["device"]) for line in lines], [("cudaSetDevice", "3")])
-        self.assertIn("torch_index.py:", str(lines[0]))
-
-    def test_clamp_puts_it_on_the_lists_last_gpu(self):
-        count, found, lines = self.devices("cuda:3", "cuda:0", allow="2,5", policy="CLAMP")
-        self.assertEqual((count, found), (2, [("cuda:1",) * len(WAYS), ("cuda:0",) * len(WAYS)]))
-        self.assertEqual([(line["device"], line["used"]) for line in lines], [("3", "1")])
-
-    def test_no_context_lets_it_count_and_refuses_the_tensor(self):
-        count, found, _ = self.devices("cuda:1", policy="NO_CONTEXT")
-        self.assertEqual((count, found), (8, [(UNAVAILABLE,) * len(WAYS)]))
+@pytest.mark.parametrize(("asked", "count", "places", "wrong", "how"), [
+    (["cuda:3", "cuda:9"], 8, ["cuda:3", NO_SUCH_GPU], [], {"guard": False}),
+    (["cuda:3", "cuda:1"], 2, [NO_SUCH_GPU, "cuda:1"], [("cudaSetDevice", "3", None)],
+     {"allow": "2,5"}),
+    (["cuda:3", "cuda:0"], 2, ["cuda:1", "cuda:0"], [("cudaSetDevice", "3", "1")],
+     {"allow": "2,5", "policy": "CLAMP"}),
+    (["cuda:1"], 8, [UNAVAILABLE], [], {"policy": "NO_CONTEXT"})],
+    ids=["unguarded", "list", "clamp", "no-context"])
+def test_tensor_is_put_on_a_gpu_that_is_allowed(case, asked, count, places, wrong, how):
+    """CLAMP puts it on the list's last GPU, and NO_CONTEXT refuses it."""
+    found, made, lines = case.devices(*asked, **how)
+    assert (found, made) == (count, [(place,) * len(WAYS) for place in places])
+    assert [(line["call"], line["device"], line["used"]) for line in lines] == wrong
+    assert all("torch_index.py:" in str(line) for line in lines)

@@ -29,29 +29,19 @@ NATIVE = {
 }
 
 
-class Libraries(harness.Case):
-    """The code below adds one test method for each call."""
-
-    def call(self, name, world, guard):
-        directory = glob.glob(DIRECTORIES)[0]
-        return harness.run([sys.executable, HERE + "/programs/library_call.py", directory, name],
-                           world=world, guard=guard)
-
-    def check(self, name):
-        if not glob.glob(DIRECTORIES):
-            harness.skip(self, "run scripts/fetch-frameworks %s libraries" % harness.DEPS)
-        self.need_real_driver()
-        answer, opens = NATIVE[name]
-        unguarded = self.call(name, "real", False)
-        self.assertEqual((unguarded.rc, unguarded.out), (0, "%s=%d\n" % (name, answer)),
-                         str(unguarded))
-        self.assertEqual(bool(unguarded.device_opens), opens, "control\n%s" % unguarded)
-        for world in ("none", "fake", "real"):
-            guarded = self.call(name, world, True)
-            guarded.assert_untouched(self)
-            self.assertEqual((guarded.rc, guarded.out, messages.without(guarded.err, "no_cuda")),
-                             (unguarded.rc, unguarded.out, unguarded.err), str(guarded))
-
-
-for call_name in NATIVE:
-    setattr(Libraries, "test_" + call_name, lambda self, name=call_name: self.check(name))
+@pytest.mark.parametrize("name", NATIVE)
+def test_first_call_answers_as_without_a_device(case, name):
+    found = glob.glob(DIRECTORIES)
+    if not found:
+        harness.skip(case, "run scripts/fetch-frameworks %s libraries" % harness.DEPS)
+    case.need_real_driver()
+    words = [sys.executable, HERE + "/programs/library_call.py", found[0], name]
+    answer, opens = NATIVE[name]
+    unguarded = harness.run(words, world="real", guard=False)
+    assert (unguarded.rc, unguarded.out) == (0, "%s=%d\n" % (name, answer)), str(unguarded)
+    assert bool(unguarded.device_opens) == opens, "control\n%s" % unguarded
+    for world in ("none", "fake", "real"):
+        guarded = harness.run(words, world=world)
+        guarded.assert_untouched(case)
+        assert (guarded.rc, guarded.out, messages.without(guarded.err, "no_cuda")) == (
+            unguarded.rc, unguarded.out, unguarded.err), str(guarded)

@@ -3,196 +3,130 @@
 verify names its line.
 
 CleanRL's ppo.py is the file of its wheel. YOLOv5's select_device and TorchRL's workers come from
-their
-packages and are called by programs of ours.
+their packages and are called by programs of ours.
 """
 
-import glob
 import json
 import os
 import shutil
 
 import pytest
 
-from support import harness
+from support import framework, harness, launcher
 
-ENVIRONMENTS = os.path.join(harness.DEPS, "frameworks")
-LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
-PROGRAMS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "programs")
+PROGRAMS = os.path.join(harness.SOURCE, "tests", "stacks", "programs")
 # JAX looks for these before it asks the driver. NVIDIA's driver finds that they are not devices.
 NODES = ["--ro-bind", "/dev/null", "/dev/nvidia0", "--ro-bind", "/dev/null", "/dev/nvidiactl"]
 
 
-class Case(harness.DirectoryCase):
-    environment = None  # a virtual environment of scripts/fetch-frameworks
-    variables = {"OMP_NUM_THREADS": "1"}
-    nodes = ()  # bubblewrap arguments for the device nodes of a machine with a GPU
+class Case(harness.DirectoryCase, framework.Case):
+    def __init__(self, environment, nodes=(), **variables):
+        super().__init__()
+        self.environment = environment
+        self.how = {"guard": False, "timeout": 600, "bwrap": nodes}  # nodes of a machine with a GPU
+        self.env = {"OMP_NUM_THREADS": "1", **variables}
 
     def setUp(self):
         super().setUp()
-        if not os.path.exists(os.path.join(ENVIRONMENTS, self.environment, ".fetched")):
-            mark = os.path.join(ENVIRONMENTS, self.environment + ".unreachable")
-            if os.path.exists(mark):
-                with open(mark, encoding="utf-8") as stream:
-                    self.skipTest(stream.read().strip())
-            harness.skip(self, "run scripts/fetch-frameworks %s %s" %
-                         (harness.DEPS, self.environment))
         os.chmod(self.directory, 0o777)
-        self.python = os.path.join(ENVIRONMENTS, self.environment, "bin", "python")
+        self.how.update(cwd=self.directory, env={**self.env, "HOME": self.directory})
 
     def verify(self, *words):
         """Runs verify without a driver; returns (the finished run, verify's document)."""
         document = self.path("verify.json")
-        result = harness.run([LAUNCHER, "verify", "--json", document, "--", self.python, "-B",
-                              *words], world="none", guard=False, trace=False, timeout=600,
-                             cwd=self.directory, bwrap=self.nodes,
-                             env=dict(self.variables, HOME=self.directory))
+        verify = [launcher.LAUNCHER, "verify", "--json", document, "--"]
+        result = harness.run([*verify, self.tool("python"), "-B", *words], world="none",
+                             trace=False, **self.how)
         self.assertTrue(os.path.exists(document), result)
         with open(document, encoding="utf-8") as stream:
             return result, json.load(stream)
-
-    def control(self, *words):
-        """Fails unless the unguarded program enters NVIDIA's real driver."""
-        self.need_real_driver()
-        unguarded = harness.run([self.python, "-B", *words], world="real", guard=False, timeout=600,
-                                cwd=self.directory, bwrap=self.nodes,
-                                env=dict(self.variables, HOME=self.directory))
-        self.assertTrue(unguarded.driver_files if self.nodes else unguarded.device_opens,
-                        "control: the unguarded program opens no device\n%s" % unguarded)
 
     def clean(self, *words):
         result, document = self.verify(*words)
         self.assertEqual((result.rc, document["verdict"]), (0, "pass"), result)
         self.assertIn("cudaguard: PASS: ", result.err)
 
-    def sites(self, *words, code=(1,)):
-        """Returns the failing processes of a program that has to fail."""
-        result, document = self.verify(*words)
-        self.assertIn(result.rc, code, result)
+    def asks(self, program, mark, *words):
+        """Fails unless the unguarded program enters NVIDIA's real driver, and each failing process
+        names the line with this mark and its text. Returns the processes."""
+        self.need_real_driver()
+        unguarded = harness.run([self.tool("python"), "-B", program], world="real", **self.how)
+        self.assertTrue(unguarded.driver_files if self.how["bwrap"] else unguarded.device_opens,
+                        "control: the unguarded program opens no device\n%s" % unguarded)
+        result, document = self.verify(program, *words)
+        self.assertEqual(result.rc, 1, result)
         self.assertIn("cudaguard: FAIL: ", result.err)
         sites = [one for one in document["calls"] if one["fails"]]
         self.assertTrue(sites, result)
-        self.result = result
+        if mark:
+            with open(program, encoding="utf-8") as stream:
+                number, source = next((number, text.strip())
+                                      for number, text in enumerate(stream, 1) if mark in text)
+            place = "%s:%d" % (os.path.basename(program), number)
+            for one in sites:
+                self.assertEqual(one["line"], place, result)
+                texts = {(row["file"], row["line"]): row["source"] for row in one["python"]}
+                self.assertEqual(texts[program, number], source, result)
+            self.assertIn(place, result.err)
+            self.assertIn(source, result.err)
         return sites
 
-    def names_line(self, sites, file, line, source):
-        """Fails unless each process names the user's own line with its text."""
-        for one in sites:
-            self.assertEqual(one["line"], "%s:%d" % (os.path.basename(file), line), self.result)
-            texts = {row["line"]: row["source"] for row in one["python"] if row["file"] == file}
-            self.assertEqual(texts[line], source, self.result)
-        self.assertIn("%s:%d" % (os.path.basename(file), line), self.result.err)
-        self.assertIn(source, self.result.err)
 
-    def both(self, name, asks):
-        """Fails unless `import name` passes and verify names the third line of the program that
-        asks."""
-        self.clean("-c", "import " + name)
-        program = self.path("asks.py")
-        with open(program, "w", encoding="utf-8") as stream:
-            stream.write("import %s\n\n%s\n" % (name, asks))
-        self.control(program)
-        self.names_line(self.sites(program), program, 3, asks)
-
-    def source_line(self, path, has):
-        with open(path, encoding="utf-8") as stream:
-            for number, text in enumerate(stream, 1):
-                if has in text:
-                    return number, text.strip()
-        return self.fail("no %s in %s" % (has, path))
+@pytest.fixture(name="case")
+def make_case(request):
+    yield from harness.lent(Case(*request.param[:2], **dict(request.param[2:])))
 
 
-@pytest.mark.torch
-class Torch(Case):
-    environment = "torch"
-
-    def test_torch_import_passes_and_use_names_the_line(self):
-        self.both("torch", "torch.cuda.is_available()")
-
-    def test_use_in_python_c_names_line_1_of_the_command(self):
-        sites = self.sites("-c", "import torch; torch.cuda.is_available()")
-        for one in sites:
-            self.assertEqual(one["line"], "<string>:1", self.result)
-            self.assertEqual(one["python"][0]["function"], "is_available", self.result)
-        self.assertIn("libc10_cuda.so", [one["library"] for one in sites], self.result)
-
-    def test_device_line_is_named(self):
-        """CleanRL chooses its device on this line, which a program of our own copies."""
-        program = os.path.join(PROGRAMS, "device_line.py")
-        self.control(program)
-        self.names_line(self.sites(program), program, *self.source_line(program, "is_available"))
+def in_environment(*row):
+    return pytest.mark.parametrize("case", [row], indirect=True, ids=row[:1])
 
 
-@pytest.mark.full
-class Jax(Case):
-    environment = "jax"
+@pytest.mark.parametrize(("case", "module", "asks"), [
+    pytest.param(("torch", ()), "torch", "torch.cuda.is_available()", marks=pytest.mark.torch),
     # Only the plug-in is installed, without the libraries that it would check.
-    variables = {"JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1", "JAX_PLATFORMS": ""}
-    nodes = NODES
-
-    def test_jax_import_passes_and_use_names_the_line(self):
-        self.both("jax", "jax.devices()")
-
-
-@pytest.mark.full
-class TensorFlow(Case):
-    environment = "tensorflow"
-
-    def test_tensorflow_import_passes_and_use_names_the_line(self):
-        self.both("tensorflow", "tensorflow.config.list_physical_devices('GPU')")
-
-
-@pytest.mark.full
-class CuPy(Case):
-    environment = "cupy"
-
-    def test_cupy_import_passes_and_use_names_the_line(self):
-        self.both("cupy", "cupy.cuda.is_available()")
+    pytest.param(("jax", NODES, ("JAX_SKIP_CUDA_CONSTRAINTS_CHECK", "1"), ("JAX_PLATFORMS", "")),
+                 "jax", "jax.devices()", marks=pytest.mark.full),
+    pytest.param(("tensorflow", ()), "tensorflow",
+                 "tensorflow.config.list_physical_devices('GPU')", marks=pytest.mark.full),
+    pytest.param(("cupy", ()), "cupy", "cupy.cuda.is_available()", marks=pytest.mark.full),
+    pytest.param(("numba", ()), "numba.cuda", "numba.cuda.is_available()", marks=pytest.mark.full)],
+    indirect=["case"], ids=["torch", "jax", "tensorflow", "cupy", "numba"])
+def test_import_passes_and_use_names_the_line(case, module, asks):
+    case.clean("-c", "import " + module)
+    with open(case.path("asks.py"), "w", encoding="utf-8") as stream:
+        stream.write("import %s\n\n%s\n" % (module, asks))
+    sites = case.asks(case.path("asks.py"), asks)
+    if module == "torch":
+        assert {one["python"][0]["function"] for one in sites} == {"is_available"}, sites
+        assert "libc10_cuda.so" in [one["library"] for one in sites], sites
 
 
 @pytest.mark.full
-class Numba(Case):
-    environment = "numba"
-
-    def test_numba_import_passes_and_use_names_the_line(self):
-        self.both("numba.cuda", "numba.cuda.is_available()")
+@in_environment("scenarios", ())
+def test_cleanrl_device_line_is_named(case):
+    """Runs ppo.py of CleanRL's wheel. Its gym is not a wheel, but gymnasium suffices here, because
+    the program chooses the device before it makes the environments."""
+    programs = os.path.join(framework.ENVIRONMENTS, case.environment, "programs")
+    program = shutil.copy(os.path.join(programs, "cleanrl", "ppo.py"), case.directory)
+    with open(case.path("gym.py"), "w", encoding="utf-8") as stream:
+        stream.write("import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
+    case.asks(program, "device = torch.device(", "--total-timesteps", "512")
 
 
 @pytest.mark.full
-class Scenarios(Case):
-    environment = "scenarios"
+@in_environment("scenarios", ())
+def test_yolov5_select_device_line_is_named(case):
+    for one in case.asks(os.path.join(PROGRAMS, "yolo_device.py"), 'select_device("")'):
+        assert "select_device" in [row["function"] for row in one["python"]], one
 
-    def packages(self):
-        return glob.glob(os.path.join(ENVIRONMENTS, self.environment,
-                                      "lib/python3*/site-packages"))[0]
 
-    def test_cleanrl_device_line_is_named(self):
-        """Runs ppo.py of CleanRL's wheel. Its gym is not a wheel, but gymnasium suffices here,
-        because the program chooses the device before it makes the environments."""
-        program = shutil.copy(os.path.join(ENVIRONMENTS, self.environment, "programs", "cleanrl",
-                                           "ppo.py"), self.directory)
-        with open(self.path("gym.py"), "w", encoding="utf-8") as stream:
-            stream.write("import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
-        self.control(program)
-        sites = self.sites(program, "--total-timesteps", "512")
-        self.names_line(sites, program, *self.source_line(program, "device = torch.device("))
-
-    def test_yolov5_select_device_line_is_named(self):
-        program = os.path.join(PROGRAMS, "yolo_device.py")
-        self.control(program)
-        sites = self.sites(program)
-        self.names_line(sites, program, *self.source_line(program, 'select_device("")'))
-        for one in sites:
-            self.assertIn("select_device", [row["function"] for row in one["python"]], self.result)
-
-    def test_torchrl_worker_lines_are_named(self):
-        """TorchRL's workers ask when they import tensordict, whatever their task is."""
-        program = os.path.join(PROGRAMS, "torchrl_workers.py")
-        self.control(program)
-        sites = self.sites(program)
-        workers = {place for one in sites for place in one["processes"]}
-        self.assertGreaterEqual(len(workers), 3, self.result)
-        directory = os.path.join(self.packages(), "tensordict") + os.sep
-        for one in sites:
-            self.assertTrue([row for row in one["python"] if row["file"].startswith(directory) and
-                             row["function"] == "<module>"], self.result)
+@pytest.mark.full
+@in_environment("scenarios", ())
+def test_torchrl_worker_lines_are_named(case):
+    """TorchRL's workers ask when they import tensordict, whatever their task is."""
+    sites = case.asks(os.path.join(PROGRAMS, "torchrl_workers.py"), None)
+    assert len({place for one in sites for place in one["processes"]}) >= 3, sites
+    directory = os.path.join(case.packages(), "tensordict") + os.sep
+    for one in sites:
+        assert [row for row in one["python"] if row["file"].startswith(directory) and
+                row["function"] == "<module>"], sites

@@ -29,6 +29,10 @@ class Case(harness.Case):
         self.need_environment(self.environment)
 
     def need_environment(self, name):
+        mark = os.path.join(ENVIRONMENTS, name + ".unreachable")  # the package index was
+        if os.path.exists(mark):
+            with open(mark, encoding="utf-8") as stream:
+                self.skipTest(stream.read().strip())
         if not os.path.exists(os.path.join(ENVIRONMENTS, name, ".fetched")):
             harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
 
@@ -40,9 +44,11 @@ class Case(harness.Case):
         """Returns the directories of NVIDIA's wheels in the form of LD_LIBRARY_PATH."""
         return ":".join(sorted(glob.glob(self.packages() + "/nvidia/*/lib")))
 
+    def tool(self, name):
+        return os.path.join(ENVIRONMENTS, self.environment, "bin", name)
+
     def argv(self, program, *arguments):
-        python = os.path.join(ENVIRONMENTS, self.environment, "bin", "python")
-        return [python, os.path.join(HERE, "programs", program)] + list(arguments)
+        return [self.tool("python"), os.path.join(HERE, "programs", program)] + list(arguments)
 
     def run_program(self, argv, world, guard, env=None):
         result = harness.run(argv, world=world, guard=guard, env=env, timeout=self.timeout)

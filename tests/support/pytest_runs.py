@@ -96,8 +96,8 @@ class Case(harness.DirectoryCase):
         result = harness.run(
             [PYTHON, *start, "-p", "no:cacheprovider", "--rootdir", self.directory, *plugin,
              "--junit-xml", junit, *arguments], world=world, guard=guard, trace=trace, cwd=self.directory,
-            env={"PYTHONPATH": PACKAGES, "PYTHONDONTWRITEBYTECODE": "1", "COLUMNS": "200",
-                 "PYTEST_DISABLE_PLUGIN_AUTOLOAD": own, **(env or {})})
+            env={"PYTHONPATH": PACKAGES + ":" + self.directory, "PYTHONDONTWRITEBYTECODE": "1",
+                 "COLUMNS": "200", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": own, **(env or {})})
         result.cases = {}
         if os.path.exists(junit):
             for case in xml.etree.ElementTree.parse(junit).iter("testcase"):

@@ -4,12 +4,9 @@ execute code and read all frames.
 
     busy.py TIMES              one call after the other
     busy.py TIMES threads      four threads at once
-    busy.py TIMES forks        each call in a forked child
 
 Prints one JSON line: [[[file, line, function], ...], ...], the stack of each call as Python sees
-it.
-With "threads" it is {thread's id: its own stack}. With "forks" each child prints a line: [process
-id, stack].
+it. With "threads" it is {thread's id: its own stack}.
 """
 
 import ctypes
@@ -62,14 +59,6 @@ def look():
                 frame = frame.f_back
 
 
-def generator(both, depth):
-    if depth:
-        yield from generator(both, depth - 1)
-    else:
-        for call in both:
-            yield call(0)
-
-
 class Attempts:
     def __init__(self, times):
         self.times = times
@@ -84,18 +73,11 @@ class Attempts:
             code = "%sfor call in both:\n    %s\n" % (
                 i % 1000 * "\n", ("call(0)", "[call(0) for _ in (1,)]", "(lambda: call(0))()",
                                   "exec('call(0)')")[i // 4 % 4])
-            if i // 16 % 3 == 0:
-                for _ in generator(both, i % 7):
-                    pass
-            else:
-                exec(compile(code, "/tmp/место_%d.py" % i, "exec"), {"both": both})
-
+            exec(compile(code, "/tmp/место_%d.py" % i, "exec"), {"both": both})
 
     def run_all(self, how):
         if how == "threads":
             return self.from_threads()
-        if how == "forks":
-            return self.from_children()
         worker = threading.Thread(target=self.run, args=(0,))
         worker.start()
         worker.join()
@@ -125,17 +107,6 @@ class Attempts:
         for each in threads:
             each.join()
         print_json(stacks)
-
-    def from_children(self):
-        for _ in range(self.times):
-            pid = os.fork()
-            if pid == 0:
-                for call in self.both[0]:
-                    call(0)
-                print_json([os.getpid(), seen[0]])
-                os._exit(0)
-            if os.waitpid(pid, 0)[1] != 0:
-                os._exit(1)
 
 
 def print_json(what):

@@ -5,8 +5,6 @@
 
 typedef int (*Init)(unsigned);
 
-int call_here(Init init) { return init(0); }
-
 static void* run(void* init) {
   ((Init)init)(0);
   return NULL;

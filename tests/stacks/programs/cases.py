@@ -20,7 +20,6 @@ import tempfile
 import threading
 import time
 import traceback
-import weakref
 
 CASES = {}
 # These places need a process that did nothing else before, so a forked child does not suffice.
@@ -82,19 +81,8 @@ def several_lines(calls):
 
 
 @case
-def in_c_function(calls):
-    for call in (note, calls.helper.call_here):
-        call(calls.address)
-
-
-@case
 def comprehensions(calls):
     return [[call(0) for _ in range(1)] for call in calls.both]
-
-
-@case
-def generator_expression(calls):
-    return list(call(0) for call in calls.both)
 
 
 @case
@@ -107,39 +95,6 @@ def generator(calls):
         yield from values()
 
     return [*outer()]
-
-
-@case
-def generator_thrown_into(calls):
-    def values():
-        for call in calls.both:
-            try:
-                yield
-            except ValueError:
-                call(0)
-
-    generator = values()
-    next(generator)
-    for _ in (1, 2):
-        try:
-            generator.throw(ValueError())
-        except StopIteration:
-            pass
-
-
-@case
-def coroutine(calls):
-    async def inner(call):
-        return call(0)
-
-    async def outer(call):
-        return await inner(call)
-
-    for call in calls.both:
-        try:
-            outer(call).send(None)
-        except StopIteration:
-            pass
 
 
 @case
@@ -172,16 +127,34 @@ def asynchronous_generator(calls):
         pass
 
 
-@case
-def evaluated(calls):
-    for call in calls.both:
-        eval("call(0)")
+class Name(str):
+    """A file's name may be an object of a class derived from str."""
 
 
-@case
-def executed(calls):
-    exec("\n\ndef inner(call):\n    call(0)\n\nfor call in both:\n    inner(call)\n",
-         {"both": calls.both})
+CALL = "for call in both: call(0)"
+LONG = "".join("    x = %d\n" % i for i in range(5000))
+# Texts that are executed: the file's name and the code.
+TEXTS = {
+    "executed": ["<string>", "\n\ndef inner(call):\n    call(0)\n\n"
+                 "for call in both:\n    inner(call)\n"],
+    "not_unicode": [os.fsdecode(b"/tmp/\xff\xfe\xe9.py"), CALL],
+    # The line's number needs more than 16 bits.
+    "far_down": ["/tmp/far.py", "%sfor call in both:\n    call(0)\n" % (100000 * "\n")],
+    # The line table has many entries.
+    "long_function": ["/tmp/long.py", "def f(both):\n%s    for call in both:\n        call(0)\n%s"
+                      "f(both)\n" % (LONG, LONG)],
+    # Columns are beyond the limit of the tables.
+    "wide_line": ["/tmp/wide.py", "for call in both: %scall(0)" % (2000 * " ")],
+    "very_long_name": ["<string>", "def {0}(both):\n    {1}\n{0}(both)\n".format(5000 * "n", CALL)],
+    "of_a_class_of_names": [Name("/tmp/name.py"), CALL],
+}
+
+
+def executes(file, text):
+    return lambda calls: exec(compile(text, file, "exec"), {"both": calls.both})
+
+
+CASES.update((name, executes(*row)) for name, row in TEXTS.items())
 
 
 @case
@@ -191,48 +164,16 @@ def other_files(calls):
     names = ["/tmp/ü/prógramme.py", "/tmp/имя.py", "/tmp/日本語 𠀀.py",
              "/tmp/a\"b\\c\n\t\x1b[31m\x7f.py", "", "relative.py", "/" + 300 * "long/" + "x.py"]
 
-    def nest(names, go_on):
-        if not names:
-            return go_on
-        inner = nest(names[1:], go_on)
+    def calls_on(name, inner):
+        code = compile("go_on(call)", name, "exec")
+        return lambda call: exec(code, {"go_on": inner, "call": call})
 
-        def one(call):
-            exec(compile("go_on(call)", names[0], "exec"), {"go_on": inner, "call": call})
+    def go_on(call):
+        call(0)
 
-        return one
-
-    exec(compile(code, "/tmp/last.py", "exec"),
-         {"both": calls.both, "go_on": nest(names, lambda call: call(0))})
-
-
-@case
-def not_unicode(calls):
-    name = os.fsdecode(b"/tmp/\xff\xfe\xe9.py")
-    exec(compile("for call in both: call(0)", name, "exec"), {"both": calls.both})
-
-
-@case
-def far_down(calls):
-    """Uses line numbers beyond 16 bits, also in a function whose first line has such a number."""
-    code = "%sfor call in both:\n    call(0)\n" % (100000 * "\n")
-    exec(compile(code, "/tmp/far.py", "exec"), {"both": calls.both})
-
-
-@case
-def long_function(calls):
-    """Makes a line table of many entries."""
-    body = "".join("    x = %d\n" % i for i in range(5000))
-    code = "def f(both):\n%s    for call in both:\n        call(0)\n%s" % (body, body)
-    scope = {}
-    exec(compile(code, "/tmp/long.py", "exec"), scope)
-    scope["f"](calls.both)
-
-
-@case
-def wide_line(calls):
-    """Uses columns beyond the limit of the tables."""
-    code = "for call in both: %scall(0)" % (2000 * " ")
-    exec(compile(code, "/tmp/wide.py", "exec"), {"both": calls.both})
+    for name in reversed(names):
+        go_on = calls_on(name, go_on)
+    exec(compile(code, "/tmp/last.py", "exec"), {"both": calls.both, "go_on": go_on})
 
 
 @case
@@ -245,39 +186,6 @@ def names_of_functions(calls):
     exec(code, scope)
     for call in calls.both:
         scope[names[-1]](call)
-
-
-@case
-def very_long_name(calls):
-    name = "n" * 5000
-    scope = {}
-    exec("def %s(both):\n    for call in both: call(0)\n" % name, scope)
-    scope[name](calls.both)
-
-
-@case
-def methods(calls):
-    class Thing:
-        def __init__(self, call):
-            self.call = call
-
-        def __getattr__(self, name):
-            return self.call(0)
-
-        @property
-        def value(self):
-            return self.other
-
-        @classmethod
-        def make(cls, call):
-            return cls(call).value
-
-        @staticmethod
-        def go(call):
-            return Thing.make(call)
-
-    for call in calls.both:
-        Thing.go(call)
 
 
 @case
@@ -338,41 +246,10 @@ def destructor(calls):
 
 
 @case
-def weak_reference(calls):
-    class Thing:
-        pass
-
-    kept = []
-    for call in calls.both:
-        thing = Thing()
-        kept.append(weakref.ref(thing, call_of(call)))
-        del thing
-
-
-def call_of(call):
-    return lambda _: call(0)
-
-
-@case
 def signal_handler(calls):
     for call in calls.both:
         signal.signal(signal.SIGUSR1, lambda *_: call(0))
         os.kill(os.getpid(), signal.SIGUSR1)
-
-
-@case
-def tracing(calls):
-    def trace(frame, event, _):
-        if frame.f_code.co_name == "traced" and event == "call":
-            sys.settrace(None)
-            call(0)
-
-    def traced():
-        pass
-
-    for call in calls.both:
-        sys.settrace(trace)
-        traced()
 
 
 @case
@@ -400,27 +277,6 @@ def while_profiled(calls):
 
 
 @case
-def of_a_class_of_names(calls):
-    """A file's name may be an object of a class derived from str."""
-    class Name(str):
-        pass
-
-    exec(compile("for call in both: call(0)", Name("/tmp/name.py"), "exec"), {"both": calls.both})
-
-
-@case
-def from_a_zip(calls):
-    import zipfile
-    with tempfile.TemporaryDirectory() as directory:
-        archive = os.path.join(directory, "code.zip")
-        with zipfile.ZipFile(archive, "w") as stream:
-            stream.writestr("cg_zipped.py", "import sys\nfor call in sys.cg_both:\n    call(0)\n")
-        sys.path.insert(0, archive)
-        sys.cg_both = calls.both
-        __import__("cg_zipped")
-
-
-@case
 def importing(calls):
     with tempfile.TemporaryDirectory() as directory:
         for name, text in (("cg_outer", "\nimport cg_inner\n"),
@@ -432,12 +288,7 @@ def importing(calls):
         __import__("cg_outer")
 
 
-@case
-def thread(calls):
-    def run():
-        for call in calls.both:
-            call(0)
-
+def run_in_thread(run):
     worker = threading.Thread(target=run)
     worker.start()
     worker.join()
@@ -452,11 +303,15 @@ def thread_beside_others(calls):
         ready.set()
         end.wait()
 
+    def run():
+        for call in calls.both:
+            call(0)
+
     others = [threading.Thread(target=other) for _ in range(3)]
     for each in others:
         each.start()
     ready.wait()
-    thread(calls)
+    run_in_thread(run)
     end.set()
     for each in others:
         each.join()
@@ -473,9 +328,7 @@ def forked_in_thread(calls):
             os._exit(0)
         os.waitpid(pid, 0)
 
-    worker = threading.Thread(target=run)
-    worker.start()
-    worker.join()
+    run_in_thread(run)
     return "printed"
 
 
@@ -494,24 +347,6 @@ def by_cffi(calls):
     ffi.cdef("int cuInit(unsigned flags);")
     for call in (note, ffi.dlopen("libcuda.so.1").cuInit):
         call(0)
-
-
-def extension_calls(calls, name):
-    sys.path.insert(0, os.environ["CG_EXTENSION"])
-    import cg_extension
-    return ((note, 0), (getattr(cg_extension, name), calls.address.value))
-
-
-@alone
-def extension_held(calls):
-    for call, word in extension_calls(calls, "held"):
-        call(word)
-
-
-@alone
-def extension_released(calls):
-    for call, word in extension_calls(calls, "released"):
-        call(word)
 
 
 @alone

@@ -31,27 +31,10 @@ class Holds:
     asks: Asks
 
 
-def wrapped(x):
-    return plain(x)
-
-
 def get(how):
     if how == "beartype":
         import beartype
         return beartype.beartype(plain)
-    if how == "makefun":
-        import makefun
-        return makefun.wraps(plain)(wrapped)
-    if how == "boltons":
-        from boltons import funcutils
-        return funcutils.wraps(plain)(wrapped)
-    if how == "networkx":
-        from networkx.utils import argmap
-        return argmap(lambda x: x, 0)(plain)
-    if how == "sympy":
-        import sympy
-        x = sympy.symbols("x")
-        return sympy.lambdify(x, sympy.Function("q")(x), modules=[{"q": plain}])
     if how == "exec":
         names = {"plain": plain}
         exec("def wrapper(x):\n    return plain(x)", names)
