@@ -2,8 +2,9 @@
 """Represents the machine that scripts/gpu-check runs on, and runs programs there.
 
 With a GPU the programs run as they are. Without one they run in a private /dev (bubblewrap),
-because as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap
-either, the driver is not entered at all.
+because
+as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap either, the
+driver is not entered at all.
 """
 
 import concurrent.futures
@@ -15,7 +16,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -68,21 +68,11 @@ class Run:
         """Returns the lines that the guard printed."""
         return OUR_LINE.findall(self.err)
 
-    def steps(self):
-        """Returns (step, answer) of each step that a program of tests/devices took."""
-        return re.findall(r"^([\w.]+)=(\S*)$", self.out, re.M)
-
-    def code(self, step):
-        """Returns the call's answer, the first that is not 0 if the step makes several calls, or
-        None without such a step."""
-        parts = self.words.get(step, "None").split(":")
-        codes = parts[:-2] if step.endswith(".see") else parts[:1]
-        return next((code for code in codes if code != "0"), "0") if step in self.words else None
-
-    def seen(self, step):
-        """Returns the UUIDs that cu.see, nv.see or rt.see printed, in their order."""
-        uuids = self.words.get(step, "").split(":")[-1].split(",")
-        return ["GPU-" + uuid for uuid in uuids if uuid]
+    def listed(self, prefix=""):
+        """Returns the UUIDs in the order of the program's devices."""
+        words = self.words
+        count = int(words.get(prefix + "count", "0") or 0)
+        return [words.get("%suuid%d" % (prefix, i), "?") for i in range(max(0, count))]
 
     def short(self):
         return {"command": self.command, "rc": self.rc, "out": self.out.strip()[:6000],
@@ -172,10 +162,6 @@ class Box:
                            for name in ("driver", "nvml")]
         self.launcher = os.path.join(self.build, "bin", "cudaguard")
         self.directory = os.path.join(self.build, "tests", "gpu")
-        # These take steps (tests/devices/programs/main.c). Two are linked to libcuda and to NVML.
-        self.open, self.linked, self.linked_nvml = (
-            os.path.join(self.build, "tests", "devices", "programs", name)
-            for name in ("open", "cuda", "nvml"))
         self.deadline = time.monotonic() + seconds
         self.fake = library_path  # directories of a fake driver, which needs no device
         self.scratch = tempfile.mkdtemp(prefix="cg-gpu-")
@@ -215,9 +201,11 @@ class Box:
     def program(self, name):
         return os.path.join(self.directory, name)
 
-    def python(self, *words):
-        """Returns the command of program.py."""
-        return [sys.executable, os.path.join(self.source, "tests", "gpu", "program.py"), *words]
+    def have(self, name):
+        return os.path.exists(self.program(name))
+
+    def library(self, name):
+        return self.program("libgpu_%s.so" % name)
 
     def scratch_file(self, stem):
         with self.lock:
@@ -227,8 +215,7 @@ class Box:
     def runtimes(self):
         """Returns (major, kind, name of its program) of each runtime that was built."""
         return [(major, kind, "gpu_runtime_%s_%s" % (major, kind)) for major in RUNTIMES
-                for kind in KINDS
-                if os.path.exists(self.program("gpu_runtime_%s_%s" % (major, kind)))]
+                for kind in KINDS if self.have("gpu_runtime_%s_%s" % (major, kind))]
 
     def command(self, argv, env, preload, traced=None):
         """Builds the command. env(1) sets LD_PRELOAD after the sandbox and gpu_opens, which are not
@@ -289,28 +276,35 @@ class Box:
         """Lists the GPUs with an unguarded program."""
         if not self.may_enter:
             return
-        self.nvml = self.run(self.python("gpus"))
-        self.driver = self.run([self.open, "cu.see"], env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
-        words = self.nvml.words
-        self.gpus = [{"uuid": words["uuid%d" % i], "name": words["name%d" % i],
-                      "pci": words["pci%d" % i], "memory": int(words.get("total%d" % i, 0))}
-                     for i in range(int(words.get("count", 0)))]
+        if self.have("gpu_nvml"):
+            self.nvml = self.run([self.program("gpu_nvml")])
+        if self.have("gpu_driver"):
+            self.driver = self.run([self.program("gpu_driver")],
+                                   env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"})
+        # The indices of the allow-list follow NVML's order, or the driver's order without NVML.
+        for answer in (self.nvml, self.driver):
+            if answer and not self.gpus:
+                words = answer.words
+                self.gpus = [{"uuid": uuid, "name": words.get("name%d" % i, "gpu"),
+                              "pci": words.get("pci%d" % i, ""),
+                              "memory": int(words.get("total%d" % i, 0))}
+                             for i, uuid in enumerate(answer.listed())]
 
     def uuids(self):
         return [gpu["uuid"] for gpu in self.gpus]
 
     def why_not(self):
         """Returns why a row that needs a GPU cannot be filled, or None."""
-        if not os.path.exists(self.open):
-            return "tests/devices is not built in " + self.build
+        if not self.have("gpu_driver"):
+            return "tests/gpu is not built in " + self.build
         if not self.may_enter:
             return NO_GPU + ", and no bubblewrap: the driver is not entered"
         if self.left() <= 0:
             return "out of time"
         if not self.gpus:
             return NO_GPU
-        if self.driver.code("cu.see") != "0":
-            return "unguarded, cuInit answers %s" % self.driver.code("cu.see")
+        if not self.driver or self.driver.number("cuInit") != 0:
+            return "unguarded, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
         return None
 
     def why_not_watched(self):
@@ -324,7 +318,7 @@ class Box:
 
     def used_memory(self):
         """Returns the bytes in use on each GPU, or None if NVML does not report them."""
-        words = self.run(self.python("gpus")).words
+        words = self.run([self.program("gpu_nvml")]).words
         used = [int(words["used%d" % i]) for i in range(len(self.gpus)) if "used%d" % i in words]
         return used if used and len(used) == len(self.gpus) else None
 

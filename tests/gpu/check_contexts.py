@@ -17,7 +17,7 @@ def grown(before, after):
 
 def context(box, guarded, env):
     before = box.used_memory()
-    held = box.hold(box.python("context"), guard=guarded, env=env)
+    held = box.hold([box.program("gpu_driver"), "do=context", "hold=1"], guard=guarded, env=env)
     line = held.line(60) or ""
     after = box.used_memory()
     held.end()
@@ -59,7 +59,7 @@ def kernels(box, report):
         if guarded and box.why_no_proxy():
             report.not_filled("kernel." + name, what, box.why_no_proxy())
             continue
-        run = box.run(box.python("kernel"), guard=guarded, env=env)
+        run = box.run([box.program("gpu_driver"), "do=kernel"], guard=guarded, env=env)
         value = "module %s, launch %s, result %s" % tuple(
             run.words.get(key, "?") for key in ("module", "launch", "kernel"))
         good = run.words.get("kernel") == "right"
@@ -72,8 +72,8 @@ def kernels(box, report):
 
 def workers(box, guarded, env, how, is_first):
     """Returns the memory that the workers alone use, and their answers."""
-    held = box.hold(box.python("workers", how, str(WORKERS)), guard=guarded, env=env,
-                    is_first=is_first)
+    held = box.hold([box.program("gpu_workers"), "workers=%d" % WORKERS, "how=" + how],
+                    guard=guarded, env=env, is_first=is_first)
     text = ""
     held.send("1")
     text += held.line(60) or ""

@@ -33,7 +33,7 @@ CONTROL_SECONDS = 100
 
 def driver_file(box):
     """Returns the driver's own path as ld.so finds it. The control runs need it."""
-    found = box.run(box.python("where")).words.get("driver", "")
+    found = box.run([box.program("gpu_driver"), "do=where"]).words.get("driver", "")
     return found if os.path.isabs(found) else ""
 
 
@@ -137,7 +137,7 @@ def watcher(box):
     """Starts a program that watches the GPUs' memory. Returns None if NVML does not report it."""
     if not box.gpus or box.used_memory() is None:
         return None
-    held = box.hold(box.python("watch"))
+    held = box.hold([box.program("gpu_nvml"), "do=watch"])
     held.line(30)
     return held
 
@@ -165,7 +165,7 @@ def judge_memory(box, report, held, before):
 
 
 def processes(box):
-    held = box.hold(box.python("watch"))
+    held = box.hold([box.program("gpu_nvml"), "do=watch"])
     held.line(30)
     return pids_of(machine.words_of(held.end()))
 

@@ -14,9 +14,9 @@ def launch(box, *words, **env):
 
 def program(box, option, *words, **env):
     """The driver program below the launcher: its cuInit, its GPUs, and the launcher's messages."""
-    run = launch(box, "run", "--if-healthy=" + option, *words, "--", box.open, "cu.see", **env)
+    run = launch(box, "run", "--if-healthy=" + option, *words, "--", box.program("gpu_driver"), **env)
     lines = [line for line in run.err.splitlines() if line.startswith("cudaguard: ")]
-    return run, run.code("cu.see"), run.seen("cu.see"), "; ".join(lines)
+    return run, run.words.get("cuInit"), run.listed(), "; ".join(lines)
 
 
 def rows(box, report):
@@ -31,15 +31,14 @@ def rows(box, report):
     report.check("health.doctor", "doctor --gpu: exit code 0, and each GPU is counted",
                  "exit code %s, %s GPUs in %s s" % (asked.rc, answer.get("gpus"),
                                                     answer.get("seconds")),
-                 (asked.rc, answer.get("gpus")) == (0, len(box.driver.seen("cu.see"))),
-                 asked.short())
+                 asked.rc == 0 and answer.get("gpus") == box.driver.number("count"), asked.short())
     for name, option, what in (("fresh", LIMIT + ",fresh", "the driver is asked"),
                                ("shared", LIMIT, "the same with the answer of the row before")):
         run, answer, gpus, message = program(box, option, CUDA_DEVICE_ORDER="PCI_BUS_ID")
         report.check("health." + name, "run --if-healthy: " + what,
                      "cuInit %s, %d GPUs after %.2f s; %s" % (answer, len(gpus), run.seconds,
                                                             message or "no message"),
-                     (answer, gpus, message) == ("0", box.driver.seen("cu.see"), ""), run.short())
+                     (answer, gpus, message) == ("0", box.driver.listed(), ""), run.short())
     uuid = box.uuids()[-1]
     run, answer, gpus, message = program(box, LIMIT, "--gpus", "GPU-" + uuid.removeprefix("GPU-"))
     report.check("health.list", "run --if-healthy --gpus UUID: this GPU alone",

@@ -2,7 +2,6 @@
 """Measures cuInit: NVIDIA's own, with CUDA_VISIBLE_DEVICES=, and guarded."""
 
 import collections
-import os
 import statistics
 
 ROUNDS = 7
@@ -24,7 +23,7 @@ def shown(values):
 
 
 def rows(box, report):
-    if not box.may_enter or not os.path.exists(box.program("gpu_init")):
+    if not box.may_enter or not box.have("gpu_driver"):
         for name, what, _ in SETUPS:
             report.not_filled("cuInit." + name, what,
                               "the driver is not entered here, or tests/gpu is not built")
@@ -37,12 +36,12 @@ def rows(box, report):
             guarded = name not in ("unguarded", "hidden")
             if name in ("validate", "list") and (box.why_not() or box.why_no_proxy()):
                 continue
-            run = box.run([box.program("gpu_init")], guard=guarded, env=env)
+            run = box.run([box.program("gpu_driver"), "do=init"], guard=guarded, env=env)
             if run.number("initNs") is not None:
                 times[name].append(run.number("initNs"))
             answers[name].append(run.words.get("cuInit"))
             if turn == 0:
-                watched = box.run([box.program("gpu_init")], guard=guarded, env=env,
+                watched = box.run([box.program("gpu_driver"), "do=init"], guard=guarded, env=env,
                                   watch=True)
                 opens[name] = len(watched.opens)
     for name, what, _ in SETUPS:

@@ -45,31 +45,33 @@ def without_guard(box, *words):
 
 
 def run_and_verify(box, report):
-    run = launch(box, "run", "--", box.open, "cu.init")
+    driver = box.program("gpu_driver")
+    run = launch(box, "run", "--", driver)
     report.check("launcher.run", "cudaguard run: cuInit answers 100, and a line says so",
-                 "cuInit %s; %s" % (run.code("cu.init"), "; ".join(run.lines())),
-                 run.code("cu.init") == "100" and len(run.lines()) == 1, run.short())
-    run = launch(box, "verify", "--", box.open, "cu.init")
+                 "cuInit %s; %s" % (run.words.get("cuInit"), "; ".join(run.lines())),
+                 run.words.get("cuInit") == "100" and len(run.lines()) == 1, run.short())
+    run = launch(box, "verify", "--", driver)
     report.check("launcher.verify", "verify fails and names the program that asked",
-                 "exit code %s" % run.rc, run.rc == 1 and "open cu.init" in run.err, run.short())
+                 "exit code %s" % run.rc,
+                 run.rc != 0 and "gpu_driver" in run.err + run.out, run.short())
     run = launch(box, "verify", "--", "true")
     report.check("launcher.verify-pass", "verify passes a program that does not ask",
                  "exit code %s" % run.rc, run.rc == 0, run.short())
 
 
 def fences(box, report):
+    driver = box.program("gpu_driver")
     if box.fake:
         report.not_filled("fence", "the fences", "a fake driver opens no device")
         return
-    program = without_guard(box, box.open, "cu.init")
-    control = box.run(program)
+    control = box.run(without_guard(box, driver))
     for name, option in (("ioctls", "--fence=require"), ("devices", "--fence=devices")):
-        run = launch(box, "run", option, "--", *program)
+        run = launch(box, "run", option, "--", *without_guard(box, driver))
         report.check("fence." + name, "run %s, a program without the guard: no CUDA" % option,
                      "exit code %s, cuInit %s (unfenced %s); %s" % (
-                         run.rc, run.code("cu.init"), control.code("cu.init"),
+                         run.rc, run.words.get("cuInit"), control.words.get("cuInit"),
                          "; ".join(run.err.strip().splitlines()[:3])),
-                     control.code("cu.init") == "0" and run.code("cu.init") not in (None, "0"),
+                     control.words.get("cuInit") == "0" and run.words.get("cuInit") not in (None, "0"),
                      run.short())
     for node in ["/dev/nvidiactl", *box.nodes]:
         script = "if ( : < %s ) 2>/dev/null; then echo opened=1; else echo opened=0; fi" % node
@@ -115,16 +117,16 @@ def listed(box, report):
     if box.fake:
         report.not_filled("fence.list", what + "CUDA and Vulkan", "a fake driver opens no device")
         return
-    kernel = box.python("kernel")
-    for name, words in (("kernel", kernel), ("kernel-unguarded", without_guard(box, *kernel))):
-        run = launch(box, *option, *words)
+    driver = box.program("gpu_driver")
+    for name, words in (("kernel", [driver]), ("kernel-unguarded", without_guard(box, driver))):
+        run = launch(box, *option, *words, "do=kernel")
         report.check("fence.list." + name, what + "a kernel runs, " + name,
                      "cuInit %s, result %s; %s" % (run.words.get("cuInit"), run.words.get("kernel"),
                                                    run.err.strip()[:200]),
                      run.words.get("kernel") == "right", run.short())
-    run = launch(box, *option, *without_guard(box, box.open, "cu.see"))
+    run = launch(box, *option, *without_guard(box, driver))
     report.check("fence.list.unguarded", what + "a program without the guard finds this GPU alone",
-                 ", ".join(run.seen("cu.see")), run.seen("cu.see") == box.uuids()[:1], run.short())
+                 ", ".join(run.listed() or []), run.listed() == box.uuids()[:1], run.short())
     program = [sys.executable, "-c", VULKAN]
     control, run = box.run(program), launch(box, *option, *without_guard(box, *program))
     if control.number("nvidia"):
@@ -154,15 +156,17 @@ def vulkan(box, report):
 
 
 def rules(box, report):
-    both = ["sh", "-c", '"$0" cu.init; exec "$@"', box.open, *box.python("gpus")]
-    run = launch(box, "run", "--rule", "VALIDATE program=open", "--", *both)
-    report.check("rules.program", "run --rule 'VALIDATE program=open': this program alone",
-                 "its cuInit %s; NVML of another program: %s GPUs" % (run.code("cu.init"),
-                                                                    run.words.get("count")),
-                 run.code("cu.init") == "0" and run.words.get("count") == "0", run.short())
+    driver, nvml = box.program("gpu_driver"), box.program("gpu_nvml")
+    both = ["sh", "-c", '"$1"; "$2" | sed "s/^/nvml./"', "sh", driver, nvml]
+    run = launch(box, "run", "--rule", "VALIDATE program=gpu_driver", "--", *both)
+    nvml_count = run.words.get("nvml.count", "0")
+    report.check("rules.program", "run --rule 'VALIDATE program=gpu_driver': this program alone",
+                 "its cuInit %s; NVML of another program: %s GPUs" % (run.words.get("cuInit"),
+                                                                    nvml_count),
+                 run.words.get("cuInit") == "0" and nvml_count == "0", run.short())
     for how in ("spawn", "fork"):
-        held = box.hold([box.launcher, "run", "--children=gpu", "--",
-                         *box.python("workers", how, "4")])
+        held = box.hold([box.launcher, "run", "--children=gpu", "--", box.program("gpu_workers"),
+                         "workers=4", "how=" + how])
         text = ""
         for step in "12":
             held.send(step)

@@ -51,86 +51,107 @@ SEVERAL = ("last", "reversed", "uuids-reversed", "two", "two-nested", "two-neste
 
 
 def programs(box):
-    """Returns (name, argv, libraries preloaded after the guard) of each program."""
+    """Returns (name, argv, kind, libraries preloaded after the guard) of each program."""
+    driver, linked = box.program("gpu_driver"), box.program("gpu_driver_linked")
+    nvml, nvml_linked = box.program("gpu_nvml"), box.program("gpu_nvml_linked")
+    proxy = (box.proxies[0],)
     found = [
-        ("driver dlopen", [box.open, "cu.see"], ()),
-        ("driver cuGetProcAddress", [box.open, "cu.route=proc", "cu.see"], ()),
-        ("driver linked", [box.linked, "cu.see"], ()),
-        ("driver linked, proxy preloaded", [box.linked, "cu.see"], (box.proxies[0],)),
-        ("NVML dlopen", [box.open, "nv.see"], ()),
-        ("NVML linked", [box.linked_nvml, "nv.see"], ()),
+        ("driver dlopen", [driver], "driver", ()),
+        ("driver cuGetProcAddress", [driver, "by=proc"], "driver", ()),
+        ("driver linked", [linked], "driver", ()),
+        ("driver linked, proxy preloaded", [linked], "driver", proxy),
+        ("NVML dlopen", [nvml], "nvml", ()),
+        ("NVML linked", [nvml_linked], "nvml", ()),
     ]
     for major, kind, name in box.runtimes():
-        # cudaFree(0) makes a context.
-        for first, steps in (("runtime", ["rt.see", "rt.free=0", "nv.see", "cu.see"]),
-                             ("nvml", ["nv.see", "rt.see", "rt.free=0", "cu.see"])):
-            found.append(("cudart %s %s, %s first" % (major, kind, first),
-                          [box.program(name), *steps], ()))
+        for first in ("runtime", "nvml"):
+            argv = [box.program(name), "first=" + first]
+            # A fake runtime has no memory.
+            argv += ["copy=0"] if box.fake else []
+            found.append(("cudart %s %s, %s first" % (major, kind, first), argv, "runtime", ()))
     return found
 
 
-def kind_of(argv):
-    """The step that says which interface is tried."""
-    return next(step for step in ("rt.see", "cu.see", "nv.see") if step in argv)
+def answer_of(run, kind):
+    return run.words.get({"driver": "cuInit", "nvml": "nvmlInit",
+                          "runtime": "cudaGetDeviceCount"}[kind])
 
 
 def shown(uuids):
     return "%d: %s" % (len(uuids), " ".join(uuid[:12] for uuid in uuids))
 
 
-def handles(box, view):
-    """{step: its answer} of NVML's handles: beyond the count, and by the UUID of each GPU."""
-    found = {"nv.get=%d" % len(view): "2:null"}
-    for uuid in box.uuids():
-        found["nv.uuid=" + uuid] = ("0:%d:%s" % (view.index(uuid), uuid[4:]) if uuid in view
-                                    else "6:77:!6")
-    return found
+def judge_nvml(run, prefix, view, found):
+    if (view or []) != run.listed(prefix):
+        found.append("NVML shows " + shown(run.listed(prefix)))
 
 
-def judge(box, run, argv, view, seen):
+def judge(run, kind, uuids, view, seen):
     """Returns the mistakes in a program's answers, or an empty list."""
     found = []
-    cuda = "0" if seen else "100"
-    codes = {"cu.see": cuda, "rt.see": cuda, "rt.free": cuda,
-             "nv.see": NO_DRIVER if view is None else "0"}
-    uuids = {"cu.see": seen, "rt.see": seen, "nv.see": view or []}
-    for step in [step.split("=")[0] for step in argv if step.split("=")[0] in codes]:
-        if run.code(step) != codes[step]:
-            found.append("%s answers %s, not %s" % (step, run.code(step), codes[step]))
-        elif codes[step] == "0" and step in uuids and run.seen(step) != uuids[step]:
-            found.append("%s shows %s" % (step, shown(run.seen(step))))
-    if kind_of(argv) == "nv.see" and view is not None:
-        got = [answer for step, answer in run.steps() if step in ("nv.get", "nv.uuid")]
-        wanted = list(handles(box, view).values())
-        if got != wanted:
-            found.append("handles are %s, not %s" % (got, wanted))
+    words = run.words
     if run.rc != 0:
         found.append("exit code %s" % run.rc)
+    if kind == "nvml" and view is None:  # refused: NVML is as without a driver
+        if answer_of(run, kind) != NO_DRIVER:
+            found.append("nvmlInit answers %s" % answer_of(run, kind))
+    elif kind == "nvml":
+        judge_nvml(run, "", view, found)
+        for i in range(len(view or [])):
+            if words.get("index%d" % i) != str(i):
+                found.append("nvmlDeviceGetIndex of %d is %s" % (i, words.get("index%d" % i)))
+        if words.get("beyond") != "2":
+            found.append("handle by index beyond the count: %s" % words.get("beyond"))
+        for i, uuid in enumerate(uuids):
+            wanted = "0" if uuid in (view or []) else "6"
+            if words.get("byUuid%d" % i) != wanted:
+                found.append("handle by UUID of GPU %d: %s" % (i, words.get("byUuid%d" % i)))
+    else:
+        judge_cuda(run, kind, view, seen, found)
     if view is None and not run.lines():
         found.append("no line says why")
     return found
 
 
+def judge_cuda(run, kind, view, seen, found):
+    words = run.words
+    wanted = "0" if seen else "100"
+    if answer_of(run, kind) != wanted:
+        found.append("answers %s, not %s" % (answer_of(run, kind), wanted))
+    if seen and run.listed() != seen:
+        found.append("shows " + shown(run.listed()))
+    if kind == "runtime":
+        judge_nvml(run, "nvml.", view, found)
+        if words.get("driver.cuInit") != wanted:
+            found.append("the driver beside it answers %s" % words.get("driver.cuInit"))
+        if seen and run.listed("driver.") != seen:
+            found.append("the driver beside it shows " + shown(run.listed("driver.")))
+        for i in range(len(seen)):
+            if words.get("copy%d" % i, "right") != "right":
+                found.append("copy to device %d: %s" % (i, words["copy%d" % i]))
+
+
 def usable(box, report):
-    """Returns the programs that see every GPU unguarded."""
+    """Returns the programs that work unguarded, with the GPUs that they then show."""
     found, reported = [], []
     candidates = programs(box)
-    for program, run in zip(candidates, box.many(
+    uuids = ",".join(box.uuids())
+    for (name, argv, kind, preload), run in zip(candidates, box.many(
             lambda item: box.run(item[1], env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}), candidates)):
-        name, argv, _ = program
-        step = kind_of(argv)
-        if run.code(step) != "0" or run.rc != 0:
-            reason = "unguarded it answers %s" % run.code(step)
-        elif sorted(run.seen(step)) != sorted(box.uuids()):
-            reason = "CUDA and NVML list different devices (MIG?)"
-        else:
-            found.append(program)
-            continue
-        if name.split(",")[0] not in reported:
+        if kind == "nvml":
+            argv = argv + ["uuids=" + uuids]
+        good = answer_of(run, kind) == "0" and run.rc == 0
+        reason = "unguarded it answers %s" % answer_of(run, kind)
+        if good and sorted(run.listed()) != sorted(box.uuids()):
+            good, reason = False, "CUDA and NVML list different devices (MIG?)"
+        if good:
+            found.append((name, argv, kind, preload))
+        elif name.split(",")[0] not in reported:
             reported.append(name.split(",")[0])
             report.not_filled("control." + reported[-1].replace(" ", "-"),
                               "a program that the lists are tried with, unguarded", reason,
                               run.short())
+    # Unguarded, this run saw all GPUs, which the lists below narrow.
     report.info("control.unguarded", "programs that see every GPU without the guard",
                 "%d of %d programs, %d GPU(s)" % (len(found), len(candidates), len(box.gpus)))
     return found
@@ -141,18 +162,13 @@ def one_list(box, report, case, chosen):
     env = {"CUDAGUARD_VISIBLE_DEVICES": value}
     if nested is not None:
         env["CUDA_VISIBLE_DEVICES"] = nested
-
-    def run(item):
-        more = handles(box, view or []) if kind_of(item[1]) == "nv.see" else ()
-        return box.run([*item[1], *more], guard=True, env=env, preload=item[2])
-
+    runs = box.many(lambda item: box.run(item[1], guard=True, env=env, preload=item[3]), chosen)
     bad, detail = [], {}
-    runs = box.many(run, chosen)
-    for (program, argv, _), result in zip(chosen, runs):
-        found = judge(box, result, argv, view, seen)
+    for (program, _, kind, _), run in zip(chosen, runs):
+        found = judge(run, kind, box.uuids(), view, seen)
         if found:
             bad.append(program)
-            detail[program] = {"found": found, **result.short()}
+            detail[program] = {"found": found, **run.short()}
     about = "refused: no GPU, and a line" if view is None else "%d GPU(s) to see, %d for CUDA" % (
         len(view), len(seen))
     verdict = "%d of %d programs agree" % (len(chosen) - len(bad), len(chosen))
@@ -161,7 +177,7 @@ def one_list(box, report, case, chosen):
     given = value if len(value) < 20 else value[:16] + "..."
     if nested is not None:
         given += ', CUDA_VISIBLE_DEVICES="%s"' % (nested if len(nested) < 20 else nested[:12] + "...")
-    lines = sorted({line for result in runs for line in result.lines()})[:4]
+    lines = sorted({line for run in runs for line in run.lines()})[:4]
     report.check("allow." + name, WHAT % (given, about), verdict, not bad,
                  {"failed": detail, "lines": lines})
 

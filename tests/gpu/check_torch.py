@@ -11,8 +11,8 @@ import torch
 print("torch=" + torch.__version__, "cuda=%s" % torch.version.cuda)
 print("available=%d" % torch.cuda.is_available(), "count=%d" % torch.cuda.device_count())
 if torch.cuda.is_available():
-    found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-    print("uuids=" + ",".join(str(getattr(one, "uuid", "?")) for one in found))
+    for i in range(torch.cuda.device_count()):
+        print("uuid%d=GPU-%s" % (i, getattr(torch.cuda.get_device_properties(i), "uuid", "?")))
     torch.manual_seed(0)
     a, b = torch.randn(512, 512, dtype=torch.float64), torch.randn(512, 512, dtype=torch.float64)
     product = (a.cuda() @ b.cuda()).cpu()
@@ -82,7 +82,7 @@ def rows(box, report):
     report.info("torch.unguarded", what + ", unguarded", value, unguarded.short())
     uuids = box.uuids()
     for key, env, seen in (
-            ("validate", {"CUDAGUARD_POLICY": "VALIDATE"}, unguarded.seen("uuids")),
+            ("validate", {"CUDAGUARD_POLICY": "VALIDATE"}, unguarded.listed()),
             ("list", {"CUDAGUARD_VISIBLE_DEVICES": "0"}, uuids[:1]),
             ("list-nvml", {"CUDAGUARD_VISIBLE_DEVICES": "0", "PYTORCH_NVML_BASED_CUDA_CHECK": "1"},
              uuids[:1]),
@@ -95,7 +95,7 @@ def rows(box, report):
         if seen:
             good = good and run.words.get("matmul") == "right"
             # Older versions of PyTorch do not report the UUID.
-            good = good and ("GPU-?" in unguarded.seen("uuids") or run.seen("uuids") == seen)
+            good = good and ("GPU-?" in unguarded.listed() or run.listed() == seen)
         else:
             good = good and run.words.get("available") == "0" and bool(run.lines())
         report.check("torch." + key, what + ", " + " ".join("%s=%s" % i for i in env.items()),

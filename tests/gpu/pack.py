@@ -11,7 +11,7 @@ import sys
 LIMIT = 64 * 2**20
 # The files of the build tree by directory. The rest of tests/programs are links to other
 # directories and copies of drivers, which only the entry-point matrix' own sandbox uses.
-BUILT = ("bin", "lib", "tests/programs", "tests/devices/programs", "tests/gpu")
+BUILT = ("bin", "lib", os.path.join("tests", "programs"), os.path.join("tests", "gpu"))
 LEFT_OUT = shutil.ignore_patterns("CMakeFiles", "*.cmake", "Makefile", "static_entry_point",
                                   "renamed")
 SOURCES = ("scripts/gpu-check", "tests/gpu/*.py", "tests/support/*.py", "tests/golden/messages.txt",
@@ -47,9 +47,9 @@ def pack(source, build, lib, to):
     if os.path.exists(to) and os.listdir(to) and not os.path.exists(os.path.join(to, "COMMIT")):
         print("gpu-check: %s exists and is no packed directory" % to, file=sys.stderr)
         return 2
-    needed = [os.path.join(lib, "libcudaguard.so"),
-              *(os.path.join(build, "tests", name)
-                for name in ("gpu/gpu_init", "devices/programs/open", "programs/entry_point"))]
+    needed = [os.path.join(lib, "libcudaguard.so"), os.path.join(build, "tests", "gpu",
+                                                                 "gpu_driver"),
+              os.path.join(build, "tests", "programs", "entry_point")]
     missing = [path for path in needed if not os.path.exists(path)]
     if missing:
         print("gpu-check: not built: %s\nBuild it first: scripts/fetch-cuda build/_deps all && "

@@ -101,8 +101,8 @@ class Report:
             time.time() - self.started)
 
     def write(self, directory, facts, directories):
-        """Writes <directory>/<date>-<gpu>.jsonl, with relative() paths: a line of facts, and one
-        for each row. Returns its path."""
+        """Writes <directory>/<date>-<gpu>.jsonl, with relative() paths: a line of facts, and one for
+        each row. Returns its path."""
         os.makedirs(directory, exist_ok=True)
         names = facts.get("gpus") or []
         gpu = re.sub(r"[^a-z0-9]+", "-", names[0]["name"].lower()).strip("-") if names else "no-gpu"
