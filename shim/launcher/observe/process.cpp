@@ -120,13 +120,13 @@ bool begins_with_start(pid_t pid, ProcessView& memory) {
 }
 #endif
 
-std::string executable_of(pid_t pid) {
+}  // namespace
+
+std::string link_of(pid_t pid, const std::string& name) {
   char path[PATH_MAX];
-  const ssize_t length = readlink(path_of(pid, "exe").c_str(), path, sizeof path);
+  const ssize_t length = readlink(path_of(pid, name).c_str(), path, sizeof path);
   return {path, static_cast<size_t>(std::max<ssize_t>(length, 0))};
 }
-
-}  // namespace
 
 FileId id_of(const struct stat& status) {
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
@@ -239,7 +239,7 @@ std::optional<Registers> waiting_at(pid_t thread) {
 std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look) {
   look &= has_own_numbers();
   const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
-  const std::string executable = look ? executable_of(who.pid) : "";
+  const std::string executable = look ? link_of(who.pid, "exe") : "";
   std::string arguments;
   std::string cgroup;
   if (look) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);

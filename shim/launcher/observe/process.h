@@ -68,6 +68,9 @@ struct Stat {
 /// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
 Stat read_stat(pid_t pid);
 
+/// What a link of /proc/PID names: "exe", "cwd". Empty if it cannot be read.
+std::string link_of(pid_t pid, const std::string& name);
+
 /// /proc/PID/status
 std::string status_of(pid_t pid);
 /// The numbers after `name` in it.

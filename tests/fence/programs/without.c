@@ -14,6 +14,7 @@
 //   readv     process_vm_readv(2)
 //   landlock  landlock_create_ruleset(2)
 //   memfd     memfd_create(2)
+//   openat2   openat2(2)
 // "busy": another process has the only listener that there can be.
 #include <errno.h>
 #include <fcntl.h>
@@ -55,9 +56,12 @@ static int argument_of(const char* rule, size_t* offset, uint16_t* comparison, u
     *offset = offsetof(struct seccomp_data, arch);
     return *rule == 'c' ? SYS_clone : *rule == 'w' ? SYS_wait4 : SYS_process_vm_readv;
   }
-  if (strncmp(rule, "landlock=", 9) == 0 || strncmp(rule, "memfd=", 6) == 0) {
+  if (strncmp(rule, "landlock=", 9) == 0 || strncmp(rule, "memfd=", 6) == 0 ||
+      strncmp(rule, "openat2=", 8) == 0) {
     *offset = offsetof(struct seccomp_data, arch);
-    return *rule == 'l' ? SYS_landlock_create_ruleset : SYS_memfd_create;
+    return *rule == 'l'   ? SYS_landlock_create_ruleset
+           : *rule == 'm' ? SYS_memfd_create
+                          : 437;  // older headers lack it
   }
   if (strncmp(rule, "filter=", 7) == 0) {  // the lower half of a pointer
     *offset = first + 2 * sizeof(uint64_t);
