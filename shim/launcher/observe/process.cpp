@@ -358,16 +358,6 @@ std::string arguments_of(pid_t pid) {
   return words;
 }
 
-Command command_of(pid_t pid) {
-  Command command;
-  read_file(path_of(pid, "cmdline"), command.text, Command::kMost);
-  command.is_cut = command.text.size() >= Command::kMost;
-  command.text.resize(std::min(command.text.size(), Command::kMost));
-  while (command.text.ends_with('\0')) command.text.pop_back();
-  if (command.text.empty()) command.text = read_stat(pid).name;
-  return command;
-}
-
 Driver driver_of(pid_t pid) {
   Driver found = Driver::kNone;
   const ProcessImage image(WaitingProcess(pid).maps());

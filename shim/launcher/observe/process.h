@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "shim/guard/text/attempt.h"
-#include "shim/launcher/findings/command.h"
 #include "shim/launcher/unwind/call_frame.h"
 
 namespace cudaguard::launcher {
@@ -146,8 +145,6 @@ std::string names_of(const std::set<pid_t>& processes);
 inline constexpr size_t kMostCommand = 1024;
 /// The process's arguments, as /proc/PID/cmdline has them.
 std::string arguments_of(pid_t pid);
-/// At least the name of the process.
-Command command_of(pid_t pid);
 
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda

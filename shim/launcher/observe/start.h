@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/launcher/findings/command.h"
 #include "shim/launcher/observe/process.h"
 
 namespace cudaguard::launcher {

@@ -208,7 +208,7 @@ void Starts::note_beacon(const Identity& who, bool off) {
     end(process);  // the kernel did not tell of this execve
     process.runs = Program{};
     process.runs->at = process.seen.last;
-    process.runs->start.command = command_of(who.pid);
+    process.runs->start.command = {who.stat.name};
   }
   Program& program = *process.runs;
   program.heard = true;
