@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+import struct
 
 import pytest
 
@@ -60,12 +61,20 @@ def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
 @pytest.mark.needs("root", "other_users_processes")
 @pytest.mark.parametrize("program", [STATIC, DYNAMIC], ids=os.path.basename)
 @pytest.mark.parametrize(("place", "file", "code"), [
-    (0o700, 0o755, 99), (0o755, 0o744, 99), (0o711, 0o755, 7)])
+    (0o700, 0o755, 99), (0o755, 0o744, 99), (0o711, 0o755, 7), (0o755, None, 99)])
 def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, file, code):
-    """root's verify may execute the file."""
+    """root's verify may execute the file. None: an access control list forbids it to the user."""
     os.mkdir(case.path("place"))
     copy = shutil.copy(program, case.path("place/program"))
-    os.chmod(copy, file)
+    if file:
+        os.chmod(copy, file)
+    else:
+        entries = ((1, 7, -1), (2, 0, 65534), (4, 5, -1), (16, 5, -1), (32, 5, -1))
+        try:
+            os.setxattr(copy, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(
+                struct.pack("<HHi", *entry) for entry in entries))
+        except OSError as error:
+            pytest.skip("no access control lists here: %s" % error)
     os.chmod(case.path("place"), place)
     case.command = [launcher.public_launcher(), "verify"]
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",

@@ -342,10 +342,10 @@ uint64_t most_bytes(pid_t process) {
 std::string why_closed(pid_t thread) {
   if (access(("/proc/" + std::to_string(thread)).c_str(), F_OK) != 0)
     return "/proc does not show it";
-  const Descriptor file(open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
-  char scope = '0';
-  if (file.number() >= 0 && ::read(file.number(), &scope, 1) == 1 && scope >= '2') {
-    return std::string("kernel.yama.ptrace_scope is ") + scope + ", so no memory can be read";
+  std::string scope;
+  read_file("/proc/sys/kernel/yama/ptrace_scope", scope, 1);
+  if (scope >= "2") {
+    return "kernel.yama.ptrace_scope is " + scope.substr(0, 1) + ", so no memory can be read";
   }
   const std::vector<uint64_t> users = status_of(thread, "Uid");  // real, effective, saved, of files
   if (users.size() > 1 && users[1] != geteuid()) {
