@@ -136,14 +136,11 @@ def test_script_counts_as_its_interpreter(case):
     for i in range(4):  # the kernel allows five scripts
         deepest = case.make("%d.sh" % i, "#!%s\n" % deepest)
     clears = case.make("clears.sh", "#!/usr/bin/env -S -i /bin/sh\nexit 7\n")
-    by_loader = case.make("loader.sh", "#!%s %s\n" % (harness.loader_of(DYNAMIC), DYNAMIC))
     for script, wanted in ((plain, [2, [], []]), (nested, [2, [], []]),
                            (by_static, [2, ["static"], []]), (deepest, [2, ["static"], []]),
                            (clears, [2, ["its environment has no LD_PRELOAD"], []])):
         result, *counts = account(case, [EXECUTES, "child", script], code=7)
         assert counts == wanted, "%s\n%s" % (script, result)
-    result, *counts = account(case, ["env", "-i", by_loader], code=7)
-    assert counts == [1, ["its environment has no LD_PRELOAD"], []], str(result)
 
 
 def test_every_short_start_is_counted(case):
@@ -236,8 +233,7 @@ def test_names_of_nvidia_are_found_in_what_really_runs(case, text, names):
     with open(program, "ab") as stream:
         stream.write(text.encode())
     loader = harness.loader_of(program)
-    by_line = case.make("by_line", "#!%s %s\n" % (loader, program))
-    for words in ([script], [nested], [loader, "--argv0", "x", program], [by_line]):
+    for words in ([script], [nested], [loader, "--argv0", "x", program]):
         _, tree = case.tree(["env", "-i", *words])
         assert [one["names_nvidia"] for one in tree["unguarded"]] == [names], (words, tree)
         _, tree = case.tree(["env", "CUDAGUARD_POLICY=OFF", *words])

@@ -108,7 +108,6 @@ FileFacts examine(const std::string& path) {
   ScriptLine line = read_script(head);
   if (!line.interpreter.empty()) {
     facts.interpreter = std::move(line.interpreter);
-    facts.argument = std::move(line.argument);
     facts.kind = FileFacts::Kind::kScript;
     return facts;
   }
@@ -170,11 +169,10 @@ struct StartReader::Call {
   uint64_t words = 0;
   uint64_t variables = 0;
   int flags = 0;
-  size_t pointer = 8;                   ///< its size
-  size_t added = 0;                     ///< bytes that execve adds for the interpreters of scripts
-  std::vector<std::string> of_scripts;  ///< what execve puts in the place of the first word
-  Descriptor opened{-1};                ///< the file that will run
-  int error = 0;                        ///< of open_file()
+  size_t pointer = 8;     ///< its size
+  size_t added = 0;       ///< bytes that execve adds for the interpreters of scripts
+  Descriptor opened{-1};  ///< the file that will run
+  int error = 0;          ///< of open_file()
   // Of this file.
   bool is_loader = false;
   bool by_loader = false;
@@ -434,10 +432,6 @@ void StartReader::judge_file(Call& call, Start& start) {
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
-      call.of_scripts.insert(call.of_scripts.begin(), name);
-      if (!facts.argument.empty()) {
-        call.of_scripts.insert(call.of_scripts.begin(), facts.argument);
-      }
       start.texts.push_back(std::exchange(name, facts.interpreter));
       call.added += name.size() + 1;
       continue;
@@ -492,12 +486,7 @@ void StartReader::judge_strings(Call& call, const Strings& strings, Start& start
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
   };
-  if (call.is_loader) {
-    std::vector<std::string> words = strings.words;
-    if (words.empty()) words.emplace_back();
-    words.insert(words.begin() + 1, call.of_scripts.begin(), call.of_scripts.end());
-    start.texts.push_back(program_of(words));
-  }
+  if (call.is_loader) start.texts.push_back(program_of(strings.words));
   if ((call.is_loader && start.texts.back().empty()) ||
       (call.by_loader && !call.is_privileged && strings.lists)) {
     start.kind = Start::Kind::kLists;
