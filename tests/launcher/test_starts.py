@@ -2,20 +2,22 @@
 """verify counts each program that is started, once, however it is started, and says why the guard
 is not in it. An execve that fails starts none."""
 
+import errno
 import json
 import os
 import shutil
+import struct
 
 import pytest
 
-from support import fixtures, harness, launcher, machine, nodes
+from support import fence, fixtures, harness, launcher, machine, nodes
 from launcher import test_verify_tree
 
 EXECUTES = launcher.program("executes")
 STATIC = launcher.program("static_7")
 DYNAMIC = launcher.program("exits_7")
-WAYS = ("exec", "child", "vfork", "spawn", "thread", "changing", "fexecve", "directory", "relative",
-        "memfd", "large", "search")
+WAYS = ("exec", "child", "vfork", "spawn", "thread", "changing", "fexecve", "empty_path",
+        "directory", "relative", "memfd", "descriptor", "large", "fills", "search")
 
 
 make_case = fixtures.lent("case", test_verify_tree.Case)
@@ -42,17 +44,15 @@ def test_start_counts_once(case, way):
     ("exec", "No such file or directory"), ("exec", "Permission denied"),
     ("exec", "Exec format error"), ("child", "Exec format error"),
     ("child", "No such file or directory"), ("too_large", "Argument list too long"),
-    ("written", "Text file busy"),
+    ("too_many", "Argument list too long"), ("written", "Text file busy"),
     ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
     ("relative", "Permission denied"), ("directory", "No such file or directory"),
-    ("fexecve", "No such file or directory")])
+    ("wrong_flag", "Invalid argument")])
 def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     file = {"No such file or directory": case.path("missing"),
             "Permission denied": case.make("plain", "#!/bin/sh\n", 0o644),
             "Exec format error": case.make("format", "\x7fEL"),
             "Not a directory": case.make("file", "") + "/below"}.get(error) or case.copied("exits_7")
-    if way == "fexecve":  # the interpreter of a script could not open it by a closed descriptor
-        file = case.make("script", "#!/bin/sh\n")
     result, *counts = account(case, [EXECUTES, way, file], code=99)
     assert counts == [1, [], []], str(result)
     assert result.out == error + "\n", str(result)
@@ -61,12 +61,20 @@ def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
 @pytest.mark.needs("root", "other_users_processes")
 @pytest.mark.parametrize("program", [STATIC, DYNAMIC], ids=os.path.basename)
 @pytest.mark.parametrize(("place", "file", "code"), [
-    (0o700, 0o755, 99), (0o755, 0o744, 99), (0o711, 0o755, 7)])
+    (0o700, 0o755, 99), (0o755, 0o744, 99), (0o711, 0o755, 7), (0o755, None, 99)])
 def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, file, code):
-    """root's verify may execute the file."""
+    """root's verify may execute the file. None: an access control list forbids it to the user."""
     os.mkdir(case.path("place"))
     copy = shutil.copy(program, case.path("place/program"))
-    os.chmod(copy, file)
+    if file:
+        os.chmod(copy, file)
+    else:
+        entries = ((1, 7, -1), (2, 0, 65534), (4, 5, -1), (16, 5, -1), (32, 5, -1))
+        try:
+            os.setxattr(copy, "system.posix_acl_access", struct.pack("<I", 2) + b"".join(
+                struct.pack("<HHi", *entry) for entry in entries))
+        except OSError as error:
+            pytest.skip("no access control lists here: %s" % error)
     os.chmod(case.path("place"), place)
     case.command = [launcher.public_launcher(), "verify"]
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
@@ -75,6 +83,23 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
     starts = code == 7
     assert counts == [2 + (starts and program == DYNAMIC),
                       ["static"] * (starts and program == STATIC), []], str(result)
+
+
+@pytest.mark.needs("root", "other_users_processes")
+@pytest.mark.parametrize(("mode", "closed", "wanted"), [
+    (0o755, [], [3, [], []]),
+    (0o700, [], [1, [], ["it sent no start beacon"] * 2]),
+    (0o600, ["lib", "libcudaguard.so"], [1, [], ["it sent no start beacon"] * 2])],
+    ids=["open", "closed", "unreadable"])
+def test_guard_that_the_user_may_not_load_cannot_end_in_the_loader(case, mode, closed, wanted):
+    """The inner shell ends as a program that ld.so cannot start, which does not count."""
+    case.command = [case.installed(), "verify"]
+    os.chmod(case.directory, 0o755)
+    os.chmod(case.path("install", *closed), mode)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c",
+             "sh -c 'exit 127'; exit 0"]
+    result, *counts = account(case, words)
+    assert counts == wanted, str(result)
 
 
 def test_end_after_a_failed_start_is_no_start(case):
@@ -111,14 +136,11 @@ def test_script_counts_as_its_interpreter(case):
     for i in range(4):  # the kernel allows five scripts
         deepest = case.make("%d.sh" % i, "#!%s\n" % deepest)
     clears = case.make("clears.sh", "#!/usr/bin/env -S -i /bin/sh\nexit 7\n")
-    by_loader = case.make("loader.sh", "#!%s %s\n" % (harness.loader_of(DYNAMIC), DYNAMIC))
     for script, wanted in ((plain, [2, [], []]), (nested, [2, [], []]),
                            (by_static, [2, ["static"], []]), (deepest, [2, ["static"], []]),
                            (clears, [2, ["its environment has no LD_PRELOAD"], []])):
         result, *counts = account(case, [EXECUTES, "child", script], code=7)
         assert counts == wanted, "%s\n%s" % (script, result)
-    result, *counts = account(case, ["env", "-i", by_loader], code=7)
-    assert counts == [1, ["its environment has no LD_PRELOAD"], []], str(result)
 
 
 def test_every_short_start_is_counted(case):
@@ -133,7 +155,7 @@ def test_forked_processes_start_nothing(case):
     assert counts == [1, [], []], str(result)
 
 
-@pytest.mark.parametrize("name", ["/link", "bin/up/link"])
+@pytest.mark.parametrize("name", ["/link", "./link", "bin/up/link", "/../bin/../link"])
 def test_start_in_another_root_directory_is_judged_there(case, name):
     """A symbolic link in it begins there."""
     machine.need("change_of_root" if os.geteuid() == 0 else "user_namespaces")
@@ -148,15 +170,25 @@ def test_start_in_another_root_directory_is_judged_there(case, name):
     assert counts == [1 if os.geteuid() == 0 else 2, ["static"], []], str(result)
 
 
-@pytest.mark.parametrize("name", ["/dev/stdin", "/proc/./self/fd//7", "/proc/thread-self/fd/7",
-                                  "/proc/$$/fd/7", "/dev/../dev/fd/7", "link", "./links/7"])
-def test_name_that_leads_to_the_caller_is_judged_there(case, name):
-    """/proc/self is another directory for verify itself."""
-    os.symlink("/proc/self/fd/7", case.path("link"))
-    os.symlink("/dev/fd", case.path("links"))
-    script = 'cd "$1" && exec 7<"$0" 0<&7 && PATH=$1 exec %s' % name
-    result, *counts = account(case, ["sh", "-c", script, STATIC, case.path("")], code=7)
-    assert counts == [1, ["static"], []], str(result)
+@pytest.mark.parametrize(("name", "is_plain"), [
+    ("/proc/self/fd/7", True), ("/dev/fd/7", True), ("/dev/stdin", False), ("/proc/$$/fd/7", False)])
+def test_name_that_leads_to_the_caller_is_judged_there(case, name, is_plain):
+    """/proc/self is another directory for verify itself. Other links of /proc are a doubt."""
+    script = 'exec 7<"$0" 0<&7 && exec %s' % name
+    for program, wanted in ((STATIC, [1, ["static"] * is_plain, [
+            "its name leads through a link of /proc"] * (not is_plain)]), (DYNAMIC, [2, [], []])):
+        result, *counts = account(case, ["sh", "-c", script, program], code=7)
+        assert counts == wanted, str(result)
+
+
+@pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM], ids=errno.errorcode.get)
+def test_start_without_openat2_is_unknown_unless_its_beacon_comes(case, error):
+    """Before Linux 5.6 and in an older container, nothing shows the process's file."""
+    case.command = [fence.program("without"), "openat2=%d" % error, "--", *case.command]
+    for program, wanted in ((STATIC, [1, [], ["openat2 is refused, so its file cannot be found"]]),
+                            (DYNAMIC, [2, [], []])):
+        result, *counts = account(case, [EXECUTES, "child", program], code=7)
+        assert counts == wanted, str(result)
 
 
 def test_loader_that_ignores_the_guard_is_no_guarded_start(case):
@@ -201,8 +233,7 @@ def test_names_of_nvidia_are_found_in_what_really_runs(case, text, names):
     with open(program, "ab") as stream:
         stream.write(text.encode())
     loader = harness.loader_of(program)
-    by_line = case.make("by_line", "#!%s %s\n" % (loader, program))
-    for words in ([script], [nested], [loader, "--argv0", "x", program], [by_line]):
+    for words in ([script], [nested], [loader, "--argv0", "x", program]):
         _, tree = case.tree(["env", "-i", *words])
         assert [one["names_nvidia"] for one in tree["unguarded"]] == [names], (words, tree)
         _, tree = case.tree(["env", "CUDAGUARD_POLICY=OFF", *words])
@@ -283,6 +314,14 @@ def test_32_bit_loader_that_lists_starts_nothing(case):
         result, tree = case.tree(["sh", "-c", '"$@"; exit 0', "-", *words])
         assert [one["reason"] for one in tree["unguarded"]] == wanted, (words, str(result))
         assert tree["unknown"] == [], (words, str(result))
+
+
+def test_start_without_a_beacon_is_unknown(case):
+    """The library has the guard's name only. The guard itself is the control."""
+    other = harness.program("idle-guard/libcudaguard.so")
+    for guard, wanted in ((other, ["it sent no start beacon"]), (harness.GUARD, [])):
+        result, tree = case.tree(["env", "LD_PRELOAD=" + guard, DYNAMIC])
+        assert [one["reason"] for one in tree["unknown"]] == wanted, str(result)
 
 
 def test_environment_that_changes_meanwhile_is_unknown(case):

@@ -2,7 +2,6 @@
 #include "shim/launcher/observe/private_report.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,8 +26,6 @@
 namespace cudaguard::launcher {
 
 namespace {
-
-constexpr uint64_t kReserve = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& directory, const std::string& why) {
   throw Refusal(kRefused, "no directory for the records: " + in_quotes(directory) + why +
@@ -96,10 +93,6 @@ PrivateReport::PrivateReport(std::string copy)
   fchmod(fd, S_IRUSR | S_IWUSR | S_IWGRP | S_IWOTH);
   struct stat status = {};
   if (fstat(fd, &status) == 0) inode_ = status.st_ino;
-  // Reserves room in case the program fills the disk. Above RLIMIT_FSIZE this would raise a signal.
-  rlimit limit = {};
-  getrlimit(RLIMIT_FSIZE, &limit);
-  if (limit.rlim_cur >= kReserve) fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, kReserve);
   close(fd);
 }
 

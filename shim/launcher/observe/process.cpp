@@ -2,9 +2,8 @@
 #include "shim/launcher/observe/process.h"
 
 #include <dirent.h>
-#include <elf.h>
 #include <fcntl.h>
-#include <sys/auxv.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -91,41 +90,11 @@ std::vector<uint64_t> status_of(pid_t pid, std::string_view name) {
   return numbers_in(status_of(pid), name);
 }
 
-namespace {
-
-#if defined(__x86_64__)
-/// The address of the program's first instruction.
-uint64_t entry_of(pid_t pid) {
-  std::string bytes;
-  read_file(path_of(pid, "auxv"), bytes, 4096);
-  for (size_t at = 0; at + sizeof(Elf64_auxv_t) <= bytes.size(); at += sizeof(Elf64_auxv_t)) {
-    Elf64_auxv_t entry = {};
-    memcpy(&entry, bytes.data() + at, sizeof entry);
-    if (entry.a_type == AT_ENTRY) return entry.a_un.a_val;
-  }
-  return 0;
-}
-
-/// True if the program begins with glibc's _start, up to its two pushes. Go's programs and those
-/// that ld.so runs as a command begin in other ways.
-bool begins_with_start(pid_t pid, ProcessView& memory) {
-  constexpr uint8_t kStart[] = {0x31, 0xed, 0x49, 0x89, 0xd1, 0x5e, 0x48, 0x89,
-                                0xe2, 0x48, 0x83, 0xe4, 0xf0, 0x50, 0x54};
-  constexpr uint8_t kEndbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
-  uint8_t code[sizeof kEndbr64 + sizeof kStart];
-  if (!memory.read(entry_of(pid), code, sizeof code)) return false;
-  const bool marked = memcmp(code, kEndbr64, sizeof kEndbr64) == 0;
-  return memcmp(code + (marked ? sizeof kEndbr64 : 0), kStart, sizeof kStart) == 0;
-}
-#endif
-
-std::string executable_of(pid_t pid) {
+std::string link_of(pid_t pid, const std::string& name) {
   char path[PATH_MAX];
-  const ssize_t length = readlink(path_of(pid, "exe").c_str(), path, sizeof path);
+  const ssize_t length = readlink(path_of(pid, name).c_str(), path, sizeof path);
   return {path, static_cast<size_t>(std::max<ssize_t>(length, 0))};
 }
-
-}  // namespace
 
 FileId id_of(const struct stat& status) {
   return {status.st_dev, status.st_ino, static_cast<uint64_t>(status.st_size),
@@ -205,7 +174,6 @@ std::optional<bool> is_in_loader(pid_t pid, const Stat& stat) {
     if (!mapping.executable || !base_name(mapping.file).starts_with("ld-")) continue;
     inside = inside.value_or(false) || (mapping.from <= address && address < mapping.to);
   }
-  if (inside.value_or(false) && !begins_with_start(pid, memory)) return {};
   return inside;
 #else
   static_cast<void>(pid);
@@ -238,7 +206,7 @@ std::optional<Registers> waiting_at(pid_t thread) {
 std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look) {
   look &= has_own_numbers();
   const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
-  const std::string executable = look ? executable_of(who.pid) : "";
+  const std::string executable = look ? link_of(who.pid, "exe") : "";
   std::string arguments;
   std::string cgroup;
   if (look) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
@@ -304,6 +272,11 @@ std::optional<Credentials> credentials_of(const Descriptor& process) {
   const std::optional<PidfdInfo> info = info_of(process, kInfoCredentials);
   if (!info) return {};
   return Credentials{info->ruid, info->euid, info->fsuid, info->rgid, info->egid, info->fsgid};
+}
+
+bool is_alive(const Descriptor& process) {
+  pollfd end = {process.number(), POLLIN, 0};
+  return process.number() >= 0 && poll(&end, 1, 0) == 0;
 }
 
 std::optional<int> end_of(const Descriptor& process) {
@@ -383,16 +356,6 @@ std::string arguments_of(pid_t pid) {
   read_file(path_of(pid, "cmdline"), words, kMostCommand);
   words.resize(std::min(words.size(), kMostCommand));
   return words;
-}
-
-Command command_of(pid_t pid) {
-  Command command;
-  read_file(path_of(pid, "cmdline"), command.text, Command::kMost);
-  command.is_cut = command.text.size() >= Command::kMost;
-  command.text.resize(std::min(command.text.size(), Command::kMost));
-  while (command.text.ends_with('\0')) command.text.pop_back();
-  if (command.text.empty()) command.text = read_stat(pid).name;
-  return command;
 }
 
 Driver driver_of(pid_t pid) {

@@ -16,7 +16,6 @@
 #include <vector>
 
 #include "shim/guard/text/attempt.h"
-#include "shim/launcher/findings/command.h"
 #include "shim/launcher/unwind/call_frame.h"
 
 namespace cudaguard::launcher {
@@ -68,6 +67,9 @@ struct Stat {
 /// Returns state 'X' if there is no such process. The id of a thread gives that thread's values.
 Stat read_stat(pid_t pid);
 
+/// What a link of /proc/PID names: "exe", "cwd". Empty if it cannot be read.
+std::string link_of(pid_t pid, const std::string& name);
+
 /// /proc/PID/status
 std::string status_of(pid_t pid);
 /// The numbers after `name` in it.
@@ -113,6 +115,8 @@ struct Credentials {
 };
 /// Nothing before Linux 6.13.
 std::optional<Credentials> credentials_of(const Descriptor& process);
+/// True if the process exists and has not ended. False without a descriptor.
+bool is_alive(const Descriptor& process);
 /// How the process has ended, as from waitpid. Nothing before Linux 6.15.
 std::optional<int> end_of(const Descriptor& process);
 
@@ -141,8 +145,6 @@ std::string names_of(const std::set<pid_t>& processes);
 inline constexpr size_t kMostCommand = 1024;
 /// The process's arguments, as /proc/PID/cmdline has them.
 std::string arguments_of(pid_t pid);
-/// At least the name of the process.
-Command command_of(pid_t pid);
 
 /// What the process has open. Meaningful only if the process is unguarded.
 enum class Driver : uint8_t { kNone, kNvml, kAny };  ///< kNvml: NVML and not libcuda

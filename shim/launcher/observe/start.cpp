@@ -2,12 +2,11 @@
 #include "shim/launcher/observe/start.h"
 
 #include <fcntl.h>
-#include <linux/capability.h>
-#include <linux/magic.h>
+#include <grp.h>
+#include <sys/fsuid.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/vfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -49,16 +48,6 @@ constexpr const char* kOtherIds = "its effective user or group is not the real o
 /// By which the file can be opened again.
 std::string path_of(const Descriptor& file) {
   return "/proc/self/fd/" + std::to_string(file.number());
-}
-
-bool is_proc(const Descriptor& directory) {
-  struct statfs system = {};
-  return fstatfs(directory.number(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
-}
-
-/// True if this process may not execute the file, for example because of its mount's noexec.
-bool is_denied(const Descriptor& file) {
-  return access(path_of(file).c_str(), X_OK) != 0 && errno == EACCES;
 }
 
 /// One search through the whole file.
@@ -119,7 +108,6 @@ FileFacts examine(const std::string& path) {
   ScriptLine line = read_script(head);
   if (!line.interpreter.empty()) {
     facts.interpreter = std::move(line.interpreter);
-    facts.argument = std::move(line.argument);
     facts.kind = FileFacts::Kind::kScript;
     return facts;
   }
@@ -153,20 +141,19 @@ struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
   /// A name for open_file(), also if the call means a file by its descriptor.
   std::string full_name(const std::string& name) const;
-  /// Opens the file that this name means for the process.
+  /// Opens the file that this name means for the process, or sets `error`: ELOOP if another link of
+  /// /proc than /proc/self leads there.
   Descriptor open_file(const std::string& name, bool follow = true);
-  /// False if the process may not use this file, or search this directory, as this one may. `right`
-  /// is the bit of others: S_IXOTH, S_IROTH.
-  bool may(mode_t right, const Descriptor& file);
+  /// True if the process may not execute the file (X_OK), for example because of its mount's
+  /// noexec, or not read it (R_OK).
+  bool is_denied(int right, const Descriptor& file);
   /// False if the new program may not read the library of this name, as this process may.
   bool may_load(const std::string& name);
   std::string privileges(const struct stat& file, bool has_capabilities);
-  /// True if this name means a file by a descriptor that the new program will not have.
-  bool closes_file(const std::string& name) const;
   /// True if this process may not know which file a name means.
   bool hides_files() const { return root.number() < 0; }
-  std::string proc(const char* name) const { return proc_ + name; }
-  Descriptor open_own(const char* name) const {
+  std::string proc(const std::string& name) const { return proc_ + name; }
+  Descriptor open_own(const std::string& name) const {
     return Descriptor(open(proc(name).c_str(), O_PATH | O_CLOEXEC));
   }
   /// /proc/PID/status
@@ -182,23 +169,26 @@ struct StartReader::Call {
   uint64_t words = 0;
   uint64_t variables = 0;
   int flags = 0;
-  size_t pointer = 8;                   ///< its size
-  size_t added = 0;                     ///< bytes that execve adds for the interpreters of scripts
-  std::vector<std::string> of_scripts;  ///< what execve puts in the place of the first word
-  Descriptor opened{-1};                ///< the file that will run
+  size_t pointer = 8;     ///< its size
+  size_t added = 0;       ///< bytes that execve adds for the interpreters of scripts
+  Descriptor opened{-1};  ///< the file that will run
+  int error = 0;          ///< of open_file()
   // Of this file.
   bool is_loader = false;
   bool by_loader = false;
   bool is_privileged = false;
 
  private:
-  bool has_fewer_rights();
-  Descriptor walk(const std::string& name, bool follow);
+  /// True if root's verify looks at another user's process. Another user's verify has no more
+  /// rights than its processes.
+  bool has_other_user();
+  /// Calls `look` with the process's rights to files, which Linux then examines itself.
+  template <typename Look>
+  auto with_rights(Look look);
 
   std::string proc_;
   std::string status_;
   std::optional<Credentials> credentials_;
-  bool is_after_exec_ = false;  ///< when execve has taken an ordinary user's capabilities
 };
 
 StartReader::Call::Call(pid_t caller, const seccomp_data& data)
@@ -246,114 +236,74 @@ std::string StartReader::Call::full_name(const std::string& name) const {
   return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
 }
 
-bool StartReader::Call::closes_file(const std::string& name) const {
-  std::string text;
-  if (full_name(name) != name) read_file(proc("fdinfo/") + std::to_string(directory), text, 256);
-  constexpr std::string_view kFlags = "flags:";
-  const size_t at = text.find(kFlags);
-  return at != std::string::npos &&
-         (strtoul(text.c_str() + at + kFlags.size(), nullptr, 8) & O_CLOEXEC) != 0;
+bool StartReader::Call::has_other_user() {
+  return geteuid() == 0 && credentials() && credentials()->files_user != 0;
 }
 
-/// Another user's verify has no more rights than its processes.
-bool StartReader::Call::has_fewer_rights() {
-  if (geteuid() != 0) return false;
-  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, thread};
-  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, sets) == 0 &&
-      std::ranges::all_of(sets, [](const auto& set) { return set.effective == 0; })) {
-    return true;
-  }
-  return is_after_exec_ && credentials() && credentials()->files_user != 0;
+template <typename Look>
+auto StartReader::Call::with_rights(Look look) {
+  if (!has_other_user()) return look();
+  const std::vector<uint64_t> listed = numbers_in(status(), "Groups");
+  const std::vector<gid_t> groups(listed.begin(), listed.end());
+  std::vector<gid_t> own(NGROUPS_MAX);
+  own.resize(static_cast<size_t>(std::max(getgroups(NGROUPS_MAX, own.data()), 0)));
+  setgroups(groups.size(), groups.data());
+  setfsgid(static_cast<gid_t>(credentials()->files_group));
+  setfsuid(static_cast<uid_t>(credentials()->files_user));
+  auto result = look();
+  setfsuid(geteuid());
+  setfsgid(getegid());
+  setgroups(own.size(), own.data());
+  return result;
 }
 
-bool StartReader::Call::may(mode_t right, const Descriptor& file) {
-  const mode_t group_right = right << 3;
-  const mode_t owner_right = right << 6;
-  const mode_t anyone = right | group_right | owner_right;
-  struct stat facts = {};
-  if (!has_fewer_rights() || fstat(file.number(), &facts) != 0 ||
-      (facts.st_mode & anyone) == anyone || !credentials()) {
-    return true;
-  }
-  std::vector<uint64_t> groups = numbers_in(status(), "Groups");
-  groups.push_back(credentials()->files_group);
-  const bool is_member = std::ranges::find(groups, facts.st_gid) != groups.end();
-  const bool is_owner = facts.st_uid == credentials()->files_user;
-  const mode_t bit = is_owner ? owner_right : is_member ? group_right : right;
-  return (facts.st_mode & bit) != 0 ||
-         getxattr(path_of(file).c_str(), "system.posix_acl_access", nullptr, 0) > 0;
+bool StartReader::Call::is_denied(int right, const Descriptor& file) {
+  constexpr long kFaccessat2 = 439;  // Linux 5.8; an older container may refuse it
+  return with_rights([&] {
+    constexpr int kFlags = AT_EMPTY_PATH | AT_EACCESS;
+    if (syscall(kFaccessat2, file.number(), "", right, kFlags) == 0) return false;
+    return errno == EACCES || (access(path_of(file).c_str(), right) != 0 && errno == EACCES);
+  });
 }
 
 bool StartReader::Call::may_load(const std::string& name) {
-  is_after_exec_ = true;
-  bool may_read = !has_fewer_rights();
-  if (!may_read) {
-    const Descriptor file = open_file(name);
-    may_read = file.number() >= 0 && may(S_IROTH, file);
-  }
-  is_after_exec_ = false;
-  return may_read;
+  if (!has_other_user()) return true;
+  const Descriptor file = open_file(name);
+  return file.number() >= 0 && !is_denied(R_OK, file);
 }
 
-/// To this process, /proc/self is another one. It has no programs but by magic links, so what
-/// openat2 finds without these is the process's file.
 Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
-  if (name.empty()) return Descriptor(-1);
+  // To this process, they are other directories.
+  constexpr std::string_view kSelf = "/proc/self/";
+  constexpr std::string_view kFiles = "/dev/fd/";
   constexpr long kOpenat2 = 437;  // Linux 5.6. The next three are as in <linux/openat2.h>.
   constexpr uint64_t kNoMagicLinks = 0x02;
   constexpr uint64_t kBeneath = 0x08;
   constexpr uint64_t kInRoot = 0x10;
-  const bool is_absolute = name.front() == '/';
-  const Descriptor working_directory = is_absolute ? Descriptor() : open_own("cwd");
-  const struct {
-    uint64_t flags, mode, resolve;
-  } how = {uint64_t{O_PATH | O_CLOEXEC} | (follow ? 0 : O_NOFOLLOW), 0,
-           kNoMagicLinks | (is_absolute ? kInRoot : kBeneath)};
-  const int from = is_absolute ? root.number() : working_directory.number();
-  Descriptor file(static_cast<int>(syscall(kOpenat2, from, name.c_str(), &how, sizeof how)));
-  return file.number() >= 0 && !has_fewer_rights() ? std::move(file) : walk(name, follow);
-}
-
-/// Goes from directory to directory.
-Descriptor StartReader::Call::walk(const std::string& name, bool follow) {
-  constexpr int kMostLinks = 40;
-  constexpr std::string_view kSelf = "/proc/self/";
-  const auto is_root = [&](const Descriptor& place) {
-    return id_of(path_of(place)) == id_of(path_of(root));
+  error = 0;
+  if (name.empty()) return Descriptor(-1);
+  if (name.starts_with(kSelf)) return open_own(name.substr(kSelf.size()));
+  if (name.starts_with(kFiles)) return open_own("fd/" + name.substr(kFiles.size()));
+  const auto open_in = [&](const Descriptor& place, const std::string& rest, uint64_t resolve) {
+    const struct {
+      uint64_t flags, mode, resolve;
+    } how = {uint64_t{O_PATH | O_CLOEXEC} | (follow ? 0 : O_NOFOLLOW), 0, kNoMagicLinks | resolve};
+    return with_rights([&] {
+      const long file = syscall(kOpenat2, place.number(), rest.c_str(), &how, sizeof how);
+      error = file < 0 ? errno : 0;
+      return Descriptor(static_cast<int>(file));
+    });
   };
-  const bool is_own = name.starts_with(kSelf);  // also without a /proc in the root directory
-  Descriptor at = open_own(is_own ? "" : name.front() == '/' ? "root" : "cwd");
-  std::string rest = name.substr(is_own ? kSelf.size() : 0);
-  for (int links = 0; at.number() >= 0 && !rest.empty();) {
-    const size_t begin = std::min(rest.find_first_not_of('/'), rest.size());
-    const size_t end = std::min(rest.find('/', begin), rest.size());
-    const std::string part = begin == end ? "." : rest.substr(begin, end - begin);
-    rest.erase(0, end);
-    if ((part == "self" || part == "thread-self") && is_proc(at)) {
-      at = open_own("");
-      continue;
-    }
-    if (part == ".." && is_root(at)) continue;
-    if (!may(S_IXOTH, at) && !is_proc(at)) return Descriptor(-1);
-    const auto open_next = [&](int more) {
-      return Descriptor(openat(at.number(), part.c_str(), O_PATH | O_CLOEXEC | more));
-    };
-    Descriptor next = open_next(O_NOFOLLOW);
-    char target[PATH_MAX];
-    const bool asks = next.number() >= 0 && (follow || !rest.empty());
-    const ssize_t size = asks ? readlinkat(next.number(), "", target, sizeof target) : -1;
-    if (size < 0) {
-      at = std::move(next);
-    } else if (is_proc(at)) {  // such a link leads to the file itself
-      at = open_next(0);
-    } else {
-      if (++links > kMostLinks) return Descriptor(-1);
-      rest.insert(0, std::string(target, static_cast<size_t>(size)));
-      if (target[0] == '/') at = open_own("root");
-    }
+  if (name.front() == '/') return open_in(root, name, kInRoot);
+  Descriptor file = open_in(open_own("cwd"), name, kBeneath);
+  if (error != EXDEV) return file;
+  // ".." or a symbolic link leads out of the working directory.
+  std::string directory_name = link_of(thread, "cwd");
+  const std::string root_name = link_of(thread, "root");
+  if (root_name != "/" && directory_name.starts_with(root_name)) {
+    directory_name.erase(0, root_name.size());
   }
-  return at;
+  return open_in(root, directory_name + "/" + name, kInRoot);
 }
 
 struct StartReader::Strings {
@@ -390,10 +340,10 @@ uint64_t most_bytes(pid_t process) {
 std::string why_closed(pid_t thread) {
   if (access(("/proc/" + std::to_string(thread)).c_str(), F_OK) != 0)
     return "/proc does not show it";
-  const Descriptor file(open("/proc/sys/kernel/yama/ptrace_scope", O_RDONLY | O_CLOEXEC));
-  char scope = '0';
-  if (file.number() >= 0 && ::read(file.number(), &scope, 1) == 1 && scope >= '2') {
-    return std::string("kernel.yama.ptrace_scope is ") + scope + ", so no memory can be read";
+  std::string scope;
+  read_file("/proc/sys/kernel/yama/ptrace_scope", scope, 1);
+  if (scope >= "2") {
+    return "kernel.yama.ptrace_scope is " + scope.substr(0, 1) + ", so no memory can be read";
   }
   const std::vector<uint64_t> users = status_of(thread, "Uid");  // real, effective, saved, of files
   if (users.size() > 1 && users[1] != geteuid()) {
@@ -411,7 +361,8 @@ bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
   const Descriptor file = call.open_file(facts.interpreter);
   struct stat status = {};
-  if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) || is_denied(file)) {
+  if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      call.is_denied(X_OK, file)) {
     return call.hides_files();
   }
   facts.is_complete = true;
@@ -454,8 +405,17 @@ void StartReader::judge_file(Call& call, Start& start) {
   bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0;
   for (int i = 0; i <= kMostScripts; ++i) {
     call.opened = call.open_file(name, std::exchange(follow, true));
+    start.kind = Start::Kind::kUnknown;
     if (call.opened.number() < 0 && call.hides_files()) {
       start.reason = why_closed(call.thread);
+      return;
+    }
+    if (call.error == ELOOP) {
+      start.reason = "its name leads through a link of /proc";
+      return;
+    }
+    if (call.error == ENOSYS || call.error == EPERM) {
+      start.reason = "openat2 is refused, so its file cannot be found";
       return;
     }
     start.kind = Start::Kind::kFails;
@@ -465,18 +425,13 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     const std::string path = path_of(call.opened);
-    if (is_denied(call.opened) || !call.may(S_IXOTH, call.opened) || is_written(path, status)) {
+    if (call.is_denied(X_OK, call.opened) || is_written(path, status)) {
       start.reason = "its file could not be executed at first";
       return;
     }
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
-      if (i == 0 && call.closes_file(start.program)) return;  // its interpreter could not open it
-      call.of_scripts.insert(call.of_scripts.begin(), name);
-      if (!facts.argument.empty()) {
-        call.of_scripts.insert(call.of_scripts.begin(), facts.argument);
-      }
       start.texts.push_back(std::exchange(name, facts.interpreter));
       call.added += name.size() + 1;
       continue;
@@ -531,12 +486,7 @@ void StartReader::judge_strings(Call& call, const Strings& strings, Start& start
     start.kind = Start::Kind::kUnguarded;
     start.reason = reason;
   };
-  if (call.is_loader) {
-    std::vector<std::string> words = strings.words;
-    if (words.empty()) words.emplace_back();
-    words.insert(words.begin() + 1, call.of_scripts.begin(), call.of_scripts.end());
-    start.texts.push_back(program_of(words));
-  }
+  if (call.is_loader) start.texts.push_back(program_of(strings.words));
   if ((call.is_loader && start.texts.back().empty()) ||
       (call.by_loader && !call.is_privileged && strings.lists)) {
     start.kind = Start::Kind::kLists;

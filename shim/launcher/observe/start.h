@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "shim/launcher/findings/command.h"
 #include "shim/launcher/observe/process.h"
 
 namespace cudaguard::launcher {
@@ -39,7 +40,6 @@ struct FileFacts {
   std::string word = {};   ///< "static", "musl", "32-bit"
   std::string why = {};    ///< a clause: "it is a static executable"
   std::string interpreter = {};
-  std::string argument = {};              ///< of a script's line
   bool is_complete = false;               ///< its interpreter was examined
   std::optional<bool> names_nvidia = {};  ///< see TreeTruth::Unguarded; once it was asked for
 };

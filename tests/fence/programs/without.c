@@ -58,6 +58,7 @@ static const struct rule {
     {"readv", SYS_process_vm_readv, ALWAYS},
     {"landlock", SYS_landlock_create_ruleset, ALWAYS},
     {"memfd", SYS_memfd_create, ALWAYS},
+    {"openat2", 437, ALWAYS},  // older headers lack its name
 };
 
 static int add_rule(const char* text) {
