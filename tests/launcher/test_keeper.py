@@ -27,6 +27,7 @@ echo done
 """ % fence.program("asks_static")
 PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
 PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
+OPENS = {"x86_64": 257, "aarch64": 56}[os.uname().machine]  # openat
 READS_MEMORY = {"x86_64": 310, "aarch64": 270}[os.uname().machine]  # process_vm_readv
 WAYS = {"daemon": "setsid -f sh %s",
         "shell": "sh %s &",
@@ -128,8 +129,16 @@ def trace(request, pid, address=0, data=None):
         os.strerror(ctypes.get_errno())
 
 
-def hold_at(pid, call, begin):
-    """Begins something, and stops the process where it makes this system call."""
+def text_at(pid, address):
+    with open("/proc/%d/mem" % pid, "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(64).split(b"\0")[0].decode()
+
+
+def hold_at(pid, call, begin, paths=()):
+    """Begins something, and stops the process where it makes this system call. With paths, where it
+    opens the last of them, after the others."""
+    wanted = list(paths)
     trace(PTRACE_SEIZE, pid, 0, TRACESYSGOOD)
     trace(PTRACE_INTERRUPT, pid)
     begin()
@@ -138,8 +147,12 @@ def hold_at(pid, call, begin):
         _, status = os.waitpid(pid, 0)
         assert os.WIFSTOPPED(status), status
         trace(PTRACE_GET_SYSCALL_INFO, pid, len(info), info)
-        if struct.unpack_from("=B23xQ", info.raw) == (SYSCALL_ENTRY, call):
-            return
+        kind, number, _, path = struct.unpack_from("=B23xQQQ", info.raw)
+        if (kind, number) == (SYSCALL_ENTRY, call):
+            if wanted and text_at(pid, path) == wanted[0]:
+                del wanted[0]
+            if not wanted:
+                return
         trace(PTRACE_SYSCALL, pid)
 
 

@@ -15,7 +15,7 @@ EXECUTES = launcher.program("executes")
 STATIC = launcher.program("static_7")
 DYNAMIC = launcher.program("exits_7")
 WAYS = ("exec", "child", "vfork", "spawn", "thread", "changing", "fexecve", "directory", "relative",
-        "memfd", "large", "search")
+        "memfd", "descriptor", "large", "fills", "search")
 
 
 make_case = fixtures.lent("case", test_verify_tree.Case)
@@ -42,7 +42,7 @@ def test_start_counts_once(case, way):
     ("exec", "No such file or directory"), ("exec", "Permission denied"),
     ("exec", "Exec format error"), ("child", "Exec format error"),
     ("child", "No such file or directory"), ("too_large", "Argument list too long"),
-    ("written", "Text file busy"),
+    ("too_many", "Argument list too long"), ("written", "Text file busy"),
     ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
     ("relative", "Permission denied"), ("directory", "No such file or directory"),
     ("fexecve", "No such file or directory")])
@@ -75,6 +75,23 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
     starts = code == 7
     assert counts == [2 + (starts and program == DYNAMIC),
                       ["static"] * (starts and program == STATIC), []], str(result)
+
+
+@pytest.mark.needs("root", "other_users_processes")
+@pytest.mark.parametrize(("mode", "closed", "wanted"), [
+    (0o755, [], [3, [], []]),
+    (0o700, [], [1, [], ["it sent no start beacon"] * 2]),
+    (0o600, ["lib", "libcudaguard.so"], [1, [], ["it sent no start beacon"] * 2])],
+    ids=["open", "closed", "unreadable"])
+def test_guard_that_the_user_may_not_load_cannot_end_in_the_loader(case, mode, closed, wanted):
+    """The inner shell ends as a program that ld.so cannot start, which does not count."""
+    case.command = [case.installed(), "verify"]
+    os.chmod(case.directory, 0o755)
+    os.chmod(case.path("install", *closed), mode)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c",
+             "sh -c 'exit 127'; exit 0"]
+    result, *counts = account(case, words)
+    assert counts == wanted, str(result)
 
 
 def test_end_after_a_failed_start_is_no_start(case):
@@ -283,6 +300,14 @@ def test_32_bit_loader_that_lists_starts_nothing(case):
         result, tree = case.tree(["sh", "-c", '"$@"; exit 0', "-", *words])
         assert [one["reason"] for one in tree["unguarded"]] == wanted, (words, str(result))
         assert tree["unknown"] == [], (words, str(result))
+
+
+def test_start_without_a_beacon_is_unknown(case):
+    """The library has the guard's name only. The guard itself is the control."""
+    other = harness.program("idle-guard/libcudaguard.so")
+    for guard, wanted in ((other, ["it sent no start beacon"]), (harness.GUARD, [])):
+        result, tree = case.tree(["env", "LD_PRELOAD=" + guard, DYNAMIC])
+        assert [one["reason"] for one in tree["unknown"]] == wanted, str(result)
 
 
 def test_environment_that_changes_meanwhile_is_unknown(case):

@@ -110,6 +110,9 @@ int main(int argc, char** argv) {
     execv(slash + 1, words);
   } else if (strcmp(way, "memfd") == 0) {
     fexecve(copy_of(words[0]), words, environ);
+  } else if (strcmp(way, "descriptor") == 0) {
+    snprintf(text, sizeof text, "/proc/self/fd/%d", open(words[0], O_RDONLY));
+    execv(text, words);
   } else if (strcmp(way, "large") == 0 || strcmp(way, "too_large") == 0) {
     /* Either many variables of 1.5 MB in all, or one that is longer than the kernel takes. */
     const int large = way[0] == 'l';
@@ -120,6 +123,24 @@ int main(int argc, char** argv) {
       setenv(text, one, 1);
     }
     execv(words[0], words);
+  } else if (strcmp(way, "too_many") == 0) {
+    /* With their zero bytes and pointers, these words need more than a quarter of the stack. */
+    const struct rlimit stack = {1 << 20, 1 << 20};
+    static char* many[28001];
+    setrlimit(RLIMIT_STACK, &stack);
+    for (int i = 0; i < 28000; ++i) many[i] = "x";
+    execv(words[0], many);
+  } else if (strcmp(way, "fills") == 0) {
+    /* Two words and what else is needed take exactly a quarter of the stack. */
+    const struct rlimit stack = {1 << 20, 1 << 20};
+    static char fill[2][1 << 17];
+    char* all[] = {words[0], fill[0], fill[1], NULL};
+    size_t rest = (1 << 18) - 2 * (strlen(words[0]) + 1) - 3 * sizeof(char*);
+    for (char** one = environ; *one != NULL; ++one) rest -= strlen(*one) + 1 + sizeof(char*);
+    memset(fill[0], 'x', rest / 2 - 1);
+    memset(fill[1], 'x', rest - rest / 2 - 1);
+    setrlimit(RLIMIT_STACK, &stack);
+    execv(words[0], all);
   } else if (strcmp(way, "search") == 0) {
     setenv("PATH", "/no/1:/no/2:/etc:/no/3", 1);
     execvp(strrchr(words[0], '/') + 1, words);
