@@ -234,6 +234,17 @@ class Spared(Case):
             self.assertIn('--json "r": File too large', done.stderr)
             self.assertEqual(self.files(), before)
 
+    def test_full_disk_for_one_file_spares_the_other(self):
+        done = self.run_here("verify", "--json", "/dev/full", "--junit", "r", "true")
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn('--json "/dev/full": No space left on device', done.stderr)
+        self.assertTrue(is_result("--junit", self.written("r")))
+        for words in (["report", "--json", "p", "r.jsonl"], ["doctor", "--json", "d", "sh"]):
+            done = self.unguarded("sh", "-c", '"$0" "$@" >/dev/full', launcher.LAUNCHER, *words,
+                                  cwd=self.directory)
+            self.refused(done, 125, "cannot print")
+            self.assertTrue(is_result("--json", self.written(words[2])))
+
 
 class Written(Case):
     @staticmethod
