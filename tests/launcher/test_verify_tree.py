@@ -163,6 +163,16 @@ class Unguarded(Case):
         self.assertEqual([one["asked"] for one in self.document["processes"]], [True], result)
         self.ends(self.verify(words, ["--allow", "first_ends"]), 0, "PASS: ")
 
+    def test_remedy_follows_a_long_path(self):
+        directory = self.path("d" * 250, "e" * 250)
+        os.makedirs(directory)
+        program = shutil.copy(shutil.which("true"), directory)
+        for allowed, code in (([], 3), (["--allow", "program:true"], 0)):
+            result, tree = self.tree(["env", "-i", program], ["--strict", *allowed])
+            self.assertEqual((result.rc, len(tree["unguarded"])), (code, 1), result)
+            if code:
+                self.assertIn("accept it: --allow program:true", " ".join(result.err.split()))
+
     def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
         command = self.installed()
         guard = self.path("install", "lib", "libcudaguard.so")
