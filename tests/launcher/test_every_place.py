@@ -25,8 +25,8 @@ def ask(depth): return ask(depth - 1) if depth else cuda.cuInit(0)
 for depth in range(200): ask(depth)
 for i in range(20000): ask(0)
 """
-# Each code object is freed before the next one is made, and most often has the same address. So is the
-# name of its file.
+# Each code object is freed before the next one is made, and most often has the same address. So
+# does the name of its file.
 NAMES = """import ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
 for i in range(20):
