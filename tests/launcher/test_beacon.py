@@ -280,6 +280,12 @@ class Doubt(test_verify_tree.Case):
         script = self.REFUSES_GETPID + "os.execvp('sleep', ['sleep', '1'])\n"
         self.incomplete(self.python(script), "sleep may not be guarded")
 
+    def test_refused_start_beacon_is_missed_although_the_last_look_was_in_the_loader(self):
+        program = launcher.program("slow_user")  # a constructor takes a while, and main no time
+        script = self.REFUSES_GETPID + ("os.environ['WHAT'] = 'nothing'\n"
+                                        "os.execv(%r, ['slow_user'])\n" % program)
+        self.incomplete(self.python(script), "slow_user may not be guarded")
+
     def test_programs_that_end_in_the_loader_cause_no_doubt(self):
         """A missing library, too little memory or a kill ends them before the guard's constructor."""
         program = launcher.program("lacks_library")

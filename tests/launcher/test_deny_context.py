@@ -250,6 +250,27 @@ def test_context_of_a_process_that_was_killed_counts(case, beacon, allowed):
     assert ("its own policy allowed it" in block) == allowed, block
 
 
+KILLED = """import ctypes, os, time
+if os.fork() == 0:
+    os.mkfifo("%s/%d" % (os.environ["KEPT_CONTEXTS"], os.getpid()))  # the driver waits for a reader
+    cuda = ctypes.CDLL("libcuda.so.1")
+    cuda.cuInit(0)
+    cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
+    os._exit(0)
+log = os.environ["CG_FAKE_LOG"]
+while not (os.path.exists(log) and "cuCtxCreate_v2" in open(log).read()): time.sleep(0.02)
+os.kill(int(os.listdir(os.environ["KEPT_CONTEXTS"])[0]), 9)
+os.wait()
+"""
+
+
+def test_context_of_a_process_that_was_killed_in_the_driver_counts(case):
+    words = [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--", sys.executable,
+             case.make("train.py", KILLED)]
+    count, result = case.made(words, case.denied)
+    assert count == 1, str(result)
+    case.block(result, 1, "asked for a CUDA context", "cuCtxCreate or the like",
+               "(its own policy allowed it)")
 
 
 @pytest.mark.parametrize("inner", [[], [launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--"]])
@@ -288,3 +309,25 @@ def test_context_of_a_process_whose_filter_refuses_the_beacon_counts(case, inner
     result = case.denied(words)
     case.block(result, 1, "asked for a CUDA context", "cuCtxCreate or the like")
     assert result.answers["made"] == ("0" if inner else REFUSED), str(result)
+
+
+def test_filter_that_refuses_the_beacon_does_not_fail_a_query(case):
+    program = case.make("train.py", TRAIN + REFUSES_GETPID + "print(cuda.cuInit(0))\n")
+    block = case.block(case.denied([sys.executable, program]), 0, "PASS: no use of a CUDA context")
+    assert "in doubt" not in block, block
+
+
+def test_process_without_a_gpu_whose_filter_refuses_the_beacon_is_in_doubt(case):
+    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
+                        "print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))\n")
+    result = case.denied([sys.executable, program], env={"CUDA_VISIBLE_DEVICES": "-1"})
+    assert result.answers["answer"] == "100", str(result)
+    case.block(result, 3, "got no CUDA (")
+
+
+def test_refused_query_of_a_process_whose_filter_refuses_the_beacon_is_in_doubt(case):
+    """It has not got as far as to a context."""
+    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
+                        "ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+    words = [launcher.LAUNCHER, "run", "--cpu", "--", sys.executable, program]
+    case.block(case.denied(words), 3, "got no CUDA (was refused RM_CONTROL ")

@@ -130,5 +130,3 @@ class Sanitizers(doctor_program.Case):
         result = self.guarded([program], "preload", env=self.QUIET)
         self.assertNotEqual(result.rc, 0)
         self.assertIn("ASan runtime does not come first", result.err)
-
-

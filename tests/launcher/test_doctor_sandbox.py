@@ -242,6 +242,15 @@ def test_gpu_of_mig_needs_one_of_its_capabilities(case):
     case.says(case.asked(100, fakes=nodes.nulls(*there, *caps[:2]), more=more), "")
 
 
+def test_gpu_of_mig_needs_nothing_of_another_gpu(case):
+    parts = [("gpu8/mig/gi1", 12), ("gpu7/mig/gi1", 21)]
+    more = nodes.driver_files([("0000:07:00.0", "GPU-1", 8), ("0000:08:00.0", "GPU-2", 7)], parts)
+    there = [node for node in NEEDED[:5] if node not in OPTIONAL]
+    text = " ".join(case.asked(100, fakes=nodes.nulls(*there), more=more).problems)
+    assert "because /dev/nvidia-caps/nvidia-cap12 is missing" in text
+    assert "nvidia7" not in text and "nvidia-cap21" not in text
+
+
 @pytest.mark.needs("user_namespaces")
 def test_bwrap_with_the_printed_arguments_has_the_nodes(case):
     case.need("bwrap")

@@ -25,8 +25,15 @@ def ask(depth): return ask(depth - 1) if depth else cuda.cuInit(0)
 for depth in range(200): ask(depth)
 for i in range(20000): ask(0)
 """
-# Each code object is freed before the next one is made, and most often has the same address. All lines
-# are in one file, as in the scripts that sphinx-gallery runs.
+# Each code object is freed before the next one is made, and most often has the same address. So
+# does the name of its file.
+NAMES = """import ctypes, sys
+cuda = ctypes.CDLL("libcuda.so.1")
+for i in range(20):
+    open("%s/cell%02d.py" % (sys.argv[1], i), "w").close()
+    exec(compile("cuda.cuInit(0)", "%s/cell%02d.py" % (sys.argv[1], i), "exec"), {"cuda": cuda})
+"""
+# The same, but all lines are in one file, as in the scripts that sphinx-gallery runs.
 BLOCKS = """import ast, ctypes, sys
 cuda = ctypes.CDLL("libcuda.so.1")
 for number, block in enumerate(open(sys.argv[1])):
@@ -124,6 +131,10 @@ class Verify(Case):
     def test_code_of_the_same_file_in_place_of_freed_code_is_new(self):
         script = self.make("script.py", "cuda.cuInit(0)\n" * 20)
         result, _ = self.tree(self.interpreter(self.make("blocks.py", BLOCKS), script))
+        self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
+
+    def test_file_name_in_place_of_a_freed_one_is_new(self):
+        result, _ = self.tree(self.interpreter(self.make("names.py", NAMES), self.directory))
         self.ends(result, 1, "FAIL: 20 lines asked for CUDA")
 
     def test_library_in_place_of_an_unloaded_one_is_new(self):

@@ -9,8 +9,6 @@ import pytest
 from launcher import test_verify_tree
 from support import fixtures, harness
 
-# Each line is the name of a call and its outcome.
-
 # Signals reach the children at any time around their execve. A handler without SA_RESTART can make
 # execve fail with EINTR (tests/lab/limits.md).
 STORM = r"""

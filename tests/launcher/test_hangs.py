@@ -8,7 +8,6 @@ import platform
 import subprocess
 import unittest
 
-
 from support import doctor, harness, launcher
 
 BOX = os.path.join(harness.FAKES, "lazy")

@@ -2,12 +2,15 @@
 """`run --if-healthy` and `doctor --gpu`: the program gets CUDA only if the driver answers in time."""
 
 import concurrent.futures
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
+import time
 
 import pytest
 
@@ -327,6 +330,16 @@ class Cache(Case):
             CG_SICK=illness))
         return done.returncode, done.stdout
 
+    def test_launch_that_is_killed_does_not_block_the_next(self):
+        words = self.words("sh", "-c", 'echo $$; exec "$@"', "sh", LAUNCHER, "run",
+                           "--if-healthy=60", "--", *SHOW, CG_SICK="hangs in count")
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as first:
+            number = int(first.stdout.readline())
+            self.until(self.number_of_questions, "the question")
+            os.kill(number, signal.SIGKILL)
+        self.assertEqual(self.run_if("60")[:2], (0, "VALIDATE list=\n"))
+        self.assertEqual(self.number_of_questions(), 2)
+
     def forged(self, change, owner_stays=True, **more):
         """Fails unless an answer "healthy" after `change` is not believed."""
         self.on_gpu()
@@ -462,6 +475,14 @@ class Surroundings(Case):
         return self.run_here(["bash", "-c", 'cd "$0" && ' + script, self.directory, LAUNCHER, "run",
                               "--if-healthy=60"], bwrap)
 
+    def test_module_that_does_not_answer_its_proc_file_cannot_block_the_launcher(self):
+        os.mkfifo(self.path("version"))
+        script = 'timeout 100 "$@" -- sh -c "echo started"'
+        code, out, err = self.in_shell(script, "--tmpfs", "/proc/driver", "--dir",
+                                       "/proc/driver/nvidia", "--bind", self.path("version"),
+                                       "/proc/driver/nvidia/version")
+        self.assertEqual((code, out), (0, "started\n"), err)
+
     def test_relative_library_path_asks_in_each_working_directory(self):
         script = ('export LD_LIBRARY_PATH=%s; cd %s && "$@" -- sh -c "echo \\$CUDAGUARD_POLICY"')
         for path in (".", "/nowhere:", "/nowhere:."):
@@ -475,6 +496,13 @@ class Surroundings(Case):
         self.assertIn("the driver was not asked: cannot start a process: Too many open files", err)
         self.on_gpu()
 
+    def test_shortage_leaves_an_ignored_sigchld_ignored(self):
+        script = 'trap "" CHLD; ulimit -n %d; "$@" -- grep SigIgn /proc/self/status'
+        for number in (8, 64):
+            code, out, err = self.in_shell(script % number)
+            self.assertEqual(code, 0, err)
+            self.assertTrue(int(out.split()[1], 16) & 1 << signal.SIGCHLD - 1, out)
+
     def test_limit_on_file_sizes_does_not_kill_the_launcher(self):
         script = 'ulimit -f 0; "$@" --report report -- sh -c "exit 3"'
         self.assertEqual(self.in_shell(script)[0], 3)  # also writes a message about CG_ASKED
@@ -486,6 +514,28 @@ class Surroundings(Case):
         code, out, err = self.in_shell('strace -qq -o /dev/null -e inject=flock:error=ENOLCK "$@" '
                                        '-- sh -c "echo \\$CUDAGUARD_POLICY"')
         self.assertEqual((code, out), (0, "VALIDATE\n"), err)
+
+    def is_open_elsewhere(self, path):
+        """True if another process has the file open."""
+        done = self.unguarded(*self.as_user(), "sh", "-c", 'find /proc/[0-9]*/fd -lname "$0"', path)
+        ours = "/proc/%d/" % os.getpid()
+        return any(not name.startswith(ours) for name in done.stdout.splitlines())
+
+    def test_rest_of_a_time_limit_is_not_recorded_as_the_whole(self):
+        self.on_gpu()
+        lock = self.answer() + ".lock"
+        os.unlink(self.answer())
+        with open(lock, "wb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                end = pool.submit(self.run_if, "3", CG_SICK="hangs in count")
+                self.until(lambda: self.is_open_elsewhere(lock), "the wait for the lock")
+                time.sleep(1.2)
+                fcntl.flock(stream, fcntl.LOCK_UN)
+                code, out, err = end.result()
+        self.assertEqual((code, out), (0, ON_CPU), err)
+        self.assertRegex(err, r"did not answer in [12] s \(cuDeviceGetCount\)")
+        self.assertEqual(self.run_if("3"), (0, "VALIDATE list=\n", ""))
 
     def test_answer_under_a_fence_is_no_answer_for_others(self):
         code, out, err = self.launch("run", "--fence", "--", LAUNCHER, "run",

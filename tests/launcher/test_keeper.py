@@ -6,11 +6,12 @@ import ctypes
 import os
 import signal
 import struct
+import subprocess
 
 import pytest
 
 from launcher import test_observe_signals
-from support import fence, fixtures, verified
+from support import fence, fixtures, machine, verified
 
 # Waits for a line, and then starts programs. Another line must come before the attempts.
 PROGRAMS = """cd "${0%%/*}" && test ! -t 1 || exec 9>&1  # tmux ends what gives up the terminal
@@ -27,6 +28,9 @@ echo done
 """ % fence.program("asks_static")
 PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
 PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
+OPENS = {"x86_64": 257, "aarch64": 56}[os.uname().machine]  # openat
+IOCTL = {"x86_64": 16, "aarch64": 29}[os.uname().machine]
+RECEIVE, ANSWER = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND
 READS_MEMORY = {"x86_64": 310, "aarch64": 270}[os.uname().machine]  # process_vm_readv
 WAYS = {"daemon": "setsid -f sh %s",
         "shell": "sh %s &",
@@ -71,6 +75,19 @@ class Case(test_observe_signals.Case):
         asked, initialised, _ = self.log()[-3:]
         self.assertEqual((asked.split()[1:], initialised), (["ENODEV"], "100"))
 
+    def counts_guarded_once(self, verify):
+        """sh, sleep, setsid, sh, mv, true, echo and python3. Returns what verify printed."""
+        os.kill(self.program, signal.SIGTERM)
+        _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
+        assert verify.returncode == 1, err
+        assert " programs started: 8 guarded, " in err, err
+        return err
+
+    def counts_each_once(self, verify):
+        """The same, and asks_static."""
+        err = self.counts_guarded_once(verify)
+        assert "8 guarded, 1 unguarded:" in " ".join(err.split()), err
+
 
 make_case = fixtures.lent("case", Case)
 
@@ -78,6 +95,14 @@ make_case = fixtures.lent("case", Case)
 def kill(case, verify):
     """As when memory has run out: the kernel sends SIGKILL."""
     verify.kill()
+
+
+def crash(case, verify):
+    """It dies by a signal of its own, as by abort()."""
+    machine.need("tracing")
+    case.need("gdb")
+    subprocess.run(["gdb", "-q", "-batch", "-nx", "-p", str(verify.pid), "-ex", "set $pc=0", "-ex",
+                    "detach"], capture_output=True, check=True, env={**os.environ, "HOME": "/"})
 
 
 def leave(case, verify):
@@ -91,7 +116,7 @@ def leave(case, verify):
 
 
 @pytest.mark.parametrize("way,how", [("daemon", kill), ("shell", kill), ("tmux", kill),
-                                     ("daemon", leave)],
+                                     ("daemon", crash), ("daemon", leave)],
                          ids=lambda one: one if isinstance(one, str) else one.__name__)
 def test_programs_start_after_the_launchers_end(case, way, how):
     if way == "tmux":
@@ -128,8 +153,16 @@ def trace(request, pid, address=0, data=None):
         os.strerror(ctypes.get_errno())
 
 
-def hold_at(pid, call, begin):
-    """Begins something, and stops the process where it makes this system call."""
+def text_at(pid, address):
+    with open("/proc/%d/mem" % pid, "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(64).split(b"\0")[0].decode()
+
+
+def hold_at(pid, call, begin, paths=(), requests=()):
+    """Begins something, and stops the process where it makes this system call. With paths, where it
+    opens the last of them, after the others. With requests, the same for those of ioctl."""
+    wanted = [*paths, *requests]
     trace(PTRACE_SEIZE, pid, 0, TRACESYSGOOD)
     trace(PTRACE_INTERRUPT, pid)
     begin()
@@ -138,8 +171,12 @@ def hold_at(pid, call, begin):
         _, status = os.waitpid(pid, 0)
         assert os.WIFSTOPPED(status), status
         trace(PTRACE_GET_SYSCALL_INFO, pid, len(info), info)
-        if struct.unpack_from("=B23xQ", info.raw) == (SYSCALL_ENTRY, call):
-            return
+        kind, number, _, path = struct.unpack_from("=B23xQQQ", info.raw)
+        if (kind, number) == (SYSCALL_ENTRY, call):
+            if wanted and (path if requests else text_at(pid, path)) == wanted[0]:
+                del wanted[0]
+            if not wanted:
+                return
         trace(PTRACE_SYSCALL, pid)
 
 
@@ -164,6 +201,21 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
     _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
     assert end == signal.SIGKILL or "or too slow, and missed " in " ".join(err.split()), err
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+@pytest.mark.needs("tracing")
+def test_launcher_answers_a_start_that_the_killed_keeper_has_received(case):
+    verify, keeper = case.begin()
+    verify.send_signal(signal.SIGSTOP)
+    case.until(lambda: case.state(verify.pid) == "T", "the stop")
+    hold_at(keeper, IOCTL, lambda: case.go("start"), requests=[RECEIVE, ANSWER])
+    os.kill(keeper, signal.SIGKILL)
+    os.waitpid(keeper, 0)  # its tracer is the first to reap it
+    verify.send_signal(signal.SIGCONT)
+    case.until(lambda: "127" in case.log(), "the programs' start")
+    assert case.log()[:2] == ["started", "again"]
+    case.asks()
+    case.counts_each_once(verify)
 
 
 def test_keeper_holds_nothing_of_the_users(case):

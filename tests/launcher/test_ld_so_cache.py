@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from support import fixtures, harness, launcher
+from support import fixtures, harness, launcher, machine
 
 pytestmark = pytest.mark.all
 
@@ -231,6 +231,17 @@ def test_preload_file_is_left_to_ld_so(case):
     assert case.verdict(program)[0] == SAME
     case.box += ["--ro-bind", case.make("empty", ""), "/etc/ld.so.preload"]
     assert case.verdict(program)[0] == ASKS
+
+
+def test_guard_that_cannot_be_executed_is_left_to_ld_so(case):
+    machine.need("root", "mounts")
+    words = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o noexec none "$1" && cp "$2" "$1" && '
+             'exec "$3" "$1/libcudaguard.so" %s /bin/true' % CACHE, "sh", case.path("tmp"),
+             harness.GUARD, ANSWERS]
+    os.mkdir(case.path("tmp"))
+    done = subprocess.run(words, capture_output=True, text=True, check=False,
+                          env={"PATH": os.environ["PATH"]})
+    assert done.stdout == "asks ld.so: /bin/true\n", done
 
 
 def test_control_another_answer_is_noticed(case):

@@ -105,5 +105,3 @@ class NoLoader(launcher.Case):
         self.assertEqual(done.returncode, 2, done)
         self.assertIn("1 guarded, 1 unguarded: %s (its interpreter is not glibc's ld.so)" % program,
                       " ".join(done.stderr.split()))
-
-    # One that has a glibc's name in it is asked.

@@ -113,6 +113,15 @@ class Path(Case):
         self.copied("exits_7", "elf")
         self.copied("exits_7", "-elf")
 
+    def test_unset_path_means_the_systems_directories(self):
+        """The current directory is not searched, as with execvp."""
+        env = launcher.environment(PATH=None)
+        for words, code in ((["sh", "-c", "exit 7"], 7), (["here"], 127)):
+            unguarded = self.unguarded(shutil.which("env"), *words, env=env, cwd=self.directory)
+            self.assertEqual(unguarded.returncode, code)
+            done = self.start("run", *words, env=env, cwd=self.directory)
+            self.assertEqual(done.returncode, code, done)
+
     def test_name_with_a_slash_is_not_searched(self):
         self.same("second/tool", "x", code=7, path="/nowhere")
         self.same("tool/", code=127, path=self.path("second"))

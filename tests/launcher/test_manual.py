@@ -152,7 +152,8 @@ make_completion_case = fixtures.lent("completion_case", Completion)
 
 @pytest.mark.parametrize(("line", "wanted"),
                          [("cudaguard ", [*COMMANDS, "help", "version", "--help", "--version"]),
-                          ("cudaguard help v", ["verify"]),                          ("cudaguard run --policy ", policies.EVERY),
+                          ("cudaguard help v", ["verify"]),
+                          ("cudaguard run --policy ", policies.EVERY),
                           ("cudaguard run --cpu --log=", built_rows.words_of("run", "log")),
                           ("cudaguard run --children ", built_rows.words_of("run", "children")),
                           ("cudaguard run --gpus ", []),

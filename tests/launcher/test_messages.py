@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help: the list of the commands and one page word for word (transcripts/help.txt; docs/cli.md has
-the rows of all), and its form. How many messages workers print.
+"""The help: the list of the commands and one page word for word (transcripts/help.txt; docs/cli.md
+has the rows of all), and its form. How many messages workers print.
 
 pytest --write-golden rewrites the file."""
 
@@ -21,7 +21,8 @@ def test_page_of_help(case, command, block):
 def test_page_of_help_has_its_form(case, command):
     text = case.start(command, "--help").stdout
     assert text.isascii() and "\x1b" not in text
-    assert re.search(r"\AUsage: cudaguard %s .*\n[A-Z][^.]*\.\n\n" % command, text), text  # one sentence
+    # One sentence.
+    assert re.search(r"\AUsage: cudaguard %s .*\n[A-Z][^.]*\.\n\n" % command, text), text
     assert re.search(r"(?m)^Exit codes: ", text), text
 
 

@@ -73,19 +73,18 @@ class Shell(test_terminal.Case):
 class Keys(test_terminal.Case):
     """A key at the terminal makes one signal."""
     PROGRAM = ("import os, signal, sys, time\n"
-               "os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
+               "if %r: os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
                "seen = []\n"
                # By write: print is not reentrant.
                "def put(text): os.write(1, text.encode() + b'\\n')\n"
-               "def note(number, _): seen.append(number); put('int %d' % len(seen))\n"
+               "def note(number, _): seen.append(number); put('int %%d' %% len(seen))\n"
                "signal.signal(signal.SIGINT, note)\n"
-               "signal.signal(signal.SIGUSR1, lambda *_: (put('all %d' % len(seen)), sys.exit(6)))\n"
-               "put('pid=%d.' % os.getpid())\n"
+               "signal.signal(signal.SIGUSR1, lambda *_: (put('all %%d' %% len(seen)), sys.exit(6)))\n"
+               "put('pid=%%d.' %% os.getpid())\n"
                "while True: time.sleep(0.05)\n")
 
-    def test_key_reaches_a_program_in_its_own_group(self):
-        """The terminal does not reach it: it is passed on."""
-        terminal = self.terminal(OBSERVE + ["python3", "-c", self.PROGRAM])
+    def check(self, own_group):
+        terminal = self.terminal(OBSERVE + ["python3", "-c", self.PROGRAM % own_group])
         pid = int(terminal.expect(r"pid=(\d+)\.")[1])
         for count in (1, 2):
             terminal.send("\x03")
@@ -94,6 +93,13 @@ class Keys(test_terminal.Case):
         terminal.expect("all 2")
         terminal.expect("no process was seen to ask for CUDA")
         self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
+
+    def test_key_reaches_a_program_in_the_launchers_group(self):
+        self.check(False)
+
+    def test_key_reaches_a_program_in_its_own_group(self):
+        """The terminal does not reach it: it is passed on."""
+        self.check(True)
 
     def test_first_ctrl_c_ends_the_program_and_the_second_the_waiting(self):
         # The key must not come before the process left behind has its own session.

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 
@@ -180,6 +181,12 @@ class Spared(Case):
                                   cwd=self.directory)
             self.refused(done, 125, '--json "%s": Permission denied' % name)
         self.assertEqual(self.files(), before)
+        os.chmod(self.path("locked", "r.json"), 0o666)
+        done = self.unguarded(*who, command, "verify", "--json", "locked/r.json", "true", "again",
+                              cwd=self.directory)
+        self.assertEqual(done.returncode, 0, done)
+        self.assertEqual(json.loads(self.written("locked/r.json"))["command"], ["true", "again"])
+        self.assertEqual(os.listdir(self.path("locked")), ["r.json"])
 
     def test_file_that_the_program_has_made_is_not_replaced(self):
         for script, code in (("true", 125), ("python3 -c 'import ctypes; "
@@ -201,6 +208,21 @@ class Spared(Case):
             self.assertEqual(self.files(), before)
             os.unlink(self.path("r"))
 
+    def test_signal_while_the_result_is_written_leaves_no_other_file(self):
+        """It ends the command after the file has its name. The mode is set before anything is
+        written."""
+        machine.need("tracing")
+        for words in (["report", "--json", "r", "r.jsonl"], ["doctor", "--json", "r", "sh"]):
+            for number in ("INT", "TERM", "HUP"):
+                before = set(self.files())
+                done = self.unguarded("strace", "-o", "/dev/null", "-e",
+                                      "inject=fchmod:signal=" + number, launcher.LAUNCHER, *words,
+                                      cwd=self.directory)
+                self.assertEqual(done.returncode, -getattr(signal, "SIG" + number), done)
+                self.assertEqual(set(self.files()) - before, {self.path("r")})
+                self.assertTrue(is_result("--json", self.written("r")))
+                os.unlink(self.path("r"))
+
     def test_full_disk_keeps_the_older_result(self):
         self.assertEqual(self.run_here("verify", "--json", "r", "true").returncode, 0)
         before = self.files()
@@ -211,6 +233,17 @@ class Spared(Case):
             self.assertEqual(done.returncode, 125, done)
             self.assertIn('--json "r": File too large', done.stderr)
             self.assertEqual(self.files(), before)
+
+    def test_full_disk_for_one_file_spares_the_other(self):
+        done = self.run_here("verify", "--json", "/dev/full", "--junit", "r", "true")
+        self.assertEqual(done.returncode, 125, done)
+        self.assertIn('--json "/dev/full": No space left on device', done.stderr)
+        self.assertTrue(is_result("--junit", self.written("r")))
+        for words in (["report", "--json", "p", "r.jsonl"], ["doctor", "--json", "d", "sh"]):
+            done = self.unguarded("sh", "-c", '"$0" "$@" >/dev/full', launcher.LAUNCHER, *words,
+                                  cwd=self.directory)
+            self.refused(done, 125, "cannot print")
+            self.assertTrue(is_result("--json", self.written(words[2])))
 
 
 class Written(Case):
@@ -269,6 +302,10 @@ class Written(Case):
         text = self.written("log").decode()
         self.assertTrue(text.startswith("a\nb\n{") and text.endswith("}\nc\n"), text)
         self.assertEqual(json.loads(text[4:-2])["command"], ["echo", "b"])
+
+    def test_device_takes_any_number_of_results(self):
+        done = self.run_here("verify", "--json", "/dev/null", "--html", "/dev/null", "true")
+        self.assertEqual(done.returncode, 0, done)
 
     def test_bind_mounted_file_is_written_in_place(self):
         """No other file can get its name."""
@@ -357,6 +394,21 @@ class Pipes(Case):
             self.assertEqual(self.run_here(*words).returncode, 0)
             thread.join()
             self.assertTrue(is_result("--json", got.pop()))
+
+    def test_signal_ends_the_waiting_for_a_reader(self):
+        """A signal ends the waiting for it."""
+        reads, writes = os.pipe()
+        self.addCleanup(os.close, reads)
+        self.addCleanup(os.close, writes)
+        for number in (2, 15):
+            child = subprocess.Popen(
+                [launcher.LAUNCHER, "verify", "--json", "/dev/fd/%d" % writes, "true", LONG],
+                pass_fds=[writes], env=launcher.environment(), stderr=subprocess.PIPE)
+            self.assertIn(b"PASS", child.stderr.readline())
+            child.send_signal(number)
+            self.addCleanup(child.kill)
+            self.assertEqual(child.wait(60), -number)
+            child.stderr.close()
 
     def test_pipe_without_a_reader_keeps_the_verdict(self):
         """The verdict stays; without one that fails it is our own error."""

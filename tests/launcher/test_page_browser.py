@@ -148,7 +148,8 @@ class Seen(harness.DirectoryCase):
         with open(self.path("pass.html"), encoding="utf-8") as stream:
             good = stream.read()
         for bad in ("<script>document.title = 'ran'</script>", "<img src='/x' onerror='document.title=1'>",
-                    "<style>body { background: red }</style>", "<iframe src='data:text/html,x'></iframe>",
+                    "<style>body { background: red }</style>",
+                    "<iframe src='data:text/html,x'></iframe>",
                     "<base href='http://a.example/'>"):
             self.make("bad.html", good.replace("<script type=", bad + "<script type="))
             self.browser.open(self.path("bad.html"))

@@ -70,8 +70,8 @@ def test_descriptors_are_as_without_the_launcher(case, shape):
     # One file for all runs: pipes have new numbers each time.
     with open(case.path("err"), "wb") as err:
         for words in ([], [launcher.LAUNCHER, "run"], OBSERVE):
-            subprocess.run(["sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3", "-c", listing],
-                           stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
+            start = ["sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3", "-c", listing]
+            subprocess.run(start, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
                            env=launcher.environment(), timeout=120, check=True)
             with open(case.path("fds"), encoding="utf-8") as stream:
                 seen.append(stream.read())

@@ -5,12 +5,14 @@ unguarded first."""
 import os
 import platform
 import shutil
+import struct
 import unittest
 
 import pytest
 
 from support import fixtures, harness, launcher, machine
 
+EM_ARM = 40
 NOBODY = 65534
 
 
@@ -74,12 +76,25 @@ class Privileged(launcher.Case):
         done = self.as_nobody(self.launcher, "run", self.program)
         self.assertEqual((done.stdout, done.stderr), ("secure=0 preload\n", ""))
 
+    def test_setgid_program_without_the_groups_x_is_guarded(self):
+        """The bit is a lock then, not a privilege."""
+        os.chmod(self.program, 0o2745)
+        done = self.as_nobody(self.launcher, "run", self.program)
+        self.assertEqual(done.stdout, "secure=0 preload\n", done)
+
     def test_script_of_a_setuid_interpreter_is_refused(self):
         os.chmod(self.program, 0o4755)
         self.assertEqual(self.as_nobody("env", "LD_PRELOAD=libm.so.6", self.program).stdout,
                          "secure=1 none\n", "the control: it is not privileged")
         script = self.make("script", "#!%s\n" % self.program)
         self.refused(self.as_nobody(self.launcher, "run", script), 125, self.program, "setuid")
+
+    def test_setuid_script_is_guarded(self):
+        """The kernel ignores the bit on scripts, and so does the launcher."""
+        script = self.make("script", "#!%s\n" % self.program)
+        os.chmod(script, 0o4755)
+        done = self.as_nobody(self.launcher, "run", script)
+        self.assertEqual(done.stdout, "secure=0 preload\n", done)
 
     def test_setuid_program_is_guarded_under_no_new_privs(self):
         """If the program cannot gain rights, the same file is guarded."""
@@ -167,14 +182,34 @@ exec "$@"
             self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
 
     def test_verify_counts_what_binfmt_misc_starts(self):
+        self.is_counted(self.make("magic", b"CGTEST\0\0data"))
+
+    def test_verify_counts_what_binfmt_misc_starts_by_its_name(self):
+        self.is_counted(self.make("y.cgtext", b"text\n"))
+
+    def is_counted(self, program):
         """Also a program that has ended before verify can see what runs it."""
-        program = self.make("magic", b"CGTEST\0\0data")
         child = [launcher.program("executes"), "child", program]
         where = {"interpreter": launcher.program("static_7"), "place": "/proc/sys/fs/binfmt_misc"}
         self.assertEqual(self.with_binfmt(*child, **where).returncode, 7)
         done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
         self.assertIn("2 programs started: 1 guarded, 1 unknown: ", done.stderr)
         self.assertIn("(binfmt_misc decides what runs it)", " ".join(done.stderr.split()))
+
+    @unittest.skipUnless(platform.machine() == "x86_64", "its program is for 32-bit ARM")
+    def test_verify_does_not_count_what_the_kernel_does_not_know(self):
+        head = struct.pack("<4s12BHHI", b"\x7fELF", 1, 1, 1, *[0] * 9, 2, EM_ARM, 1)
+        self.is_not_counted(self.make("arm", head + bytes(32)))
+
+    def test_verify_does_not_count_data(self):
+        self.is_not_counted(self.make("data", b"abc\0def"))
+
+    def is_not_counted(self, program):
+        child = [launcher.program("executes"), "child", program]
+        where = {"place": "/proc/sys/fs/binfmt_misc"}  # which has other kinds of files
+        self.assertEqual(self.with_binfmt(*child, **where).stdout, "Exec format error\n")
+        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
+        self.assertIn("\n  1 program started: 1 guarded\n", done.stderr)
 
 
 def test_file_that_no_kernel_knows_is_not_started(static_case):

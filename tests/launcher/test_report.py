@@ -54,7 +54,6 @@ class Case(launcher.Case):
 
 
 class Reading(Case):
-
     def test_one_record_makes_one_process_and_one_place(self):
         document = self.json(self.make("r.jsonl", text(line(native=recorded.NATIVE))))
         (process,), (site,) = document["processes"], document["calls"]
@@ -135,7 +134,8 @@ class Prometheus(Case):
             line(), line(api="nvmlInit_v2"), line(uid=0), line(slurm="1234"), start(), health,
             line(cgroup="/slurm/uid_0/job_77/x", decision="allow", event="init", result=0),
             line(native=recorded.NATIVE), "no record", line(rule="/etc/cudaguard.conf:7")), {
-                ("deny", "/etc/cudaguard.conf:7", "1000", ""): 1, ("deny", "", "1000", ""): 3, ("deny", "", "0", ""): 1,
+                ("deny", "/etc/cudaguard.conf:7", "1000", ""): 1, ("deny", "", "1000", ""): 3,
+                ("deny", "", "0", ""): 1,
                 ("deny", "", "1000", "1234"): 1, ("allow", "", "1000", "77"): 1})
         self.assertEqual(self.series(), {})
 

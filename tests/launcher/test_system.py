@@ -120,6 +120,15 @@ def test_programs_that_cannot_be_guarded_are_named(case):
         assert "  %-23snot guarded: %s" % (name, why) in printed
 
 
+def test_loader_without_a_32_bit_libc_is_passed_over(case):
+    """What is found beside it is a libc that the guard can be loaded with."""
+    libc, = (path for path in system_root.libraries_of("/bin/sh") if "/libc.so" in path)
+    os.makedirs(case.inside("/lib"), exist_ok=True)
+    shutil.copy(shutil.which("true"), case.inside("/lib/ld-linux.so.2"))
+    shutil.copy(libc, case.inside("/lib/libc.so.6"))
+    assert "libc.so.6" not in case.done("enable")
+
+
 def test_dry_run_writes_nothing(case):
     assert case.done("enable", "--dry-run").endswith(FILE + " would be:\n" + GUARD + "\n")
     assert case.text() is None

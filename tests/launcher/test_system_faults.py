@@ -6,6 +6,8 @@ import collections
 import errno
 import os
 import re
+import signal
+import subprocess
 
 import pytest
 
@@ -74,6 +76,30 @@ class Case(system_root.Case):
 
 
 make_case = fixtures.lent("case", Case)
+
+
+def test_change_by_another_program_is_kept(case):
+    """The other program changes the file just before the new one gets its name."""
+    log = case.make("strace", "", 0o644)
+    tracer = subprocess.Popen(
+        ["strace", "-o", log, "-e", "inject=fsync:signal=STOP:when=1", case.command, "system",
+         "enable", "--root", case.root], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True)
+    case.addCleanup(tracer.kill)
+
+    def stopped():
+        with open(log, encoding="utf-8") as stream:
+            return "stopped by SIGSTOP" in stream.read()
+    case.until(stopped)
+    case.write(FILE, OTHER + "\n")
+    children = "/proc/%d/task/%d/children" % (tracer.pid, tracer.pid)
+    with open(children, encoding="ascii") as stream:
+        os.kill(int(stream.read()), signal.SIGCONT)
+    _, err = tracer.communicate(timeout=120)
+    assert (tracer.returncode, err) == (125, "cudaguard: %s cannot be changed: another program has "
+                                        "just changed it\n" % FILE)
+    assert case.text() == OTHER + "\n"
+    assert os.listdir(case.inside("etc")).count("ld.so.preload") == 1
 
 
 def ending(points):

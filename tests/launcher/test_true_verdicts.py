@@ -61,6 +61,14 @@ class RefusedLoads(test_verify_tree.Case):
         result, _ = self.tree(words, ["--allow", "jailed"])
         self.ends(result, 0, "PASS: ")
 
+    def test_refused_nvml_is_incomplete_if_nvml_is_denied(self):
+        words = [self.program, self.jail, "/libnvidia-ml.so.1", "nvmlInit_v2"]
+        result, tree = self.tree(words)
+        self.assertEqual((result.out, result.rc, tree["doubts"]), ("refused\n", 0, []), result)
+        result, tree = self.tree(words, ["--deny", "nvml"])
+        self.assertEqual((result.rc, len(tree["doubts"])), (3, 1), result)
+        self.assertIn("was refused NVIDIA's NVML library", tree["doubts"][0])
+
 
 class EndsInLoader(test_verify_tree.Case):
     """The first constructors of a program run before the guard's own."""

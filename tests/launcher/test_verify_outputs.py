@@ -81,7 +81,8 @@ class Block(Case):
                     python=None, code=None, python_missing="a sub-interpreter"), [], 1),
                 ("a library", record(7, "dlopen", asked="opencl", object="/x/libnvidia-opencl.so.1"),
                  ["--deny=opencl"], 1),
-                ("records that are none", nvml[:200] + nvml + "nothing\n", ["--deny=nvml,init"], 1)):
+                ("records that are none", nvml[:200] + nvml + "nothing\n",
+                 ["--deny=nvml,init"], 1)):
             text = text.replace('"python":null,', "").replace('"code":null,', "")
             texts.append("# %s: %s\n%s" % (title, " ".join(options), self.block(text, options, rc)))
         self.same_as_golden("verify.txt", "\n".join(texts))

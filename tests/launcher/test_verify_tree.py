@@ -147,6 +147,13 @@ class Unguarded(Case):
                          [("its policy is OFF", True)], result)
         self.ends(result, 1, "FAIL: 1 of 2 processes asked for CUDA")
 
+    def test_unguarded_process_whose_first_thread_has_ended_is_listed(self):
+        program = launcher.program("first_ends")
+        result, tree = self.tree(["env", "-u", "LD_PRELOAD", program])
+        self.assertEqual([(one["reason"], one["has_driver"]) for one in tree["unguarded"]],
+                         [("its environment has no LD_PRELOAD", True)], result)
+        self.assertEqual((result.rc, "cuInit:initialised" in result.fake_calls), (1, True), result)
+
     def test_limit_code_of_a_process_whose_first_thread_has_ended_has_no_name(self):
         """/proc/self shows no files. The launcher has seen which program it is."""
         words = [launcher.program("first_ends")]
@@ -155,6 +162,16 @@ class Unguarded(Case):
         self.assertEqual((tree["seen"], tree["unguarded"]), (1, []), result)
         self.assertEqual([one["asked"] for one in self.document["processes"]], [True], result)
         self.ends(self.verify(words, ["--allow", "first_ends"]), 0, "PASS: ")
+
+    def test_remedy_follows_a_long_path(self):
+        directory = self.path("d" * 250, "e" * 250)
+        os.makedirs(directory)
+        program = shutil.copy(shutil.which("true"), directory)
+        for allowed, code in (([], 3), (["--allow", "program:true"], 0)):
+            result, tree = self.tree(["env", "-i", program], ["--strict", *allowed])
+            self.assertEqual((result.rc, len(tree["unguarded"])), (code, 1), result)
+            if code:
+                self.assertIn("accept it: --allow program:true", " ".join(result.err.split()))
 
     def test_short_program_that_is_known_to_be_unguarded_is_listed(self):
         command = self.installed()
@@ -243,6 +260,14 @@ class OtherUsers(Case):
                                   self.waits, env=launcher.environment(TMPDIR="/tmp"))
             self.assertEqual(done.returncode, code, (how, mode, start, str(done)))
             self.assertEqual("waits (its file cannot be read)" in done.stderr, code == 3, done)
+
+    def test_proc_that_is_unmounted_makes_the_result_incomplete(self):
+        self.control_of_mounts("umount --lazy /proc")
+        done = self.unguarded("unshare", "--mount", self.command, "verify", "--", "sh", "-c",
+                              'umount --lazy /proc; env -i "$0" 0.5; true', self.waits,
+                              env=launcher.environment(TMPDIR="/tmp"))
+        self.assertEqual(done.returncode, 3, done)
+        self.assertIn("(/proc does not show it)", " ".join(done.stderr.split()))
 
     @pytest.mark.needs("other_users_processes")
     def test_records_of_another_user_arrive(self):
