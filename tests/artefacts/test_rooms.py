@@ -187,6 +187,16 @@ def test_writable_data_is_the_listed_state(target, names):
     assert writable(objects_of(target)) == names
 
 
+def test_each_lock_is_in_the_state_that_a_forked_child_has_empty():
+    """A child that inherited a lock as a thread of its parent held it would wait for ever."""
+    locks = []
+    for path in glob.glob(os.path.join(harness.SOURCE, "shim", "**", "*.cpp"), recursive=True):
+        with open(path, encoding="utf-8") as stream:
+            locks += re.findall(r"\bLock \w+\((.*)\);", stream.read())
+    assert len(locks) >= 3
+    assert [lock for lock in locks if not re.match(r"(\w+\.)?process(\(\))?\.", lock)] == []
+
+
 def test_compiler_refuses_another_initial_value():
     """The compiler refuses another initial value in the section of the guard's state."""
     with tempfile.TemporaryDirectory() as directory:
