@@ -166,6 +166,16 @@ def test_each_part_is_composed_and_tested():
         assert re.search(r"CG_PART\(\w+, %s\)" % member, tested), "add a CG_PART of " + name
 
 
+def test_each_lock_is_in_the_state_that_a_forked_child_has_empty():
+    """A child that inherited a lock as a thread of its parent held it would wait for ever."""
+    locks = []
+    for path in glob.glob(os.path.join(harness.SOURCE, "shim", "**", "*.cpp"), recursive=True):
+        with open(path, encoding="utf-8") as stream:
+            locks += re.findall(r"\bLock \w+\((.*)\);", stream.read())
+    assert len(locks) >= 3
+    assert [lock for lock in locks if not re.match(r"(\w+\.)?process(\(\))?\.", lock)] == []
+
+
 def test_each_directory_with_state_has_a_part():
     assert {directory for directory, _ in parts_of_state(harness.SOURCE)} == {
         "stack", "record", "explain", "proxy_loader", "proxy", "hook", "exports"}

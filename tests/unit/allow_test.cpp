@@ -39,6 +39,17 @@ TEST(Allow, EmptyTextMatchesNothing) {
   EXPECT_FALSE(is_allowed({"*"}, {}));
 }
 
+TEST(Allow, WordMayHaveABlank) {
+  const Command command = command_with({"./my tool", "/srv/my train.py"});
+  for (const char* pattern : {"./my tool", "my tool", "my train.py", "/srv/my train.py",
+                              "my tool /srv/my train.py", "./my tool /srv/my train.py"}) {
+    EXPECT_TRUE(is_allowed({pattern}, command)) << pattern;
+  }
+  for (const char* pattern : {"train.py", "tool", "./my", "my", "/srv/my"}) {
+    EXPECT_FALSE(is_allowed({pattern}, command)) << pattern;
+  }
+}
+
 TEST(Allow, CutCommandMatchesOnlyWhatTheWholeOneWouldMatch) {
   Command cut = command_with({"./ask", "a.py", "/srv/train.py"});
   cut.is_cut = true;  // it may be "/srv/train.pyc --lr 1"

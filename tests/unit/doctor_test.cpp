@@ -133,6 +133,16 @@ TEST(DoctorAnswer, EachErrorHasItsAdvice) {
   }
 }
 
+TEST(DoctorAnswer, AbandonedProcessIsNamed) {
+  ChildEnd end;
+  end.stuck = 4711;
+  const Judged judged = judge_end(end);
+  ASSERT_EQ(judged.problems.size(), 2U);
+  EXPECT_EQ(judged.problems[1],
+            "process 4711, which asked the driver, survives SIGKILL: it sleeps in the "
+            "kernel, and a reboot will be needed");
+}
+
 TEST(DoctorAnswer, MissingAnswerQuotesLdSo) {
   const std::string start = "libcuda.so.1 does not work: ";
   EXPECT_EQ(judge_end(ended("\ncudaguard-probe no-cuInit 0 0\n")).problems,

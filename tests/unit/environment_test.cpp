@@ -98,6 +98,34 @@ TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
   EXPECT_EQ(settled({}), "VALIDATE");
 }
 
+TEST_F(Settings, OuterRunsPresetsAreRemoved) {
+  settings_.gpus = "1";
+  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu",
+                     "CUDAGUARD_PRESETS=CUDA_VISIBLE_DEVICES,JAX_PLATFORMS"}),
+            "VALIDATE");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "(unset)");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "gpus=1");
+}
+
+TEST_F(Settings, VariableOfTheUserIsNoPreset) {
+  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}), "FORCE_CPU");
+  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "3");
+  settings_.no_presets = true;
+  EXPECT_EQ(settled({}), "FORCE_CPU");
+  EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
+  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // the variable is set as a mark of the launcher
+}
+
+TEST_F(Settings, RelativeReportBecomesAbsolute) {
+  for (const auto& [given, end] : {std::pair("r", "/r"), std::pair("/x/r", "/x/r")}) {
+    settings_.report = given;
+    settled({});
+    EXPECT_TRUE(value("CUDAGUARD_REPORT").starts_with("/")) << value("CUDAGUARD_REPORT");
+    EXPECT_TRUE(value("CUDAGUARD_REPORT").ends_with(end)) << value("CUDAGUARD_REPORT");
+  }
+  EXPECT_EQ(value("CUDAGUARD_REPORT"), "/x/r");
+}
+
 TEST_F(Settings, InnerRunKeepsWhatTheOuterOneHasMarked) {
   const char* marks = "CUDAGUARD_PRESETS=unhealthy,children,gpus=1,2";
   settled({marks, "CUDAGUARD_VISIBLE_DEVICES=1,2", "CUDAGUARD_CHILDREN=FORCE_CPU"});
@@ -340,6 +368,7 @@ TEST_F(Settings, ContradictoryOptionsAreRefused) {
       {{.policy = ""}, "--policy needs a value"},
       {{.policy = "x"}, "--policy \"x" + kNoPolicy},
       {{.log = ""}, "--log needs a value"},
+      {{.log = "loud"}, "--log \"loud\" is not accepted (accepted: off, error, deny, all)"},
       {{.report = ""}, "--report needs a value"},
       {{.cpu = true, .policy = "force-cpu"}, ""},
       {{.gpus = "1", .policy = "CLAMP", .children = "cpu"}, ""},

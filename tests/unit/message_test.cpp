@@ -63,6 +63,19 @@ TEST_F(Message, Denied_HidesWhatATerminalObeysInTheCause) {
   EXPECT_EQ(take(), "cudaguard[1]: no CUDA here (/etc/??[31m.conf:1; asked by libfoo.so)\n");
 }
 
+TEST_F(Message, Denied_NamesTheFirstProcessIfItIsAnother) {
+  DeniedFacts facts = {.pid = 9,
+                       .because = "CUDAGUARD_CHILDREN=FORCE_CPU",
+                       .attempt = {.api = "cuInit", .caller = {"/lib/libfoo.so", 16}},
+                       .is_child = true,
+                       .in_run = true};
+  for (const uint32_t first : {0U, 9U, UINT32_MAX, 1U}) {
+    facts.first_process = first;
+    write_denied(line(9), facts);
+    EXPECT_EQ(take().find("only process") != std::string::npos, first == 1) << first;
+  }
+}
+
 TEST_F(Message, Denied_NamesTheScript) {
   const auto by = [&](std::string_view arguments) {
     return asked_by({.api = "cuInit", .program = arguments, .caller = {"/x/libc10_cuda.so", 16}});

@@ -6,6 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <optional>
 
 #include "shim/launcher/observe/start.h"
@@ -13,6 +15,29 @@
 
 namespace cudaguard::launcher {
 namespace {
+
+/// The kernel reports a call to the launcher before the calling thread has gone to sleep. The
+/// launcher does not wait for a thread that runs on.
+TEST(WaitingThread, HasRegistersEvenIfItGoesToSleepOnlyNow) {
+  using std::chrono::steady_clock;
+  for (const bool sleeps : {true, false}) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const auto end = steady_clock::now() + std::chrono::milliseconds(sleeps ? 5 : 60'000);
+      while (steady_clock::now() < end) {
+      }
+      for (;;) pause();
+    }
+    EXPECT_EQ(waiting_at(child).has_value(), sleeps);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
+}
+
+/// Also if the launcher is linked dynamically, as the unit tests are.
+TEST(Executables, OwnFileIsTheLauncher) {
+  EXPECT_EQ(Executables().of("/proc/self/exe").kind, FileFacts::Kind::kLauncher);
+}
 
 /// A busy machine can keep a process for some milliseconds between its execve and its first step.
 TEST(Loader, IsNotKnownToBeAtWorkBeforeItBegins) {

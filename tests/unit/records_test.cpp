@@ -196,6 +196,20 @@ TEST(Records, ListHasEachTextOnceAndIsCut) {
   EXPECT_EQ(*refused[15], "p by b");
 }
 
+TEST(Records, ObjectThatIsAListOfDevicesIsNoFactOfTheCall) {
+  for (const auto& [rest, object] :
+       {std::pair(R"("api":"cuInit","object":"GPU-1","event":"init","result":0,)", ""),
+        std::pair(R"("api":"dlopen","object":"libcuda.so.1","event":"init","result":100,)",
+                  "libcuda.so.1")}) {
+    Records records;
+    records.add(record_of({}, rest + allowed_end));
+    EXPECT_EQ(records.findings().sites.at(0).object, object);
+    EXPECT_FALSE(records.findings().sites.at(0).denied);
+    const bool is_list = *object == '\0';
+    EXPECT_EQ(records.findings().processes.at(0).visible_devices, is_list ? "GPU-1" : "");
+  }
+}
+
 TEST(Records, CallSiteListsEachProcessOnceWithItsFirstTime) {
   Records records;
   for (const double ts : {9.0, 1.0, 0.0, 5.0}) records.add(record_of({.ts = ts}));

@@ -47,6 +47,22 @@ TEST(StartEnvironment, TooLongValuesStayTooLong) {
             std::string(row_of(Variable::kPolicy).accepted).size());
 }
 
+TEST(StartEnvironment, SecondReaderChangesNothing) {
+  char policy[] = "CUDAGUARD_POLICY=FORCE_CPU";
+  char log[] = "CUDAGUARD_LOG=off";
+  char late[] = "CUDAGUARD_POLICY=OFF";
+  char* at_start[] = {policy, log, nullptr};
+  char* later[] = {late, nullptr};
+  auto environment = std::make_unique<StartEnvironment>();
+  read_start_environment(*environment, at_start);
+  read_start_environment(*environment, later);
+  EXPECT_STREQ(environment->variables.policy, "FORCE_CPU") << "it is read only once";
+  environment->read.store(false);  // as a thread finds it while another one reads
+  read_start_environment(*environment, at_start);
+  EXPECT_STREQ(environment->variables.policy, "FORCE_CPU");
+  EXPECT_STREQ(environment->variables.log, "off");
+}
+
 TEST(StartEnvironment, KeepsTheLocalesCharacterSet) {
   EXPECT_STREQ(read({"LANG=de_DE.UTF-8@euro"})->charset, ".UTF-8@euro");
   EXPECT_STREQ(read({"LANG=C.UTF-8", "LC_CTYPE=C", "LC_ALL="})->charset, "")

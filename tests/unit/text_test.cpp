@@ -161,6 +161,7 @@ TEST(Text, Json_ReplacesInvalidUtf8) {
   EXPECT_EQ(json("\xff"), "\\ufffd");
   EXPECT_EQ(json("\xed\xa0\x80"), "\\ufffd\\ufffd\\ufffd");  // surrogate
   EXPECT_EQ(json("a\xe2\x82"), "a\\ufffd\\ufffd");           // cut sequence
+  EXPECT_EQ(json(std::string_view("a€", 3)), "a\\ufffd\\ufffd");
 }
 
 TEST(Text, Json_StopsBeforeACharacterThatIsTooLong) {

@@ -63,6 +63,12 @@ bool in_child(const Check& check) {
   return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/// Of two threads that make the first request of a process, one comes second.
+TEST(FirstRequest, ThreadThatComesSecondGetsTheFirstOnesState) {
+  Process& first = process();
+  EXPECT_EQ(&detail::make_process(nullptr), &first);
+}
+
 TEST(ForkedChild, HasItsOwnEmptyProcessAndACopyOfInheritedState) {
   Process& parent = process();
   const Part wiped[] = {CG_PART(parent, hook),          CG_PART(parent, proxy),
