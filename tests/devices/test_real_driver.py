@@ -71,6 +71,18 @@ def test_every_unguarded_name_has_the_same_status_and_place():
         assert ours == GUARDED & known
 
 
+def test_allow_list_without_a_gpu_gives_100():
+    """There is no GPU to choose, so the program gets 100 from the driver or from FORCE_CPU, and
+    never a crash."""
+    for allow in ("0", "1,0", box.uuid(1), "0,0"):
+        for bind in (None, "1"):
+            result = run_real(["cu.init", "cu.count", "nv.count"], LD_BIND_NOW=bind,
+                              CUDAGUARD_VISIBLE_DEVICES=allow)
+            assert result.rc == 0, str(result)
+            assert result.answers["cu.init"] == "100", str(result)
+            assert result.answers["cu.count"][:1] == "3", str(result)
+
+
 def test_fake_driver_answers_as_the_real_one():
     """The tests' fake driver gives the same answers to the calls that need no device."""
     steps = ["cu.count", "cu.get=0", "cu.init=1", "cu.where=cuNoSuchThing",

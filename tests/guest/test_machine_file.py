@@ -153,6 +153,16 @@ def test_rules_of_the_page_refuse_one_user_and_change_nothing_for_others(case):
     case.refused(*ALICE, cause="no rule of " + CONF)
 
 
+@pytest.mark.parametrize(("file", "key"), [("passwd", "user"), ("group", "group")])
+def test_pipe_in_the_place_of_a_file_of_names_stops_no_program(case, file, key):
+    """Its writer never comes. The names are then not known."""
+    case.etc("cudaguard.conf", "OFF\nFORCE_CPU %s=alice\n" % key)
+    case.allowed()
+    os.remove(case.path("etc", file))
+    os.mkfifo(case.path("etc", file))
+    case.refused("timeout", "60", cause=CONF + ":2")
+
+
 def test_command_line_of_a_process_whose_first_thread_has_ended_is_not_known(case):
     """/proc shows an empty one."""
     program = shutil.copy(launcher.program("first_ends"), case.path("first_ends"))
@@ -214,10 +224,6 @@ def test_report_and_log_of_a_rule(case):
     assert result.err == "", str(result)
     assert harness.records(case.path("spool", "0"))[-1]["api"] == "cuInit"
     assert not os.path.exists(case.path("other"))
-    case.etc("cudaguard.conf", "FORCE_CPU report=%s/\n" % case.path("spool"))
-    case.refused()
-    (file,) = set(os.listdir(case.path("spool"))) - {"0"}
-    assert re.fullmatch(r"0-\d{4}-\d\d-\d\d\.jsonl", file)
     assert len(messages.find(case.ask(CUDAGUARD_LOG="deny").err, "no_cuda")) == 1
 
 

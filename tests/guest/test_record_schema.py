@@ -8,6 +8,15 @@ from support import guest, harness, recorded
 SCHEMA = ("guard", "record", "record.schema.json")
 DRIVER = os.path.join(harness.FAKES, "lazy")  # eight GPUs (tests/devices)
 OPEN = os.path.join(harness.BUILD, "tests", "devices", "programs", "open")
+FRAME = {"file": "a.py", "line": 1, "function": "f"}
+WRONG = {
+    "v": [2, "1"], "ts": ["now", -1], "pid": [-1, 1 << 32, "7"], "uid": [1.5], "host": [7],
+    "exe": [None], "argv": ["a b", [1]], "cgroup": ["x.service"], "slurm": [""], "api": ["", "a b"],
+    "event": ["end"], "decision": ["denied"], "policy": ["ON"], "caller": ["", "/x+31", ["?"]],
+    "device": [-1, "0"], "result": [-1], "library": [""], "rule": [""], "code": [""],
+    "object": [""], "cut": [[], ["ts"]], "python": [[], [{**FRAME, "line": "1"}]],
+    "python_missing": [""], "native": [[], ["/x.so"]], "native_missing": [""], "reason": ["sick"],
+    "seconds": [1], "more": [1]}
 
 
 class RecordSchema(guest.Case):
@@ -79,12 +88,27 @@ class RecordSchema(guest.Case):
     def test_forged_records_do_not_follow_the_schema(self):
         """The test changes one thing about each real record."""
         started, init = self.denied()[:2]
+        allowed = {record["event"]: record for record in self.allowed()}
         native = {"v": 1, "ts": 1.5, "pid": 7, "event": "native", "native": ["/x.so+0x3"]}
-        for record in (started, init, native, *self.allowed()):
+        for record in (started, init, native, *allowed.values()):
             self.assertTrue(self.validator.is_valid(record), record)
-            for more in ({"v": 2}, {"ts": "now"}, {"pid": 1 << 32}, {"event": "end"}, {"more": 1},
-                         {"native": ["/x.so"]}, {"caller": ""}, {"device": "0"}):
-                self.assertFalse(self.validator.is_valid({**record, **more}), more)
-            for key in ("v", "ts", "pid"):
+            for key, values in WRONG.items():
+                for value in values:
+                    self.assertFalse(self.validator.is_valid({**record, key: value}), (key, value))
+            for key in {"v", "ts", "pid", "ppid", "tid", "uid", "host", "argv"} & {*record}:
                 forged = {name: value for name, value in record.items() if name != key}
                 self.assertFalse(self.validator.is_valid(forged), key)
+        # What one kind of record has and another has not.
+        for record, more in ((started, {"api": "cuInit"}), (started, {"native": ["/x.so+0x3"]}),
+                             (init, {"event": "start"}), (init, {"policy": "OFF"}),
+                             (init, {"device": 0}), (init, {"event": "health"}),
+                             (init, {"python": [FRAME], "python_missing": "x"}),
+                             (native, {"ppid": 1}), (native, {"api": "cuInit"}),
+                             (native, {"native_missing": "x"}), (allowed["init"], {"device": 0}),
+                             (allowed["work"], {"result": 0})):
+            self.assertFalse(self.validator.is_valid({**record, **more}), more)
+        for record, key in ((started, "policy"), (init, "api"), (init, "decision"),
+                            (init, "caller"), (allowed["init"], "result"),
+                            (allowed["work"], "event")):
+            forged = {name: value for name, value in record.items() if name != key}
+            self.assertFalse(self.validator.is_valid(forged), key)

@@ -387,3 +387,22 @@ def test_limit_filter_that_kills_at_socket_ends_the_program(case, report, rc):
     result = harness.run([guest.PYTHON, "-c", KILLS, number], trace=False, env={
         "CUDAGUARD_REPORT": case.spool + "/" if report == "spool" else report})
     assert result.rc == rc, str(result)
+
+
+@pytest.mark.parametrize("report", ["spool", "syslog:"])
+def test_rule_of_the_machine_names_it(case, report):
+    """The variables of the process change nothing."""
+    listener = case.listener()
+    value = case.spool + "/" if report == "spool" else report
+    os.mkdir(case.path("etc"))
+    for name, text in (("passwd", ""), ("group", ""),
+                       ("cudaguard.conf", "FORCE_CPU report=%s\n" % value)):
+        with open(case.path("etc", name), "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(case.path("etc", name), 0o644)
+    os.chmod(case.path("etc"), 0o755)
+    bwrap = [*case.log_to(case.log), "--bind", case.path("etc"), "/etc"]
+    assert failures(case.ask(*ALICE, report=case.path("none"), bwrap=bwrap)) == []
+    records = received(listener) if report == "syslog:" else harness.records(case.file(1000))
+    assert [record["api"] for record in records] == ["cuInit"]
+    assert not os.path.exists(case.path("none"))
