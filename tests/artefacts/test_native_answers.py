@@ -108,6 +108,14 @@ class NativeAnswers(harness.Case):
                      if (real[name] == 0) != (ours[name] == 0) and name != "nvmlErrorString"}
         self.assertEqual(set(different) - FAIL_IN_OURS, {"nvmlInternalGetExportTable"}, different)
 
+    def test_nvml_is_refused_as_on_a_machine_without_the_driver(self):
+        asked = {"exports": [], "names": [], "versions": {}, "codes": [], "nvml_codes": []}
+        ours, _ = self.ask("none", harness.NULL_DRIVER_DIR, asked)
+        self.assertEqual((ours["nvmlInit_v2 fails"], ours["nvmlInitWithFlags fails"]), (True, True))
+        for when in ("first", "after the refusal"):
+            self.assertEqual(ours["nvmlDeviceGetCount_v2 " + when], 1)
+            self.assertEqual(ours["NVML writes " + when], [0x55, 0x55, "U"])
+
     def test_answers_while_other_threads_unload_libraries(self):
         """The null driver looks for a guard once, instead of in a list that changes meanwhile."""
         library = harness.program("plugin_open.so")

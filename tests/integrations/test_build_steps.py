@@ -34,6 +34,7 @@ def run(shell, text):
 
 def test_steps_of_the_page_find_no_device():
     results = [run(shell, text) for shell, text in steps()]
+    assert [result.rc for result in results] == [0, 0, 0]
     answers = [[line.split()[0] for line in result.out.splitlines()] for result in results]
     assert answers == [["cuInit=100"], ["cuInit=100"] * 2, ["cuInit=0"]]
     for result in results[:2]:

@@ -209,6 +209,8 @@ def test_deactivation_restores_every_variable(case, shell, env, ifs):
     _, before, unguarded, guarded, preload, after, again = result.parts
     assert guarded.startswith("cuInit=100 "), str(result)
     assert "NOT guarded" not in result.err
+    for name in ("CUDAGUARD_LOG", "CUDAGUARD_REPORT"):
+        assert ("cudaguard: %s=" % name in result.err) == (name in env), str(result)
     others = env.get("LD_PRELOAD", "").replace(" ", ":")
     assert preload.split(":", 1)[1:] == ([others] if others else [])
     assert preload.split(":")[0] == case.path("tree/lib/libcudaguard.so")

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""scripts/integrations/container/fence-profile makes the fence a container's seccomp profile.
-test_fence_engines.py uses these profiles in real engines."""
+"""scripts/integrations/container/fence-profile makes the fence a container's seccomp profile. Under
+the default profile, the launcher sets up a fence inside the container. crun itself runs containers
+here, and test_fence_engines.py has the other engines."""
 
 import json
+import os
+import platform
 import random
 import subprocess
 
 import pytest
 
-from support import fence, fixtures, harness, places
+from support import fence, fixtures, harness, launcher, places
 
 pytestmark = pytest.mark.all
 
 SCRIPT = places.script("container", "fence-profile")
+# Podman's. Docker's is in the daemon.
+DEFAULT = "/usr/share/containers/seccomp.json"
 ALLOW, REFUSE = "SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"
+MACHINES = {"x86_64": ("SCMP_ARCH_X86_64", "SCMP_ARCH_X86", "SCMP_ARCH_X32"),
+            "aarch64": ("SCMP_ARCH_AARCH64", "SCMP_ARCH_ARM")}
+GO_NAMES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def like_default(*names):
@@ -23,6 +31,23 @@ def like_default(*names):
         {"names": ["personality"], "action": ALLOW,
          "args": [{"index": 0, "value": 0, "op": "SCMP_CMP_EQ"}]},
         {"names": ["acct"], "action": ALLOW, "includes": {"caps": ["CAP_SYS_PACCT"]}}]}
+
+
+def is_meant(entry):
+    """For a container on this machine that has no capability?"""
+    includes, excludes = entry.get("includes") or {}, entry.get("excludes") or {}
+    name = GO_NAMES[platform.machine()]
+    return (not includes.get("caps") and name in includes.get("arches", [name]) and
+            name not in excludes.get("arches", []))
+
+
+def for_runtime(profile):
+    """As dockerd and podman hand it over to crun and runc."""
+    rules = [{key: entry[key] for key in ("names", "action", "errnoRet", "args") if entry.get(key)}
+             for entry in profile["syscalls"] if is_meant(entry)]
+    return {"defaultAction": profile["defaultAction"],
+            "defaultErrnoRet": profile.get("defaultErrnoRet", 1),
+            "architectures": MACHINES[platform.machine()], "syscalls": rules}
 
 
 def answer(profile, request):
@@ -117,3 +142,80 @@ make_case = fixtures.lent("case", Script)
      "cannot be changed: SCMP_ACT_ALLOW, includes")])
 def test_unusable_profile_is_an_error(case, text, meaning):
     case.fails(text, meaning)
+
+
+class Container(fence.Case):
+    """crun with this machine's programs as the image."""
+
+    def setUp(self):
+        super().setUp()
+        self.need("crun", "unshare")
+        if platform.machine() not in MACHINES or not os.path.exists(DEFAULT):
+            harness.skip(self, "not installed: golang-github-containers-common")
+        with open(DEFAULT, encoding="utf-8") as stream:
+            self.profile = json.load(stream)
+        if error := self.run_in(None, "true").stderr:
+            harness.skip(self, "no container can be had here: " + error)
+
+    def run_in(self, profile, *words):
+        """Runs a program in a container under this profile; none: without one."""
+        bundle = self.path("bundle")
+        os.makedirs(os.path.join(bundle, "rootfs"), exist_ok=True)
+        directories = [name for name in ("/usr", "/bin", "/lib", "/lib64") if os.path.exists(name)]
+        directories += [os.path.dirname(os.path.abspath(harness.LIB)), fence.PROGRAMS]
+        mounts = [{"destination": "/proc", "type": "proc", "source": "proc"},
+                  {"destination": "/dev", "type": "tmpfs", "source": "tmpfs"}]
+        mounts += [{"destination": os.path.realpath(name), "type": "bind",
+                    "source": os.path.realpath(name), "options": ["rbind", "ro"]}
+                   for name in directories if not os.path.islink(name)]
+        for name in directories:
+            link = os.path.join(bundle, "rootfs", name.lstrip("/"))
+            if os.path.islink(name) and not os.path.lexists(link):
+                os.symlink(os.readlink(name), link)
+        config = {"ociVersion": "1.0.0", "root": {"path": "rootfs"}, "mounts": mounts,
+                  "process": {"user": {"uid": 0, "gid": 0}, "args": list(words), "cwd": "/",
+                              "env": ["PATH=/usr/bin:/bin"], "capabilities": {}},
+                  "linux": {"namespaces": [{"type": "pid"}, {"type": "mount"}]}}
+        if profile:
+            config["linux"]["seccomp"] = for_runtime(profile)
+        self.make("bundle/config.json", json.dumps(config), 0o644)
+        # crun does not run where there are cgroups of two versions.
+        as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+        script = 'mount -t tmpfs none /sys/fs/cgroup && exec crun --root "$1" ' \
+                 '--cgroup-manager=disabled run --bundle "$2" "$3"'
+        return self.unguarded("unshare", *as_root, "--mount", "sh", "-c", script, "sh",
+                              self.path("state"), bundle, os.path.basename(self.directory))
+
+    def requests(self, profile, *before):
+        """The answers to NVIDIA's ioctls, and to others."""
+        answers = self.answers(self.run_in(
+            profile, *before, fence.program("requests_static"), "/dev/null", *fence.NVIDIA,
+            *fence.OTHERS))
+        return {answers[one] for one in fence.NVIDIA}, {answers[one] for one in fence.OTHERS}
+
+    def test_default_profile_allows_a_fence(self):
+        """With the profile alone, NVIDIA's ioctls pass."""
+        self.assertEqual(self.requests(self.profile), ({"ENOTTY"}, {"ENOTTY"}))
+        self.assertEqual(
+            self.requests(self.profile, launcher.LAUNCHER, "run", "--fence=require", "--"),
+            ({"ENODEV"}, {"ENOTTY"}))
+
+    def test_profile_refuses_nvidias_ioctls_alone(self):
+        path = self.make("profile.json", json.dumps(self.profile), 0o644)
+        profile = json.loads(self.unguarded(SCRIPT, path).stdout)
+        self.assertEqual(self.requests(profile), ({"ENODEV"}, {"ENOTTY"}))
+        # The upper half of the request does not count, as to the kernel.
+        for requests, error in (fence.NVIDIA, "ENODEV"), (fence.OTHERS, "ENOTTY"):
+            done = self.run_in(profile, fence.program("requests_static"), "--by=syscall",
+                               "/dev/null", *("ffffffff" + one for one in requests))
+            self.assertEqual(set(self.answers(done).values()), {error})
+        # And what is one bit beside each of them.
+        near = sorted({"%x" % (int(one, 16) ^ 1 << bit)
+                       for one in fence.NVIDIA + fence.OTHERS for bit in range(32)})
+        printed = self.answers(self.run_in(
+            profile, fence.program("requests_static"), "/dev/null", *near))
+        for one in near:
+            refused = answer(profile, int(one, 16))[0] == REFUSE
+            self.assertEqual(printed[one] == "ENODEV", refused, one)
+        self.assertIn("fence              already set up",
+                      self.run_in(profile, launcher.LAUNCHER, "doctor").stdout)

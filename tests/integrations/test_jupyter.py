@@ -189,6 +189,7 @@ def test_guarded_server_has_one_kernel_with_the_gpu(case):
     (["--cudaguard", "COPY"], {}, "nothing is installed"),
     (["--cudaguard", "/nonexistent"], {}, "/nonexistent: No such file"),
     ([], {"PATH": "/usr/bin:/bin"}, "not on PATH"),
+    (["--cudaguard", launcher.LAUNCHER], {"JUPYTER_DATA_DIR": "/proc/1/x"}, "/proc/1/x"),
     (["--name", "a b"], {}, "Invalid kernel name")])
 def test_wrong_use_prints_one_line_and_installs_nothing(case, words, more, meaning):
     mark = case.path("asked")

@@ -111,6 +111,20 @@ def test_task_without_gpus_is_guarded(slurm):
     slurm.is_free(slurm.batch(ENTRY_POINT, "srun " + ENTRY_POINT, env=lifted), times=2)
 
 
+def test_launcher_lifts_the_policy_for_one_program(slurm):
+    """Inside the task, the launcher lifts the policy and the presets, but the variable leaves
+    the presets."""
+    result = slurm.batch("/usr/local/bin/cudaguard run --policy OFF -- env",
+                         "/usr/local/bin/cudaguard run --policy OFF -- " + ENTRY_POINT, ENTRY_POINT)
+    assert (result.returncode, result.answer) == (0, ["0", "100"]), str(result)
+    assert [key for key in launcher.PRESETS if key in result.shown] == [], str(result)
+    assert "cuInit" in result.calls
+    # The fake driver of this test does not read the variable, but NVIDIA's does.
+    result = slurm.batch("CUDAGUARD_POLICY=OFF " + ENTRY_POINT, "CUDAGUARD_POLICY=OFF env")
+    slurm.is_free(result)
+    assert result.shown.get("CUDA_VISIBLE_DEVICES") == ""
+
+
 @pytest.mark.parametrize(("way", "visible"), [
     (["--gres=gpu:1"], "0"), (["--gpus=2"], "0,1"), (["-n1", "--gpus-per-task=1"], "0"),
     (["--gres=shard:1"], "0")])

@@ -125,6 +125,14 @@ def test_labs_page_is_made_from_its_results(tmp_path):
     assert page.read_text() == read(os.path.join(harness.SOURCE, results, "README.md"))
 
 
+def test_each_section_of_the_changes_is_short():
+    """A merge once brought back 157 items that had been removed."""
+    sections = re.split(r"(?m)^## ", read(os.path.join(harness.SOURCE, "CHANGELOG.md")))[1:]
+    assert sections
+    for section in sections:
+        assert len(section.rstrip().splitlines()) <= 15, section[:60]
+
+
 def test_every_link_leads_somewhere():
     for page in FOUND:
         path = os.path.join(harness.SOURCE, page)

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """What would go unnoticed if the harness did it wrong: each test would pass, or the machine would
-be changed. The control of each other test shows the rest."""
+be changed. The control of each other test shows the rest. And what a user's shell may have, with
+which many tests once failed."""
 
 import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
 import unittest
 
 import pytest
 
-from support import harness, machine
+from support import harness, machine, settings
 
+IGNORED = [signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGTSTP]
 LOG = '''\
 100 execve("/usr/bin/env", ["env", "x"], 0x7ffe /* 3 vars */) = 0
 100 execve("/nowhere/x", ["x"], 0x7ffe /* 3 vars */) = -1 ENOENT (No such file or directory)
@@ -41,6 +48,33 @@ def test_each_way_into_the_driver_is_read_from_the_log():
     quiet.fake_calls = ["cuDriverGetVersion"]
     assert quiet.broken(linked=True) == []
     assert quiet.broken(linked=False) != []
+
+
+def test_programs_start_as_from_a_plain_shell():
+    directory = tempfile.gettempdir()
+    assert len(directory) <= 30 and not re.search(r"[\s:]|^/dev/", directory)
+    assert harness.reachable(os.path.join(directory, "x"))
+    command = "umask; ulimit -Sc; grep SigIgn /proc/self/status"
+    printed = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    umask, core, _, ignored = printed.stdout.split()
+    assert (umask, core) == ("0022", "0")
+    assert [one.name for one in IGNORED if int(ignored, 16) >> (one - 1) & 1] == []
+
+
+@pytest.mark.parametrize("mode, directory", [
+    (0o755, "/tmp/a b-"), (0o755, "/tmp/" + 30 * "x"), (0o755, "/dev/shm/cg-"),
+    (0o700, "/tmp/cg-")])
+def test_programs_start_so_whatever_the_shell_has(mode, directory):
+    """For example libpam-tmpdir's TMPDIR, a stricter umask, or a job below nohup."""
+    shell = "trap '' %s; umask 077; ulimit -Sc $(ulimit -Hc); exec \"$@\"" % " ".join(
+        one.name[3:] for one in IGNORED)
+    with tempfile.TemporaryDirectory(prefix=directory) as closed:
+        os.chmod(closed, mode)
+        done = subprocess.run(
+            ["sh", "-c", shell, "sh", sys.executable, "-m", "pytest", "-q",
+             __file__ + "::test_programs_start_as_from_a_plain_shell", "--build=" + settings.BUILD],
+            env={**os.environ, "TMPDIR": closed}, stdout=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.needs("sandbox")

@@ -42,7 +42,8 @@ def interrupted(manager, client):
     own code. So the sleeps are short, and the button is pressed again, as a user would press it.
     """
     client.execute("import time\nprint('on', flush=True)\n"
-                   "for _ in range(%d): time.sleep(0.1)" % (100 * LIMIT))
+                   "for _ in range(%d): time.sleep(0.1)" % (100 * LIMIT),
+                   stop_on_error=False)  # otherwise ipykernel may abort the cell after it
     while client.get_iopub_msg(timeout=LIMIT)["msg_type"] != "stream":
         pass
     for _ in range(PRESSES):
