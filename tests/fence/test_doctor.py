@@ -49,6 +49,21 @@ class Row(doctor.Case):
             done = self.unguarded(*harness.sandbox("none"), *start, *words)
             self.assertEqual((finding in done.stdout, done.returncode), (bool(start), 0), done)
 
+    @pytest.mark.needs("tracing")
+    def test_doctor_leaves_itself_unfenced(self):
+        """The process that asks is not fenced afterwards, nor has it no_new_privs."""
+        log = self.path("log")
+        done = self.unguarded("strace", "-f", "-o", log, "-e",
+                              "trace=seccomp,prctl,fork,clone,vfork",
+                              launcher.LAUNCHER, "doctor")
+        self.assertIn("available", done.stdout)
+        with open(log, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+        own = [line for line in lines if line.split()[0] == lines[0].split()[0]]
+        mark = ("SECCOMP_SET_MODE_FILTER", "PR_SET_NO_NEW_PRIVS", "PR_SET_SECCOMP")
+        self.assertTrue([line for line in lines if mark[0] in line], "the control")
+        self.assertEqual([line for line in own if any(one in line for one in mark)], [])
+
 
 make_case = fixtures.lent("case", Row)
 

@@ -12,7 +12,8 @@ import pytest
 from support import fence, fixtures, harness, launcher, machine
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-REQUESTS, STATIC, I386 = map(fence.program, ("requests", "requests_static", "freestanding"))
+REQUESTS, STATIC, MUSL, I386 = map(
+    fence.program, ("requests", "requests_static", "requests_musl", "freestanding"))
 FENCED = [launcher.LAUNCHER, "run", "--fence", "--"]
 x86_64 = pytest.mark.skipif(os.uname().machine != "x86_64", reason="x86-64 only")
 
@@ -46,9 +47,12 @@ make_case = fixtures.lent("case", Case)
 
 
 @pytest.mark.parametrize("words", [
-    [REQUESTS], [STATIC], ["env", "-i", REQUESTS], ["env", "LD_PRELOAD=", REQUESTS],
+    [REQUESTS], [STATIC], [MUSL], ["env", "-i", REQUESTS], ["env", "LD_PRELOAD=", REQUESTS],
     ["sh", "-c", 'env -i "$@"; exit', "sh", STATIC]])
 def test_program_is_refused(case, words):
+    """musl passes the ioctl's number with its sign."""
+    if words == [MUSL]:
+        case.need("musl-gcc")
     case.refused(*words)
 
 

@@ -4,6 +4,8 @@ nodes and /proc/driver/nvidia are made up. Each control runs the same program wi
 
 import os
 import re
+import shutil
+import sys
 
 import pytest
 
@@ -102,6 +104,17 @@ def test_indices_in_pci_order_and_uuids_choose_the_nodes(case, gpus, listed):
     case.leaves(gpus, [node(gpu) for gpu in listed], OPENED)
 
 
+def test_only_listed_nodes_open_for_an_ordinary_user(case):
+    command = case.installed()
+    opens = shutil.copy(fence.program("opens"), case.path("opens"))
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    paths = [node(1), node(2)]
+    assert set(sum(case.answers(*words, opens, *paths).values(), [])) == {"opened"}
+    found = case.answers(*words, command, *fenced("2", opens, *paths)[1:])
+    assert "opened" not in found[node(1)]
+    assert "opened" in found[node(2)]
+
+
 def test_guard_inside_gets_uuids_in_the_order_of_the_list(case):
     """The driver inside numbers what it can open from 0, so indices would choose others."""
     assert case.list_inside("2,5") == UUIDS[2] + "," + UUIDS[5]
@@ -167,13 +180,32 @@ def test_guarded_program_inside_sees_the_listed_gpus(case, allow, gpus):
     assert box.seen(answers["nv.see"]) == gpus
 
 
+RECEIVE = """
+import array, os, socket, sys
+peer = socket.socket(fileno=int(sys.argv[1]))
+_, parts, _, _ = peer.recvmsg(1, socket.CMSG_LEN(4))
+os.write(array.array("i", parts[0][2])[0], b"x")
+print("received")
+"""
+SEND = """
+import array, os, socket, subprocess, sys
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+node = array.array("i", [os.open("/dev/nvidia3", os.O_RDWR)])
+ours.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, node)])
+sys.exit(subprocess.call([*sys.argv[1:], str(theirs.fileno())], pass_fds=[theirs.fileno()]))
+"""
+
+
 def test_limit_descriptor_of_another_gpu_that_was_opened_outside_can_be_used(case):
+    """tests/lab/limits.md: inherited, or received from a process outside."""
     inside = ["sh", "-c", "echo x >&3 && echo inherited; echo x >/dev/nvidia3 && echo opened"]
     outside = ["sh", "-c", 'exec "$@" 3<>/dev/nvidia3', "sh"]
     assert case.on_machine(*outside, *inside).stdout == "inherited\nopened\n"
     done = case.on_machine(*outside, *fenced("2", *inside))
     assert done.stdout == "inherited\n"
     assert "Permission denied" in done.stderr
+    send = [sys.executable, "-c", SEND, *fenced("2", sys.executable, "-c", RECEIVE)]
+    assert case.on_machine(*send).stdout == "received\n"
 
 
 def test_nvidias_ioctls_are_allowed(case):

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -444,6 +445,7 @@ class Gone(Case):
         process.send_signal(signal.SIGSTOP)
         self.make("go", "")
         self.until(lambda: self.waits(child), "the request")
+        time.sleep(0.5)  # the keeper takes it, and keeps it for the launcher
         process.kill()
         process.wait(timeout=PATIENCE)
         self.until(lambda: self.file("out"), "an answer")

@@ -204,6 +204,19 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
 
 
 @pytest.mark.needs("tracing")
+def test_keeper_answers_a_start_that_the_killed_launcher_has_received(case):
+    verify, keeper = case.begin()
+    os.kill(keeper, signal.SIGSTOP)
+    hold_at(verify.pid, READS_MEMORY, lambda: case.go("start"))
+    verify.kill()
+    verify.wait(test_observe_signals.PATIENCE)
+    os.kill(keeper, signal.SIGCONT)
+    case.until(lambda: "127" in case.log(), "the programs' start")
+    case.asks()
+    case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+@pytest.mark.needs("tracing")
 def test_launcher_answers_a_start_that_the_killed_keeper_has_received(case):
     verify, keeper = case.begin()
     verify.send_signal(signal.SIGSTOP)

@@ -11,6 +11,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+static const char* name_of(int error) {
+#ifdef __GLIBC__
+  return strerrorname_np(error);
+#else
+  return error == ENOTTY ? "ENOTTY" : error == ENODEV ? "ENODEV" : strerror(error);
+#endif
+}
+
 static long by_number(long number, int file, unsigned long request) {
   return syscall(number, file, request, NULL);
 }
@@ -49,7 +57,7 @@ int main(int count, char** words) {
   for (int i = 2; i < count; ++i) {
     const unsigned long request = strtoul(words[i], NULL, 16);
     const long answer = ask(way, file, request);
-    printf("%s %s\n", words[i], answer == 0 ? "0" : strerrorname_np(errno));
+    printf("%s %s\n", words[i], answer == 0 ? "0" : name_of(errno));
   }
   return 0;
 }
