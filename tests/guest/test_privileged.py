@@ -4,13 +4,14 @@ directory of its own, so the machine's own file is never written to. (bubblewrap
 forbids setuid.)"""
 
 import os
+import shlex
 import shutil
 
 import pytest
 
 from support import fixtures, guest, harness, machine, messages, system_root
 
-USER = 65533
+USER, NOBODY = 65533, 65534
 SETUID, PLAIN, DRIVER, REPORT = "/steps-setuid", "/steps-plain", "/driver", "/open/report"
 IGNORED = ("ERROR: ld.so: object 'libcudaguard.so' from LD_PRELOAD cannot be preloaded "
            "(cannot open shared object file): ignored.\n")
@@ -103,10 +104,11 @@ def test_ordinary_program_reads_its_environment(case):
     assert guest.lines_of(done.stderr) == [guest.DENIED % caller("steps-plain")]
 
 
-@pytest.mark.parametrize("env", [
-    {"CUDAGUARD_LOG": "off"}, {"CUDAGUARD_LOG": "all"}, {"CUDAGUARD_POLICY": "nonsense"},
-    {"CUDAGUARD_REPORT": "REPORT.%p", "CUDAGUARD_POLICY": "OFF"},
-    {"CUDAGUARD_REPORT": "REPORT", "CUDAGUARD_HELLO": "1"}])
+@pytest.mark.parametrize("env", [{"CUDAGUARD_POLICY": "OFF"}, {"CUDAGUARD_LOG": "off"}, {
+    "CUDAGUARD_LOG": "all"
+}, {"CUDAGUARD_POLICY": "nonsense"}, {"CUDAGUARD_REPORT": "REPORT"}, {
+    "CUDAGUARD_REPORT": "REPORT.%p", "CUDAGUARD_POLICY": "OFF"
+}, {"CUDAGUARD_REPORT": "REPORT", "CUDAGUARD_HELLO": "1"}])
 def test_setuid_program_ignores_cudaguards_variables(case, env):
     env = {key: value.replace("REPORT", REPORT) for key, value in env.items()}
     done = run_as_user(case, SETUID, "load:libm.so.6", "ask", "nvml", "ask:libcuda.so",
@@ -175,6 +177,63 @@ def test_setuid_program_uses_a_file_that_only_root_can_write(case, mode, privile
         assert done.stdout == "cuInit=%s\n" % answer, str(done)
         unused = messages.find(done.stderr, "conf_not_used", file="/etc/cudaguard.conf")
         assert len(unused) == (answer == "100"), str(done)
+
+
+# sudo needs the machine's own files. All of /etc has thousands.
+ETC = ["/etc/" + name for name in (
+    "group", "gshadow", "host.conf", "hosts", "ld.so.conf", "ld.so.conf.d", "login.defs",
+    "nsswitch.conf", "pam.d", "passwd", "security", "shadow", "sudo.conf", "sudoers")]
+WITH_ETC = """set -eu
+for directory in {masks}; do if [ -d "$directory" ]; then mount -t tmpfs none "$directory"; fi; done
+mount --bind "$1" /etc
+/sbin/ldconfig -X 2>/dev/null
+shift
+exec setpriv --reuid={user} --regid={user} --clear-groups -- "$@"
+""".format(masks=" ".join(map(shlex.quote, harness.REAL_DRIVER_DIRS)), user=NOBODY)
+
+
+@pytest.mark.all
+@pytest.mark.needs("mounts")
+def test_sudo_with_its_module_and_command_is_guarded(case):
+    """sudo is setuid. Its PAM module is linked to the driver and asks, and so does the command
+    that sudo starts as root with an environment of its own."""
+    case.need("sudo", "setpriv")
+    module = shutil.copy(os.path.join(harness.BUILD, "tests", "hosts", "pam_asks.so"),
+                         case.directory)
+    program = shutil.copy(guest.STEPS, case.path("steps-plain"))
+    guard = harness.copy_install(case.path("lib"))
+    os.mkdir(case.path("etc"))
+    for name in filter(os.path.exists, ETC):
+        copy = shutil.copytree if os.path.isdir(name) else shutil.copy2
+        copy(name, case.path("etc", os.path.basename(name)))
+    for name, text, mode in (
+            ("pam.d/sudo", "account required %s\nsession required pam_permit.so\n" % module, 0o644),
+            ("sudoers", 'ALL ALL=(ALL) NOPASSWD: ALL\nDefaults env_keep += "CG_FAKE_LOG"\n',
+             0o440)):
+        os.unlink(case.path("etc", name))
+        case.make(os.path.join("etc", name), text, mode)
+    with open(case.path("etc", "ld.so.conf"), "r+", encoding="utf-8") as stream:
+        old = stream.read()
+        stream.seek(0)
+        stream.write(harness.public(harness.FAKE_DRIVER) + "\n" + old)
+
+    def sudo():
+        done = case.unguarded(
+            "unshare", "--mount", "--propagation", "private", "sh", "-c", WITH_ETC, "sh",
+            case.path("etc"), "env", "-i", "PATH=/usr/bin:/bin",
+            "CG_FAKE_LOG=" + case.inside("/open/fake.log"), shutil.which("sudo"), "-n", program,
+            "ask")
+        assert done.returncode == 0, str(done)
+        return done
+
+    assert sudo().stdout == "cuInit=0\ncuInit=0\n"
+    assert fake_calls(case).count("cuInit") == 2
+    case.make("etc/ld.so.preload", guard + "\n", 0o644)
+    done = sudo()
+    assert done.stdout == "cuInit=100\ncuInit=100\n", str(done)
+    assert fake_calls(case) == []
+    assert guest.lines_of(
+        done.stderr) == [guest.PRIVILEGED % "pam_asks.so", guest.DENIED % "steps-plain"]
 
 
 def test_limit_ld_preload_does_not_guard_setuid_programs(case):
