@@ -117,9 +117,7 @@ void Listener::take_beacon(const seccomp_notif& call, const std::function<bool()
     return;
   }
   const bool is_known = known != announced_.end() && message != 0;
-  Identity who = is_known                 ? known->second.who
-                 : what == Beacon::kStart ? identify_(thread)
-                                          : identify(thread);
+  const Identity who = is_known ? known->second.who : identify(thread);
   if (message == 0 && what != Beacon::kStart) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (attempt == nullptr || too_many_) return;
@@ -148,7 +146,8 @@ void Listener::take_beacon(const seccomp_notif& call, const std::function<bool()
   if (what == Beacon::kStart) {
     report_ended_by(who, announced_.begin(), announced_.end());
     if (record.empty()) record = start_record_of(who, call.data.args[2]);
-    begin_(who, record, go_on);
+    begin_(who, record);
+    go_on();  // the program need not wait for the rest
     report_(who, what, record, {});
     return;
   }

@@ -79,12 +79,10 @@ std::string record_of(const Identity& who, uint32_t request, bool nvml, bool loo
 
 }  // namespace
 
-Listener::Listener(int descriptor, Keeper& keeper, Report report, Identify identify, Begin begin,
-                   Exec exec)
+Listener::Listener(int descriptor, Keeper& keeper, Report report, Begin begin, Exec exec)
     : descriptor_(above_stderr(descriptor)),
       keeper_(keeper),
       report_(std::move(report)),
-      identify_(std::move(identify)),
       begin_(std::move(begin)),
       exec_(std::move(exec)) {
   if (descriptor_ < 0) throw Refusal(kRefused, std::string("--fence: ") + strerror(errno));

@@ -39,12 +39,9 @@ class Listener {
   /// May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
-  /// Identifies the process whose thread sends a start beacon.
-  using Identify = std::function<Identity(pid_t thread)>;
-  /// Called for each start beacon, with the start record. Lets the thread go on by `go_on`, and
-  /// adds what `who` lacks. Its `Report` comes afterwards. May throw.
-  using Begin = std::function<void(Identity& who, std::string_view record,
-                                   const std::function<bool()>& go_on)>;
+  /// Called for each start beacon, with the start record, before the calling thread gets its
+  /// answer. Its `Report` comes afterwards. May throw.
+  using Begin = std::function<void(const Identity& who, std::string_view record)>;
   /// Called for each execve before it goes on. Reads the waiting thread, and then lets it go on by
   /// `go_on`, which returns false if the call does not count: the thread was killed, or repeats it,
   /// or the keeper has answered it. May throw.
@@ -52,8 +49,7 @@ class Listener {
                                   const std::function<bool()>& go_on)>;
   /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
   /// Refusal.
-  Listener(int descriptor, Keeper& keeper, Report report, Identify identify, Begin begin,
-           Exec exec);
+  Listener(int descriptor, Keeper& keeper, Report report, Begin begin, Exec exec);
   ~Listener();
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
@@ -94,7 +90,6 @@ class Listener {
   int descriptor_;
   Keeper& keeper_;
   Report report_;
-  Identify identify_;
   Begin begin_;
   Exec exec_;
   bool failed_ = false;  ///< a call could not be received or recorded

@@ -3,7 +3,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -272,11 +271,6 @@ std::optional<Credentials> credentials_of(const Descriptor& process) {
   const std::optional<PidfdInfo> info = info_of(process, kInfoCredentials);
   if (!info) return {};
   return Credentials{info->ruid, info->euid, info->fsuid, info->rgid, info->egid, info->fsgid};
-}
-
-bool is_alive(const Descriptor& process) {
-  pollfd end = {process.number(), POLLIN, 0};
-  return process.number() >= 0 && poll(&end, 1, 0) == 0;
 }
 
 std::optional<int> end_of(const Descriptor& process) {

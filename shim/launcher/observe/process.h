@@ -115,8 +115,6 @@ struct Credentials {
 };
 /// Nothing before Linux 6.13.
 std::optional<Credentials> credentials_of(const Descriptor& process);
-/// True if the process exists and has not ended. False without a descriptor.
-bool is_alive(const Descriptor& process);
 /// How the process has ended, as from waitpid. Nothing before Linux 6.15.
 std::optional<int> end_of(const Descriptor& process);
 

@@ -169,30 +169,6 @@ void Starts::note_call(const Identity& who, Start start) {
   look_later(process);
 }
 
-Identity Starts::sender_of_start(pid_t thread) const {
-  const Process* const process = last_with(thread);
-  const Program* const called = process != nullptr && process->called ? &*process->called : nullptr;
-  // A forked process sends no beacon before it calls execve, and a guard sends only one.
-  const bool is_first =
-      called != nullptr && (called->before.forked || (process->runs && process->runs->heard));
-  if (!is_first || !is_alive(called->start.process)) return identify(thread);
-  Identity who = {.pid = thread, .thread = thread, .stat = called->before};
-  who.stat.image = {};
-  who.stat.forked = false;
-  return who;
-}
-
-void Starts::note_image(Identity& who) {
-  Process& process = process_of(who);
-  if (!process.runs) return;
-  process.runs->start.process = Descriptor();
-  if (!is_hidden(who.stat)) return;
-  const Stat now = read_stat(who.pid);
-  if (now.started != process.seen.since) return;
-  process.runs->image = now.image;
-  who.stat = now;
-}
-
 void Starts::note_beacon(const Identity& who, bool off) {
   Process& process = process_of(who);
   // A guard sends one beacon, as soon as its program begins.
@@ -212,6 +188,7 @@ void Starts::note_beacon(const Identity& who, bool off) {
   }
   Program& program = *process.runs;
   program.heard = true;
+  program.start.process = Descriptor();
   program.off = off;
   program.image = who.stat.image;
   if (off) {

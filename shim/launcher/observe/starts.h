@@ -35,16 +35,9 @@ class Starts {
 
   /// The process has called execve, which goes on.
   void note_call(const Identity& who, Start start);
-  /// The process whose thread sends a start beacon. If its call of execve waits to be confirmed,
-  /// the beacon itself shows that the call has succeeded, and the image is left out, because a read
-  /// of /proc would delay each start.
-  Identity sender_of_start(pid_t thread) const;
   /// The process's guard has sent the start beacon. `off`: its policy is OFF, so the process counts
   /// as unguarded.
   void note_beacon(const Identity& who, bool off);
-  /// Adds the image that sender_of_start() has left out, and gives up what shows the program's end.
-  /// Call this after the beacon's answer, because both take time.
-  void note_image(Identity& who);
   /// What has started the process's program, as in Start.
   std::string started_by(pid_t pid) const;
 

@@ -148,12 +148,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
                what == Beacon::kRefused || what == Beacon::kExposed;
       },
-      [&](pid_t thread) { return starts.sender_of_start(thread); },
-      [&](Identity& who, auto record, const auto& go_on) {
-        starts.note_beacon(who, is_off(record));
-        go_on();  // the program need not wait for the rest
-        starts.note_image(who);
-      },
+      [&](const Identity& who, auto record) { starts.note_beacon(who, is_off(record)); },
       [&](const Identity& who, const seccomp_data& call, const auto& go_on) {
         Start start = starts.read(who, call);
         if (go_on()) starts.note_call(who, std::move(start));
