@@ -5,8 +5,11 @@ is not in it. An execve that fails starts none."""
 import errno
 import json
 import os
+import select
 import shutil
+import signal
 import struct
+import subprocess
 
 import pytest
 
@@ -47,12 +50,15 @@ def test_start_counts_once(case, way):
     ("too_many", "Argument list too long"), ("written", "Text file busy"),
     ("bad_pointer", "Bad address"), ("spawn", "Not a directory"),
     ("relative", "Permission denied"), ("directory", "No such file or directory"),
-    ("wrong_flag", "Invalid argument")])
+    ("exec", "Too many levels of symbolic links"), ("wrong_flag", "Invalid argument")])
 def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     file = {"No such file or directory": case.path("missing"),
             "Permission denied": case.make("plain", "#!/bin/sh\n", 0o644),
             "Exec format error": case.make("format", "\x7fEL"),
-            "Not a directory": case.make("file", "") + "/below"}.get(error) or case.copied("exits_7")
+            "Not a directory": case.make("file", "") + "/below",
+            "Too many levels of symbolic links": case.path("loop"),
+            }.get(error) or case.copied("exits_7")
+    os.symlink("loop", case.path("loop"))
     result, *counts = account(case, [EXECUTES, way, file], code=99)
     assert counts == [1, [], []], str(result)
     assert result.out == error + "\n", str(result)
@@ -83,6 +89,26 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
     starts = code == 7
     assert counts == [2 + (starts and program == DYNAMIC),
                       ["static"] * (starts and program == STATIC), []], str(result)
+
+
+@pytest.mark.needs("root", "other_users_processes")
+def test_look_with_the_rights_of_a_user_keeps_the_parents_death_signal():
+    """Linux forgets the signal when a process becomes another user."""
+    program = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--pdeathsig=KILL",
+               "sh", "-c", "env true; echo started; exec sleep 600"]
+    script = 'setpriv --pdeathsig=KILL "$@" & echo $!; read line'
+    with subprocess.Popen(["sh", "-c", script, "-", launcher.public_launcher(), "verify", "--", *program],
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env=launcher.environment()) as shell:
+        verify = int(shell.stdout.readline())
+        assert shell.stdout.readline() == "started\n"
+        end = os.pidfd_open(verify)
+        shell.stdin.close()
+        ended = select.select([end], [], [], 60)[0] == [end]
+        os.close(end)
+        if not ended:
+            os.kill(verify, signal.SIGKILL)
+    assert ended
 
 
 @pytest.mark.needs("root", "other_users_processes")
@@ -176,19 +202,78 @@ def test_name_that_leads_to_the_caller_is_judged_there(case, name, is_plain):
     """/proc/self is another directory for verify itself. Other links of /proc are a doubt."""
     script = 'exec 7<"$0" 0<&7 && exec %s' % name
     for program, wanted in ((STATIC, [1, ["static"] * is_plain, [
-            "its name leads through a link of /proc"] * (not is_plain)]), (DYNAMIC, [2, [], []])):
+            "verify cannot follow its name"] * (not is_plain)]), (DYNAMIC, [2, [], []])):
         result, *counts = account(case, ["sh", "-c", script, program], code=7)
         assert counts == wanted, str(result)
 
 
+def in_namespace(script, *words):
+    """A shell in a mount namespace, in which case.path("inside") is STATIC. Outside, it is DYNAMIC."""
+    machine.need("user_namespaces")
+    return ["unshare", "--map-root-user", "--mount", "sh", "-c",
+            'mount --bind "$0" "$1" && { %s; }' % script, STATIC, *words]
+
+
+@pytest.mark.parametrize("name", ["./inside", "./link", "below/../link", "../{0}/inside",
+                                  "/proc/self/cwd/link", "/proc/self/root{1}/link"])
+@pytest.mark.parametrize("way", ["exec", "directory"])
+def test_start_in_another_mount_namespace_is_judged_there(case, way, name):
+    """An absolute link begins in its root directory, also after the directory of execveat."""
+    inside = case.copied("exits_7", "inside")
+    os.symlink(inside, case.path("link"))
+    os.mkdir(case.path("below"))
+    name = name.format(os.path.basename(case.directory), case.directory)
+    script = 'cd "${1%%/*}" && exec "$2" %s "$3"' % way
+    words = in_namespace(script, inside, EXECUTES, name)
+    result, *counts = account(case, words, code=7)
+    assert counts == [4, ["static"], []], str(result)
+
+
+def test_start_counts_while_files_are_renamed(case):
+    """Then the kernel cannot tell whether ".." leads out of a directory, and asks for another try."""
+    inside = case.copied("exits_7", "inside")
+    os.mkdir(case.path("below"))
+    script = ('cd "${1%/*}"; python3 -c "$2" & i=0; '
+              'while [ $i -lt 300 ]; do below/../inside; i=$((i + 1)); done; kill $!')
+    renames = ("import os\nopen('a', 'w').close()\nshell = os.getppid()\n"
+               "while os.getppid() == shell:\n    os.rename('a', 'b')\n    os.rename('b', 'a')\n")
+    result, tree = case.tree(in_namespace(script, inside, renames))
+    assert len(tree["unguarded"]) == 300 and tree["unknown"] == [], str(result)
+
+
 @pytest.mark.parametrize("error", [errno.ENOSYS, errno.EPERM], ids=errno.errorcode.get)
-def test_start_without_openat2_is_unknown_unless_its_beacon_comes(case, error):
-    """Before Linux 5.6 and in an older container, nothing shows the process's file."""
+def test_start_without_openat2_is_judged_where_names_mean_the_same(case, error):
+    """Before Linux 5.6 and in an older container. In a namespace, its beacon alone tells."""
     case.command = [fence.program("without"), "openat2=%d" % error, "--", *case.command]
-    for program, wanted in ((STATIC, [1, [], ["openat2 is refused, so its file cannot be found"]]),
-                            (DYNAMIC, [2, [], []])):
+    for program, wanted in ((STATIC, [1, ["static"], []]), (DYNAMIC, [2, [], []])):
         result, *counts = account(case, [EXECUTES, "child", program], code=7)
         assert counts == wanted, str(result)
+    words = in_namespace("exec %s", case.copied("exits_7", "inside"))
+    for program, wanted in ((STATIC, [0, [], 1]), (DYNAMIC, [1, [], 0])):
+        words[5] = 'mount --bind "$0" "$1" && exec %s' % program
+        result, guarded, unguarded, unknown = account(case, words, code=7)
+        assert [guarded - 3, unguarded, len(unknown)] == wanted, str(result)
+
+
+@pytest.mark.needs("root", "other_users_processes")
+@pytest.mark.parametrize(("rights", "place", "name"), [
+    ((), "above", "link"),
+    (("--inh-caps=+dac_override", "--ambient-caps=+dac_override"), "other", "{0}/other/program")],
+    ids=["directory", "capability"])
+def test_start_in_a_closed_directory_counts(case, rights, place, name):
+    """A process needs no right to search what is above its working directory, or has a capability."""
+    os.makedirs(case.path(place, "below"))
+    program = shutil.copy(STATIC, case.path(place, "program"))
+    public = case.copied("static_7")
+    os.symlink(public, case.path(place, "below", "link"))
+    os.chmod(case.directory, 0o755)
+    os.chmod(case.path(place), 0o700)
+    assert os.path.exists(program)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *rights,
+             harness.public(EXECUTES), "exec", name.format(case.directory)]
+    case.command = [launcher.public_launcher(), "verify"]
+    result, *counts = account(case, ["env", "-C", case.path(place, "below"), *words], code=7)
+    assert counts == [3, ["static"], []], str(result)
 
 
 def test_loader_that_ignores_the_guard_is_no_guarded_start(case):

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import time
 
-import pytest
 
 from support import fixtures, machine, system_root
 from support.system_root import FILE, GUARD
@@ -32,9 +31,6 @@ status() {
 WAIT='echo ready; read line'
 """
 STATIC = "#include <unistd.h>\nint main(void) { char c; write(1, \"ready\\n\", 6); read(0, &c, 1); }\n"
-# ld.so calls an auditor before it loads the guard.
-AUDITOR = ("#include <unistd.h>\nunsigned la_version(unsigned version) {\n"
-           "char c; write(1, \"ready\\n\", 6); read(0, &c, 1); return version; }\n")
 
 
 class Case(system_root.Case):
@@ -135,21 +131,6 @@ status jailed
 """)
     other = "not guarded: its %s names no guard" % FILE
     assert groups(parts["jailed"]) == {other: {"1", pids["jailed"]}}
-
-
-@pytest.mark.skipif(os.uname().machine != "x86_64", reason="only x86-64 tells")
-def test_program_that_just_starts_is_not_called_unguarded_for_good(case):
-    source = case.make("auditor.c", AUDITOR, 0o644)
-    shutil.copy(case.compile("auditor", source, "-shared", "-fPIC"), case.inside("/opt/auditor.so"))
-    case.done("enable")
-    case.wait_for_next_tick()
-    pids, parts = case.run_there("""
-start starting /bin/sh -c "export LD_LIBRARY_PATH=/lib64 LD_AUDIT=/opt/auditor.so; exec /bin/sh"
-status starting
-""")
-    reason = "not guarded: its ld.so is still loading libraries"
-    assert groups(parts["starting"])[reason] == {pids["starting"]}
-    assert parts["starting"].endswith("restart due: no\n")
 
 
 def test_status_is_well_if_every_process_is_guarded(case):

@@ -47,8 +47,7 @@ class Listener {
   /// or the keeper has answered it. May throw.
   using Exec = std::function<void(const Identity& who, const seccomp_data& call,
                                   const std::function<bool()>& go_on)>;
-  /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws
-  /// Refusal.
+  /// Takes over `descriptor`, which is Fence::listener. `keeper` has it, too. Throws Refusal.
   Listener(int descriptor, Keeper& keeper, Report report, Begin begin, Exec exec);
   ~Listener();
   Listener(const Listener&) = delete;

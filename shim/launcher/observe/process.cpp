@@ -2,11 +2,9 @@
 #include "shim/launcher/observe/process.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,11 +20,8 @@
 #include <string_view>
 
 #include "policy/text.h"
-#include "policy/variables.h"
 #include "shim/guard/text/record.h"
-#include "shim/launcher/elf/elf_file.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/preload/judge.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/process.h"
 

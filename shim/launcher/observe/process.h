@@ -90,7 +90,8 @@ Identity identify(pid_t thread);
 bool has_own_numbers();
 
 /// True if ld.so is still at work in the process: it loads libraries, or calls their constructors.
-/// Nothing if that is not known. `stat` is that of the process.
+/// Also true of a program whose own _start does not push what glibc's does (Go's). Nothing if it is
+/// not known. `stat` is that of the process.
 std::optional<bool> is_in_loader(pid_t pid, const Stat& stat);
 
 /// The stack pointer and the program counter of a thread that waits in a system call, or will do so

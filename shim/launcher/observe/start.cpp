@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <sys/fsuid.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -14,13 +15,11 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <iterator>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -44,6 +43,41 @@ constexpr size_t kMostString = size_t{32} * 4096;
 constexpr uint64_t kLeastRoom = uint64_t{128} << 10;
 
 constexpr const char* kOtherIds = "its effective user or group is not the real one";
+
+/// While it lives, this process has another user's rights to files.
+class UserRights {
+ public:
+  UserRights(const Credentials& user, const std::vector<gid_t>& groups) {
+    prctl(PR_GET_PDEATHSIG, &at_parents_end_, 0, 0, 0);
+    setgroups(groups.size(), groups.data());
+    setfsgid(static_cast<gid_t>(user.files_group));
+    setfsuid(static_cast<uid_t>(user.files_user));
+  }
+  ~UserRights() {
+    setfsuid(geteuid());
+    setfsgid(getegid());
+    setgroups(groups_.size(), groups_.data());
+    // Another user's id has reset both.
+    prctl(PR_SET_PDEATHSIG, at_parents_end_, 0, 0, 0);
+    prctl(PR_SET_DUMPABLE, is_dumpable_, 0, 0, 0);
+  }
+  UserRights(const UserRights&) = delete;
+  UserRights& operator=(const UserRights&) = delete;
+
+ private:
+  static const std::vector<gid_t>& own_groups() {
+    static const std::vector<gid_t> groups = [] {
+      std::vector<gid_t> list(NGROUPS_MAX);
+      list.resize(static_cast<size_t>(std::max(getgroups(NGROUPS_MAX, list.data()), 0)));
+      return list;
+    }();
+    return groups;
+  }
+
+  const std::vector<gid_t>& groups_ = own_groups();
+  int at_parents_end_ = 0;
+  int is_dumpable_ = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
+};
 
 /// By which the file can be opened again.
 std::string path_of(const Descriptor& file) {
@@ -141,11 +175,13 @@ struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
   /// A name for open_file(), also if the call means a file by its descriptor.
   std::string full_name(const std::string& name) const;
-  /// Opens the file that this name means for the process, or sets `error`: ELOOP if another link of
-  /// /proc than /proc/self leads there.
+  /// Opens the file that this name means for the process, or sets `error`: EXDEV if the name cannot
+  /// be followed from here, and EAGAIN if files were renamed meanwhile.
   Descriptor open_file(const std::string& name, bool follow = true);
-  /// True if the process may not execute the file (X_OK), for example because of its mount's
-  /// noexec, or not read it (R_OK).
+  /// True if open_file() has failed, and execve perhaps does not.
+  bool is_lost() const;
+  /// True if the process may not execute (X_OK) or read (R_OK) the file, for example because of its
+  /// mount's noexec. Before Linux 5.8, as if the process were this one's user's.
   bool is_denied(int right, const Descriptor& file);
   /// False if the new program may not read the library of this name, as this process may.
   bool may_load(const std::string& name);
@@ -179,12 +215,13 @@ struct StartReader::Call {
   bool is_privileged = false;
 
  private:
-  /// True if root's verify looks at another user's process. Another user's verify has no more
-  /// rights than its processes.
+  /// True if this process is root's, and has more rights to files than the process.
   bool has_other_user();
   /// Calls `look` with the process's rights to files, which Linux then examines itself.
   template <typename Look>
   auto with_rights(Look look);
+  /// True if a name leads this process and the other one to the same file.
+  bool shares_root() const;
 
   std::string proc_;
   std::string status_;
@@ -236,25 +273,31 @@ std::string StartReader::Call::full_name(const std::string& name) const {
   return "/proc/self/fd/" + std::to_string(directory) + (name.empty() ? "" : "/") + name;
 }
 
+bool StartReader::Call::is_lost() const {
+  constexpr int kOfExecve[] = {0, ENOENT, EACCES, ENOTDIR, ELOOP, ENAMETOOLONG};
+  return std::ranges::find(kOfExecve, error) == std::end(kOfExecve);
+}
+
 bool StartReader::Call::has_other_user() {
-  return geteuid() == 0 && credentials() && credentials()->files_user != 0;
+  return geteuid() == 0 && credentials() && credentials()->files_user != 0 &&
+         status().find("\nCapEff:\t0000000000000000\n") != std::string::npos;
 }
 
 template <typename Look>
 auto StartReader::Call::with_rights(Look look) {
   if (!has_other_user()) return look();
   const std::vector<uint64_t> listed = numbers_in(status(), "Groups");
-  const std::vector<gid_t> groups(listed.begin(), listed.end());
-  std::vector<gid_t> own(NGROUPS_MAX);
-  own.resize(static_cast<size_t>(std::max(getgroups(NGROUPS_MAX, own.data()), 0)));
-  setgroups(groups.size(), groups.data());
-  setfsgid(static_cast<gid_t>(credentials()->files_group));
-  setfsuid(static_cast<uid_t>(credentials()->files_user));
-  auto result = look();
-  setfsuid(geteuid());
-  setfsgid(getegid());
-  setgroups(own.size(), own.data());
-  return result;
+  const UserRights rights(*credentials(), {listed.begin(), listed.end()});
+  return look();
+}
+
+bool StartReader::Call::shares_root() const {
+  static const std::string mounts = link_of(getpid(), "ns/mnt");
+  struct stat theirs = {};
+  struct stat ours = {};
+  return fstat(root.number(), &theirs) == 0 && stat("/", &ours) == 0 &&
+         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino &&
+         link_of(thread, "ns/mnt") == mounts;
 }
 
 bool StartReader::Call::is_denied(int right, const Descriptor& file) {
@@ -262,7 +305,8 @@ bool StartReader::Call::is_denied(int right, const Descriptor& file) {
   return with_rights([&] {
     constexpr int kFlags = AT_EMPTY_PATH | AT_EACCESS;
     if (syscall(kFaccessat2, file.number(), "", right, kFlags) == 0) return false;
-    return errno == EACCES || (access(path_of(file).c_str(), right) != 0 && errno == EACCES);
+    if (errno != ENOSYS && errno != EPERM) return errno == EACCES;
+    return access(path_of(file).c_str(), right) != 0 && errno == EACCES;
   });
 }
 
@@ -273,37 +317,71 @@ bool StartReader::Call::may_load(const std::string& name) {
 }
 
 Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
-  // To this process, they are other directories.
   constexpr std::string_view kSelf = "/proc/self/";
-  constexpr std::string_view kFiles = "/dev/fd/";
+  constexpr std::string_view kDescriptors = "/dev/fd/";
   constexpr long kOpenat2 = 437;  // Linux 5.6. The next three are as in <linux/openat2.h>.
   constexpr uint64_t kNoMagicLinks = 0x02;
   constexpr uint64_t kBeneath = 0x08;
   constexpr uint64_t kInRoot = 0x10;
+  constexpr int kMostTries = 1000;
   error = 0;
   if (name.empty()) return Descriptor(-1);
-  if (name.starts_with(kSelf)) return open_own(name.substr(kSelf.size()));
-  if (name.starts_with(kFiles)) return open_own("fd/" + name.substr(kFiles.size()));
-  const auto open_in = [&](const Descriptor& place, const std::string& rest, uint64_t resolve) {
+  // `rest` begins at this link of /proc/PID.
+  std::string from = name.front() == '/' ? "root" : "cwd";
+  std::string rest = name;
+  const bool by_descriptor = name.starts_with(kDescriptors);
+  if (by_descriptor || name.starts_with(kSelf)) {
+    // To this process, they are other directories.
+    rest = by_descriptor ? "fd/" + name.substr(kDescriptors.size()) : name.substr(kSelf.size());
+    const size_t end = rest.find('/', rest.starts_with("fd/") ? 3 : 0);
+    from = rest.substr(0, end);
+    rest.erase(0, end);  // "/bin/x" of "/proc/self/root/bin/x"
+    if (!rest.empty()) rest.insert(0, ".");
+  }
+  const int how_to_open = O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
+  const auto open_in = [&](const Descriptor& place, const std::string& below, uint64_t resolve) {
     const struct {
       uint64_t flags, mode, resolve;
-    } how = {uint64_t{O_PATH | O_CLOEXEC} | (follow ? 0 : O_NOFOLLOW), 0, kNoMagicLinks | resolve};
+    } how = {static_cast<uint64_t>(how_to_open), 0, resolve};
     return with_rights([&] {
-      const long file = syscall(kOpenat2, place.number(), rest.c_str(), &how, sizeof how);
-      error = file < 0 ? errno : 0;
+      long file = -1;
+      // Only within a directory: a rename anywhere may hide that ".." leads out of it.
+      for (int i = 0; i < kMostTries; ++i) {
+        file = syscall(kOpenat2, place.number(), below.c_str(), &how, sizeof how);
+        error = file < 0 ? errno : 0;
+        if (error != EAGAIN) break;
+      }
       return Descriptor(static_cast<int>(file));
     });
   };
-  if (name.front() == '/') return open_in(root, name, kInRoot);
-  Descriptor file = open_in(open_own("cwd"), name, kBeneath);
-  if (error != EXDEV) return file;
-  // ".." or a symbolic link leads out of the working directory.
-  std::string directory_name = link_of(thread, "cwd");
+  Descriptor place = open_own(from);
+  if (rest.empty()) return place;
+  if (shares_root()) {
+    Descriptor file = open_in(place, rest, kNoMagicLinks);
+    const bool is_refused = error == ENOSYS || error == EPERM;
+    if (error != ELOOP && !is_refused) return file;
+    Descriptor plain = with_rights([&] {
+      const int number = openat(place.number(), rest.c_str(), how_to_open);
+      error = number < 0 ? errno : 0;
+      return Descriptor(number);
+    });
+    if (is_refused) return plain;
+    if (error != ELOOP) error = EXDEV;  // a link of /proc, by which this process finds another file
+    return Descriptor(-1);
+  }
+  Descriptor file = open_in(place, rest, from == "root" ? kInRoot : kBeneath);
+  if (error != EXDEV || from == "root") return file;
+  // ".." or a symbolic link leads out of the directory.
+  std::string directory_name = link_of(thread, from) + "/";
   const std::string root_name = link_of(thread, "root");
-  if (root_name != "/" && directory_name.starts_with(root_name)) {
+  if (root_name != "/") {
+    if (!directory_name.starts_with(root_name + "/")) return file;
     directory_name.erase(0, root_name.size());
   }
-  return open_in(root, directory_name + "/" + name, kInRoot);
+  file = open_in(root, directory_name + rest, kInRoot);
+  // The caller needs no right to search what is above the directory.
+  if (error == EACCES) error = EXDEV;
+  return file;
 }
 
 struct StartReader::Strings {
@@ -360,10 +438,11 @@ StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
   const Descriptor file = call.open_file(facts.interpreter);
+  if (call.hides_files() || call.is_lost()) return true;
   struct stat status = {};
   if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
       call.is_denied(X_OK, file)) {
-    return call.hides_files();
+    return false;
   }
   facts.is_complete = true;
   const ElfFacts elf = read_elf(FileBytes(path_of(file)));
@@ -410,12 +489,10 @@ void StartReader::judge_file(Call& call, Start& start) {
       start.reason = why_closed(call.thread);
       return;
     }
-    if (call.error == ELOOP) {
-      start.reason = "its name leads through a link of /proc";
-      return;
-    }
-    if (call.error == ENOSYS || call.error == EPERM) {
-      start.reason = "openat2 is refused, so its file cannot be found";
+    if (call.is_lost()) {
+      start.reason = call.error == EXDEV
+                         ? "verify cannot follow its name"
+                         : std::string("verify cannot open its file: ") + strerror(call.error);
       return;
     }
     start.kind = Start::Kind::kFails;

@@ -98,11 +98,8 @@ class Look {
 
   /// Adds the process to its group. Kernel threads and processes that end meanwhile have none.
   void at(pid_t pid) {
-    LoadedGuard guard = loaded_guard(pid);
+    const LoadedGuard guard = loaded_guard(pid);
     const Stat stat = read_stat(pid);  // if it has no guard, of the same program
-    const bool starts = guard.path.empty() && is_in_loader(pid, stat).value_or(false);
-    // ld.so may have loaded it since the first look.
-    if (guard.path.empty() && !starts) guard = loaded_guard(pid);
     const std::string name = printable(stat.name) + " (" + std::to_string(pid) + ")";
     if (guard.error == EACCES || guard.error == EPERM) {
       return add(std::string("not known: ") + strerror(guard.error), false, name);
@@ -110,7 +107,7 @@ class Look {
     if (guard.error != 0 || !guard.runs_program) return;
     if (guard.path.empty()) {
       bool due = false;
-      const std::string why = why_not(pid, stat, starts, due);
+      const std::string why = why_not(pid, stat, due);
       return add("not guarded: " + why, due, name);
     }
     std::string version = version_of(FileBytes(guard.file));
@@ -127,8 +124,8 @@ class Look {
   std::vector<ProcessGroup> groups() { return std::move(groups_); }
 
  private:
-  /// A clause. `starts`: its ld.so is still at work.
-  std::string why_not(pid_t pid, const Stat& stat, bool starts, bool& due) {
+  /// A clause.
+  std::string why_not(pid_t pid, const Stat& stat, bool& due) {
     const std::string its_directory = "/proc/" + std::to_string(pid) + "/root";
     const std::vector<std::string> entries = preloads_of(text_of(its_directory + kPreloadFile));
     if (std::ranges::none_of(entries, is_guard)) {
@@ -142,7 +139,7 @@ class Look {
     due = stat.forked || (::stat((its_directory + kPreloadFile).c_str(), &status) == 0 &&
                           start_of(stat) <= seconds_of(status.st_ctim));
     if (due) return "it was started before the file named the guard";
-    return starts ? "its ld.so is still loading libraries" : "its ld.so has not loaded it";
+    return "its ld.so has not loaded it, or not yet";
   }
 
   void add(const std::string& what, bool due, const std::string& process) {
