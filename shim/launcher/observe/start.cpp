@@ -293,11 +293,10 @@ auto StartReader::Call::with_rights(Look look) {
 
 bool StartReader::Call::shares_root() const {
   static const std::string mounts = link_of(getpid(), "ns/mnt");
+  static const FileId ours = id_of("/");  // the first two: device, inode
   struct stat theirs = {};
-  struct stat ours = {};
-  return fstat(root.number(), &theirs) == 0 && stat("/", &ours) == 0 &&
-         theirs.st_dev == ours.st_dev && theirs.st_ino == ours.st_ino &&
-         link_of(thread, "ns/mnt") == mounts;
+  return fstat(root.number(), &theirs) == 0 && theirs.st_dev == ours[0] &&
+         theirs.st_ino == ours[1] && link_of(thread, "ns/mnt") == mounts;
 }
 
 bool StartReader::Call::is_denied(int right, const Descriptor& file) {
@@ -339,7 +338,7 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
     if (!rest.empty()) rest.insert(0, ".");
   }
   const int how_to_open = O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
-  const auto open_in = [&](const Descriptor& place, const std::string& below, uint64_t resolve) {
+  const auto open_in = [&](int place, const std::string& below, uint64_t resolve) {
     const struct {
       uint64_t flags, mode, resolve;
     } how = {static_cast<uint64_t>(how_to_open), 0, resolve};
@@ -347,21 +346,22 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
       long file = -1;
       // Only within a directory: a rename anywhere may hide that ".." leads out of it.
       for (int i = 0; i < kMostTries; ++i) {
-        file = syscall(kOpenat2, place.number(), below.c_str(), &how, sizeof how);
+        file = syscall(kOpenat2, place, below.c_str(), &how, sizeof how);
         error = file < 0 ? errno : 0;
         if (error != EAGAIN) break;
       }
       return Descriptor(static_cast<int>(file));
     });
   };
-  Descriptor place = open_own(from);
-  if (rest.empty()) return place;
+  Descriptor start = from == "root" ? Descriptor() : open_own(from);
+  if (rest.empty()) return start;
+  const int place = from == "root" ? root.number() : start.number();
   if (shares_root()) {
     Descriptor file = open_in(place, rest, kNoMagicLinks);
     const bool is_refused = error == ENOSYS || error == EPERM;
     if (error != ELOOP && !is_refused) return file;
     Descriptor plain = with_rights([&] {
-      const int number = openat(place.number(), rest.c_str(), how_to_open);
+      const int number = openat(place, rest.c_str(), how_to_open);
       error = number < 0 ? errno : 0;
       return Descriptor(number);
     });
@@ -378,7 +378,7 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
     if (!directory_name.starts_with(root_name + "/")) return file;
     directory_name.erase(0, root_name.size());
   }
-  file = open_in(root, directory_name + rest, kInRoot);
+  file = open_in(root.number(), directory_name + rest, kInRoot);
   // The caller needs no right to search what is above the directory.
   if (error == EACCES) error = EXDEV;
   return file;
