@@ -292,11 +292,16 @@ auto StartReader::Call::with_rights(Look look) {
 }
 
 bool StartReader::Call::shares_root() const {
-  static const std::string mounts = link_of(getpid(), "ns/mnt");
-  static const FileId ours = id_of("/");  // the first two: device, inode
-  struct stat theirs = {};
-  return fstat(root.number(), &theirs) == 0 && theirs.st_dev == ours[0] &&
-         theirs.st_ino == ours[1] && link_of(thread, "ns/mnt") == mounts;
+  // A mount has another id in each mount namespace (Linux 5.8).
+  const auto look = [](int from, const char* name, struct statx& to) {
+    return syscall(SYS_statx, from, name, AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &to) == 0;
+  };
+  struct statx theirs = {};
+  struct statx ours = {};
+  if (!look(root.number(), "", theirs) || !look(AT_FDCWD, "/", ours)) return false;
+  if (theirs.stx_ino != ours.stx_ino || theirs.stx_mnt_id != ours.stx_mnt_id) return false;
+  return (ours.stx_mask & STATX_MNT_ID) != 0 ||
+         link_of(thread, "ns/mnt") == link_of(getpid(), "ns/mnt");
 }
 
 bool StartReader::Call::is_denied(int right, const Descriptor& file) {
