@@ -64,6 +64,12 @@ def test_failed_start_counts_as_none_and_keeps_its_error(case, way, error):
     assert result.out == error + "\n", str(result)
 
 
+@pytest.mark.parametrize("name", ["/dev/fd/99/x", "/proc/self/nothing/x", "/proc/self/exe/", "/dev/fd/"])
+def test_name_of_no_file_counts_as_none(case, name):
+    result, *counts = account(case, [EXECUTES, "exec", name], code=99)
+    assert counts == [1, [], []], str(result)
+
+
 @pytest.mark.needs("root", "other_users_processes")
 @pytest.mark.parametrize("program", [STATIC, DYNAMIC], ids=os.path.basename)
 @pytest.mark.parametrize(("place", "file", "code"), [
@@ -255,13 +261,35 @@ def test_start_without_openat2_is_judged_where_names_mean_the_same(case, error):
         assert [guarded - 3, unguarded, len(unknown)] == wanted, str(result)
 
 
+@pytest.mark.parametrize("change", ["rmdir ../d", "mount -t tmpfs none ../.."])
+def test_start_above_a_lost_directory_in_a_namespace_is_a_doubt(case, change):
+    """The name of the working directory leads nowhere, or to another one."""
+    inside = case.copied("exits_7", "inside")
+    script = 'cd "${1%%/*}"; mkdir -p d; cd d; %s; exec ../inside' % change
+    result, guarded, *rest = account(case, in_namespace(script, inside), code=7)
+    assert rest == [[], ["verify cannot follow its name"]], str(result)
+
+
+@pytest.mark.needs("other_users", "user_namespaces")
+def test_start_by_a_capability_in_a_user_namespace_is_a_doubt(case):
+    """verify has the user's rights, and the program all of them."""
+    os.chmod(case.directory, 0o777)
+    static = shutil.copy(STATIC, case.path("static"))
+    case.command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                    launcher.public_launcher(), "verify"]
+    script = ('mkdir "$1/own"; cp "$0" "$1/own/program"; chmod 600 "$1/own"; '
+              'unshare --map-root-user "$1/own/program"; code=$?; rm -r "$1/own"; exit $code')
+    result, tree = case.tree(["sh", "-c", script, static, case.directory])
+    assert [one["reason"] for one in tree["unknown"]] == ["verify cannot follow its name"], str(result)
+
+
 @pytest.mark.needs("root", "other_users_processes")
-@pytest.mark.parametrize(("rights", "place", "name"), [
-    ((), "above", "link"),
-    (("--inh-caps=+dac_override", "--ambient-caps=+dac_override"), "other", "{0}/other/program")],
-    ids=["directory", "capability"])
-def test_start_in_a_closed_directory_counts(case, rights, place, name):
+@pytest.mark.parametrize(("capability", "place", "name", "code"), [
+    ("net_raw", "above", "link", 7), ("dac_override", "other", "{0}/other/program", 7),
+    ("net_raw", "other", "{0}/other/program", 99)])
+def test_start_in_a_closed_directory_counts(case, capability, place, name, code):
     """A process needs no right to search what is above its working directory, or has a capability."""
+    rights = ["--inh-caps=+" + capability, "--ambient-caps=+" + capability]
     os.makedirs(case.path(place, "below"))
     program = shutil.copy(STATIC, case.path(place, "program"))
     public = case.copied("static_7")
@@ -272,8 +300,8 @@ def test_start_in_a_closed_directory_counts(case, rights, place, name):
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *rights,
              harness.public(EXECUTES), "exec", name.format(case.directory)]
     case.command = [launcher.public_launcher(), "verify"]
-    result, *counts = account(case, ["env", "-C", case.path(place, "below"), *words], code=7)
-    assert counts == [3, ["static"], []], str(result)
+    result, *counts = account(case, ["env", "-C", case.path(place, "below"), *words], code=code)
+    assert counts == [3, ["static"] * (code == 7), []], str(result)
 
 
 def test_loader_that_ignores_the_guard_is_no_guarded_start(case):

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <linux/capability.h>
 #include <sys/fsuid.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -12,9 +13,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <climits>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <iterator>
@@ -58,8 +61,9 @@ class UserRights {
     setfsgid(getegid());
     setgroups(groups_.size(), groups_.data());
     // Another user's id has reset both.
-    prctl(PR_SET_PDEATHSIG, at_parents_end_, 0, 0, 0);
     prctl(PR_SET_DUMPABLE, is_dumpable_, 0, 0, 0);
+    prctl(PR_SET_PDEATHSIG, at_parents_end_, 0, 0, 0);
+    if (at_parents_end_ != 0 && getppid() != parent_) raise(at_parents_end_);
   }
   UserRights(const UserRights&) = delete;
   UserRights& operator=(const UserRights&) = delete;
@@ -67,17 +71,39 @@ class UserRights {
  private:
   static const std::vector<gid_t>& own_groups() {
     static const std::vector<gid_t> groups = [] {
-      std::vector<gid_t> list(NGROUPS_MAX);
-      list.resize(static_cast<size_t>(std::max(getgroups(NGROUPS_MAX, list.data()), 0)));
+      std::vector<gid_t> list(static_cast<size_t>(std::max(getgroups(0, nullptr), 0)));
+      if (getgroups(static_cast<int>(list.size()), list.data()) < 0) list.clear();
       return list;
     }();
     return groups;
   }
 
   const std::vector<gid_t>& groups_ = own_groups();
+  const pid_t parent_ = getppid();
+  const int is_dumpable_ = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
   int at_parents_end_ = 0;
-  int is_dumpable_ = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0);
 };
+
+/// True if this process may not execute (X_OK) or read (R_OK) the file, for example because of its
+/// mount's noexec.
+bool is_denied(int right, const Descriptor& file) {
+  constexpr long kFaccessat2 = 439;  // Linux 5.8; an older container may refuse it
+  if (syscall(kFaccessat2, file.number(), "", right, AT_EMPTY_PATH | AT_EACCESS) == 0) return false;
+  if (errno != ENOSYS && errno != EPERM) return errno == EACCES;
+  // For the real user, and so without UserRights.
+  return access(("/proc/self/fd/" + std::to_string(file.number())).c_str(), right) != 0 &&
+         errno == EACCES;
+}
+
+/// Identifies a directory: device, inode, and its mount, which has another id in each mount
+/// namespace (0 before Linux 5.8). All zero if it cannot be examined.
+using DirectoryId = std::array<uint64_t, 4>;
+DirectoryId directory_id(int descriptor, const char* name = "") {
+  struct statx found = {};
+  constexpr unsigned kWanted = STATX_INO | STATX_MNT_ID;
+  if (syscall(SYS_statx, descriptor, name, AT_EMPTY_PATH, kWanted, &found) != 0) return {};
+  return {found.stx_dev_major, found.stx_dev_minor, found.stx_ino, found.stx_mnt_id};
+}
 
 /// By which the file can be opened again.
 std::string path_of(const Descriptor& file) {
@@ -175,14 +201,11 @@ struct StartReader::Call {
   Call(pid_t caller, const seccomp_data& data);
   /// A name for open_file(), also if the call means a file by its descriptor.
   std::string full_name(const std::string& name) const;
-  /// Opens the file that this name means for the process, or sets `error`: EXDEV if the name cannot
-  /// be followed from here, and EAGAIN if files were renamed meanwhile.
-  Descriptor open_file(const std::string& name, bool follow = true);
+  /// Opens the file that this name means for the process, if it has this right to the file (X_OK,
+  /// R_OK), or sets `error`: EXDEV if that is not known.
+  Descriptor open_file(const std::string& name, int right = 0, bool follow = true);
   /// True if open_file() has failed, and execve perhaps does not.
   bool is_lost() const;
-  /// True if the process may not execute (X_OK) or read (R_OK) the file, for example because of its
-  /// mount's noexec. Before Linux 5.8, as if the process were this one's user's.
-  bool is_denied(int right, const Descriptor& file);
   /// False if the new program may not read the library of this name, as this process may.
   bool may_load(const std::string& name);
   std::string privileges(const struct stat& file, bool has_capabilities);
@@ -215,13 +238,14 @@ struct StartReader::Call {
   bool is_privileged = false;
 
  private:
-  /// True if this process is root's, and has more rights to files than the process.
-  bool has_other_user();
-  /// Calls `look` with the process's rights to files, which Linux then examines itself.
-  template <typename Look>
-  auto with_rights(Look look);
-  /// True if a name leads this process and the other one to the same file.
+  /// The same with this process's rights.
+  Descriptor look_up(const std::string& name, bool follow);
+  /// True if names mean the same files for this process.
   bool shares_root() const;
+  /// True if the process has capabilities to access any file.
+  bool may_access_all();
+  /// True if this process, as root's, may access more files.
+  bool has_fewer_rights();
 
   std::string proc_;
   std::string status_;
@@ -278,49 +302,47 @@ bool StartReader::Call::is_lost() const {
   return std::ranges::find(kOfExecve, error) == std::end(kOfExecve);
 }
 
-bool StartReader::Call::has_other_user() {
-  return geteuid() == 0 && credentials() && credentials()->files_user != 0 &&
-         status().find("\nCapEff:\t0000000000000000\n") != std::string::npos;
+bool StartReader::Call::may_access_all() {
+  constexpr uint64_t kCapabilities = (1 << CAP_DAC_OVERRIDE) | (1 << CAP_DAC_READ_SEARCH);
+  constexpr std::string_view kName = "\nCapEff:\t";
+  const size_t at = status().find(kName);
+  if (at == std::string::npos) return false;
+  return (strtoull(status().c_str() + at + kName.size(), nullptr, 16) & kCapabilities) != 0;
 }
 
-template <typename Look>
-auto StartReader::Call::with_rights(Look look) {
-  if (!has_other_user()) return look();
-  const std::vector<uint64_t> listed = numbers_in(status(), "Groups");
-  const UserRights rights(*credentials(), {listed.begin(), listed.end()});
-  return look();
+bool StartReader::Call::has_fewer_rights() {
+  return geteuid() == 0 && credentials() && credentials()->files_user != 0 && !may_access_all();
 }
 
 bool StartReader::Call::shares_root() const {
-  // A mount has another id in each mount namespace (Linux 5.8).
-  const auto look = [](int from, const char* name, struct statx& to) {
-    return syscall(SYS_statx, from, name, AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &to) == 0;
-  };
-  struct statx theirs = {};
-  struct statx ours = {};
-  if (!look(root.number(), "", theirs) || !look(AT_FDCWD, "/", ours)) return false;
-  if (theirs.stx_ino != ours.stx_ino || theirs.stx_mnt_id != ours.stx_mnt_id) return false;
-  return (ours.stx_mask & STATX_MNT_ID) != 0 ||
-         link_of(thread, "ns/mnt") == link_of(getpid(), "ns/mnt");
-}
-
-bool StartReader::Call::is_denied(int right, const Descriptor& file) {
-  constexpr long kFaccessat2 = 439;  // Linux 5.8; an older container may refuse it
-  return with_rights([&] {
-    constexpr int kFlags = AT_EMPTY_PATH | AT_EACCESS;
-    if (syscall(kFaccessat2, file.number(), "", right, kFlags) == 0) return false;
-    if (errno != ENOSYS && errno != EPERM) return errno == EACCES;
-    return access(path_of(file).c_str(), right) != 0 && errno == EACCES;
-  });
+  const DirectoryId theirs = directory_id(root.number());
+  if (theirs == DirectoryId() || theirs != directory_id(AT_FDCWD, "/")) return false;
+  return theirs.back() != 0 || link_of(thread, "ns/mnt") == link_of(getpid(), "ns/mnt");
 }
 
 bool StartReader::Call::may_load(const std::string& name) {
-  if (!has_other_user()) return true;
-  const Descriptor file = open_file(name);
-  return file.number() >= 0 && !is_denied(R_OK, file);
+  return !has_fewer_rights() || open_file(name, R_OK).number() >= 0;
 }
 
-Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
+Descriptor StartReader::Call::open_file(const std::string& name, int right, bool follow) {
+  std::optional<UserRights> rights;
+  if (has_fewer_rights()) {
+    const std::vector<uint64_t> groups = numbers_in(status(), "Groups");
+    rights.emplace(*credentials(), std::vector<gid_t>(groups.begin(), groups.end()));
+  }
+  Descriptor file = look_up(name, follow);
+  const bool is_found = file.number() >= 0;
+  if (is_found && right != 0 && is_denied(right, file)) error = EACCES;
+  if (error != EACCES) return file;
+  rights.reset();
+  // Even root may not search the FUSE mount of a user, or a server's directory.
+  const bool is_known =
+      geteuid() == 0 ? is_found || look_up(name, follow).number() >= 0 : !may_access_all();
+  error = is_known ? EACCES : EXDEV;
+  return Descriptor(-1);
+}
+
+Descriptor StartReader::Call::look_up(const std::string& name, bool follow) {
   constexpr std::string_view kSelf = "/proc/self/";
   constexpr std::string_view kDescriptors = "/dev/fd/";
   constexpr long kOpenat2 = 437;  // Linux 5.6. The next three are as in <linux/openat2.h>.
@@ -347,29 +369,29 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
     const struct {
       uint64_t flags, mode, resolve;
     } how = {static_cast<uint64_t>(how_to_open), 0, resolve};
-    return with_rights([&] {
-      long file = -1;
-      // Only within a directory: a rename anywhere may hide that ".." leads out of it.
-      for (int i = 0; i < kMostTries; ++i) {
-        file = syscall(kOpenat2, place, below.c_str(), &how, sizeof how);
-        error = file < 0 ? errno : 0;
-        if (error != EAGAIN) break;
-      }
-      return Descriptor(static_cast<int>(file));
-    });
+    long file = -1;
+    // Only within a directory: a rename anywhere may hide that ".." leads out of it.
+    for (int i = 0; i < kMostTries; ++i) {
+      file = syscall(kOpenat2, place, below.c_str(), &how, sizeof how);
+      error = file < 0 ? errno : 0;
+      if (error != EAGAIN) break;
+    }
+    return Descriptor(static_cast<int>(file));
   };
-  Descriptor start = from == "root" ? Descriptor() : open_own(from);
-  if (rest.empty()) return start;
+  Descriptor start;
+  if (from != "root") {
+    start = open_own(from);
+    error = start.number() < 0 ? errno : follow || !rest.empty() ? 0 : ELOOP;
+    if (error != 0) return Descriptor(-1);
+    if (rest.empty()) return start;
+  }
   const int place = from == "root" ? root.number() : start.number();
   if (shares_root()) {
     Descriptor file = open_in(place, rest, kNoMagicLinks);
     const bool is_refused = error == ENOSYS || error == EPERM;
     if (error != ELOOP && !is_refused) return file;
-    Descriptor plain = with_rights([&] {
-      const int number = openat(place, rest.c_str(), how_to_open);
-      error = number < 0 ? errno : 0;
-      return Descriptor(number);
-    });
+    Descriptor plain(openat(place, rest.c_str(), how_to_open));
+    error = plain.number() < 0 ? errno : 0;
     if (is_refused) return plain;
     if (error != ELOOP) error = EXDEV;  // a link of /proc, by which this process finds another file
     return Descriptor(-1);
@@ -383,9 +405,12 @@ Descriptor StartReader::Call::open_file(const std::string& name, bool follow) {
     if (!directory_name.starts_with(root_name + "/")) return file;
     directory_name.erase(0, root_name.size());
   }
-  file = open_in(root.number(), directory_name + rest, kInRoot);
+  const Descriptor again = open_in(root.number(), directory_name, kInRoot);
+  // It may be removed, or below another mount.
+  const bool is_same = again.number() >= 0 && directory_id(again.number()) == directory_id(place);
+  if (is_same) file = open_in(root.number(), directory_name + rest, kInRoot);
   // The caller needs no right to search what is above the directory.
-  if (error == EACCES) error = EXDEV;
+  if (!is_same || error == EACCES || error == ENAMETOOLONG) error = EXDEV;
   return file;
 }
 
@@ -442,13 +467,10 @@ StartReader::StartReader(const std::string& guard) : guard_(id_of(guard)) {}
 /// False if the file's ld.so is missing or no executable, so that execve fails. Examines it once.
 bool StartReader::has_interpreter(Call& call, FileFacts& facts) const {
   if (facts.is_complete || facts.interpreter.empty()) return true;
-  const Descriptor file = call.open_file(facts.interpreter);
+  const Descriptor file = call.open_file(facts.interpreter, X_OK);
   if (call.hides_files() || call.is_lost()) return true;
   struct stat status = {};
-  if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
-      call.is_denied(X_OK, file)) {
-    return false;
-  }
+  if (fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode)) return false;
   facts.is_complete = true;
   const ElfFacts elf = read_elf(FileBytes(path_of(file)));
   // The name of a 32-bit one is not read.
@@ -488,7 +510,7 @@ void StartReader::judge_file(Call& call, Start& start) {
   std::string name = call.full_name(start.program);
   bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0;
   for (int i = 0; i <= kMostScripts; ++i) {
-    call.opened = call.open_file(name, std::exchange(follow, true));
+    call.opened = call.open_file(name, X_OK, std::exchange(follow, true));
     start.kind = Start::Kind::kUnknown;
     if (call.opened.number() < 0 && call.hides_files()) {
       start.reason = why_closed(call.thread);
@@ -501,16 +523,11 @@ void StartReader::judge_file(Call& call, Start& start) {
       return;
     }
     start.kind = Start::Kind::kFails;
+    start.reason = "its file could not be executed at first";
     struct stat status = {};
-    if (call.opened.number() < 0 || fstat(call.opened.number(), &status) != 0 ||
-        !S_ISREG(status.st_mode)) {
-      return;
-    }
+    if (fstat(call.opened.number(), &status) != 0 || !S_ISREG(status.st_mode)) return;
     const std::string path = path_of(call.opened);
-    if (call.is_denied(X_OK, call.opened) || is_written(path, status)) {
-      start.reason = "its file could not be executed at first";
-      return;
-    }
+    if (is_written(path, status)) return;
     start.file = id_of(status);
     FileFacts& facts = executables_.of(path, start.file);
     if (facts.kind == Kind::kScript) {
