@@ -16,14 +16,12 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -36,7 +34,7 @@
 
 #include "shim/guard/text/beacon.h"
 #include "shim/launcher/child/child.h"
-#include "shim/launcher/fence/filter.h"
+#include "shim/launcher/fence/notification.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/process.h"
 
@@ -46,11 +44,6 @@ namespace {
 
 constexpr int kPeriod = 40;     // milliseconds from one look to the next
 constexpr int kPatience = 250;  // looks
-
-bool is_readable(int descriptor) {
-  pollfd one = {descriptor, POLLIN, 0};
-  return poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
-}
 
 bool has_hung_up(int socket) {
   pollfd one = {socket, 0, 0};
@@ -73,8 +66,8 @@ struct Passed {
 
 /// True for an execve and for a start beacon.
 bool is_of_start(const seccomp_notif& call) {
-  return is_exec(call) || (call.data.nr == SYS_getpid && call.data.args[0] == kBeaconMagic &&
-                           call.data.args[1] == static_cast<uint64_t>(Beacon::kStart));
+  return is_exec(call.data) || (call.data.nr == SYS_getpid && call.data.args[0] == kBeaconMagic &&
+                                call.data.args[1] == static_cast<uint64_t>(Beacon::kStart));
 }
 
 /// Runs in the process. Returns when the last process with the filter has ended.
@@ -92,7 +85,7 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
   for (;;) {
     const uint64_t now = shared.progress;
     const bool silent = now == std::exchange(before, now);
-    const bool waits = silent && (is_readable(listener) || still_waits(listener, shared.last));
+    const bool waits = silent && (has_call(listener) || still_waits(listener, shared.last));
     looks = waits ? looks + 1 : 0;
     const bool alone = now == 0 || launcher < 0;
     const bool stopped = looks > 1 && knows_processes && read_stat(pid).state == 'T';
@@ -118,7 +111,7 @@ void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
       }
       // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
       if (error != EAGAIN && error != ENOENT && error != EINTR) return;
-      busy = is_readable(listener);
+      busy = has_call(listener);
     }
     pollfd both[] = {{takes ? listener : -1, static_cast<short>(busy ? 0 : POLLIN), 0},
                      {launcher, 0, 0}};
@@ -148,36 +141,6 @@ void leave(int launcher) {
 
 }  // namespace
 
-bool is_exec(const seccomp_notif& call) {
-  constexpr Architecture machine = kThisArchitecture;
-  auto number = static_cast<uint32_t>(call.data.nr);
-  if (call.data.arch == machine.older) {
-    return number == machine.execs[4] || number == machine.execs[5];
-  }
-  number &= ~machine.x32_bit;
-  return call.data.arch == machine.architecture &&
-         std::find(machine.execs.begin(), machine.execs.begin() + 4, number) !=
-             machine.execs.begin() + 4;
-}
-
-bool answer_call(int listener, const seccomp_notif& call) {
-  seccomp_notif_resp answer = {};
-  answer.id = call.id;
-  if (is_exec(call)) {
-    answer.flags = kContinue;
-  } else {
-    answer.error = call.data.nr == SYS_getpid ? -kHeard : -ENODEV;
-  }
-  return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0;
-}
-
-bool still_waits(int listener, const seccomp_notif& call) {
-  /// SECCOMP_IOCTL_NOTIF_ID_VALID as Linux before 5.9 has declared it. Newer ones know it, too.
-  constexpr unsigned long kIdValid = SECCOMP_IOR(2, uint64_t);
-  uint64_t id = call.id;
-  return ioctl(listener, kIdValid, &id) == 0;
-}
-
 int Keeper::receive(Shared& shared, int listener, seccomp_notif& to,
                     std::optional<uint64_t> progress) {
   // The ioctl blocks if there is no call, as after the other process has received it. So both must
@@ -186,10 +149,7 @@ int Keeper::receive(Shared& shared, int listener, seccomp_notif& to,
   if (error == EBUSY) return EAGAIN;
   if (error == EOWNERDEAD) pthread_mutex_consistent(&shared.receiving);
   int result = EAGAIN;
-  if ((!progress || shared.progress == *progress) && is_readable(listener)) {
-    to = {};  // the kernel wants zeros there
-    result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &to) == 0 ? 0 : errno;
-  }
+  if (!progress || shared.progress == *progress) result = receive_call(listener, to);
   pthread_mutex_unlock(&shared.receiving);
   return result;
 }

@@ -14,16 +14,6 @@
 
 namespace cudaguard::launcher {
 
-/// True for execve and execveat. The kernel carries them out after an answer with kContinue.
-bool is_exec(const seccomp_notif& call);
-
-/// Lets execve pass, hears a beacon, refuses an ioctl. Returns false if the thread does not wait,
-/// or has its answer.
-bool answer_call(int listener, const seccomp_notif& call);
-/// Returns false if the thread was killed meanwhile, or has its answer. Its id may then belong to
-/// another thread.
-bool still_waits(int listener, const seccomp_notif& call);
-
 /// The process answers before the launcher listens, and after its end. While the launcher is
 /// stopped, or has done nothing for ten seconds, it answers the starts of programs, which are then
 /// missing in the account, and leaves the other calls, which decide the verdict, to the launcher.

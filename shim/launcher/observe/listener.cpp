@@ -15,6 +15,7 @@
 #include "policy/text.h"
 #include "shim/guard/text/attempt.h"
 #include "shim/launcher/child/child.h"
+#include "shim/launcher/fence/notification.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
@@ -98,7 +99,7 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   // later leave it waiting.
   const auto go_on = [&] { return answered = answer_call(descriptor_, call); };
   try {
-    if (is_exec(call)) {
+    if (is_exec(call.data)) {
       exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
     } else if (const auto announcement = announcement_in(call)) {
       take_beacon(*announcement, go_on);
