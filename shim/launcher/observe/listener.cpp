@@ -110,25 +110,20 @@ void Listener::handle(const seccomp_notif& call) noexcept {
     failed_ = true;
   }
   if (!answered) answer_call(descriptor_, call);
-  keeper_.note_progress();
-}
-
-void Listener::take_over() noexcept {
-  while (const auto call = keeper_.take()) handle(*call);
 }
 
 void Listener::answer() noexcept {
-  take_over();  // earlier calls of this thread
-  const int error = keeper_.receive(descriptor_);
+  seccomp_notif call = {};
+  const int error = keeper_.receive(descriptor_, call);
   // ENOENT: the thread was killed meanwhile.
   if (error == EAGAIN || error == ENOENT || error == EINTR) return;
   if (error != 0) {
     close(std::exchange(descriptor_, -1));
-    keeper_.end();
+    keeper_.end(true);
     failed_ = true;
     return;
   }
-  handle(keeper_.received());
+  handle(call);
 }
 
 void Listener::take_ioctl(const seccomp_notif& call) {
@@ -152,7 +147,6 @@ void Listener::take_ioctl(const seccomp_notif& call) {
 }
 
 void Listener::finish() noexcept {
-  take_over();
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.
