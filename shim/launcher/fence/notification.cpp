@@ -14,7 +14,7 @@
 namespace cudaguard::launcher {
 
 bool is_exec(const seccomp_data& call) {
-  constexpr Architecture machine = kThisArchitecture;
+  const Architecture& machine = kThisArchitecture;
   auto number = static_cast<uint32_t>(call.nr);
   if (call.arch == machine.older) {
     return number == machine.execs[4] || number == machine.execs[5];
