@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -442,12 +441,13 @@ class Gone(Case):
         process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
         child = int(self.file("child"))
-        process.send_signal(signal.SIGSTOP)
+        keeper = verified.keeper_of(self, process.pid)
+        self.stop(process.pid, keeper)
         self.make("go", "")
         self.until(lambda: self.waits(child), "the request")
-        time.sleep(0.5)  # the keeper takes it, and keeps it for the launcher
         process.kill()
         process.wait(timeout=PATIENCE)
+        os.kill(keeper, signal.SIGCONT)
         self.until(lambda: self.file("out"), "an answer")
         self.make("later", "")
         self.until(lambda: self.file("out") == "%d ENODEV\n" % child * 2, "another one")

@@ -30,7 +30,8 @@ PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 
 PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
 OPENS = {"x86_64": 257, "aarch64": 56}[os.uname().machine]  # openat
 IOCTL = {"x86_64": 16, "aarch64": 29}[os.uname().machine]
-RECEIVE, ANSWER = 0xC0502100, 0xC0182101  # SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND
+# SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID
+RECEIVE, ANSWER, STILL_WAITS = 0xC0502100, 0xC0182101, 0x80082102
 READS_MEMORY = {"x86_64": 310, "aarch64": 270}[os.uname().machine]  # process_vm_readv
 WAYS = {"daemon": "setsid -f sh %s",
         "shell": "sh %s &",
@@ -199,8 +200,49 @@ def test_keeper_answers_a_start_that_the_stopped_launcher_has_received(case, end
         os.kill(case.program, signal.SIGTERM)
     # Before Linux 6.11, a zombie keeps its filter.
     _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
-    assert end == signal.SIGKILL or "or too slow, and missed " in " ".join(err.split()), err
+    if end == signal.SIGCONT:
+        assert verify.returncode == 1, err
+        assert "or too slow, and missed " in " ".join(err.split()), err
+        # All but true and echo, whose calls the keeper has answered.
+        assert " programs started: 6 guarded, 1 unguarded:" in " ".join(err.split()), err
     case.until(lambda: case.has_ended(keeper), "the keeper's end")
+
+
+@pytest.mark.needs("tracing")
+def test_attempt_that_the_stopped_launcher_has_received_is_reported(case):
+    """The keeper answers it, and what follows."""
+    verify, keeper = case.begin()
+    case.starts()
+    os.kill(keeper, signal.SIGSTOP)
+    hold_at(verify.pid, IOCTL, lambda: case.go("ask"),
+            requests=[RECEIVE, ANSWER, RECEIVE, STILL_WAITS])
+    verify.send_signal(signal.SIGSTOP)
+    trace(PTRACE_DETACH, verify.pid)
+    case.until(lambda: case.state(verify.pid) == "T", "the stop")
+    os.kill(keeper, signal.SIGCONT)
+    case.until(lambda: "done" in case.log(), "the answers")
+    assert case.log()[-3].split()[1:] + case.log()[-2:] == ["ENODEV", "100", "done"]
+    verify.send_signal(signal.SIGCONT)
+    os.kill(case.program, signal.SIGTERM)
+    _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
+    assert verify.returncode == 1, err
+    assert "FAIL: 1 place asked for CUDA, in 1 of " in err, err
+    assert "asked    ioctl 0xc020462a RM_CONTROL to NVIDIA's driver" in err, err
+    assert "or too slow, and missed " in " ".join(err.split()), err
+
+
+@pytest.mark.needs("tracing")
+@pytest.mark.all
+def test_keeper_answers_when_the_launcher_has_done_nothing_for_ten_seconds(case):
+    verify, _ = case.begin()
+    hold_at(verify.pid, READS_MEMORY, lambda: case.go("start"))
+    case.until(lambda: "127" in case.log(), "the programs' start")
+    assert case.log()[:2] == ["started", "again"]
+    trace(PTRACE_DETACH, verify.pid)
+    case.asks()
+    os.kill(case.program, signal.SIGTERM)
+    _, err = verify.communicate(timeout=test_observe_signals.PATIENCE)
+    assert "or too slow, and missed " in " ".join(err.split()), err
 
 
 @pytest.mark.needs("tracing")

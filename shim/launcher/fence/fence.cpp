@@ -22,6 +22,7 @@
 #include "shim/launcher/fence/devices.h"
 #include "shim/launcher/fence/filter.h"
 #include "shim/launcher/fence/listed_gpus.h"
+#include "shim/launcher/fence/notification.h"
 
 namespace cudaguard::launcher {
 

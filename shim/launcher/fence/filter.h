@@ -50,9 +50,6 @@ inline constexpr Architecture kThisArchitecture = kX86;
 inline constexpr Architecture kThisArchitecture = kArm;
 #endif
 
-/// The flag of an answer that lets the call pass. Older headers lack it.
-inline constexpr uint32_t kContinue = 1;
-
 /// `refusal` is SECCOMP_RET_ERRNO with an error, or SECCOMP_RET_USER_NOTIF. It applies to every
 /// ioctl that is_nvidia_request() knows, from all programs that the machine runs.
 /// SECCOMP_RET_USER_NOTIF applies to beacons as well, and with `execs` to execve and execveat. All

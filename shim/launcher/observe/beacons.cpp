@@ -11,6 +11,7 @@
 #include "policy/policies.h"
 #include "policy/program.h"
 #include "shim/guard/text/record.h"
+#include "shim/launcher/fence/notification.h"
 #include "shim/launcher/observe/listener.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/unwind/unwind.h"

@@ -9,53 +9,55 @@
 // - after the launcher's end, whatever ended it. The keeper ends when the kernel reports that no
 //   process has the filter any more.
 //
-// The launcher receives each call into memory that both share: if it is killed before it answers,
-// or stopped before it answers the start of a program, the keeper does. A thread of the launcher
-// would be stopped with it.
+// Both receive a call into the same memory, so that either can answer what the other one has
+// received. A thread of the launcher would be stopped with it.
 #include "shim/launcher/observe/keeper.h"
 
-#include <fcntl.h>
+#include <linux/seccomp.h>
 #include <poll.h>
-#include <sys/ioctl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <exception>
 #include <iterator>
 #include <new>
-#include <optional>
 #include <string>
 #include <utility>
 
-#include "shim/guard/text/beacon.h"
 #include "shim/launcher/child/child.h"
-#include "shim/launcher/fence/filter.h"
+#include "shim/launcher/fence/notification.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/observe/process.h"
 
 namespace cudaguard::launcher {
 
+/// What both processes use.
+struct Keeper::Shared {
+  std::atomic<uint64_t> progress{0};  ///< of the launcher; 0: it does not listen yet
+  std::atomic<uint64_t> answered{0};  ///< calls, by the keeper
+  seccomp_notif last = {};            ///< the call that was received last
+  /// Held to receive a call, which would block if the other process received it meanwhile. The
+  /// keeper holds it until it has answered the call. Robust, because either may be killed.
+  pthread_mutex_t receiving = {};
+
+  Shared();
+  /// Returns true if the other process was killed while it had the mutex.
+  bool lock();
+  void unlock() { pthread_mutex_unlock(&receiving); }
+  void serve(int listener, int launcher, pid_t pid);
+};
+
 namespace {
 
-constexpr int kPeriod = 40;     // milliseconds from one look to the next
-constexpr int kPatience = 250;  // looks
-
-bool is_readable(int descriptor) {
-  pollfd one = {descriptor, POLLIN, 0};
-  return poll(&one, 1, 0) == 1 && (one.revents & POLLIN) != 0;
-}
-
-bool has_hung_up(int socket) {
-  pollfd one = {socket, 0, 0};
-  return poll(&one, 1, 0) == 1 && (one.revents & POLLHUP) != 0;
-}
+constexpr int kPeriod = 40;          // milliseconds from one look to the next
+constexpr uint64_t kPatience = 250;  // looks
 
 /// A message with one descriptor.
 struct Passed {
@@ -70,66 +72,6 @@ struct Passed {
     message.msg_controllen = sizeof room;
   }
 };
-
-/// True for an execve and for a start beacon.
-bool is_of_start(const seccomp_notif& call) {
-  return is_exec(call) || (call.data.nr == SYS_getpid && call.data.args[0] == kBeaconMagic &&
-                           call.data.args[1] == static_cast<uint64_t>(Beacon::kStart));
-}
-
-/// Runs in the process. Returns when the last process with the filter has ended.
-void serve(int launcher, pid_t pid, Keeper::Shared& shared) {
-  Passed passed;
-  if (recvmsg(launcher, &passed.message, MSG_CMSG_CLOEXEC) != 1) return;
-  const cmsghdr* const descriptor = CMSG_FIRSTHDR(&passed.message);
-  if (descriptor == nullptr) return;
-  int listener = -1;
-  memcpy(&listener, CMSG_DATA(descriptor), sizeof listener);
-  const bool knows_processes = has_own_numbers();
-  uint64_t before = 0;
-  int looks = 0;  // at which calls waited, and the launcher had done nothing
-  bool takes = true;
-  for (;;) {
-    const uint64_t now = shared.progress;
-    const bool silent = now == std::exchange(before, now);
-    const bool waits = silent && (is_readable(listener) || still_waits(listener, shared.last));
-    looks = waits ? looks + 1 : 0;
-    const bool alone = now == 0 || launcher < 0;
-    const bool stopped = looks > 1 && knows_processes && read_stat(pid).state == 'T';
-    // Until the launcher goes on. Otherwise, each call would wait for the looks again.
-    takes = alone || (silent && takes) || stopped || looks > kPatience;
-    bool busy = false;  // the launcher is in the midst of receiving a call
-    if (takes) {
-      const auto answer = [&](const seccomp_notif& call) {
-        if (answer_call(listener, call) && !alone) ++shared.answered;
-      };
-      const seccomp_notif last = shared.last;
-      if (!alone && is_of_start(last)) answer(last);
-      int error = 0;
-      while ((error = Keeper::receive(shared, listener, shared.held, now)) == 0) {
-        const seccomp_notif call = shared.held;
-        if (alone || is_of_start(call) || shared.put - shared.taken == shared.left.size()) {
-          answer(call);
-        } else {
-          shared.left[shared.put % shared.left.size()] = call;
-          ++shared.put;
-        }
-        shared.held.id = 0;
-      }
-      // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
-      if (error != EAGAIN && error != ENOENT && error != EINTR) return;
-      busy = is_readable(listener);
-    }
-    pollfd both[] = {{takes ? listener : -1, static_cast<short>(busy ? 0 : POLLIN), 0},
-                     {launcher, 0, 0}};
-    poll(both, std::size(both), launcher < 0 && !busy ? -1 : kPeriod);
-    if ((both[0].revents & (POLLERR | POLLHUP)) != 0 || shared.over) return;
-    if ((both[1].revents & (POLLERR | POLLHUP)) == 0) continue;
-    close(std::exchange(launcher, -1));
-    answer_call(listener, shared.last);
-    for (const seccomp_notif& call : shared.left) answer_call(listener, call);
-  }
-}
 
 [[noreturn]] void give_up() {
   throw Refusal(kRefused, std::string("cannot start a process: ") + strerror(errno));
@@ -146,52 +88,66 @@ void leave(int launcher) {
   if (chdir("/") != 0) return;  // its directory remains
 }
 
+/// Returns -1 if the launcher ends before it sends one.
+int receive_descriptor(int launcher) {
+  Passed passed;
+  int listener = -1;
+  if (recvmsg(launcher, &passed.message, MSG_CMSG_CLOEXEC) != 1) return -1;
+  if (const cmsghdr* const one = CMSG_FIRSTHDR(&passed.message); one != nullptr) {
+    memcpy(&listener, CMSG_DATA(one), sizeof listener);
+  }
+  return listener;
+}
+
+bool is_stopped(pid_t pid) { return has_own_numbers() && read_stat(pid).state == 'T'; }
+
 }  // namespace
 
-bool is_exec(const seccomp_notif& call) {
-  constexpr Architecture machine = kThisArchitecture;
-  auto number = static_cast<uint32_t>(call.data.nr);
-  if (call.data.arch == machine.older) {
-    return number == machine.execs[4] || number == machine.execs[5];
-  }
-  number &= ~machine.x32_bit;
-  return call.data.arch == machine.architecture &&
-         std::find(machine.execs.begin(), machine.execs.begin() + 4, number) !=
-             machine.execs.begin() + 4;
+Keeper::Shared::Shared() {
+  pthread_mutexattr_t kind;
+  pthread_mutexattr_init(&kind);
+  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&receiving, &kind);
 }
 
-bool answer_call(int listener, const seccomp_notif& call) {
-  seccomp_notif_resp answer = {};
-  answer.id = call.id;
-  if (is_exec(call)) {
-    answer.flags = kContinue;
-  } else {
-    answer.error = call.data.nr == SYS_getpid ? -kHeard : -ENODEV;
-  }
-  return ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer) == 0;
+bool Keeper::Shared::lock() {
+  if (pthread_mutex_lock(&receiving) != EOWNERDEAD) return false;
+  pthread_mutex_consistent(&receiving);
+  return true;
 }
 
-bool still_waits(int listener, const seccomp_notif& call) {
-  /// SECCOMP_IOCTL_NOTIF_ID_VALID as Linux before 5.9 has declared it. Newer ones know it, too.
-  constexpr unsigned long kIdValid = SECCOMP_IOR(2, uint64_t);
-  uint64_t id = call.id;
-  return ioctl(listener, kIdValid, &id) == 0;
-}
-
-int Keeper::receive(Shared& shared, int listener, seccomp_notif& to,
-                    std::optional<uint64_t> progress) {
-  // The ioctl blocks if there is no call, as after the other process has received it. So both must
-  // not see the same call. The mutex is robust, because either process may be killed.
-  const int error = pthread_mutex_trylock(&shared.receiving);
-  if (error == EBUSY) return EAGAIN;
-  if (error == EOWNERDEAD) pthread_mutex_consistent(&shared.receiving);
-  int result = EAGAIN;
-  if ((!progress || shared.progress == *progress) && is_readable(listener)) {
-    to = {};  // the kernel wants zeros there
-    result = ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &to) == 0 ? 0 : errno;
+/// Runs in the keeper. Returns when the last process with the filter has ended.
+void Keeper::Shared::serve(int listener, int launcher, pid_t pid) {
+  uint64_t before = 0;
+  uint64_t looks = 0;  // at which a call waited, since the launcher's last progress
+  for (;;) {
+    const uint64_t now = progress;
+    const bool waits = has_call(listener) || still_waits(listener, last);
+    looks = now == std::exchange(before, now) ? looks + waits : 0;
+    const bool alone = now == 0 || launcher < 0;
+    const bool takes = alone || looks > kPatience || (looks > 1 && is_stopped(pid));
+    if (takes) {
+      const auto answer = [&] {
+        if (answer_call(listener, last) && !alone) ++answered;
+      };
+      int error = EAGAIN;
+      lock();
+      // Otherwise the launcher has gone on, or begun to listen.
+      if (progress == now) {
+        answer();
+        error = receive_call(listener, last);
+        if (error == 0) answer();
+      }
+      unlock();
+      // ENOENT: the thread was killed meanwhile. Otherwise no call can be received on this system.
+      if (error != 0 && error != EAGAIN && error != ENOENT && error != EINTR) return;
+    }
+    pollfd both[] = {{takes ? listener : -1, POLLIN, 0}, {launcher, 0, 0}};
+    poll(both, std::size(both), launcher < 0 ? -1 : kPeriod);
+    if ((both[0].revents & (POLLERR | POLLHUP)) != 0) return;
+    if ((both[1].revents & (POLLERR | POLLHUP)) != 0) close(std::exchange(launcher, -1));
   }
-  pthread_mutex_unlock(&shared.receiving);
-  return result;
 }
 
 Keeper::Keeper() {
@@ -203,11 +159,6 @@ Keeper::Keeper() {
   }
   for (int& one : both) one = above_stderr(one);
   shared_ = new (shared) Shared;
-  pthread_mutexattr_t kind;
-  pthread_mutexattr_init(&kind);
-  pthread_mutexattr_setpshared(&kind, PTHREAD_PROCESS_SHARED);
-  pthread_mutexattr_setrobust(&kind, PTHREAD_MUTEX_ROBUST);
-  pthread_mutex_init(&shared_->receiving, &kind);
   const pid_t launcher = getpid();
   pid_ = fork();
   if (pid_ < 0) give_up();
@@ -217,7 +168,8 @@ Keeper::Keeper() {
     if (!is_child && fork() != 0) _exit(0);
     try {
       leave(both[1]);
-      serve(both[1], launcher, *shared_);
+      const int listener = receive_descriptor(both[1]);
+      if (listener >= 0) shared_->serve(listener, both[1], launcher);
     } catch (const std::exception&) {
       // Memory has run out. The calls wait for the launcher, as without this process.
     }
@@ -225,10 +177,8 @@ Keeper::Keeper() {
   }
   close(both[1]);
   process_ = both[0];
-  if (is_child) return;
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  while (!is_child && waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
-  pid_ = 0;
 }
 
 void Keeper::keep(int listener) {
@@ -242,34 +192,33 @@ void Keeper::keep(int listener) {
 }
 
 void Keeper::listen() {
-  // The process may be about to receive a call.
-  if (pthread_mutex_lock(&shared_->receiving) == EOWNERDEAD) {
-    pthread_mutex_consistent(&shared_->receiving);
-  }
-  note_progress();
-  pthread_mutex_unlock(&shared_->receiving);
+  shared_->progress = 1;
+  outlives_ = true;
 }
 
-std::optional<seccomp_notif> Keeper::take() {
-  if (shared_->taken == shared_->put) {
-    if (shared_->held.id == 0 || !has_hung_up(process_)) return {};
-    return std::exchange(shared_->held, {});
-  }
-  const seccomp_notif call = shared_->left[shared_->taken % shared_->left.size()];
-  ++shared_->taken;
-  return call;
+int Keeper::receive(int listener, seccomp_notif& to) {
+  const bool was_killed = shared_->lock();
+  if (was_killed) ++shared_->answered;  // perhaps the keeper had no time to count it
+  ++shared_->progress;
+  const bool is_left = was_killed && still_waits(listener, shared_->last);
+  const int error = is_left ? 0 : receive_call(listener, shared_->last);
+  to = shared_->last;
+  shared_->unlock();
+  return error;
 }
 
-void Keeper::end() {
+uint64_t Keeper::answered() const { return shared_->answered; }
+
+void Keeper::end(bool left) {
+  outlives_ = left;
   if (process_ >= 0) close(std::exchange(process_, -1));
 }
 
 Keeper::~Keeper() {
   if (outlives_) return;
-  shared_->over = true;
-  end();
+  end(false);
   // Tree may have reaped it, and then its id may be another process's.
-  if (pid_ == 0 || waitpid(pid_, nullptr, WNOHANG) != 0) return;
+  if (waitpid(pid_, nullptr, WNOHANG) != 0) return;
   kill(pid_, SIGKILL);
   while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }

@@ -3,30 +3,17 @@
 // cannot be removed, and without an answer no program below it could start.
 #pragma once
 
-#include <linux/seccomp.h>
-#include <pthread.h>
 #include <sys/types.h>
 
-#include <array>
-#include <atomic>
 #include <cstdint>
-#include <optional>
+
+struct seccomp_notif;
 
 namespace cudaguard::launcher {
 
-/// True for execve and execveat. The kernel carries them out after an answer with kContinue.
-bool is_exec(const seccomp_notif& call);
-
-/// Lets execve pass, hears a beacon, refuses an ioctl. Returns false if the thread does not wait,
-/// or has its answer.
-bool answer_call(int listener, const seccomp_notif& call);
-/// Returns false if the thread was killed meanwhile, or has its answer. Its id may then belong to
-/// another thread.
-bool still_waits(int listener, const seccomp_notif& call);
-
-/// The process answers before the launcher listens, and after its end. While the launcher is
-/// stopped, or has done nothing for ten seconds, it answers the starts of programs, which are then
-/// missing in the account, and leaves the other calls, which decide the verdict, to the launcher.
+/// The process answers before the launcher listens, and after its end. It also answers while the
+/// launcher is stopped, or has done nothing for ten seconds, and counts these calls, because the
+/// account lacks them.
 class Keeper {
  public:
   /// Starts the process. It is in a session of its own, so that neither Ctrl-Z nor a signal to the
@@ -44,45 +31,25 @@ class Keeper {
   /// This process must keep it: the other one takes over when it is closed.
   int descriptor() const { return process_; }
 
-  /// From here on, this process receives each call.
+  /// From here on, this process receives each call. Call it before the program starts.
   void listen();
-  /// Call this often.
-  void note_progress() { shared_->progress.fetch_add(1, std::memory_order_relaxed); }
-  /// How many calls the process has answered since then.
-  uint64_t answered() const { return shared_->answered; }
-  /// The next call that the process has received for this one, or had not answered when it was
-  /// killed.
-  std::optional<seccomp_notif> take();
+  /// Receives a call that waits, or one that the process had received when it was killed. Returns 0
+  /// or errno; EAGAIN if there is none. Call this often, and after the end of each child.
+  int receive(int listener, seccomp_notif& to);
+  /// How many calls the process has answered since listen().
+  uint64_t answered() const;
 
-  /// This process does not listen any more. The other one answers all calls.
-  void end();
-  /// If processes with the filter are left, the other process lives as long as they (Linux 5.9).
-  void outlive(bool left) { outlives_ = left; }
-
-  /// What both processes use.
-  struct Shared {
-    std::atomic<uint64_t> progress{0};  ///< of the launcher
-    std::atomic<uint64_t> answered{0};  ///< calls, by the process
-    std::atomic<bool> over{false};      ///< no process with the filter is left
-    pthread_mutex_t receiving = {};     ///< held by the one that receives a call
-    seccomp_notif last = {};            ///< the launcher's, which it may not have answered
-    seccomp_notif held = {};            ///< the process's, likewise; its id is 0 if there is none
-    std::array<seccomp_notif, 64> left = {};  ///< a ring of calls for the launcher
-    std::atomic<uint64_t> put{0};             ///< how many the process has put into it
-    std::atomic<uint64_t> taken{0};           ///< how many the launcher has taken
-  };
-  /// Receives a call that waits, and blocks for none. Returns 0 or errno; EAGAIN if no call waits,
-  /// or if the other process receives it. `progress`: only if the launcher has made no more.
-  static int receive(Shared& shared, int listener, seccomp_notif& to,
-                     std::optional<uint64_t> progress = {});
-  int receive(int listener) { return receive(*shared_, listener, shared_->last); }
-  const seccomp_notif& received() const { return shared_->last; }
+  /// This process does not listen any more, and the other one answers all calls. With `left`,
+  /// processes with the filter are left, and it lives as long as they (Linux 5.9).
+  void end(bool left);
 
  private:
-  pid_t pid_ = -1;    ///< 0: it is not our child
+  struct Shared;
+
+  pid_t pid_ = -1;
   int process_ = -1;  ///< its socket; closed after end()
   bool outlives_ = false;
-  Shared* shared_ = nullptr;
+  Shared* shared_ = nullptr;  ///< with the process
 };
 
 }  // namespace cudaguard::launcher

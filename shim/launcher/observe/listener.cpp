@@ -15,6 +15,7 @@
 #include "policy/text.h"
 #include "shim/guard/text/attempt.h"
 #include "shim/launcher/child/child.h"
+#include "shim/launcher/fence/notification.h"
 #include "shim/launcher/findings/records.h"
 #include "shim/launcher/format.h"
 #include "shim/launcher/message.h"
@@ -98,7 +99,7 @@ void Listener::handle(const seccomp_notif& call) noexcept {
   // later leave it waiting.
   const auto go_on = [&] { return answered = answer_call(descriptor_, call); };
   try {
-    if (is_exec(call)) {
+    if (is_exec(call.data)) {
       exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
     } else if (const auto announcement = announcement_in(call)) {
       take_beacon(*announcement, go_on);
@@ -109,25 +110,20 @@ void Listener::handle(const seccomp_notif& call) noexcept {
     failed_ = true;
   }
   if (!answered) answer_call(descriptor_, call);
-  keeper_.note_progress();
-}
-
-void Listener::take_over() noexcept {
-  while (const auto call = keeper_.take()) handle(*call);
 }
 
 void Listener::answer() noexcept {
-  take_over();  // earlier calls of this thread
-  const int error = keeper_.receive(descriptor_);
+  seccomp_notif call = {};
+  const int error = keeper_.receive(descriptor_, call);
   // ENOENT: the thread was killed meanwhile.
   if (error == EAGAIN || error == ENOENT || error == EINTR) return;
   if (error != 0) {
     close(std::exchange(descriptor_, -1));
-    keeper_.end();
+    keeper_.end(true);
     failed_ = true;
     return;
   }
-  handle(keeper_.received());
+  handle(call);
 }
 
 void Listener::take_ioctl(const seccomp_notif& call) {
@@ -151,7 +147,6 @@ void Listener::take_ioctl(const seccomp_notif& call) {
 }
 
 void Listener::finish() noexcept {
-  take_over();
   try {
     for (const auto& [pid, request] : lost_) {
       // This process may have been reported already.

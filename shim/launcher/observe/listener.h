@@ -55,10 +55,8 @@ class Listener {
 
   /// For poll(2): readable while a thread waits for an answer. -1: it is closed.
   int descriptor() const { return descriptor_; }
-  /// Handles the calls that the keeper has received for this process. Does not throw.
-  void take_over() noexcept;
-  /// Answers one thread, if any waits. Does not block or throw. If the descriptor is unusable from
-  /// now on, the keeper answers.
+  /// Answers one thread, if any waits (Keeper::receive). Does not throw. If the descriptor is
+  /// unusable from now on, the keeper answers.
   void answer() noexcept;
   /// Call this at the end of the run: reports the announced attempts whose record never came, and
   /// the processes that ended before they were examined, by their ids alone.

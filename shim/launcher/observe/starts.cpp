@@ -17,8 +17,8 @@
 #include "policy/program.h"
 #include "policy/text.h"
 #include "shim/launcher/fence/filter.h"
+#include "shim/launcher/fence/notification.h"
 #include "shim/launcher/format.h"
-#include "shim/launcher/observe/keeper.h"
 
 namespace cudaguard::launcher {
 
@@ -39,9 +39,9 @@ bool is_hidden(const Stat& stat) { return stat.image.back() == 0; }
 /// True if the thread waits in a system call other than execve.
 bool has_returned(pid_t thread) {
   const std::optional<long> number = system_call_of(thread);
-  seccomp_notif call = {};
-  call.data.arch = kThisArchitecture.architecture;
-  call.data.nr = static_cast<int>(number.value_or(0));
+  seccomp_data call = {};
+  call.arch = kThisArchitecture.architecture;
+  call.nr = static_cast<int>(number.value_or(0));
   return number && *number >= 0 && !is_exec(call);
 }
 

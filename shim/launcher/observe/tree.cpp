@@ -96,11 +96,6 @@ Tree::Tree(std::optional<milliseconds> grace) : grace_(grace) {
   }
 }
 
-void Tree::serve(std::function<int()> descriptor, std::function<void()> serve) {
-  served_ = std::move(descriptor);
-  serve_ = std::move(serve);
-}
-
 void Tree::start(const std::function<int()>& become, std::vector<int> kept) {
   // The expected answer is ECHILD, because a process is not its own child. Any other error comes
   // from a seccomp filter, under which we would never see the program end.
@@ -314,17 +309,16 @@ bool Tree::is_over() {
   return no_longer_;
 }
 
-/// Returns when a signal has come, which take_signals() takes, after `serve_` was called, or after
-/// `patience`. A `patience` of zero means no limit.
+/// Returns when a signal has come, which take_signals() takes, when the descriptor of wake_by() is
+/// readable, or after `patience`. A `patience` of zero means no limit.
 bool Tree::pause(milliseconds patience) {
   const bool ended = program_ == Program::kHasEnded;
   if (ended && (patience == milliseconds::zero() || patience > kPeriod)) patience = kPeriod;
   if (ended && grace_) patience = std::clamp(*grace_ - since_end(), milliseconds{1}, patience);
   const bool no_limit = patience == milliseconds::zero();
-  pollfd all[] = {{signals_, POLLIN, 0}, {served_ ? served_() : -1, POLLIN, 0}};
+  pollfd all[] = {{signals_, POLLIN, 0}, {waker_ ? waker_() : -1, POLLIN, 0}};
   poll(all, std::size(all), no_limit ? -1 : static_cast<int>(patience.count()));
   const bool signalled = all[0].revents != 0;
-  if (all[1].revents != 0) serve_();
   if (!ended || reported_ || signalled || since_end() < kPatience) return signalled;
   reported_ = true;
   const std::string names = names_of(left_over().value_or(std::set<pid_t>()));

@@ -11,6 +11,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cudaguard::launcher {
@@ -24,9 +25,9 @@ class Tree {
   Tree(const Tree&) = delete;
   Tree& operator=(const Tree&) = delete;
 
-  /// Call this before start(). While wait() waits, it calls `serve` whenever the descriptor is
-  /// readable. -1: there is none any more.
-  void serve(std::function<int()> descriptor, std::function<void()> serve);
+  /// Call this before start(). wait() does not wait while the descriptor is readable. -1: there is
+  /// none any more.
+  void wake_by(std::function<int()> descriptor) { waker_ = std::move(descriptor); }
 
   /// Calls `become` in the child, which replaces the child by the program, or returns errno. Closes
   /// all descriptors but the standard error and `kept`. Throws Refusal if the child
@@ -35,7 +36,7 @@ class Tree {
 
   /// Returns when every process of the tree has ended, or when the user ends the wait for processes
   /// that the program left running. Calls `now_and_then`, which returns the longest time until
-  /// its next call (zero: no limit), and calls it once more at the end.
+  /// its next call (zero: no limit), also after each end of a child and once more at the end.
   void wait(const std::function<std::chrono::milliseconds()>& now_and_then);
 
   pid_t pid() const { return pid_; }  ///< the program's id
@@ -70,9 +71,8 @@ class Tree {
   struct sigaction on_child_ = {};  ///< the same for the action of SIGCHLD
   int* start_error_ = nullptr;      ///< shared with the child
   std::set<pid_t> others_;          ///< children that this process had before start()
-  std::function<int()> served_;
+  std::function<int()> waker_;
   int signals_ = -1;  ///< signalfd(2), which is never read: see pause()
-  std::function<void()> serve_;
   pid_t pid_ = -1;
   Program program_ = Program::kRuns;
   int status_ = 0;

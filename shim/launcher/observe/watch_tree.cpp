@@ -153,22 +153,19 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         Start start = starts.read(who, call);
         if (go_on()) starts.note_call(who, std::move(start));
       });
-  tree.serve([&] { return listener->descriptor(); }, [&] { listener->answer(); });
+  tree.wake_by([&] { return listener->descriptor(); });
   std::vector<int> open = kept;
   open.insert(open.end(), {listener->descriptor(), keeper.descriptor()});
   keeper.listen();
-  keeper.outlive(true);
   start(tree, program, variables, std::move(open));
   allow_descriptors();
   tree.wait([&] {
-    keeper.note_progress();
-    listener->take_over();
+    listener->answer();
     return starts.look();
   });
   note_end(tree, program, watched);
   listener->finish();
-  keeper.end();
-  keeper.outlive(!tree.left().empty() || !has_own_numbers());
+  keeper.end(!tree.left().empty() || !has_own_numbers());
   watched.findings = records.findings();
   watched.tree = starts.finish(watched.findings);
   watched.tree.why_unheard = program.fence.unseen;

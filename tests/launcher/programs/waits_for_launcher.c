@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Something else happens to a thread that asks for CUDA while the launcher is busy. argv: what, and
-// the launcher's process id, or 0. A child of the program lets the launcher go on after a while.
+// the process ids of the launcher and of its keeper, or 0 and 0. A child of the program lets both go
+// on after a while.
 // KILL is no signal for `busy`, because the kernel takes the call back then.
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 static int (*init)(unsigned);
 static sigjmp_buf out;
 static pid_t launcher;
+static pid_t keeper;
 // True if the process waits in a beacon, which is a getpid that the kernel holds.
 static int waits(pid_t pid) {
   char text[64];
@@ -27,7 +29,7 @@ static int waits(pid_t pid) {
   text[size < 0 ? 0 : size] = 0;
   return atoi(text) == SYS_getpid;
 }
-// Stops the launcher for a while. A handler, or SIG_DFL, gets SIGALRM while the thread waits.
+// Stops both for a while. A handler, or SIG_DFL, gets SIGALRM while the thread waits.
 static void busy(void (*handler)(int)) {
   signal(SIGALRM, handler);
   if (launcher == 0) return;
@@ -38,9 +40,11 @@ static void busy(void (*handler)(int)) {
     while (handler != SIG_IGN && getppid() == asks && !waits(asks)) usleep(1000);
     if (handler != SIG_IGN) kill(asks, SIGALRM);
     usleep(700000);
-    kill(launcher, SIGCONT);
+    kill(launcher, SIGCONT);  // first, because the keeper answers for a stopped launcher
+    kill(keeper, SIGCONT);
     _exit(0);
   }
+  kill(keeper, SIGSTOP);
   kill(launcher, SIGSTOP);
 }
 static void leave(int number) {
@@ -61,8 +65,9 @@ static void* ask_and_end(void* none) {
   return none;
 }
 int main(int count, char** words) {
-  if (count < 3) return 9;
-  launcher = strcmp(words[2], "0") == 0 ? 0 : atoi(words[2]);
+  if (count < 4) return 9;
+  launcher = atoi(words[2]);
+  keeper = atoi(words[3]);
   init = (int (*)(unsigned))dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuInit");
   if (strcmp(words[1], "jump") == 0) {
     busy(leave);
