@@ -124,14 +124,16 @@ def test_look_with_the_rights_of_a_user_keeps_the_parents_death_signal():
     (0o600, ["lib", "libcudaguard.so"], [1, [], ["it sent no start beacon"] * 2])],
     ids=["open", "closed", "unreadable"])
 def test_guard_that_the_user_may_not_load_cannot_end_in_the_loader(case, mode, closed, wanted):
-    """The inner shell ends as a program that ld.so cannot start, which does not count."""
+    """A shell ends as a program that ld.so cannot start, which does not count. The program that
+    becomes the user still has root's capabilities when it starts the first one."""
     case.command = [case.installed(), "verify"]
     os.chmod(case.directory, 0o755)
     os.chmod(case.path("install", *closed), mode)
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c",
-             "sh -c 'exit 127'; exit 0"]
-    result, *counts = account(case, words)
+    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c"]
+    result, *counts = account(case, [*words, "sh -c 'exit 127'; exit 0"])
     assert counts == wanted, str(result)
+    result, *counts = account(case, [*words, "exit 127"], code=127)
+    assert counts == [wanted[0] - (mode == 0o755), [], wanted[2][1:]], str(result)
 
 
 def test_end_after_a_failed_start_is_no_start(case):

@@ -244,8 +244,10 @@ struct StartReader::Call {
   bool shares_root() const;
   /// True if the process has capabilities to access any file.
   bool may_access_all();
-  /// True if this process, as root's, may access more files.
-  bool has_fewer_rights();
+  /// True if root's verify looks at another user's process.
+  bool has_other_user();
+  /// Takes the rights of the process's user.
+  void take_rights(std::optional<UserRights>& rights);
 
   std::string proc_;
   std::string status_;
@@ -310,8 +312,13 @@ bool StartReader::Call::may_access_all() {
   return (strtoull(status().c_str() + at + kName.size(), nullptr, 16) & kCapabilities) != 0;
 }
 
-bool StartReader::Call::has_fewer_rights() {
-  return geteuid() == 0 && credentials() && credentials()->files_user != 0 && !may_access_all();
+bool StartReader::Call::has_other_user() {
+  return geteuid() == 0 && credentials() && credentials()->files_user != 0;
+}
+
+void StartReader::Call::take_rights(std::optional<UserRights>& rights) {
+  const std::vector<uint64_t> groups = numbers_in(status(), "Groups");
+  rights.emplace(*credentials(), std::vector<gid_t>(groups.begin(), groups.end()));
 }
 
 bool StartReader::Call::shares_root() const {
@@ -321,15 +328,16 @@ bool StartReader::Call::shares_root() const {
 }
 
 bool StartReader::Call::may_load(const std::string& name) {
-  return !has_fewer_rights() || open_file(name, R_OK).number() >= 0;
+  if (!has_other_user()) return true;
+  std::optional<UserRights> rights;
+  take_rights(rights);  // execve takes the capabilities
+  const Descriptor file = look_up(name, true);
+  return file.number() >= 0 && !is_denied(R_OK, file);
 }
 
 Descriptor StartReader::Call::open_file(const std::string& name, int right, bool follow) {
   std::optional<UserRights> rights;
-  if (has_fewer_rights()) {
-    const std::vector<uint64_t> groups = numbers_in(status(), "Groups");
-    rights.emplace(*credentials(), std::vector<gid_t>(groups.begin(), groups.end()));
-  }
+  if (has_other_user() && !may_access_all()) take_rights(rights);
   Descriptor file = look_up(name, follow);
   const bool is_found = file.number() >= 0;
   if (is_found && right != 0 && is_denied(right, file)) error = EACCES;
