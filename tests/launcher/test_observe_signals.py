@@ -13,7 +13,7 @@ import unittest.mock
 import pytest
 
 from support import fixtures, harness, launcher
-from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
+from support.observed import NO_ATTEMPT, OBSERVE, WITH_WARNINGS
 
 PATIENCE = 60  # seconds, then something hangs
 AS_PROCESS_1 = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1"]
@@ -162,13 +162,12 @@ class Passed(Case):
     def test_signal_from_the_tree_reaches_the_program_once(self):
         program = ("import os, signal, sys, time\n"
                    "seen = []\n"
+                   "signal.signal(12, signal.SIG_IGN)\n"
                    "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
                    "os.kill(0, signal.SIGUSR1)\n"
                    "os.system('python3 -c \"import os; os.kill(0, 12)\"')\n"
                    "os.system('true'); time.sleep(0.1)\n"
                    "print(seen)\n")
-        program = program.replace("signal.signal(", "signal.signal(12, signal.SIG_IGN)\n"
-                                  "signal.signal(", 1)
 
         def check(before):
             done = self.unguarded(*before, "python3", "-c", program, start_new_session=True)
@@ -304,7 +303,7 @@ class Waits(Case):
         directory = tempfile.mkdtemp(dir=self.directory)
         path, number = os.path.join(directory, "go"), os.path.join(directory, "pid")
         os.mkfifo(path)
-        process = self.popen([*before, *(command or observe_with_warnings()), "sh", "-c",
+        process = self.popen([*before, *(command or WITH_WARNINGS), "sh", "-c",
                               self.LEAVE % (path, number) + end])
         # Not only for writing, because that would block until there is a reader.
         go = open(os.open(path, os.O_RDWR), "w", encoding="utf-8")

@@ -396,7 +396,6 @@ class Pipes(Case):
             self.assertTrue(is_result("--json", got.pop()))
 
     def test_signal_ends_the_waiting_for_a_reader(self):
-        """A signal ends the waiting for it."""
         reads, writes = os.pipe()
         self.addCleanup(os.close, reads)
         self.addCleanup(os.close, writes)
