@@ -114,7 +114,7 @@ def make_programs(place):
         place.make(name, data)
     for file, name in (("static_0", "hello"), ("hello_driver", "named"), ("i386_static", "i386"),
                        ("exits_0", "busy"), ("library.so", "library.so"),
-                       ("missing_loader", "no-loader")):
+                       ("missing_loader", "no-loader"), ("hello_static_pie", "pie")):
         place.copied(file, name)
     if shutil.which("musl-gcc"):
         place.copied("hello_musl", "musl")
@@ -139,6 +139,7 @@ def make_privileged(place):
                               ("setgid-other", (-1, 65533), 0o2755)):
         os.chown(place.copied("exits_0", name), *owner)
         os.chmod(place.path(name), mode)
+    place.make("setuid-script", "#!%s\n" % place.path("setuid"))
     os.mkdir(place.path("closed"), 0o700)
     place.copied("exits_0", "closed/exits_0")
     if not machine.missing("file_capabilities"):
