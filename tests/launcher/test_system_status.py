@@ -152,15 +152,6 @@ status starting
     assert parts["starting"].endswith("restart due: no\n")
 
 
-def test_status_is_well_if_every_process_is_guarded(case):
-    case.done("enable")
-    _, parts = case.run_there("""
-start one /bin/sh -c "$WAIT"
-status enabled
-""")
-    assert parts["enabled"].endswith("restart due: no\n")
-
-
 def test_status_without_proc_is_about_the_file(case):
     done = case.system("status")
     assert (done.returncode, done.stderr) == (1, "")
