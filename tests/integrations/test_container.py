@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The entrypoint of docs/integrations/containers.md, with the program as process 1 of a sandbox.
-test_fence_engines.py starts it in a real Docker."""
+The lab's engines start it."""
 
 import json
 import os

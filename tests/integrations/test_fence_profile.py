@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """scripts/integrations/container/fence-profile makes the fence a container's seccomp profile. Under
 the default profile, the launcher sets up a fence inside the container. crun itself runs containers
-here, and test_fence_engines.py has the other engines."""
+here, and the lab has the other engines (tests/lab/engines.py)."""
 
 import json
 import os
@@ -199,11 +199,16 @@ class Container(fence.Case):
         self.assertEqual(
             self.requests(self.profile, launcher.LAUNCHER, "run", "--fence=require", "--"),
             ({"ENODEV"}, {"ENOTTY"}))
+        done = self.run_in(self.profile, launcher.LAUNCHER, "verify", "--", "true")
+        self.assertIn("  1 program started: 1 guarded\n", done.stderr)
 
     def test_profile_refuses_nvidias_ioctls_alone(self):
         path = self.make("profile.json", json.dumps(self.profile), 0o644)
         profile = json.loads(self.unguarded(SCRIPT, path).stdout)
         self.assertEqual(self.requests(profile), ({"ENODEV"}, {"ENOTTY"}))
+        if platform.machine() == "x86_64":
+            i386 = self.run_in(profile, fence.program("freestanding"), "/dev/null", *fence.NVIDIA)
+            self.assertEqual(set(self.answers(i386).values()), {"ENODEV"})
         # The upper half of the request does not count, as to the kernel.
         for requests, error in (fence.NVIDIA, "ENODEV"), (fence.OTHERS, "ENOTTY"):
             done = self.run_in(profile, fence.program("requests_static"), "--by=syscall",

@@ -20,9 +20,8 @@ SECTION = "Record a whole machine"
 
 
 def service(name):
-    unpacked = [path for directory in ("bin", "sbin")
-                for path in [os.path.join(LOGS, "usr", directory, name)] if os.path.exists(path)]
-    return unpacked[0] if unpacked else shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")
+    unpacked = [os.path.join(LOGS, "usr", directory) for directory in ("bin", "sbin")]
+    return shutil.which(name, path=":".join([*unpacked, os.environ["PATH"], "/usr/sbin"]))
 
 
 # Has more frames than a record takes.

@@ -42,22 +42,19 @@ def tarball(case, name):
     return tree + ".tar.gz"
 
 
-def test_each_tarball_is_an_image_of_its_machine(case):
+@pytest.mark.parametrize(("exists", "removed"), [("1", []), ("0", ["manifest rm guard:1"])])
+def test_each_tarball_is_an_image_of_its_machine(case, exists, removed):
+    """The image of an earlier run is replaced."""
     code, err, log = run(case, "guard:1", tarball(case, "cudaguard-1.0-linux-x86_64"),
-                         tarball(case, "cudaguard-1.0-linux-aarch64"))
+                         tarball(case, "cudaguard-1.0-linux-aarch64"), EXISTS=exists)
     assert (code, err) == (0, "")
     log = [line for line in log if not line.startswith("copy ")]
     images = [["from scratch", "config --os linux --arch %s container" % architecture,
                "the command of cudaguard-1.0-linux-" + machine,
                "commit --quiet --rm --timestamp 0 --manifest guard:1 container"]
               for machine, architecture in (("x86_64", "amd64"), ("aarch64", "arm64"))]
-    assert log == ["manifest exists guard:1", "manifest create guard:1", *images[0], *images[1]]
-
-
-def test_image_of_an_earlier_run_is_replaced(case):
-    code, err, log = run(case, "guard:1", tarball(case, "cudaguard-1.0-linux-x86_64"), EXISTS="0")
-    assert (code, err) == (0, "")
-    assert log[:3] == ["manifest exists guard:1", "manifest rm guard:1", "manifest create guard:1"]
+    assert log == ["manifest exists guard:1", *removed, "manifest create guard:1", *images[0],
+                   *images[1]]
 
 
 @pytest.mark.parametrize(("words", "code", "reason"), [

@@ -84,10 +84,10 @@ NODES_ONLY = {(5, 13), (5, 19), (6, 8)}
 OLDER = (
     "tests/fence/test_refusals.py", "tests/fence/test_unavailable.py",
     "tests/launcher/test_verify.py",
-    "--deselect=launcher/test_verify.py::ReadOnly::test_verify_needs_no_writable_directory",
+    "--deselect=launcher/test_verify.py::test_verify_needs_no_writable_directory",
     # Their own program receives reports of a fence.
-    "--deselect=fence/test_unavailable.py::OtherWays::test_fence_is_set_up_in_another_way",
-    "--deselect=fence/test_unavailable.py::OtherWays::test_doctor_reports_that_a_fence_is_available")
+    "--deselect=fence/test_unavailable.py::test_fence_is_set_up_in_another_way",
+    "--deselect=fence/test_unavailable.py::test_doctor_reports_that_a_fence_is_available")
 SUMMARY = re.compile(r"(\d+) passed.* in ([\d.]+)s")
 
 

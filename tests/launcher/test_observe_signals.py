@@ -13,13 +13,15 @@ import unittest.mock
 import pytest
 
 from support import fixtures, harness, launcher
-from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
+from support.observed import NO_ATTEMPT, OBSERVE, WITH_WARNINGS
 
 PATIENCE = 60  # seconds, then something hangs
 AS_PROCESS_1 = ["bwrap", "--dev-bind", "/", "/", "--proc", "/proc", "--unshare-pid", "--as-pid-1"]
 
 
 class Case(launcher.Case):
+    COMMAND = OBSERVE
+
     def setUp(self):
         super().setUp()
         # KILL leaves a directory behind.
@@ -47,7 +49,7 @@ class Case(launcher.Case):
     def both(self, check):
         """check(words in front), unguarded and observed: the same."""
         unguarded = check([])
-        self.assertEqual(check(OBSERVE), unguarded)
+        self.assertEqual(check(self.COMMAND), unguarded)
         return unguarded
 
 
@@ -112,6 +114,7 @@ def test_exit_code_or_signal_is_the_programs(case, end, code):
 
 class Passed(Case):
     """Signals are sent to the launcher."""
+    FAILED = 5  # when the program ends with this exit code
     COUNT = ("import os, select, signal\n"
              "seen = []\n"
              "def note(number, _):\n"
@@ -143,7 +146,7 @@ class Passed(Case):
             self.assertEqual(self.both(check), ("[%d]\n" % number, 0), number)
 
     def test_killed_launcher_ends_the_program(self):
-        process, pid = self.counting(OBSERVE)
+        process, pid = self.counting(self.COMMAND)
         self.assertFalse(self.has_ended(pid))
         process.kill()
         self.assertEqual(process.wait(PATIENCE), -signal.SIGKILL)
@@ -162,13 +165,12 @@ class Passed(Case):
     def test_signal_from_the_tree_reaches_the_program_once(self):
         program = ("import os, signal, sys, time\n"
                    "seen = []\n"
+                   "signal.signal(12, signal.SIG_IGN)\n"
                    "signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))\n"
                    "os.kill(0, signal.SIGUSR1)\n"
                    "os.system('python3 -c \"import os; os.kill(0, 12)\"')\n"
                    "os.system('true'); time.sleep(0.1)\n"
                    "print(seen)\n")
-        program = program.replace("signal.signal(", "signal.signal(12, signal.SIG_IGN)\n"
-                                  "signal.signal(", 1)
 
         def check(before):
             done = self.unguarded(*before, "python3", "-c", program, start_new_session=True)
@@ -195,17 +197,17 @@ class Passed(Case):
                 return {name: int(mask, 16) & ~own for name, mask in re.findall(r"(\w+):\s(\w+)", out)}
 
             self.assertIn("SigBlk", self.both(check))
-        self.assertEqual(self.start("run", "--observe", "sh", "-c", "exit 7",
-                                    preexec_fn=prepare).returncode, 7)
+        self.assertEqual(self.unguarded(*self.COMMAND, "sh", "-c", "exit 5",
+                                        preexec_fn=prepare).returncode, self.FAILED)
 
     def test_program_is_continued_by_its_process_id(self):
         """A process that knows only the program's id continues it, not the launcher."""
-        process = self.popen(OBSERVE + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
+        process = self.popen(self.COMMAND + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
                              start_new_session=True)
         pid = int(process.stdout.readline())
         self.until(lambda: self.state(pid) == "T")
         os.kill(pid, signal.SIGCONT)
-        self.assertEqual(process.wait(PATIENCE), 5)
+        self.assertEqual(process.wait(PATIENCE), self.FAILED)
 
     def test_tstp_stops_the_launcher_and_the_program(self):
         """A parent with job control stops and continues both, by our process id or the group's. The
@@ -236,6 +238,17 @@ class Passed(Case):
             return process.communicate("\n", timeout=PATIENCE)[0], process.returncode
 
         self.assertEqual(self.both(check), ("[%d]\n" % signal.SIGCONT, 0))
+
+
+class PassedByVerify(Passed):
+    """It waits for the kernel's notifications as well."""
+    COMMAND = [launcher.LAUNCHER, "verify"]
+    FAILED = 2
+    test_alarm_set_before_exec_works_as_without_observe = None  # verify ends by no signal
+
+    @staticmethod
+    def state(pid):
+        return Passed.state(pid).upper()  # of a traced one "t"
 
 
 make_passed = fixtures.lent("passed", Passed)
@@ -304,7 +317,7 @@ class Waits(Case):
         directory = tempfile.mkdtemp(dir=self.directory)
         path, number = os.path.join(directory, "go"), os.path.join(directory, "pid")
         os.mkfifo(path)
-        process = self.popen([*before, *(command or observe_with_warnings()), "sh", "-c",
+        process = self.popen([*before, *(command or WITH_WARNINGS), "sh", "-c",
                               self.LEAVE % (path, number) + end])
         # Not only for writing, because that would block until there is a reader.
         go = open(os.open(path, os.O_RDWR), "w", encoding="utf-8")

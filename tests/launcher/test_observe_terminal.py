@@ -8,7 +8,7 @@ import signal
 
 from support import launcher
 from launcher import test_terminal
-from support.observed import NO_ATTEMPT, OBSERVE, observe_with_warnings
+from support.observed import NO_ATTEMPT, OBSERVE, WITH_WARNINGS
 
 
 class Mixed:
@@ -108,7 +108,7 @@ class Keys(test_terminal.Case):
         fifos = [self.path("has-session"), self.path("go")]
         for path in fifos:
             os.mkfifo(path)
-        terminal = self.terminal([*observe_with_warnings(), "sh", "-c", leave % (*fifos, fifos[0])])
+        terminal = self.terminal([*WITH_WARNINGS, "sh", "-c", leave % (*fifos, fifos[0])])
         with open(os.open(self.path("go"), os.O_RDWR), "w", encoding="utf-8"):
             terminal.expect("ready")
             terminal.send("\x03")

@@ -75,11 +75,15 @@ class AnothersReport(launcher.Case):
         self.assertEqual(len(done.stderr.splitlines()), 1, done)
         self.assertEqual(len(harness.records(self.report)), 1)
 
-    def test_strict_refuses_a_report_that_cannot_be_written(self):
+    def spool(self):
+        """A spool directory's path, without the slash."""
+        os.mkdir(self.path("spool"))
+        os.chmod(self.path("spool"), 0o1733)
+        return self.path("spool")
+
+    def test_strict_refuses_a_report_that_takes_no_record(self):
         done = self.as_nobody("run", "--strict", "--report", self.report, "true")
         self.refused(done, 125, "--report", "Permission denied")
-
-    def test_strict_refuses_a_spool_directory_that_takes_no_file(self):
         spool = self.path("spool") + "/"
         asked = {"--report ": ["--report", spool], "report=": ["--rule", "FORCE_CPU report=" + spool]}
         for mode, error in ((None, "No such file or directory"), (0o755, "Permission denied"),
@@ -123,9 +127,7 @@ class AnothersReport(launcher.Case):
 
     def test_each_command_writes_to_a_spool_directory(self):
         """The guard writes the records of `run`, the launcher those of the others."""
-        spool = self.path("spool")
-        os.mkdir(spool)
-        os.chmod(spool, 0o1733)
+        spool = self.spool()
         ask = ["python3", "-c", ATTEMPT]
         for count, words in enumerate((["run"], ["run", "--observe", "--cpu"], ["verify"],
                                        ["run", "--if-healthy=1", "true"]), 1):
@@ -142,36 +144,24 @@ class AnothersReport(launcher.Case):
         self.assertEqual(len(os.listdir(spool)), 2)
 
     def test_planted_file_in_a_spool_is_not_written_to(self):
-        spool = self.path("spool")
-        os.mkdir(spool)
-        os.chmod(spool, 0o1733)
-        done = self.start("verify", "--report", spool + "/", "--", "python3", "-c", ATTEMPT)
+        ask = ["--", "python3", "-c", ATTEMPT]
+        spool = self.spool() + "/"
+        done = self.start("verify", "--report", spool, *ask)
         self.assertEqual(done.returncode, 1, done)  # the control
         (name,) = os.listdir(spool)
-        path = os.path.join(spool, name)
+        path = spool + name
         os.truncate(path, 0)
         os.chown(path, 65534, 65534)
         for words, rc in ((["verify"], 1), (["run"], 0), (["run", "--observe", "--cpu"], 0)):
-            done = self.start(words[0], "--report", spool + "/", *words[1:], "--", "python3", "-c",
-                              ATTEMPT)
+            done = self.start(words[0], "--report", spool, *words[1:], *ask)
             self.assertEqual(done.returncode, rc, done)
             self.assertIn("the file belongs to another user", done.stderr)
             self.assertEqual(os.path.getsize(path), 0)
-
-    def test_file_that_is_planted_at_the_last_moment_is_not_written_to(self):
-        """The looks at the file before it is opened find none."""
+        # At the last moment: the looks at the file before it is opened find none.
         self.need("strace")
-        spool = self.path("spool")
-        os.mkdir(spool)
-        os.chmod(spool, 0o1733)
-        words = ["verify", "--report", spool + "/", "--", "python3", "-c", ATTEMPT]
-        self.assertEqual(self.start(*words).returncode, 1)  # the control
-        (name,) = os.listdir(spool)
-        path = os.path.join(spool, name)
-        os.truncate(path, 0)
-        os.chown(path, 65534, 65534)
         done = self.unguarded("strace", "-o", self.path("trace"), "-P", path, "-e",
-                              "inject=newfstatat:error=ENOENT:when=1..4", launcher.LAUNCHER, *words)
+                              "inject=newfstatat:error=ENOENT:when=1..4", launcher.LAUNCHER,
+                              "verify", "--report", spool, *ask)
         with open(self.path("trace"), encoding="utf-8") as trace:
             self.assertEqual(trace.read().count("INJECTED"), 4)
         self.assertEqual(os.path.getsize(path), 0, done)

@@ -169,9 +169,15 @@ def test_disable_works_after_the_guard_was_lost(case):
 SPOOL = "/var/log/cudaguard"
 
 
+def in_root(case, script):
+    done = case.unguarded("sh", "-ec", script, cwd=case.root)
+    assert (done.returncode, done.stderr) == (0, ""), done
+
+
 def mode_of(case, path):
-    status = os.lstat(case.inside(path))
-    return stat.S_IMODE(status.st_mode) if stat.S_ISDIR(status.st_mode) else None
+    """None if there is no such directory."""
+    status = os.path.isdir(case.inside(path)) and os.lstat(case.inside(path)).st_mode
+    return stat.S_IMODE(status) if status and stat.S_ISDIR(status) else None
 
 
 @pytest.fixture(name="logs")
@@ -205,38 +211,20 @@ def test_dry_run_makes_no_spool_directory(logs):
     assert os.listdir(logs.inside("/var/log")) == []
 
 
-def foreign(case):
-    os.mkdir(case.inside(SPOOL))
-    os.chown(case.inside(SPOOL), 1000, 1000)
+SPOOL_IS_NONE = "--spool", "is not a spool directory"
 
 
-def full_of_other_things(case):
-    os.mkdir(case.inside(SPOOL))
-    case.write(SPOOL + "/syslog", "")
-
-
-UNFIT = {
-    "another's": (foreign, "--spool", "is not a spool directory"),
-    "full": (full_of_other_things, "--spool", "is not a spool directory"),
-    "file": (lambda case: case.write(SPOOL, ""), "--spool", "is not a spool directory"),
-    "link": (lambda case: os.symlink("/tmp", case.inside(SPOOL)), "--spool",
-             "is not a spool directory"),
-    "closed": (lambda case: os.chmod(case.inside("/var/log"), 0o750), "--spool",
-               "not every user can enter /var/log"),
-    "no parent": (lambda case: None, "--spool=/srv/none/x", "No such file or directory"),
-    "relative": (lambda case: None, "--spool=log", "accepted: an absolute path"),
-    "blank": (lambda case: None, "--spool=/var/a b", "accepted: an absolute path"),
-    "root": (lambda case: None, "--spool=/", "accepted: an absolute path"),
-}
-
-
-@pytest.mark.parametrize("kind", UNFIT)
-def test_unfit_spool_directory_is_refused(logs, kind):
-    prepare, option, meaning = UNFIT[kind]
-    prepare(logs)
-    before = mode_of(logs, SPOOL) if os.path.lexists(logs.inside(SPOOL)) else "none"
+@pytest.mark.parametrize(("prepare", "option", "meaning"), [
+    ("mkdir $S; chown 1000:1000 $S", *SPOOL_IS_NONE), ("mkdir $S; touch $S/syslog", *SPOOL_IS_NONE),
+    ("touch $S", *SPOOL_IS_NONE), ("ln -s /tmp $S", *SPOOL_IS_NONE),
+    ("chmod 750 var/log", "--spool", "not every user can enter /var/log"),
+    ("", "--spool=/srv/none/x", "No such file or directory"),
+    *(("", "--spool=" + path, "accepted: an absolute path") for path in ("log", "/var/a b", "/"))])
+def test_unfit_spool_directory_is_refused(logs, prepare, option, meaning):
+    in_root(logs, prepare.replace("$S", SPOOL[1:]))
+    before = mode_of(logs, SPOOL)
     logs.refused(logs.system("enable", option), 125, "--spool", meaning)
-    assert (mode_of(logs, SPOOL) if os.path.lexists(logs.inside(SPOOL)) else "none") == before
+    assert mode_of(logs, SPOOL) == before
     assert logs.text() is None
 
 
@@ -244,64 +232,43 @@ def test_spool_is_for_enable(case):
     case.refused(case.system("disable", "--spool"), 125, "--spool is for system enable")
 
 
-def copied(case, path):
-    os.makedirs(os.path.dirname(case.inside(path)), exist_ok=True)
-    shutil.copy(case.inside(GUARD), case.inside(path))
+OPT = "install -m 644 %s opt/x.so; chmod 755 opt; " % GUARD[1:]
+NEEDED = os.path.dirname(GUARD) + "/cudaguard"
+# What happens to the root directory, the guard that is named, and a part of the refusal.
+UNFIT = [
+    ("", "libcudaguard.so", "name without a directory"),
+    ("", "opt/cudaguard/lib/libcudaguard.so", "relative path"),
+    # The file may exist outside.
+    ("", "/opt/none.so", '"/opt/none.so" (in --root) cannot be found: No such file or directory'),
+    *(("mkdir -p ./%s; cp opt/x.so ./%s/guard.so" % (path, path), path + "/guard.so", "is below " + above)
+      for path, above in (("/home/alice", "/home"), ("/tmp", "/tmp"), ("/var/tmp", "/var/tmp"))),
+    ("ln -s /home/alice opt/alice", "/opt/alice/guard.so", "is below /home"),
+    ("cp opt/x.so 'opt/a b.so'", "/opt/a b.so", "has a character"),
+    *(("chmod %s %s" % (mode, name[1:]), GUARD, '"%s" (in --root) needs %s' % (GUARD, name))
+      for mode, name in (("666", NEEDED + "/libcudaguard-driver.so"), ("600", NEEDED + "/libcuda.so"),
+                         ("700", NEEDED))),
+    ("", "/etc/passwd", "is not a library"),
+    ("", system_root.libraries_of("/bin/sh")[0], "is not cudaguard's guard"),
+    *((change, "/opt/x.so", meaning) for change, meaning in (
+        ("chmod 666 opt/x.so", "every user can write to"),
+        ("chmod 600 opt/x.so", "cannot be read by every user"),
+        ("chown 1000 opt/x.so", "belongs to user 1000"),
+        ("chown :50 opt/x.so; chmod 664 opt/x.so", "group 50 can write to"),
+        ("chmod 777 opt", "is in /opt, which every user can write to"),
+        ("chmod 700 opt", "is in /opt, which not every user can enter"),
+        ("truncate -s 4096 opt/x.so", "is damaged"),
+        # ELF's e_machine, RISC-V's.
+        ("printf '\\363\\0' | dd status=none conv=notrunc bs=1 seek=18 of=opt/x.so",
+         "is for another architecture")))]
 
 
 def test_unfit_guard_is_refused(case):
-    def refused(path, *meaning):
-        before = case.text()
-        case.refused(case.system("enable", path), 125, *meaning)
-        assert case.text() == before
-
-    refused("libcudaguard.so", "name without a directory", "whole path")
-    refused("opt/cudaguard/lib/libcudaguard.so", "relative path")
-    # The file may exist outside.
-    refused("/opt/none.so", '"/opt/none.so" (in --root) cannot be found: No such file or directory')
-    for path in ("/home/alice/guard.so", "/tmp/guard.so", "/var/tmp/guard.so"):
-        copied(case, path)
-        refused(path, "is below " + os.path.dirname(path).replace("/alice", ""))
-    os.symlink("/home/alice", case.inside("/opt/alice"))
-    refused("/opt/alice/guard.so", "is below /home")
-    copied(case, "/opt/a b.so")
-    refused("/opt/a b.so", "has a character")
-    needed = os.path.dirname(GUARD) + "/cudaguard"
-    for name, bad, good in (("", 0o700, 0o755), ("/libcuda.so", 0o600, 0o644),
-                            ("/libcudaguard-driver.so", 0o666, 0o644)):
-        os.chmod(case.inside(needed + name), bad)
-        refused(GUARD, '"%s" (in --root) needs %s' % (GUARD, needed + name))
-        os.chmod(case.inside(needed + name), good)
-    copied(case, "/opt/x.so")
-    for change, meaning in (
-            (lambda path: os.chmod(path, 0o666), "every user can write to"),
-            (lambda path: os.chmod(path, 0o600), "cannot be read by every user"),
-            (lambda path: os.chown(path, 1000, 0), "belongs to user 1000"),
-            (lambda path: (os.chown(path, 0, 50), os.chmod(path, 0o664)), "group 50 can write to")):
-        change(case.inside("/opt/x.so"))
-        refused("/opt/x.so", meaning)
-        os.chown(case.inside("/opt/x.so"), 0, 0)
-        os.chmod(case.inside("/opt/x.so"), 0o644)
-    os.chmod(case.inside("/opt"), 0o777)
-    refused("/opt/x.so", "is in /opt, which every user can write to")
-    os.chmod(case.inside("/opt"), 0o700)
-    refused("/opt/x.so", "is in /opt, which not every user can enter")
-    os.chmod(case.inside("/opt"), 0o755)
-    os.truncate(case.inside("/opt/x.so"), 4096)
-    refused("/opt/x.so", "is damaged")
-    refused("/etc/passwd", "is not a library")
-    refused(system_root.libraries_of("/bin/sh")[0], "is not cudaguard's guard")
-    copied(case, "/opt/x.so")  # the control
+    for prepare, path, meaning in UNFIT:
+        in_root(case, OPT + prepare)
+        case.refused(case.system("enable", path), 125, meaning)
+        assert case.text() is None, prepare
+    in_root(case, OPT)  # the control
     case.done("enable", "/opt/x.so")
-
-
-def test_guard_of_another_architecture_is_refused(case):
-    path = case.inside("/opt/arm.so")
-    shutil.copy(case.inside(GUARD), path)
-    with open(path, "r+b") as stream:
-        stream.seek(18)  # e_machine
-        stream.write(b"\xb7\0" if os.uname().machine == "x86_64" else b"\x3e\0")
-    case.refused(case.system("enable", "/opt/arm.so"), 125, "is for another architecture")
 
 
 # A library with the guard's note that ends every program.
@@ -326,16 +293,13 @@ def test_root_without_programs_is_refused(case):
     case.refused(case.system("enable"), 125, "no program could be guarded", NOTHING)
 
 
-def test_file_that_is_no_plain_text_is_refused(case):
-    for make, meaning in (
-            (lambda path: os.symlink("/opt/x", path), "it is not a regular file"),
-            (os.mkfifo, "it is not a regular file"), (os.mkdir, "it is not a regular file"),
-            (lambda path: case.write(FILE, "a\0b"), "it is not a text file")):
-        path = case.inside(FILE)
-        make(path)
-        for action in ("enable", "disable"):
-            case.refused(case.system(action), 125, "cannot be read: " + meaning)
-        (os.rmdir if os.path.isdir(path) else os.remove)(path)
+@pytest.mark.parametrize(("make", "meaning"), [
+    *((make, "it is not a regular file") for make in ("ln -s /opt/x $F", "mkfifo $F", "mkdir $F")),
+    ("printf 'a\\0b' >$F", "it is not a text file")])
+def test_file_that_is_no_plain_text_is_refused(case, make, meaning):
+    in_root(case, make.replace("$F", FILE[1:]))
+    for action in ("enable", "disable"):
+        case.refused(case.system(action), 125, "cannot be read: " + meaning)
 
 
 def test_comment_that_ld_so_would_take_for_libraries_is_refused(case):

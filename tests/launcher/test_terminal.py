@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""At a terminal: a job that is stopped and continued by shells with job control, a terminal as
-`ssh -t` makes one, a core dump. Each unguarded first; under `run` it is the same."""
+"""At a terminal: a job that is stopped and continued by shells with job control, and a terminal
+as `ssh -t` makes one. Each unguarded first; under `run` it is the same."""
 
 import contextlib
 import fcntl

@@ -4,7 +4,7 @@
 and has no colour, at a terminal neither. A refused command starts nothing and makes no file.
 Elsewhere: the sentences about options and variables that tests/unit/options_test.cpp and
 environment_test.cpp have (here is one of each kind), what ld.so itself prints (test_refusals), an
-interpreter that hangs (test_loaders), a system without /proc (tests/roots).
+interpreter that hangs (test_hangs), a system without /proc (tests/roots).
 
 Each command is one test: pytest -k 'command_line and repeats'. pytest --write-golden rewrites the
 files. To add a command, add "$ COMMAND" and "-> 0" to a file and rewrite it."""
@@ -12,7 +12,6 @@ files. To add a command, add "$ COMMAND" and "-> 0" to a file and rewrite it."""
 import gzip
 import os
 import platform
-import pty
 import re
 import shutil
 import struct
@@ -62,7 +61,9 @@ class Directory(launcher.Case):
         """stderr is a pipe, then a terminal: the same, and no colour."""
         before = os.listdir(self.directory)
         done = self.unguarded("sh", "-c", command, env=self.env, cwd=self.directory)
-        self.assertEqual(self.at_terminal(command), done.stderr)
+        at_terminal = harness.shown(["sh", "-c", command], True, stdout=subprocess.DEVNULL,
+                                    env=self.env, cwd=self.directory)
+        self.assertEqual(at_terminal, (done.returncode, done.stderr))
         self.assertEqual(sorted(os.listdir(self.directory)), sorted(before))
         if command.endswith(" true"):
             self.assertEqual(self.was_started(), done.returncode == 0)
@@ -82,22 +83,6 @@ class Directory(launcher.Case):
 
     def shown(self, text):
         return text.replace(self.directory, "DIRECTORY")
-
-    def at_terminal(self, command):
-        controller, terminal = pty.openpty()
-        with open(controller, "rb", buffering=0) as end:
-            process = subprocess.Popen(["sh", "-c", command], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.DEVNULL, stderr=terminal, env=self.env,
-                                       cwd=self.directory)
-            os.close(terminal)
-            text = b""
-            try:
-                while piece := end.read(65536):
-                    text += piece
-            except OSError:  # EIO: no process writes there any more
-                pass
-            process.wait(timeout=120)
-        return text.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture(name="place", scope="module")
@@ -129,7 +114,7 @@ def make_programs(place):
         place.make(name, data)
     for file, name in (("static_0", "hello"), ("hello_driver", "named"), ("i386_static", "i386"),
                        ("exits_0", "busy"), ("library.so", "library.so"),
-                       ("missing_loader", "no-loader")):
+                       ("missing_loader", "no-loader"), ("hello_static_pie", "pie")):
         place.copied(file, name)
     if shutil.which("musl-gcc"):
         place.copied("hello_musl", "musl")
@@ -154,6 +139,7 @@ def make_privileged(place):
                               ("setgid-other", (-1, 65533), 0o2755)):
         os.chown(place.copied("exits_0", name), *owner)
         os.chmod(place.path(name), mode)
+    place.make("setuid-script", "#!%s\n" % place.path("setuid"))
     os.mkdir(place.path("closed"), 0o700)
     place.copied("exits_0", "closed/exits_0")
     if not machine.missing("file_capabilities"):

@@ -70,18 +70,13 @@ class RefusedLoads(test_verify_tree.Case):
         self.assertIn("was refused NVIDIA's NVML library", tree["doubts"][0])
 
 
-class EndsInLoader(test_verify_tree.Case):
-    """The first constructors of a program run before the guard's own."""
-
-    program = launcher.program("slow_user")
-
-
-make_case = fixtures.lent("case", EndsInLoader)
+make_case = fixtures.lent("case", test_verify_tree.Case)
 
 
 @pytest.mark.parametrize("what", ["exits", "killed", "xec"])
 def test_program_that_ends_in_a_constructor_leaves_no_doubt(case, what):
-    words = ["sh", "-c", 'WHAT=%s "$0"; true' % what, case.program]
+    """The first constructors of a program run before the guard's own."""
+    words = ["sh", "-c", 'WHAT=%s "$0"; true' % what, launcher.program("slow_user")]
     result, tree = case.tree(words)
     case.ends(result, 0, "PASS: ")
     assert tree["doubts"] == [], str(result)

@@ -6,14 +6,11 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
-import unittest.mock
 
 import pytest
 
 from support import harness, launcher, machine, verified
-from launcher import test_observe_signals
 from support.observed import box
 
 ATTEMPT = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
@@ -291,35 +288,3 @@ class Lost(Case):
         result, _ = self.tree(self.python("import ctypes\n" + ATTEMPT),
                                  bwrap=["--tmpfs", "/proc"])
         self.assertNotIn("+0x0", self.ends(result, 1, ", in 1 of "))
-
-
-class Signals(test_observe_signals.Case):
-    """As run --observe, verify waits for signals, and for the kernel's notifications as well."""
-    VERIFY = [launcher.LAUNCHER, "verify"]
-
-    def setUp(self):
-        super().setUp()
-        for name, value in (("OBSERVE", self.VERIFY),):
-            patch = unittest.mock.patch.object(test_observe_signals, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-
-    COUNT = test_observe_signals.Passed.COUNT
-    counting = test_observe_signals.Passed.counting
-    test_every_signal_reaches_the_program = \
-        test_observe_signals.Passed.test_every_signal_reaches_the_program
-    test_tstp_stops_the_launcher_and_the_program = \
-        test_observe_signals.Passed.test_tstp_stops_the_launcher_and_the_program
-
-    @staticmethod
-    def state(pid):
-        return test_observe_signals.Passed.state(pid).upper()  # of a traced one "t"
-
-    def test_program_is_continued_by_its_process_id(self):
-        process = self.popen(self.VERIFY + ["sh", "-c", "echo $$; kill -STOP $$; exit 5"],
-                             start_new_session=True)
-        pid = int(process.stdout.readline())
-        self.until(lambda: self.state(pid) == "T")
-        os.kill(pid, signal.SIGCONT)
-        self.assertEqual(process.wait(test_observe_signals.PATIENCE), 2)
-        self.assertIn("exit code 5", process.stderr.read())

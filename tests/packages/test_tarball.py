@@ -17,7 +17,7 @@ find_package(cudaguard %s REQUIRED CONFIG)
 # As Ubuntu's compilers do by themselves.
 set(CMAKE_EXE_LINKER_FLAGS "-Wl,--as-needed")
 add_executable(user user.c)
-target_link_libraries(user %s cudaguard::cudaguard)
+target_link_libraries(user PRIVATE cudaguard::cudaguard)
 file(WRITE "${CMAKE_BINARY_DIR}/launcher" "${cudaguard_LAUNCHER}")
 file(WRITE "${CMAKE_BINARY_DIR}/library" "${cudaguard_LIBRARY}")
 """
@@ -76,10 +76,10 @@ class Tarball(packaged.Case):
         with open(self.path(name), "w", encoding="utf-8") as stream:
             stream.write(text)
 
-    def build_by_cmake(self, prefix, version="0.2", keyword="PRIVATE"):
+    def build_by_cmake(self, prefix, version="0.2"):
         self.need("cmake", "cc")
         shutil.copy(PROGRAM, self.path("user.c"))
-        self.write("CMakeLists.txt", LISTS % (version, keyword))
+        self.write("CMakeLists.txt", LISTS % version)
         build = self.path("build")
         shutil.rmtree(build, ignore_errors=True)
         done = packaged.run(["cmake", "-S", self.directory, "-B", build,

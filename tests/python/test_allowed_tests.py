@@ -39,7 +39,6 @@ class TestClass:
     @pytest.mark.cudaguard_allow
     def test_may_ask(self): assert ask() == 100
 """.replace("ATTEMPT", ATTEMPT)
-GPU = {"gpu", "gpu_fails", "gpu_skips", "in_class"}
 OUTCOMES = {"passed": {"gpu", "clean", "in_class", "may_ask"},
             "failure": {"cpu", "gpu_fails", "not_here"}, "skipped": {"gpu_skips"}}
 

@@ -179,25 +179,13 @@ def test_installed_pages_have_no_broken_link(tmp_path, names, linked):
     assert {name for name in ("CHANGELOG.md", "SECURITY.md") if "(%s)" % name in readme} == linked
 
 
-class Control(unittest.TestCase):
-    def test_other_versions_are_found(self):
-        page = ("cudaguard-0.1.0-py3-none.whl cudaguard_0.1.1_amd64.deb cudaguard:0.1.2 "
-                "cudaguard@v0.1.3 \"cudaguard\": \"0.1.4\" cudaguard-0.2.0.tar.gz CUDA 13.0.0")
-        self.assertEqual(other_versions(page, "0.2.0"), ["0.1.%d" % i for i in range(5)])
-
-    def test_anchors_equal_those_of_github(self):
-        page = "# A `b`: [c d](e)\n## it's, here_2 - so\n## A `b`: c d\n```sh\n# none\n```\n"
-        self.assertEqual(anchors(page), ["a-b-c-d", "its-here_2---so", "a-b-c-d-1"])
-
-    def test_control_broken_links_are_found(self):
-        path = os.path.join(harness.SOURCE, "docs", "page.md")
-        page = ("# One\n[a](verify.md) [b](nowhere.md) [c](#one) [d](#two) [e](../README.md#install)"
-                "\n[f](verify.md#nothing \"t\") ![g](images/none.png) <img src=\"none.svg\">\n"
-                "`[h](no.md)` [i](https://example.com/x)\n[j]: none.md\n```text\n[k](no.md)\n```\n")
-        self.assertEqual(broken_links(path, page), ["nowhere.md", "#two", "verify.md#nothing",
-                                                    "images/none.png", "none.svg", "none.md"])
-
-    def test_control_missing_files_are_found(self):
-        page = ("`scripts/test`, `scripts/none`, `docs/*.md`, `share/cudaguard/`, "
-                "`share/cudaguard/no`")
-        self.assertEqual(missing_files(page), ["scripts/none", "share/cudaguard/no"])
+def test_control_mistakes_of_a_page_are_found():
+    """The anchors are those of GitHub."""
+    path = os.path.join(harness.SOURCE, "docs", "page.md")
+    page = ("# A `b`: [c d](verify.md)\n## it's, here_2 - so\n## A `b`: c d\n[a](verify.md) [c](#a-b-c-d-1)\n"
+            "[d](#it's) [e](../README.md#install) [f](verify.md#nothing \"t\") <img src=\"no.svg\">\n"
+            "`[h](no.md)` [i](https://example.com/x)\n[j]: none.md\n```text\n# a\n[k](no.md)\n```\n"
+            "`scripts/test`, `scripts/none`, `docs/*.md`, `share/cudaguard/no`, cudaguard:0.1.2\n")
+    assert broken_links(path, page) == ["#it's", "verify.md#nothing", "no.svg", "none.md"]
+    assert missing_files(page) == ["scripts/none", "share/cudaguard/no"]
+    assert other_versions(page, "0.2.0") == ["0.1.2"]

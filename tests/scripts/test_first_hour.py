@@ -58,7 +58,8 @@ class Case(harness.DirectoryCase):
 
     def refused(self, done, *words):
         """Fails unless the script printed one line, with these words."""
-        self.assertEqual((done.returncode, done.stdout), (1, ""), done)
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn(done.stdout, ("", "\n== packages\n"))
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         for word in words:
             self.assertIn(word, done.stderr)
@@ -91,35 +92,22 @@ def test_bad_path_is_refused_at_once(case, name, script):
     assert noted == ""
 
 
-@pytest.mark.parametrize("script", ["quickstart", "test", "install-build-deps"])
-@pytest.mark.parametrize("tools", [OLD_CMAKE, OLD_CANDIDATE])
-def test_old_cmake_is_one_line(case, tools, script):
-    """Debian 11 has CMake 3.18, which knows no presets."""
+@pytest.mark.parametrize(("tools", "script", "words"), [
+    # Debian 11 has CMake 3.18, which knows no presets.
+    *((tools, script, ["CMake 3.18.4", "needs 3.22 (Debian 12 or newer)"])
+      for tools, script in ((OLD_CMAKE, "quickstart"), (OLD_CMAKE, "test"),
+                            (OLD_CANDIDATE, "install-build-deps"))),
+    (WITHOUT_APT, "test", ["no apt-get", "CMake", "GoogleTest", "scripts/test --no-install"]),
+    # quickstart is the control of the paths and of CMake's version, too.
+    *((TOOLS, script, ["cudaguard: please install: ", some, "root or sudo"])
+      for script, some in (("quickstart", "g++"), ("install-build-deps", "g++ ninja-build python3"),
+                           ("install-test-deps", "strace")))])
+def test_what_is_missing_is_one_line(case, tools, script, words):
     done, noted = case.call(os.path.join(case.copy("plain"), "scripts", script),
                             path=case.stubs(tools))
-    case.refused(done, "CMake 3.18.4", "needs 3.22 (Debian 12 or newer)")
-    assert "install" not in noted
-
-
-def test_without_apt_the_line_names_what_is_needed_and_the_option(case):
-    done, _ = case.call(os.path.join(case.copy("plain"), "scripts", "test"),
-                        path=case.stubs(WITHOUT_APT))
-    case.refused(done, "no apt-get", "CMake", "GoogleTest", "pytest", "scripts/test --no-install")
-
-
-@pytest.mark.parametrize(("script", "some"), [
-    ("quickstart", "g++"), ("install-build-deps", "g++ ninja-build python3"),
-    ("install-test-deps", "strace")])
-def test_missing_packages_are_named_without_root(case, script, some):
-    """quickstart is the control of the paths and of CMake's version, too."""
-    done, noted = case.call(os.path.join(case.copy("plain"), "scripts", script),
-                            path=case.stubs(TOOLS))
-    assert done.returncode == 1, str(done)
-    line = "^cudaguard: please install: .*%s.*root or sudo" % re.escape(some)
-    assert re.search(line, done.stderr), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    assert "cmake" not in done.stderr  # cmake is installed
-    assert "apt-get" not in noted
+    case.refused(done, *words)
+    assert "please install" not in done.stderr or "cmake" not in done.stderr  # it is installed
+    assert "apt-get install" not in noted
 
 
 @pytest.mark.parametrize(("tools", "called"), [
@@ -138,8 +126,7 @@ def test_apts_error_is_printed(case):
     done, _ = case.call(os.path.join(SCRIPTS, "install-build-deps"),
                         path=case.stubs({**ROOT, "apt-get": fails}))
     assert done.returncode != 0
-    assert "E: no file" in done.stderr
-    assert "Reading lists" in done.stderr
+    assert "Reading lists\nE: no file\n" in done.stderr
 
 
 def test_packages_that_the_release_lacks_are_left_out(case):
@@ -217,16 +204,15 @@ def test_release_of_a_fresh_clone_stops_at_the_first_error(case, cmake, python):
 
 
 NO_ADDRESS = "scripts/release: a release needs an address: --address https://"
-REFUSED = ('scripts/release: --address "%s" is not accepted (accepted: '
-           'https://HOST/ACCOUNT/cudaguard)\n')
+REFUSED = 'scripts/release: --address "%s" is not accepted (accepted: https://HOST/'
 
 
 @pytest.mark.parametrize(("words", "printed"), [
     ([], NO_ADDRESS), (["out"], NO_ADDRESS), (["--address"], NO_ADDRESS),
     (["--quick", "--address", ""], NO_ADDRESS),
-    *((["--quick", "--address", address], REFUSED % address) for address in (
-        "github.com/ann/cudaguard", "https://github.com/cudaguard",
-        "https://github.com/ann/other", "https://a b/c/cudaguard"))])
+    # packages/test_recipes.py has more.
+    (["--quick", "--address", "https://github.com/cudaguard"],
+     REFUSED % "https://github.com/cudaguard")])
 def test_release_refuses_a_bad_address_before_it_installs(case, words, printed):
     place = case.checkout("0")
     path = case.stubs({name: "echo changed >&2; exit 1" for name in ("apt-get", "dpkg-query")})

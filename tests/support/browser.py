@@ -89,11 +89,11 @@ class Browser:
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         return answer["result"].get("value")
 
-    def picture(self, path, height=None):
-        """Saves a picture of the whole page, or of its upper part."""
+    def picture(self, path):
+        """Saves a picture of the whole page."""
         size = self.ask("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "scale": 1,
-                "height": min(size["height"], height or 16000)}
+                "height": min(size["height"], 16000)}
         data = self.ask("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
         with open(path, "wb") as stream:
             stream.write(base64.b64decode(data))

@@ -103,10 +103,10 @@ def missing_driver_files(directory, *names):
     return [name for name in names if not os.path.exists(os.path.join(directory, name))]
 
 
-def real_driver_file(name="libcuda.so.1"):
+def real_driver_file():
     """The path at which programs find the real driver: /usr/lib/<arch>/libcuda.so.1."""
     directory = real_driver_dir()
-    return os.path.join(directory[:-len("/nvidia/current")], name) if directory else None
+    return directory and os.path.join(directory[:-len("/nvidia/current")], "libcuda.so.1")
 
 
 def have_real_driver():

@@ -9,7 +9,7 @@ from support import harness, messages
 BIN = os.path.join(harness.BUILD, "tests", "hosts")
 PROGRAMS = os.path.join(harness.SOURCE, "tests", "hosts", "programs")
 MCS = os.path.join(harness.DEPS, "pythons", "mcs", "bin", "mcs.exe")
-PYTHON = "/usr/bin/python3"  # Debian's: greenlet and gevent are Debian packages
+PYTHON = "/usr/bin/python3"  # Debian's: greenlet is a Debian package
 OURS = {"cause": "FORCE_CPU", "remedy": "CUDAGUARD_POLICY=OFF"}
 
 

@@ -6,13 +6,7 @@ import re
 from support import box, harness, launcher
 
 OBSERVE = [launcher.LAUNCHER, "run", "--observe", "--log=off"]
-
-
-def observe_with_warnings():
-    """OBSERVE, which tests/fence may have changed, with the launcher's own warnings."""
-    return [word.replace("--log=off", "--log=error") for word in OBSERVE]
-
-
+WITH_WARNINGS = [launcher.LAUNCHER, "run", "--observe", "--log=error"]
 TOTALS = re.compile(r"(?m)^cudaguard: (\d+) process(?:es)? asked(?:: (.*))?$")
 NO_ATTEMPT = "cudaguard: no process was seen to ask for CUDA or NVML\n"
 FACTS = {"initialised CUDA by": "by", "context on": "context", "refused": "refused"}
@@ -31,8 +25,7 @@ class Summary:
     """The parsed summary of `run --observe`.
 
     totals: {"processes": 3, "initialised CUDA": 1}. rows: {pid: {"by": "open", ...}}, without keys
-    for
-    what a process did not do. order: the process ids in printed order. devices: {"": [names]}.
+    for what a process did not do. order: the process ids in printed order. devices: {"": [names]}.
     rest: the other lines.
     """
 
@@ -121,5 +114,5 @@ class Case(launcher.Case, box.Case):
 
     def agrees(self, result, summary):
         """Fails unless the fake driver's own log has as many calls as the summary."""
-        for call, what in (("cuInit:initialised", "initialised CUDA"),):
-            self.assertEqual(result.fake_calls.count(call), summary.totals.get(what, 0), result)
+        self.assertEqual(result.fake_calls.count("cuInit:initialised"),
+                         summary.totals.get("initialised CUDA", 0), result)

@@ -78,20 +78,15 @@ def test_programs_start_so_whatever_the_shell_has(mode, directory):
 
 
 @pytest.mark.needs("sandbox")
-def test_sandbox_has_its_own_dev():
-    result = harness.run(["sh", "-c", "echo x >/dev/nvidia-test-file && ls /dev"], world="none",
-                         guard=False, bwrap=harness.OWN_DEV)
-    assert "nvidia-test-file" in result.out, result
-    assert result.device_opens == ["/dev/nvidia-test-file"]
-    assert not os.path.exists("/dev/nvidia-test-file")
-
-
-def test_orphaned_grandchild_is_traced():
-    """The harness still sees a grandchild that outlives its parents."""
+def test_sandbox_has_its_own_dev_and_orphans_are_traced():
+    """Also a grandchild that outlives its parents."""
     result = harness.run(
-        ["sh", "-c", "(setsid sh -c 'sleep 0.3; : </dev/nvidia-late' >/dev/null 2>&1 &)"],
-        world="none", guard=False)
-    assert result.device_opens == ["/dev/nvidia-late"], result
+        ["sh", "-c", "echo x >/dev/nvidia-test-file && ls /dev; "
+         "(setsid sh -c 'sleep 0.3; : </dev/nvidia-late' >/dev/null 2>&1 &)"],
+        world="none", guard=False, bwrap=harness.OWN_DEV)
+    assert "nvidia-test-file" in result.out, result
+    assert result.device_opens == ["/dev/nvidia-test-file", "/dev/nvidia-late"], result
+    assert not os.path.exists("/dev/nvidia-test-file")
 
 
 def test_only_the_named_need_excuses_a_skip(monkeypatch):
