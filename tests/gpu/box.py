@@ -172,7 +172,7 @@ class Box:
         # True if gpu-check may enter NVIDIA's driver here. With a fake driver that can still
         # happen, for example through NVIDIA's OpenCL.
         self.may_enter = self.has_device or sandboxed
-        self.can_watch = self.traces()
+        self.can_watch = works([*self.watcher(os.path.join(self.scratch, "try")), "true"])
         self.environment = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
         self.environment["LC_ALL"] = "C.UTF-8"
         if self.fake:
@@ -184,13 +184,13 @@ class Box:
         self.nvml = None  # the unguarded program's Run
         self.driver = None
 
-    def traces(self):
-        """True if gpu_opens may trace programs here."""
-        log = os.path.join(self.scratch, "try")
-        if not works([self.program("gpu_opens"), log, "cat", "/dev/null"]):
-            return False
-        with open(log, encoding="utf-8", errors="replace") as stream:
-            return "/dev/null" in stream.read()
+    def watcher(self, log):
+        """Returns the strace of this machine, or that of a packed tree with its loader."""
+        packed = os.path.join(self.build, "strace")
+        strace = [os.path.join(packed, "ld.so"), "--library-path", packed,
+                  os.path.join(packed, "strace")] if os.path.exists(packed) else ["strace"]
+        return [*strace, "-f", "-qq", "-s", "256", "-o", log, "-e", "trace=" + harness.TRACED, "-e",
+                "signal=none", "--"]
 
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -218,13 +218,13 @@ class Box:
                 for kind in KINDS if self.have("gpu_runtime_%s_%s" % (major, kind))]
 
     def command(self, argv, env, preload, traced=None):
-        """Builds the command. env(1) sets LD_PRELOAD after the sandbox and gpu_opens, which are not
+        """Builds the command. env(1) sets LD_PRELOAD after the sandbox and strace, which are not
         guarded."""
         words = ["%s=%s" % item for item in (env or {}).items() if item[1] is not None]
         words = ["-u" + key for key, value in (env or {}).items() if value is None] + words
         if preload:
             words.append("LD_PRELOAD=" + ":".join(preload))
-        watcher = [self.program("gpu_opens"), traced] if traced else []
+        watcher = self.watcher(traced) if traced else []
         return self.prefix + watcher + (["env"] + words if words else []) + [str(a) for a in argv]
 
     def run(self, argv, guard=False, env=None, preload=(), timeout=60, watch=False, cwd=None,
@@ -308,7 +308,7 @@ class Box:
         return None
 
     def why_not_watched(self):
-        return None if self.can_watch else "gpu_opens may trace no program here"
+        return None if self.can_watch else "there is no strace, or it may trace no program"
 
     def why_no_proxy(self):
         for path in self.proxies:
