@@ -2,9 +2,8 @@
 """Represents the machine that scripts/gpu-check runs on, and runs programs there.
 
 With a GPU the programs run as they are. Without one they run in a private /dev (bubblewrap),
-because
-as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap either, the
-driver is not entered at all.
+because as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap
+either, the driver is not entered at all.
 """
 
 import concurrent.futures
@@ -204,9 +203,6 @@ class Box:
     def have(self, name):
         return os.path.exists(self.program(name))
 
-    def library(self, name):
-        return self.program("libgpu_%s.so" % name)
-
     def scratch_file(self, stem):
         with self.lock:
             self.counter += 1
@@ -264,10 +260,10 @@ class Box:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(function, items))
 
-    def hold(self, argv, guard=False, env=None, preload=(), is_first=False):
+    def hold(self, argv, guard=False, env=None, is_first=False):
         """Starts argv, which waits for its stdin."""
-        libraries = ([self.guard] if guard else []) + list(preload)
-        command = self.command(as_first_process(argv) if is_first else argv, env, libraries)
+        command = self.command(as_first_process(argv) if is_first else argv, env,
+                               [self.guard] if guard else [])
         return Held(subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                      start_new_session=True), self.deadline)

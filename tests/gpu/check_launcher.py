@@ -157,7 +157,7 @@ def vulkan(box, report):
 
 def rules(box, report):
     driver, nvml = box.program("gpu_driver"), box.program("gpu_nvml")
-    both = ["sh", "-c", '"$1"; "$2" | sed "s/^/nvml./"', "sh", driver, nvml]
+    both = ["sh", "-c", '"$1"; "$2" | sed -E "s/(^| )/\\1nvml./g"', "sh", driver, nvml]
     run = launch(box, "run", "--rule", "VALIDATE program=gpu_driver", "--", *both)
     nvml_count = run.words.get("nvml.count", "0")
     report.check("rules.program", "run --rule 'VALIDATE program=gpu_driver': this program alone",
