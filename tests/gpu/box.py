@@ -254,6 +254,10 @@ class Box:
             read_trace(log, result, cwd)
         return result
 
+    def launch(self, *words, **more):
+        """Runs the launcher."""
+        return self.run([self.launcher, *words], timeout=90, **more)
+
     def many(self, function, items, jobs=None):
         """Calls function(item) for each item, several at a time, and keeps the order."""
         jobs = jobs or max(1, min(8, os.cpu_count() or 1))
@@ -302,6 +306,10 @@ class Box:
         if not self.driver or self.driver.number("cuInit") != 0:
             return "unguarded, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
         return None
+
+    def why_no_launcher(self):
+        return self.why_not() or self.why_no_proxy() or (
+            None if os.path.exists(self.launcher) else "%s is not built" % self.launcher)
 
     def why_not_watched(self):
         return None if self.can_watch else "there is no strace, or it may trace no program"
