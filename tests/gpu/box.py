@@ -15,6 +15,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -334,6 +335,12 @@ def read_trace(log, result, cwd):
     result.opens = seen.device_opens + seen.device_nodes
     result.mapped = seen.driver_files
     result.attempts = seen.exec_attempts
+
+
+def workers(count, how):
+    """The command of a trainer and its workers."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "workers.py")
+    return [sys.executable, path, str(count), how]
 
 
 def as_first_process(argv):

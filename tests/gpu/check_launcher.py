@@ -161,8 +161,7 @@ def rules(box, report):
                                                                     nvml_count),
                  run.words.get("cuInit") == "0" and nvml_count == "0", run.short())
     for how in ("spawn", "fork"):
-        held = box.hold([box.launcher, "run", "--children=gpu", "--", box.program("gpu_workers"),
-                         "workers=4", "how=" + how])
+        held = box.hold([box.launcher, "run", "--children=gpu", "--", *machine.workers(4, how)])
         text = ""
         for step in "12":
             held.send(step)
