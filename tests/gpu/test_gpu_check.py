@@ -51,9 +51,7 @@ class GpuCheck(unittest.TestCase):
     def check(self, *arguments, script=GPU_CHECK, path=None, env=None, start=list):
         """Runs gpu-check; returns (exit code, its output, {row name: row}). `start` makes the command
         of its words."""
-        out, contexts = os.path.join(self.scratch, "out"), os.path.join(self.scratch, "contexts")
-        shutil.rmtree(out, ignore_errors=True)
-        os.makedirs(contexts, exist_ok=True)
+        out, contexts = (tempfile.mkdtemp(dir=self.scratch) for _ in range(2))
         environment = dict(os.environ, PATH=path or os.environ["PATH"], KEPT_CONTEXTS=contexts,
                            **(env or {}))
         done = subprocess.run(

@@ -56,6 +56,8 @@ def main():
                                                  sum(one[:1] == (100,) for one in answers)), flush=True)
     sys.stdin.readline()
     os.close(end)
+    for _ in answers:
+        os.wait()
 
 
 if __name__ == "__main__":
