@@ -16,7 +16,7 @@ import unittest
 
 import pytest
 
-from support import elf_facts, fixtures, guard_checks, harness, matrix, scenarios, settings
+from support import elf_facts, fixtures, guard_checks, harness, matrix, settings
 
 TOOLS = ("qemu-aarch64",)
 # These rows need more than one emulated program, but qemu-user does not follow an exec.
@@ -92,22 +92,6 @@ class Files(unittest.TestCase):
                      for line in entry[1].splitlines()[1:]]
             self.assertEqual(steps, [(0, "sp+0", "u"), (8, "sp+32", "u"), (12, "sp+32", "c-8"),
                                      (48, "sp+32", "u"), (52, "sp+0", "u")])
-
-
-# The others do not work here: the program contains the code that reads the stack, and libstdc++ is
-# linked into it.
-@pytest.mark.parametrize("name", [name for name in scenarios.EXPECTED
-                                  if name not in ("chroot", "deleted", "thread")])
-def test_program_takes_its_own_stack(name):
-    """The program takes its own stack, because qemu-user has no ptrace. Its return addresses are
-    signed."""
-    functions, end = scenarios.EXPECTED[name]
-    program = os.path.join(harness.BUILD, "tests", "unwind", "scenarios")
-    done = subprocess.run([settings.RUNNER, program, name], capture_output=True, text=True,
-                          timeout=60)
-    lines = done.stdout.splitlines()
-    assert scenarios.own_functions(lines) == functions, str(done)
-    assert lines[-1] == end
 
 
 def test_matrix_has_every_group_of_entry_points():

@@ -3,15 +3,8 @@
 """
 
 import csv
-import glob
-import json
 import os
-import re
-import shlex
-import subprocess
 import unittest
-
-import pytest
 
 from support import elf_facts, guard_checks, harness
 
@@ -180,55 +173,3 @@ class NvmlNullDriver(NullDriver, unittest.TestCase):
     csv_file, list_file = "nvml.csv", "driver-535-nvml.txt"
     soname, dev_name = "libnvidia-ml.so.1", "libnvidia-ml.so"
     of_libc = frozenset({"poll"})  # nvmlEventSetWait
-
-
-# A packager may add this to the flags of the build.
-PROTECTION = ("-fcf-protection=full" if os.uname().machine == "x86_64" else
-              "-mbranch-protection=standard")
-
-
-def find_compilers():
-    """Returns the names of the C++ compilers here, one of those that are links to one file."""
-    found = {}
-    for directory in os.get_exec_path():
-        for path in sorted(glob.glob(os.path.join(directory, "*g*++*"))):
-            name = os.path.basename(path)
-            if re.fullmatch(r"(g|clang)\+\+(-\d+)?", name):
-                file = os.path.realpath(path)
-                found.setdefault(name if file.endswith("ccache") else file, name)
-    return sorted(set(found.values()))
-
-
-COMPILERS = find_compilers()
-
-
-def build_commands():
-    """Returns {source: options} of the null drivers' C++ files, as the build compiled them."""
-    with open(os.path.join(harness.BUILD, "compile_commands.json"), encoding="utf-8") as stream:
-        entries = [entry for entry in json.load(stream)
-                   if re.search(r"null_driver/(driver|nvml)\.cpp$", entry["file"])]
-    found = {}
-    for entry in entries:
-        words = shlex.split(entry["command"])
-        found[entry["file"]] = words[1:words.index("-o")]
-    return found
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_every_compiler_keeps_the_entries_plain(compiler, tmp_path):
-    """Also if a packager's flags ask for landing pads."""
-    commands = build_commands()
-    assert len(commands) == 2
-    for source, options in commands.items():
-        path = str(tmp_path / "null.so")
-        if not compiler.startswith("g++"):
-            options = [option for option in options if option != "-fno-ipa-icf"]
-        names = ["report_attempt.cpp", "entries.S"]
-        names += ["mps.cpp", "proc_address.cpp"] * source.endswith("driver.cpp")
-        others = [os.path.join(os.path.dirname(source), name) for name in names]
-        subprocess.run([compiler, PROTECTION, *options, "-w", "-Wno-error", "-shared", "-nostdlib",
-                        "-o", path, source, *others], check=True)
-        library = elf_facts.Library(path)
-        functions = [s for s in library.exports() if s.type == "FUNC"]
-        assert len(functions) > 10
-        assert not_plain(library, functions) == {}

@@ -33,12 +33,7 @@ def test_probe_needs_the_driver_and_libc(probe):
     assert set(imports) - driver <= {"dprintf", "__dprintf_chk", "_exit", "clock_gettime"}
 
 
-def test_control_program_with_glibcs_start_code_fails():
-    """test_guard.py shows that the other checks can fail."""
-    program = guard_checks.GuardFile(os.path.realpath("/bin/sh"))
-    assert guard_checks.glibc_floor(program) + guard_checks.no_constructors(program) != []
-
-
 def test_probe_passes_the_checks(probe):
+    """test_guard.py shows that they can fail."""
     for check in CHECKS:
         assert check(probe) == [], check.__name__

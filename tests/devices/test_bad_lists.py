@@ -87,12 +87,10 @@ def test_list_under_force_cpu_is_reported_as_without_effect(case):
         assert result.fake_calls == [], str(result)
 
 
-@pytest.mark.parametrize(("title", "allow"),
-                         [("65", ",".join(str(i) for i in range(65))),
-                          ("10,000", ",".join(["1"] * 10000)), ("one word", "1" * 100000),
-                          ("one UUID", "GPU-" + "a" * 100000),
-                          ("blanks", " " * 50000 + "0" + " " * 50000 + ",")])
-def test_too_long_lists_mean_force_cpu_and_short_messages(case, title, allow):
+@pytest.mark.parametrize("allow", [
+    ",".join(map(str, range(65))), ",".join(["1"] * 10000), "1" * 100000, "GPU-" + "a" * 100000,
+    " " * 50000 + "0" + " " * 50000 + ","], ids=["65", "10000", "word", "UUID", "blanks"])
+def test_too_long_lists_mean_force_cpu_and_short_messages(case, allow):
     """The lists have more than 64 entries, 10,000 entries or one entry without an end."""
     result = box.run(STEPS, allow=allow)
     answers_of_force_cpu(case, result)

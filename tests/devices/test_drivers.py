@@ -62,15 +62,6 @@ def test_names_that_an_old_driver_lacks_are_not_found(case):
     case.sees(result, cu=[5, 2], nv=[5, 2])
 
 
-@pytest.mark.parametrize("how", [None, "others"])
-def test_driver_that_ignores_the_list_is_refused(case, how):
-    result, records = case.run_reported(["cu.see", "rt12.see"], box="liar", allow="2,5", CG_LIE=how)
-    assert result.answers["cu.see"].split(":")[0] == "100", str(result)
-    assert ("cuInit", "deny") in [(one["api"], one["decision"]) for one in records], str(records)
-    case.sees(result, rt12="!100")
-    case.explained(result)
-
-
 @pytest.mark.parametrize(("allow", "own", "gpus"), [
     ("2,5", None, "!100"), ("5", None, "!100"), ("5,2", "0,1", "!100"), (uuid(5), None, "!100"),
     ("2,6", None, [2, 6])])

@@ -54,9 +54,10 @@ def test_every_guarded_function_of_the_driver_is_refused(case, message, more, na
     unguarded = box.run(steps + questions, name, guard=False,
                         box=more.get("box", "lazy"))
     assert unguarded.answers["cu.insist"] == ALL_WORK, str(unguarded)
-    result = box.run(steps + questions, name, preload=preload, **more)
+    result, records = case.run_reported(steps + questions, name, preload=preload, **more)
     assert "cuInit:initialised" in result.fake_calls, str(result)
     assert result.answers["cu.init"] == "100", str(result)
+    assert ("cuInit", "deny") in [(one["api"], one["decision"]) for one in records], str(records)
     assert result.answers["cu.insist"] == ALL_REFUSED, str(result)
     assert result.answers["cu.context"][:2] == "3:", str(result)
     case.explained(result, name=message)

@@ -57,26 +57,27 @@ def test_work_is_reported_only_if_code_is_loaded(case, steps, works):
     assert count(result, "code_loaded") == int(works), str(result)
 
 
-@pytest.mark.parametrize("route", ["dlsym", "proc"])
-@pytest.mark.parametrize(("step", "api"), [("v2,1", "cuCtxCreate_v2"), ("v3,1", "cuCtxCreate_v3"),
-                                           ("v4,1", "cuCtxCreate_v4"),
-                                           ("primary,1", "cuDevicePrimaryCtxRetain")])
-def test_every_kind_of_context_is_reported(case, step, api, route):
-    result, records = case.run_reported(
-        ["cu.route=" + route, "cu.init", "cu.context=" + step], allow="5,2",
-        **ALL_LINES)
-    assert count(result, "context_made", device=1, call=api) == 1, str(result)
-    assert [record["device"] for record in records
-            if record.get("event") == "context"] == [1], str(records)
-
-
-def test_clamped_selection_reports_the_device_in_use(case):
-    """The record has the device that was selected instead of the requested one."""
-    result, records = case.run_reported(["rt12.set=9"], allow="5,2", policy="CLAMP",
-                                        **ALL_LINES)
-    assert count(result, "device_selected", device=1) == 1, str(result)
-    assert [record["device"] for record in records
-            if record.get("event") == "select"] == [1], str(records)
+@pytest.mark.parametrize(("name", "steps", "more", "message", "values", "record"), [
+    *(("open", ["cu.route=" + route, "cu.init", "cu.context=" + kind + ",1"], {}, "context_made",
+       {"device": 1, "call": api}, {"event": "context", "api": api, "device": 1})
+      for route in ("dlsym", "proc") for kind, api in (
+          ("v2", "cuCtxCreate_v2"), ("v3", "cuCtxCreate_v3"), ("v4", "cuCtxCreate_v4"),
+          ("primary", "cuDevicePrimaryCtxRetain"))),
+    # The device that was selected instead of the requested one.
+    ("open", ["rt12.set=9"], {"policy": "CLAMP"}, "device_selected", {"device": 1},
+     {"event": "select", "device": 1}),
+    ("open", ["cu.init", "cu.context=v4,7"], {}, "context_failed", {"device": 7, "error": 101},
+     {"event": "context", "device": 7, "result": 101}),
+    ("cuda", ["cu.init"], {}, "cuda_initialised", {"asked_by": "cuda"}, {"event": "init"}),
+    ("nvml", ["nv.init"], {}, "nvml_used", {"asked_by": "nvml"}, {"event": "nvml"}),
+    ("runtime13", ["rt.set=1"], {}, "device_selected", {"device": 1, "asked_by": "runtime13"},
+     {"event": "select", "device": 1})])
+def test_use_has_a_message_and_a_record(case, name, steps, more, message, values, record):
+    result, records = case.run_reported(steps, name, allow="5,2", **more, **ALL_LINES)
+    assert count(result, message, **values) == 1, str(result)
+    assert message != "context_failed" or count(result, "context_made") == 0, str(result)
+    found = [one for one in records if one.get("event") == record["event"]]
+    assert len(found) == 1 and record.items() <= found[0].items(), str(records)
 
 
 def test_many_wrong_indices_hide_no_event(case):
@@ -92,30 +93,13 @@ def test_many_wrong_indices_hide_no_event(case):
         assert count(result, name, **values) == 1, str(name)
 
 
-def test_context_that_failed_is_reported_as_such(case):
-    result, records = case.run_reported(["cu.init", "cu.context=v4,7"], allow="5,2",
-                                        **ALL_LINES)
-    assert result.answers["cu.context"][:4] == "101:", str(result)
-    assert count(result, "context_made") == 0, str(result)
-    assert count(result, "context_failed", device=7, error=101) == 1, str(result)
-    assert [(record["device"], record["result"]) for record in records
-            if record.get("event") == "context"] == [(7, 101)], str(records)
-    result, records = case.run_reported(["cu.init", "cu.context=v4,-1"], allow="5,2", **ALL_LINES)
+def test_context_without_a_device_or_cuinit(case):
+    result = box.run(["cu.init", "cu.context=v4,-1"], allow="5,2", **ALL_LINES)
     assert result.answers["cu.context"][:4] == "101:", str(result)
     assert ": no context, error 101 (" in result.err, str(result)
     result, records = case.run_reported(["cu.context=v4,0"], allow="5,2", **ALL_LINES)
     assert result.answers["cu.context"][:2] == "3:", str(result)
     assert "context" not in [record.get("event") for record in records], str(records)
-
-
-def test_linked_programs_are_reported(case):
-    result, records = case.run_reported(["cu.init"], "cuda", allow="5,2", **ALL_LINES)
-    assert count(result, "cuda_initialised", asked_by="cuda") == 1, str(result)
-    assert "init" in [record.get("event") for record in records], str(records)
-    result, records = case.run_reported(["nv.init"], "nvml", allow="5,2", **ALL_LINES)
-    assert count(result, "nvml_used", asked_by="nvml") == 1, str(result)
-    result, _ = case.run_reported(["rt.set=1"], "runtime13", allow="5,2", **ALL_LINES)
-    assert count(result, "device_selected", device=1, asked_by="runtime13") == 1, str(result)
 
 
 def test_each_process_reports_its_own_use(case):

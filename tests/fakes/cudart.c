@@ -40,7 +40,6 @@ enum {
   X(cuDeviceGetAttribute, (int*, int, int))  \
   X(cuDevicePrimaryCtxRetain, (void**, int)) \
   X(cuCtxSetCurrent, (void*))                \
-  X(cuCtxGetCurrent, (void**))               \
   X(cuLibraryLoadData, (void**, const void*, void*, void**, unsigned, void*, void**, unsigned))
 
 static struct {

@@ -80,16 +80,6 @@ FAKE(cuMulticastCreate, make(out), uint64_t* out)
 FAKE(cuLogicalEndpointCreate, make(properties), unsigned id, void* properties)
 FAKE(cuLogicalEndpointImport, make(shared), unsigned id, void* shared)
 
-static int destroy(struct context* context) {
-  const int state = driver_state();
-  if (state != kSuccess) return state;
-  if (context == NULL) return kInvalidContext;
-  if (g_current == context) g_current = NULL;
-  return kSuccess;
-}
-FAKE(cuCtxDestroy, destroy(context), struct context* context)
-FAKE(cuCtxDestroy_v2, destroy(context), struct context* context)
-
 int cuCtxGetCurrent(struct context** out) {
   fake_log("", "cuCtxGetCurrent");
   const int state = driver_state();
@@ -126,16 +116,6 @@ int cuDevicePrimaryCtxRetain(struct context** out, int device) {
   note_context();
   return kSuccess;
 }
-
-static int release(int device) {
-  const int state = device_state(device);
-  if (state != kSuccess) return state;
-  return __atomic_fetch_sub(&g_retained[device], 1, __ATOMIC_RELAXED) > 0 ? kSuccess
-                                                                          : kInvalidContext;
-}
-
-FAKE(cuDevicePrimaryCtxRelease, release(device), int device)
-FAKE(cuDevicePrimaryCtxRelease_v2, release(device), int device)
 
 int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   fake_log("", "cuDevicePrimaryCtxGetState");

@@ -12,11 +12,6 @@ NOBODY = "65534"
 
 
 class Row(doctor.Case):
-    def test_doctor_reports_that_a_fence_is_available(self):
-        answer = self.doctor()
-        self.assertEqual((answer.code, answer.facts("fence")[0]),
-                         (0, "available (cudaguard run --fence)"))
-
     def test_doctor_reports_whether_there_is_a_fence_of_devices(self):
         for error, row in (("38", "not of devices: this kernel has no Landlock (Linux 5.13)"),
                            ("95", "not of devices: Landlock is not among")):

@@ -173,6 +173,6 @@ def test_limit_second_listener_in_a_tree_gets_ebusy(case, words, wanted):
     """The kernel has one listener (SECCOMP_RET_USER_NOTIF) for a tree. If the launcher is that
     listener, a container runtime inside cannot be one. If the kernel refuses by itself, the
     runtime can."""
-    program = [fence.program("own_filters"), "listener"]
+    program = [*fence.OWN_FILTERS, "listener"]
     assert case.unguarded(*program).stdout.startswith("listener=yes ")
     assert case.start(*words, "--", *program).stdout.startswith("listener=%s " % wanted)

@@ -37,9 +37,9 @@ class Case(fence.Case):
         self.need("unshare")
         self.need_fence_of_devices()
 
-    def on_machine(self, *words, gpus=GPUS, parts=(), minors=None, more="", env=None):
+    def on_machine(self, *words, gpus=GPUS, parts=(), more="", env=None):
         """Runs these words on the made-up machine."""
-        made = nodes.gpu_nodes(minors) + nodes.nulls(*OTHERS)
+        made = nodes.gpu_nodes() + nodes.nulls(*OTHERS)
         made += nodes.driver_files(gpus, parts) + more
         return self.unguarded(*nodes.in_private_dev(*words, fakes=made), env=env)
 
@@ -53,9 +53,9 @@ class Case(fence.Case):
             found.setdefault(path, []).append(answer)
         return found
 
-    def leaves(self, allow, listed, paths, start=(), program="opens_static", **more):
+    def leaves(self, allow, listed, paths, program="opens_static", **more):
         """All ways open the listed paths and none of the others. The control opens all."""
-        words = [*start, fence.program(program), *paths]
+        words = [fence.program(program), *paths]
         control = self.answers(*words, **more)
         self.assertEqual(sorted(control), sorted(paths))
         self.assertEqual({answer for ways in control.values() for answer in ways}, {"opened"})
@@ -74,8 +74,8 @@ class Case(fence.Case):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.strip()
 
-    def refuses(self, allow, *meaning, how="--fence=devices", **more):
-        done = self.on_machine(*fenced(allow, "echo", "started", how=how), **more)
+    def refuses(self, allow, *meaning, **more):
+        done = self.on_machine(*fenced(allow, "echo", "started"), **more)
         self.assertEqual((done.returncode, done.stdout), (125, ""), done.stderr)
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
         for word in meaning:

@@ -41,7 +41,7 @@ make_case = fixtures.lent("case", Case)
     # The kernel's answer comes before a listener's.
     ("listener", "listener=yes request=ENOSYS", "listener=yes request=ENODEV")])
 def test_programs_own_filter_works_beside_the_fence(case, what, unguarded, fenced):
-    words = [fence.program("own_filters"), what]
+    words = [*fence.OWN_FILTERS, what]
     case.prints(case.unguarded(*words), unguarded + "\n")
     case.prints(case.fenced(*words), fenced + "\n")
 
@@ -49,7 +49,7 @@ def test_programs_own_filter_works_beside_the_fence(case, what, unguarded, fence
 @pytest.mark.needs("no_filter")
 def test_limit_strict_mode_is_refused(case):
     """tests/lab/limits.md: the kernel refuses it under any filter."""
-    words = [fence.program("own_filters"), "strict"]
+    words = [*fence.OWN_FILTERS, "strict"]
     case.prints(case.unguarded(*words), "strict=yes request=ENOTTY\n")
     case.prints(case.fenced(*words), "strict=EINVAL request=ENODEV\n")
 

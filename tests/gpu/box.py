@@ -2,9 +2,8 @@
 """Represents the machine that scripts/gpu-check runs on, and runs programs there.
 
 With a GPU the programs run as they are. Without one they run in a private /dev (bubblewrap),
-because
-as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap either, the
-driver is not entered at all.
+because as root NVIDIA's driver would create device nodes of this machine. Without bubblewrap
+either, the driver is not entered at all.
 """
 
 import concurrent.futures
@@ -16,6 +15,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -172,7 +172,7 @@ class Box:
         # True if gpu-check may enter NVIDIA's driver here. With a fake driver that can still
         # happen, for example through NVIDIA's OpenCL.
         self.may_enter = self.has_device or sandboxed
-        self.can_watch = self.traces()
+        self.can_watch = works([*self.watcher(os.path.join(self.scratch, "try")), "true"])
         self.environment = {k: v for k, v in os.environ.items() if not SCRUBBED.match(k)}
         self.environment["LC_ALL"] = "C.UTF-8"
         if self.fake:
@@ -184,13 +184,13 @@ class Box:
         self.nvml = None  # the unguarded program's Run
         self.driver = None
 
-    def traces(self):
-        """True if gpu_opens may trace programs here."""
-        log = os.path.join(self.scratch, "try")
-        if not works([self.program("gpu_opens"), log, "cat", "/dev/null"]):
-            return False
-        with open(log, encoding="utf-8", errors="replace") as stream:
-            return "/dev/null" in stream.read()
+    def watcher(self, log):
+        """Returns the strace of this machine, or that of a packed tree with its loader."""
+        packed = os.path.join(self.build, "strace")
+        strace = [os.path.join(packed, "ld.so"), "--library-path", packed,
+                  os.path.join(packed, "strace")] if os.path.exists(packed) else ["strace"]
+        return [*strace, "-f", "-qq", "-s", "256", "-o", log, "-e", "trace=" + harness.TRACED, "-e",
+                "signal=none", "--"]
 
     def close(self):
         shutil.rmtree(self.scratch, ignore_errors=True)
@@ -204,9 +204,6 @@ class Box:
     def have(self, name):
         return os.path.exists(self.program(name))
 
-    def library(self, name):
-        return self.program("libgpu_%s.so" % name)
-
     def scratch_file(self, stem):
         with self.lock:
             self.counter += 1
@@ -218,13 +215,13 @@ class Box:
                 for kind in KINDS if self.have("gpu_runtime_%s_%s" % (major, kind))]
 
     def command(self, argv, env, preload, traced=None):
-        """Builds the command. env(1) sets LD_PRELOAD after the sandbox and gpu_opens, which are not
+        """Builds the command. env(1) sets LD_PRELOAD after the sandbox and strace, which are not
         guarded."""
         words = ["%s=%s" % item for item in (env or {}).items() if item[1] is not None]
         words = ["-u" + key for key, value in (env or {}).items() if value is None] + words
         if preload:
             words.append("LD_PRELOAD=" + ":".join(preload))
-        watcher = [self.program("gpu_opens"), traced] if traced else []
+        watcher = self.watcher(traced) if traced else []
         return self.prefix + watcher + (["env"] + words if words else []) + [str(a) for a in argv]
 
     def run(self, argv, guard=False, env=None, preload=(), timeout=60, watch=False, cwd=None,
@@ -258,16 +255,20 @@ class Box:
             read_trace(log, result, cwd)
         return result
 
+    def launch(self, *words, **more):
+        """Runs the launcher."""
+        return self.run([self.launcher, *words], timeout=90, **more)
+
     def many(self, function, items, jobs=None):
         """Calls function(item) for each item, several at a time, and keeps the order."""
         jobs = jobs or max(1, min(8, os.cpu_count() or 1))
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(function, items))
 
-    def hold(self, argv, guard=False, env=None, preload=(), is_first=False):
+    def hold(self, argv, guard=False, env=None, is_first=False):
         """Starts argv, which waits for its stdin."""
-        libraries = ([self.guard] if guard else []) + list(preload)
-        command = self.command(as_first_process(argv) if is_first else argv, env, libraries)
+        command = self.command(as_first_process(argv) if is_first else argv, env,
+                               [self.guard] if guard else [])
         return Held(subprocess.Popen(command, env=self.environment, stdin=subprocess.PIPE,
                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                      start_new_session=True), self.deadline)
@@ -307,8 +308,12 @@ class Box:
             return "unguarded, cuInit answers %s" % (self.driver and self.driver.words.get("cuInit"))
         return None
 
+    def why_no_launcher(self):
+        return self.why_not() or self.why_no_proxy() or (
+            None if os.path.exists(self.launcher) else "%s is not built" % self.launcher)
+
     def why_not_watched(self):
-        return None if self.can_watch else "gpu_opens may trace no program here"
+        return None if self.can_watch else "there is no strace, or it may trace no program"
 
     def why_no_proxy(self):
         for path in self.proxies:
@@ -330,6 +335,12 @@ def read_trace(log, result, cwd):
     result.opens = seen.device_opens + seen.device_nodes
     result.mapped = seen.driver_files
     result.attempts = seen.exec_attempts
+
+
+def workers(count, how):
+    """The command of a trainer and its workers."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "workers.py")
+    return [sys.executable, path, str(count), how]
 
 
 def as_first_process(argv):

@@ -72,8 +72,7 @@ def kernels(box, report):
 
 def workers(box, guarded, env, how, is_first):
     """Returns the memory that the workers alone use, and their answers."""
-    held = box.hold([box.program("gpu_workers"), "workers=%d" % WORKERS, "how=" + how],
-                    guard=guarded, env=env, is_first=is_first)
+    held = box.hold(machine.workers(WORKERS, how), guard=guarded, env=env, is_first=is_first)
     text = ""
     held.send("1")
     text += held.line(60) or ""

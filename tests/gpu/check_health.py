@@ -2,14 +2,12 @@
 """Checks `run --if-healthy` and `doctor --gpu` with a driver that works."""
 
 import json
-import os
 
 LIMIT = "60"
 
 
 def launch(box, *words, **env):
-    return box.run([box.launcher, *words], env={"CUDAGUARD_DOCTOR_TIMEOUT": LIMIT, **env},
-                   timeout=90)
+    return box.launch(*words, env={"CUDAGUARD_DOCTOR_TIMEOUT": LIMIT, **env})
 
 
 def program(box, option, *words, **env):
@@ -20,9 +18,7 @@ def program(box, option, *words, **env):
 
 
 def rows(box, report):
-    reason = box.why_not() or box.why_no_proxy()
-    if not reason and not os.path.exists(box.launcher):
-        reason = "%s is not built" % box.launcher
+    reason = box.why_no_launcher()
     if reason:
         report.not_filled("health", "run --if-healthy and doctor --gpu", reason)
         return

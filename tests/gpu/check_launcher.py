@@ -34,10 +34,6 @@ print("instance=%d vulkan=%d nvidia=%d" % (made, count.value, makers.count(0x10D
 """
 
 
-def launch(box, *words, **more):
-    return box.run([box.launcher, *words], timeout=90, **more)
-
-
 def without_guard(box, *words):
     """A command whose program runs without variables of cudaguard."""
     path = box.environment.get("LD_LIBRARY_PATH")
@@ -46,15 +42,15 @@ def without_guard(box, *words):
 
 def run_and_verify(box, report):
     driver = box.program("gpu_driver")
-    run = launch(box, "run", "--", driver)
+    run = box.launch("run", "--", driver)
     report.check("launcher.run", "cudaguard run: cuInit answers 100, and a line says so",
                  "cuInit %s; %s" % (run.words.get("cuInit"), "; ".join(run.lines())),
                  run.words.get("cuInit") == "100" and len(run.lines()) == 1, run.short())
-    run = launch(box, "verify", "--", driver)
+    run = box.launch("verify", "--", driver)
     report.check("launcher.verify", "verify fails and names the program that asked",
                  "exit code %s" % run.rc,
                  run.rc != 0 and "gpu_driver" in run.err + run.out, run.short())
-    run = launch(box, "verify", "--", "true")
+    run = box.launch("verify", "--", "true")
     report.check("launcher.verify-pass", "verify passes a program that does not ask",
                  "exit code %s" % run.rc, run.rc == 0, run.short())
 
@@ -66,7 +62,7 @@ def fences(box, report):
         return
     control = box.run(without_guard(box, driver))
     for name, option in (("ioctls", "--fence=require"), ("devices", "--fence=devices")):
-        run = launch(box, "run", option, "--", *without_guard(box, driver))
+        run = box.launch("run", option, "--", *without_guard(box, driver))
         report.check("fence." + name, "run %s, a program without the guard: no CUDA" % option,
                      "exit code %s, cuInit %s (unfenced %s); %s" % (
                          run.rc, run.words.get("cuInit"), control.words.get("cuInit"),
@@ -76,7 +72,7 @@ def fences(box, report):
     for node in ["/dev/nvidiactl", *box.nodes]:
         script = "if ( : < %s ) 2>/dev/null; then echo opened=1; else echo opened=0; fi" % node
         control = box.run(["sh", "-c", script])
-        run = launch(box, "run", "--fence=devices", "--", *without_guard(box, "sh", "-c", script))
+        run = box.launch("run", "--fence=devices", "--", *without_guard(box, "sh", "-c", script))
         report.check("fence.open-" + os.path.basename(node), "run --fence=devices: an open of " + node,
                      "opened %s (unfenced %s)" % (run.words.get("opened"), control.words.get("opened")),
                      run.words.get("opened") == "0" and control.words.get("opened") == "1", run.short())
@@ -119,16 +115,16 @@ def listed(box, report):
         return
     driver = box.program("gpu_driver")
     for name, words in (("kernel", [driver]), ("kernel-unguarded", without_guard(box, driver))):
-        run = launch(box, *option, *words, "do=kernel")
+        run = box.launch(*option, *words, "do=kernel")
         report.check("fence.list." + name, what + "a kernel runs, " + name,
                      "cuInit %s, result %s; %s" % (run.words.get("cuInit"), run.words.get("kernel"),
                                                    run.err.strip()[:200]),
                      run.words.get("kernel") == "right", run.short())
-    run = launch(box, *option, *without_guard(box, driver))
+    run = box.launch(*option, *without_guard(box, driver))
     report.check("fence.list.unguarded", what + "a program without the guard finds this GPU alone",
                  ", ".join(run.listed() or []), run.listed() == box.uuids()[:1], run.short())
     program = [sys.executable, "-c", VULKAN]
-    control, run = box.run(program), launch(box, *option, *without_guard(box, *program))
+    control, run = box.run(program), box.launch(*option, *without_guard(box, *program))
     if control.number("nvidia"):
         report.check("fence.list.vulkan", what + "Vulkan finds this GPU alone",
                      "%s (unfenced %s)" % (run.words.get("nvidia"), control.words.get("nvidia")),
@@ -147,26 +143,25 @@ def vulkan(box, report):
             control.out.strip() or control.err.strip()[-200:]))
         return
     for name, option in (("ioctls", "--fence=require"), ("devices", "--fence=devices")):
-        run = launch(box, "run", option, "--", *program)
+        run = box.launch("run", option, "--", *program)
         report.check("vulkan." + name, what + option, "%s (unfenced %s); exit code %s" % (
             run.words.get("nvidia"), control.words.get("nvidia"), run.rc),
             run.words.get("nvidia") == "0", run.short())
-    run = launch(box, "run", "--", *program)
+    run = box.launch("run", "--", *program)
     report.info("vulkan.run", what + "run without a fence", run.words.get("nvidia"), run.short())
 
 
 def rules(box, report):
     driver, nvml = box.program("gpu_driver"), box.program("gpu_nvml")
-    both = ["sh", "-c", '"$1"; "$2" | sed "s/^/nvml./"', "sh", driver, nvml]
-    run = launch(box, "run", "--rule", "VALIDATE program=gpu_driver", "--", *both)
+    both = ["sh", "-c", '"$1"; "$2" | sed -E "s/(^| )/\\1nvml./g"', "sh", driver, nvml]
+    run = box.launch("run", "--rule", "VALIDATE program=gpu_driver", "--", *both)
     nvml_count = run.words.get("nvml.count", "0")
     report.check("rules.program", "run --rule 'VALIDATE program=gpu_driver': this program alone",
                  "its cuInit %s; NVML of another program: %s GPUs" % (run.words.get("cuInit"),
                                                                     nvml_count),
                  run.words.get("cuInit") == "0" and nvml_count == "0", run.short())
     for how in ("spawn", "fork"):
-        held = box.hold([box.launcher, "run", "--children=gpu", "--", box.program("gpu_workers"),
-                         "workers=4", "how=" + how])
+        held = box.hold([box.launcher, "run", "--children=gpu", "--", *machine.workers(4, how)])
         text = ""
         for step in "12":
             held.send(step)
@@ -182,13 +177,11 @@ def rules(box, report):
 
 
 def rows(box, report):
-    reason = box.why_not() or box.why_no_proxy()
-    if not reason and not os.path.exists(box.launcher):
-        reason = "%s is not built" % box.launcher
+    reason = box.why_no_launcher()
     if reason:
         report.not_filled("launcher", "run, verify, the fences and rules", reason)
         return
-    doctor = launch(box, "doctor")
+    doctor = box.launch("doctor")
     report.info("launcher.doctor", "what doctor prints of this machine",
                 "exit code %s, %d lines" % (doctor.rc, len(doctor.out.splitlines())), doctor.short())
     run_and_verify(box, report)

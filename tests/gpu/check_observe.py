@@ -4,24 +4,24 @@
 
 import re
 
-from check_slot import report_records
+from support import harness
 
 CONTEXT = re.compile(r"cuDevicePrimaryCtxRetain|cuCtxCreate")
 CODE = re.compile(r"cuModuleLoad|cuLibraryLoad")
 
 
-def run_and_read_records(box, what, env=None):
+def run_and_read_records(box, *words, **env):
     path = box.scratch_file("report")
-    run = box.run([box.program("gpu_driver"), "do=" + what], guard=True, env=dict(env or {}, **{
-        "CUDAGUARD_POLICY": "VALIDATE", "CUDAGUARD_LOG": "all", "CUDAGUARD_REPORT": path}))
-    records = report_records(path)
-    return run, records, " ".join(str(record.get("api")) for record in records)
+    run = box.run([box.program("gpu_driver"), *words], guard=True, env={
+        "CUDAGUARD_LOG": "all", "CUDAGUARD_REPORT": path, **env})
+    return run, harness.records(path)
 
 
 def observe(box, report):
     for key, what, code in (("context", "a process that only holds a context", False),
                             ("kernel", "a process that loads code and runs a kernel", True)):
-        run, records, apis = run_and_read_records(box, key)
+        run, records = run_and_read_records(box, "do=" + key, CUDAGUARD_POLICY="VALIDATE")
+        apis = " ".join(str(record.get("api")) for record in records)
         context, loaded = bool(CONTEXT.search(apis)), bool(CODE.search(apis))
         value = "records: %s" % (" ".join(dict.fromkeys(apis.split())) or "none")
         if run.words.get("context") != "0":
@@ -30,6 +30,17 @@ def observe(box, report):
             continue
         report.check("observe." + key, what + ": the records of CUDAGUARD_LOG=all", value,
                      context and loaded == code, {"run": run.short(), "records": records[:20]})
+
+
+def listed(box, report):
+    seen = box.uuids()[-1:]
+    run, records = run_and_read_records(box, CUDAGUARD_VISIBLE_DEVICES=str(len(box.gpus) - 1))
+    text = " ".join(str(one.get("object")) for one in records if one.get("api") == "cuInit")
+    lines = [line for line in run.lines() if "cuInit" in line]
+    report.check("observe.list", "a list of the last GPU: message and record of cuInit name it",
+                 "%d GPU(s); record: %s; %d line(s)" % (len(run.listed()), text or "none", len(lines)),
+                 run.listed() == seen and seen[0] in text and bool(lines),
+                 {"run": run.short(), "records": records[:20]})
 
 
 def fork(box, report):
@@ -76,5 +87,6 @@ def rows(box, report):
         report.not_filled("observe", "CUDAGUARD_LOG=all, the fork line, the late write", reason)
         return
     observe(box, report)
+    listed(box, report)
     fork(box, report)
     late_write(box, report)

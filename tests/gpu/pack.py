@@ -4,6 +4,7 @@ needs."""
 
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,16 @@ def size_of(directory):
                for where, _, names in os.walk(directory) for name in names)
 
 
+def pack_strace(to):
+    """Copies strace, its libraries and their ld.so, which start it on a machine with another libc."""
+    strace = shutil.which("strace")
+    done = subprocess.run(["ldd", strace], capture_output=True, text=True, check=True)
+    os.mkdir(to)
+    for path in [strace, *re.findall(r"(/\S+) \(0x", done.stdout)]:
+        name = os.path.basename(path)
+        shutil.copy(path, os.path.join(to, "ld.so" if name.startswith("ld-linux") else name))
+
+
 def pack(source, build, lib, to):
     """Collects the files in the new directory `to`; returns the exit code."""
     if os.path.exists(to) and os.listdir(to) and not os.path.exists(os.path.join(to, "COMMIT")):
@@ -55,11 +66,15 @@ def pack(source, build, lib, to):
         print("gpu-check: not built: %s\nBuild it first: scripts/fetch-cuda build/_deps all && "
               "cmake --preset ci && cmake --build build/ci" % ", ".join(missing), file=sys.stderr)
         return 2
+    if not shutil.which("strace"):
+        print("gpu-check: not installed: strace", file=sys.stderr)
+        return 2
     fresh = to.rstrip("/") + ".new"
     shutil.rmtree(fresh, ignore_errors=True)
     for directory in BUILT:
         path = lib if directory == "lib" else os.path.join(build, directory)
         shutil.copytree(path, os.path.join(fresh, directory), symlinks=True, ignore=LEFT_OUT)
+    pack_strace(os.path.join(fresh, "strace"))
     for pattern in SOURCES:
         for path in glob.glob(os.path.join(source, pattern)):
             target = os.path.join(fresh, os.path.relpath(path, source))

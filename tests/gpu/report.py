@@ -6,12 +6,10 @@ import dataclasses
 import json
 import os
 import re
-import textwrap
 import threading
 import time
 
 PASS, FAIL, INFO, NOT_FILLED = "pass", "FAIL", "info", "not filled"
-WIDTHS = (44, 54)  # the widths of "what" and "value"
 
 
 @dataclasses.dataclass
@@ -74,26 +72,9 @@ class Report:
         return sum(row.verdict == verdict for row in self.rows)
 
     def table(self):
-        lines = [("row", "what", "value", "verdict")]
-        body = []
-        for row in self.rows:
-            value = row.value if row.verdict != NOT_FILLED else ""
-            verdict = row.verdict + (": " + row.reason if row.reason else "")
-            body.append((row.name, row.what, value, verdict))
-        out = []
-        # Names are not cut, so that a reader can search for them.
-        widths = (max(len(cells[0]) for cells in lines + body), *WIDTHS)
-        for number, cells in enumerate(lines + body):
-            wrapped = [textwrap.wrap(cell, width) or [""] for cell, width in zip(cells, widths)]
-            wrapped[0] = [cells[0]]
-            wrapped.append(textwrap.wrap(cells[3], 60))
-            for line in range(max(len(part) for part in wrapped)):
-                parts = [part[line] if line < len(part) else "" for part in wrapped]
-                out.append(" | ".join([part.ljust(width) for part, width in zip(parts, widths)]
-                                      + [parts[3]]).rstrip())
-            if number == 0:
-                out.append("-+-".join("-" * width for width in widths) + "-+-" + "-" * 10)
-        return "\n".join(out)
+        width = max(len(row.name) for row in self.rows)
+        return "\n".join("%-*s  %-10s  %s: %s" % (width, row.name, row.verdict, row.what,
+                                                  row.value or row.reason) for row in self.rows)
 
     def summary(self):
         return "%d passed, %d failed, %d for information, %d not filled; %.0f s" % (

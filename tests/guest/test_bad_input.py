@@ -2,7 +2,6 @@
 """Bad input makes one clear message. The program runs, and it is guarded."""
 
 import os
-import shutil
 import socket
 import struct
 
@@ -35,10 +34,6 @@ def guarded(case, env, *expected, world="fake", steps=("ask", "nvml"), denied=1,
     if denied:
         assert line in lines
     return result
-
-
-def test_control_driver_is_reached_without_the_guard(case):
-    case.steps("ask", guard=False).assert_reached(case)
 
 
 def test_variables_are_read_despite_the_programs_own_environ(case):
@@ -114,19 +109,22 @@ def test_unusable_report_path_is_reported_and_not_written_to(case):
 # A null driver that cannot be used.
 
 
+def bytes_of(path):
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
 def broken(case, name, make, why, world="fake"):
-    """The null driver `name` is replaced by what make(bytes) returns. The guard prints the reason
-    `why` once, at the first dlopen of any library. Returns the guard, for more runs."""
-    lib = case.path("lib")
-    shutil.rmtree(lib, True)
-    guard = harness.copy_install(lib)
-    file = os.path.join(lib, "cudaguard", name)
-    with open(file, "rb") as stream:
-        data = stream.read()
+    """The null driver `name` is replaced by what make(bytes) returns, or is missing. The guard prints
+    the reason `why` once, at the first dlopen of any library. Returns the guard, for more runs."""
+    guard = harness.copy_install(case.path("lib"))
+    file = case.path("lib", "cudaguard", name)
     target = os.path.realpath(file)
+    data = bytes_of(target)
     os.unlink(target)
-    with open(target, "wb") as stream:
-        stream.write(make(data))
+    if make is not None:
+        with open(target, "wb") as stream:
+            stream.write(make(data))
     message = messages.text("file_broken", file=file, why=messages.text(why),
                             library="NVML" if "nvidia-ml" in name else "CUDA")
     result = case.steps("load:libm.so.6", "ask", "ask:libcuda.so", "nvml", guard=False, world=world,
@@ -136,7 +134,8 @@ def broken(case, name, make, why, world="fake"):
     assert guest.lines_of(result.err)[0] == message, str(result)
     assert guest.lines_of(result.err).count(message) == 1, str(result)
     key = "cuInit" if name.startswith("libcuda") else "nvmlInit_v2"
-    assert result.answers[key] == "unavailable", str(result)
+    assert result.answers == {"load": "ok", "cuInit": "100", "nvmlInit_v2": "9",
+                              key: "unavailable"}, str(result)
     return guard, message
 
 
@@ -176,11 +175,6 @@ def cut_after(length):
     return lambda data: data[:int(length * len(data)) if 0 < length < 1 else length]
 
 
-def bytes_of(path):
-    with open(path, "rb") as stream:
-        return stream.read()
-
-
 SEGMENT = {"offset": 8, "size": 32}  # of an Elf64_Phdr: p_offset and p_filesz
 TABLE, COUNT, MACHINE = 32, 56, 18  # of an Elf64_Ehdr: e_phoff, e_phnum and e_machine
 BOTH = ("libcuda.so.1", "libnvidia-ml.so.1")
@@ -203,6 +197,12 @@ BROKEN = [
      "other_version"),
     ("libcuda.so.1", lambda data: bytes_of(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")),
      "other_version")]
+
+
+@pytest.mark.parametrize("world", ["none", *worlds()])
+@pytest.mark.parametrize("name", BOTH)
+def test_missing_null_driver_is_refused(case, name, world):
+    broken(case, name, None, "missing", world)
 
 
 @pytest.mark.parametrize(("name", "make", "why"), BROKEN)

@@ -27,45 +27,50 @@ def poll(request, find, preload, policy="FORCE_CPU", via=None, version=None, pro
     return result.out
 
 
-def row(shapes, find, control, request="present", **more):
+def check(shapes, find, control=None, request="present", **more):
+    """The hooks see each call as often as without the guard, before, between and after them."""
     hooks = [hook_of(shape, find) for shape in shapes.split()]
-    return pytest.param(hooks, control, {"find": find, "request": request, **more},
-                        id=" ".join([shapes, find, request, *map(str, more.values())]))
-
-
-def calls(find):
-    """Some hooks of "default" call themselves once."""
-    return "dlmopen %d\n" % (COUNT * (2 if find == "default" else 1))
-
-
-ROWS = [
-    # How a policy decides is the same for each request.
-    *(row(shape, find, calls(find), request, policy=policy) for shape in ("calls", "jumps")
-      for find in FINDS for request, policy in (
-          *((name, "FORCE_CPU") for name in REQUESTS),
-          ("present", "OFF"), ("present", "VALIDATE"))),
-    # However the program finds dlopen. dlvsym skips the hook.
-    *(row(shape, find, "dlmopen 0\n" if via and "version" in via else calls(find), via=via)
-      for place, via in enumerate(VIAS) for shape, find in (
-          *(("calls", find) for find in FINDS), ("jumps_own", FINDS[place % len(FINDS)]),
-          # "default" needs another function at each second call.
-          ("jumps" if FINDS[place % len(FINDS)] == "default" else "jumps_once",
-           FINDS[place % len(FINDS)]))),
-    # A hook with glibc's version, which dlvsym finds, too.
-    *(row("calls_versioned", find, "dlmopen 100\n", via=via, version="GLIBC_2.34")
-      for find in ("next", "version-next", "version-default") for via in VIAS),
-    # By version or without, ld.so finds the PLT entry of a program at a fixed address first.
-    *(row("calls", "next", "dlmopen %d\n" % (0 if via == "version-next" else COUNT), via=via,
-          version="GLIBC_2.34", program="poll_fixed") for via in VIAS),
-    *(row("calls jumps", find, "opened 100 in-base 100\n") for find in FINDS)]
-
-
-@pytest.mark.parametrize(("hooks", "control", "case"), ROWS)
-def test_hooks_see_each_call_as_often_as_without_the_guard(hooks, control, case):
-    unguarded = poll(preload=hooks, **case)
-    assert control in unguarded
+    unguarded = poll(request, find, hooks, **more)
+    # Some hooks of "default" call themselves once.
+    assert (control or "dlmopen %d\n" % (COUNT * (2 if find == "default" else 1))) in unguarded
     for at in range(len(hooks) + 1):
-        assert poll(preload=[*hooks[:at], harness.GUARD, *hooks[at:]], **case) == unguarded
+        assert poll(request, find, [*hooks[:at], harness.GUARD, *hooks[at:]], **more) == unguarded
+
+
+@pytest.mark.parametrize(("request_", "policy"), [
+    *((name, "FORCE_CPU") for name in REQUESTS), ("present", "OFF"), ("present", "VALIDATE")])
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("shape", ["calls", "jumps"])
+def test_hook_sees_each_request(shape, find, request_, policy):
+    check(shape, find, request=request_, policy=policy)
+
+
+# "default" needs another function at each second call, so it is not looked up once.
+@pytest.mark.parametrize(("shape", "find"), [
+    *(("calls", find) for find in FINDS), ("jumps_own", "next"), ("jumps_own", "version-default"),
+    ("jumps_once", "version-next"), ("jumps", "default")])
+@pytest.mark.parametrize("via", VIAS)
+def test_hook_sees_each_call_however_the_program_finds_dlopen(shape, find, via):
+    """dlvsym skips the hook."""
+    check(shape, find, "dlmopen 0\n" if via and "version" in via else None, via=via)
+
+
+@pytest.mark.parametrize("via", VIAS)
+@pytest.mark.parametrize("find", ["next", "version-next", "version-default"])
+def test_hook_with_glibcs_version_is_found_by_dlvsym_too(find, via):
+    check("calls_versioned", find, "dlmopen 100\n", via=via, version="GLIBC_2.34")
+
+
+@pytest.mark.parametrize("via", VIAS)
+def test_program_at_a_fixed_address_finds_its_own_plt_entry_first(via):
+    """By version or without."""
+    check("calls", "next", "dlmopen %d\n" % (0 if via == "version-next" else COUNT), via=via,
+          version="GLIBC_2.34", program="poll_fixed")
+
+
+@pytest.mark.parametrize("find", FINDS)
+def test_two_hooks_see_each_call(find):
+    check("calls jumps", find, "opened 100 in-base 100\n")
 
 
 def look_up(words, preload, start=False, program="lookups"):

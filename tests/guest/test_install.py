@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from support import guest, harness, messages
+from support import guest, harness
 
 NOT_FOUND = "ERROR: ld.so: object '%s' from LD_PRELOAD cannot be preloaded"
 
@@ -23,7 +23,7 @@ def make_case(case):
     return case
 
 
-def guarded(case, preload, *steps, count=1, **options):
+def guarded(case, preload, *steps, **options):
     """Runs the steps (by default an attempt of each kind) with LD_PRELOAD=preload: guarded."""
     env = {"LD_PRELOAD": preload, **options.pop("env", {})}
     result = case.steps(*(steps or ("load:libm.so.6", "ask", "nvml", "ask:libcuda.so")),
@@ -31,13 +31,9 @@ def guarded(case, preload, *steps, count=1, **options):
     assert result.rc == 0, str(result)
     assert result.answers.get("cuInit") == "100", str(result)
     case.untouched(result)
-    assert result.err.count("\n") == count, str(result)
+    assert result.err.count("\n") == 1, str(result)
     assert guest.lines_of(result.err)[0] == guest.DENIED % "steps"
     return result
-
-
-def test_control_driver_is_reached_without_the_guard(case):
-    case.steps("ask", guard=False).assert_reached(case)
 
 
 def test_ldconfig_makes_no_driver_link(case):
@@ -85,38 +81,7 @@ def test_guard_that_is_preloaded_twice_prints_one_message(case, second):
     guarded(case, harness.GUARD + ":" + (harness.GUARD if second == "same" else case.guard))
 
 
-@pytest.mark.parametrize("real", ("fake", "none") + (("real", ) if harness.have_real_driver() else
-                                                     ()))
-@pytest.mark.parametrize("gone", [["libcuda.so.1"], ["libnvidia-ml.so.1"],
-                                  ["libcuda.so.1", "libnvidia-ml.so.1"]])
-def test_missing_null_driver_is_refused_and_named(case, gone, real):
-    shutil.rmtree(case.lib)
-    harness.copy_install(case.lib)
-    for name in gone:
-        os.unlink(os.path.join(case.lib, "cudaguard", name))
-    result = case.steps("load:libm.so.6", "ask", "ask:libcuda.so", "nvml",
-                        guard=False, world=real, env={"LD_PRELOAD": case.guard})
-    assert result.rc == 0, str(result)
-    case.untouched(result)
-    lines = guest.lines_of(result.err)
-    # At the first dlopen, whatever it asks for: before all else.
-    missing = messages.find(result.err, "file_broken",
-                            why=messages.text("missing"))
-    assert len(missing) == len(gone), str(result)
-    for name in gone:
-        line = messages.text(
-            "file_broken", file=os.path.join(case.lib, "cudaguard", name),
-            why=messages.text("missing"),
-            library="NVML" if "nvidia-ml" in name else "CUDA")
-        assert lines[:len(gone)].count(line) == 1, str(result)
-        assert lines.count(line) == 1, str(result)
-    wanted = "unavailable" if "libcuda.so.1" in gone else "100"
-    assert result.answers["cuInit"] == wanted, str(result)
-    wanted = "unavailable" if "libnvidia-ml.so.1" in gone else "9"
-    assert result.answers["nvmlInit_v2"] == wanted, str(result)
-
-
-def upgraded(case, *command, cwd=None):
+def upgraded(case, *command):
     """Replaces the guard's file while a guarded program runs. Returns (exit code, what the
     program printed after that, whether it reached the driver)."""
     shutil.rmtree(case.lib)
@@ -136,7 +101,7 @@ def upgraded(case, *command, cwd=None):
     case.addCleanup(process.kill)
     assert process.stdout.readline() == "cuInit=100\n"
     assert "ready" in process.stdout.readline()
-    subprocess.run(command, check=True, timeout=60, cwd=cwd, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
     with open(new, "rb") as one, open(case.guard, "rb") as other:
         assert (one.read() if os.path.exists(new) else b"") == other.read()
     # A program that has crashed never opens the gate, so open() would never return.

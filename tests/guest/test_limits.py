@@ -3,8 +3,6 @@
 tests/fence. For setuid without /etc/ld.so.preload: test_privileged.py. For a file name that is not
 found: test_install.py.)"""
 
-import os
-
 from support import guest, harness
 
 
@@ -14,11 +12,3 @@ def test_limit_program_that_opens_the_device_itself_is_not_stopped():
     result = harness.run([guest.PYTHON, "-I", "-S", "-c", script])
     assert result.device_opens == ["/dev/nvidiactl"]
     assert (result.out, result.err) == ("none\n", "")
-
-
-def test_program_reaches_the_driver_under_off(case):
-    result = case.steps("ask", "nvml", "attempts", env={"CUDAGUARD_POLICY": "OFF"})
-    result.assert_reached(case)
-    assert result.answers == {"cuInit": "0", "nvmlInit_v2": "0", "attempts": "0"}
-    assert result.err == ""
-    assert all(os.path.dirname(p) == harness.FAKE_DRIVER for p in result.driver_files)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs with coroutines, workers and runtimes of their own, and a module that libc loads, behave
+"""Programs with coroutines and runtimes of their own, and a module that libc loads, behave
 the same under the guard, except for the answers of CUDA."""
 
 import glob

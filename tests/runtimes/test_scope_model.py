@@ -5,10 +5,8 @@ answer) and guarded.
 A graph has 3 to 8 nodes (programs/scope_node.c), and the first is the program. Some define
 cudaSetDevice and cuInit, with versions or without, and all call them. Some are loaded with the
 program, some by LD_PRELOAD before or after the guard, the others by dlopen (LOCAL, GLOBAL,
-DEEPBIND,
-by name or path). After each step, every node prints which definitions its calls reach. Under OFF,
-and
-for cudaSetDevice under VALIDATE, the answer has to be ld.so's answer without the guard.
+DEEPBIND, by name or path). After each step, every node prints which definitions its calls reach.
+Under OFF, and for cudaSetDevice under VALIDATE, the answer has to be ld.so's without the guard.
 
 The return address does not decide some cases, which are left out (tests/lab/limits.md):
 - calls in tail position, and through a pointer that other code has looked up;
@@ -63,12 +61,8 @@ class Node:
         self.depth = 0
 
     def may_be(self, kind):
-        """Returns false for a kind with which ld.so would not start the program.
-
-        Such a kind has a strong reference without a definition, or requires a version that the
-        first needed
-        library lacks although it has versions.
-        """
+        """Returns false for a kind with which ld.so would not start the program: a strong reference
+        without a definition, or a version that the first needed library lacks."""
         if kind == "strong":
             return any(node.kind.startswith("defines") for node in self.closure())
         if kind.endswith(("_v1", "_v2")) and not kind.startswith("defines"):
@@ -99,13 +93,7 @@ class Node:
                                      " ".join(node.name for node in self.needed) or "nothing")
 
 
-class Graph:
-    def __init__(self, nodes):
-        self.nodes = nodes
-        self.preload = {False: [], True: []}  # whether they follow the guard
-        self.now = False  # LD_BIND_NOW
-        self.opens = []  # (flags, node, whether it is opened by its path)
-
+class RandomGraph:
     def write(self, directory):
         for node in self.nodes:
             path = os.path.join(directory, node.name)
@@ -132,8 +120,7 @@ class Graph:
         for flags, node, by_path in self.opens:
             argv.append("%s:%s" % (flags, os.path.join(directory, node.name) if by_path else node.name))
         done = subprocess.run(argv, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, close_fds=False, timeout=60)
-        # ld.so prints a message on stderr about a needed library without versions.
+                              stderr=subprocess.DEVNULL, close_fds=False, timeout=60)
         return done.returncode, done.stdout.decode("utf-8", "replace").splitlines()
 
     def __str__(self):
@@ -145,10 +132,10 @@ class Graph:
             ["dlopen %s (%s)%s" % (node.name, flags, " by path" * by_path)
              for flags, node, by_path in self.opens])
 
-
-class RandomGraph(Graph):
     def __init__(self, rng):
-        super().__init__([Node(number) for number in range(rng.randint(3, 8))])
+        self.nodes = [Node(number) for number in range(rng.randint(3, 8))]
+        self.preload = {False: [], True: []}  # whether they follow the guard
+        self.opens = []  # (flags, node, whether it is opened by its path)
         plugins = rng.choice((0.2, 0.4, 0.6))
         for node in self.nodes[1:]:
             # A node without a parent is for dlopen.
@@ -167,7 +154,7 @@ class RandomGraph(Graph):
         for node in self.nodes[1:]:
             if rng.random() < 0.06:
                 self.preload[rng.random() < 0.5].append(node)
-        self.now = rng.random() < 0.3
+        self.now = rng.random() < 0.3  # LD_BIND_NOW
         loaded = set(self.nodes[0].closure())
         for node in self.preload[False] + self.preload[True]:
             loaded.update(node.closure())

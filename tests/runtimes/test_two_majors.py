@@ -4,11 +4,13 @@ runtime: a recording one, whose answers name the runtime that was called, or NVI
 
 import os
 import re
+import sys
 
 import pytest
 
 from support import harness
 
+PROGRAM = os.path.join(harness.SOURCE, "tests", "runtimes", "programs", "two_runtimes.py")
 PLUGINS = {"fake": "fake_runtime_plugin_%d.so", "real": "runtime_plugin_%d.so"}
 
 
@@ -22,7 +24,7 @@ def run(case, kind, mode, majors=(12, 13), **more):
     for path in plugins:
         if not os.path.exists(path):
             harness.skip(case, "scripts/fetch-cuda brought no runtime for " + path)
-    return harness.run([harness.program("two_runtimes"), mode, *plugins], **more)
+    return harness.run([sys.executable, PROGRAM, mode, *plugins], **more)
 
 
 def off(case, kind, mode, majors):

@@ -2,6 +2,7 @@
 """Runs programs under `cudaguard run --fence` and without it."""
 
 import os
+import sys
 
 from support import harness, launcher
 
@@ -19,6 +20,9 @@ def program(name):
     return os.path.join(PROGRAMS, name)
 
 
+# A program that has a filter of its own.
+OWN_FILTERS = [sys.executable, os.path.join(harness.SOURCE, "tests", "fence", "programs",
+                                            "own_filters.py")]
 # This program sends one of each and prints the answers.
 ASK = [program("requests"), "/dev/null", NVIDIA[0], "5401"]
 UNGUARDED = "c020462a ENOTTY\n5401 ENOTTY\n"

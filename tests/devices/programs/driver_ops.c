@@ -54,12 +54,12 @@ static void* find_linked(const char* name) {
 enum route { kBySymbol, kByProc, kByLinker };
 
 #ifdef LINKED_CUDA
-static enum route g_route = kByLinker;
+static __thread enum route g_route = kByLinker;
 #else
-static enum route g_route = kBySymbol;
+static __thread enum route g_route = kBySymbol;
 #endif
 static const char* g_library = "libcuda.so.1";
-static void* g_handle;
+static __thread void* g_handle;
 
 static void* handle(void) {
   if (g_handle == NULL) g_handle = dlopen(g_library, RTLD_NOW);

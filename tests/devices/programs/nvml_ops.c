@@ -38,7 +38,7 @@ struct uuid_value {
 CALLS(X)
 #undef X
 #pragma weak nvmlDeviceGetHandleByUUIDV  // an older NVML lacks it
-static void* find(const char* name) {
+static void* find_linked(const char* name) {
 #define X(function, parameters) \
   if (strcmp(name, #function) == 0) return (void*)function;
   CALLS(X)
@@ -46,12 +46,21 @@ static void* find(const char* name) {
   return NULL;
 }
 #else
+static void* find_linked(const char* name) {
+  (void)name;
+  return NULL;
+}
+#endif
+
+static __thread int g_opens;
+
 static void* find(const char* name) {
-  static void* handle;
+  static __thread void* handle;
+  void* linked = g_opens ? NULL : find_linked(name);
+  if (linked != NULL) return linked;
   if (handle == NULL) handle = dlopen("libnvidia-ml.so.1", RTLD_NOW);
   return handle == NULL ? NULL : dlsym(handle, name);
 }
-#endif
 
 #define CALL(name, arguments, ...) \
   (find(#name) == NULL ? -999 : ((int(*) arguments)find(#name))(__VA_ARGS__))
@@ -176,7 +185,10 @@ int nvml_step(const char* name, const char* value, struct answer* out) {
   if (strncmp(name, "nv.", 3) != 0) return 0;
   name += 3;
   unsigned count = 77;
-  if (strcmp(name, "init") == 0) {
+  if (strcmp(name, "route") == 0) {
+    g_opens = strcmp(value, "dlsym") == 0;
+    put(out, "%d", g_opens || find_linked("nvmlInit") != NULL ? 0 : -1);
+  } else if (strcmp(name, "init") == 0) {
     put(out, "%d", CALL(nvmlInit_v2, (void)));
   } else if (strcmp(name, "initold") == 0) {
     put(out, "%d", CALL(nvmlInit, (void)));

@@ -16,25 +16,16 @@ static void fill(const char* path, struct stat* status) {
   status->st_rdev = makedev(195, strcmp(path, "/dev/nvidiactl") == 0 ? 255 : 0);
 }
 
-static int open_at(const char* path, int flags, va_list more) {
-  return openat(AT_FDCWD, is_node(path) ? "/dev/null" : path, flags, va_arg(more, mode_t));
-}
-
 int open(const char* path, int flags, ...) {
   va_list more;
   va_start(more, flags);
-  const int file = open_at(path, flags, more);
+  const int file =
+      openat(AT_FDCWD, is_node(path) ? "/dev/null" : path, flags, va_arg(more, mode_t));
   va_end(more);
   return file;
 }
 
-int open64(const char* path, int flags, ...) {
-  va_list more;
-  va_start(more, flags);
-  const int file = open_at(path, flags, more);
-  va_end(more);
-  return file;
-}
+int open64(const char* path, int flags, ...) __attribute__((alias("open")));
 
 int __xstat(int version, const char* path, struct stat* status) {
   (void)version;

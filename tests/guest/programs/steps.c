@@ -10,7 +10,7 @@
 //   fork, end          what lies between is done in a child that is waited for
 //   nofile:N           as many descriptors from now on; "max": as many as allowed
 //   memory:KIB         that much more address space from now on; "max": as much as allowed
-//   setenv:NAME=VALUE  unsetenv:NAME  chdir:DIRECTORY  close:N  print:TEXT
+//   setenv:NAME=VALUE  unsetenv:NAME  chdir:DIRECTORY  print:TEXT
 //   title:TEXT         the command line from now on, at most as long as the first one
 //   user:N             become this user
 //   open:PATH:FLAGS    open(2), FLAGS of the letters r w a(ppend) + (both ways) e(CLOEXEC)
@@ -140,8 +140,6 @@ static void one(char* step) {
     limit_memory(rest);
   } else if ((rest = after(step, "chdir:"))) {
     if (chdir(rest) != 0) exit(92);
-  } else if ((rest = after(step, "close:"))) {
-    close(atoi(rest));
   } else if ((rest = after(step, "print:"))) {
     print_line("%s\n", rest);
   } else if ((rest = after(step, "open:"))) {
