@@ -63,16 +63,6 @@ def test_options_become_variables(case, options, wanted):
     assert case.ours(*options) == {"ROOT": "PID", **wanted}
 
 
-@pytest.mark.parametrize(("before", "wanted"), [
-    (None, GUARD), ("", GUARD), ("libm.so.6", GUARD + ":libm.so.6"),
-    ("libm.so.6:" + GUARD, GUARD + ":libm.so.6"),
-    ("libm.so.6:libm.so.6", GUARD + ":libm.so.6:libm.so.6")])
-def test_ld_preload_starts_with_the_guard_alone(case, before, wanted):
-    done = case.start("run", "printenv", "LD_PRELOAD",
-                      env=launcher.environment(LD_PRELOAD=before))
-    assert (done.stdout, done.stderr) == (wanted + "\n", "")
-
-
 def test_ld_preload_loses_the_libraries_of_another_installation(case):
     shutil.copytree(harness.LIB, case.path("old"), symlinks=True)
     before = ("{0}/libcudaguard.so:libm.so.6 {0}/cudaguard/libcuda.so.1  "

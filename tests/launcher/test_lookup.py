@@ -11,6 +11,8 @@ import pytest
 from support import fixtures, harness, launcher
 
 INTERPRETER_IS_MISSING = ("./no-interpreter", "./relative", "./to-none")
+GOOD = ("#!/bin/sh\nexit 7\n", "#! /bin/sh -e\nexit 7\n", "#!\t/bin/sh\t\nexit 7", "#!/usr/bin/env sh\nexit 7\n",
+        "#!/usr/bin/env -S A=b sh -e\nexit 7\n")
 SHOW = "#!/bin/sh\necho \"$0 $*\"\nexit 7\n"
 
 
@@ -62,7 +64,15 @@ class Files(Case):
         # A relative interpreter is one of the directory that one is in, not of the script's.
         shutil.copy("/bin/sh", self.path("shell"))
         self.make("second/script", "#!shell\nexit 7\n")
-        # The kernel's limit on scripts counts from each exec; env makes one.
+        for number, text in enumerate(GOOD):
+            self.make("good%d" % number, text)
+        # Each script is the interpreter of the next. The kernel's limit counts from each exec; env
+        # makes one.
+        for number in range(8):
+            self.make("s%d" % number, "#!%s\nexit 7\n" % (
+                self.path("s%d" % (number - 1)) if number else "/bin/sh"))
+        self.make("env-loop", "#!/usr/bin/env loop2\n")
+        os.symlink("env-loop", self.path("loop2"))
         self.make("e0", "#!/bin/sh\nexit 7\n")
         for number in range(1, 9):
             self.make("e%d" % number, "#!/usr/bin/env %s\n" % self.path("e%d" % (number - 1)))
@@ -77,7 +87,8 @@ make_files = fixtures.lent("files", Files, scope="module")
     (None, 126, ["./plain", "./first", "./first/", "/", "./plain/x", "./under-a-file", "./cycle",
                  "./loop", "./a-directory", "./a-file", "./to-plain", "./cut", "./cut600",
                  "./directory-elf", "./file-elf", "/dev/null", "./" + "x" * 300, "/" + "x/" * 3000]),
-    (None, 7, ["second/script", "./e8"]),
+    (None, 7, ["second/script", "./e8", *("./good%d" % number for number in range(len(GOOD))),
+               *("./s%d" % number for number in range(5))]),
     ("/nowhere", 7, ["second/tool"]),  # a name with a slash is not searched
     ("DIRECTORY/first:DIRECTORY/second", 7, ["tool", "plain", "directory"]),
     ("DIRECTORY/second", 127, ["tool/"]), ("DIRECTORY/second", 7, ["script"]),
@@ -90,6 +101,15 @@ make_files = fixtures.lent("files", Files, scope="module")
 def test_file_and_exit_code_are_those_of_bash(files, path, code, names):
     for name in names:
         files.same(name, "a  b", code=code, path=path and path.replace("DIRECTORY", files.directory))
+
+
+@pytest.mark.parametrize("name", ["./s5", "./s7", "./loop", "loop2"])
+def test_chain_of_scripts_has_the_kernels_limit(files, name):
+    if name != "loop2":  # env would follow it without an end
+        files.same(name, code=126)
+    done = files.start("run", name, env=launcher.environment(PATH=files.directory + ":/usr/bin:/bin"),
+                       cwd=files.directory)
+    files.refused(done, 126, "more than 5 scripts")
 
 
 @pytest.mark.parametrize("path", ["", ":", "first:", ":first", "first::second"])

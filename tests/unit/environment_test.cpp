@@ -477,12 +477,21 @@ TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
 }
 
 TEST(PreloadList, OlderEntriesAreRemovedAndSanitizersComeFirst) {
-  EXPECT_EQ(preload_list(nullptr, {}, {"/new/libcudaguard.so"}), "/new/libcudaguard.so");
-  EXPECT_EQ(
-      preload_list("/x/libcudaguard.so:/y/a.so /z/libasan.so.8", {}, {"/new/libcudaguard.so"}),
-      "/z/libasan.so.8:/new/libcudaguard.so:/y/a.so");
-  EXPECT_EQ(preload_list("/y/a.so", {"/l/libtsan.so.2"}, {"/new/libcudaguard.so"}),
-            "/l/libtsan.so.2:/new/libcudaguard.so:/y/a.so");
+  const struct {
+    const char* before;
+    std::vector<std::string> sanitizers;
+    const char* list;
+  } cases[] = {{nullptr, {}, "/new/libcudaguard.so"},
+               {"", {}, "/new/libcudaguard.so"},
+               {"libm.so.6:/new/libcudaguard.so", {}, "/new/libcudaguard.so:libm.so.6"},
+               {"libm.so.6:libm.so.6", {}, "/new/libcudaguard.so:libm.so.6:libm.so.6"},
+               {"/x/libcudaguard.so:/y/a.so /z/libasan.so.8",
+                {},
+                "/z/libasan.so.8:/new/libcudaguard.so:/y/a.so"},
+               {"/y/a.so", {"/l/libtsan.so.2"}, "/l/libtsan.so.2:/new/libcudaguard.so:/y/a.so"}};
+  for (const auto& one : cases) {
+    EXPECT_EQ(preload_list(one.before, one.sanitizers, {"/new/libcudaguard.so"}), one.list);
+  }
 }
 
 }  // namespace
