@@ -3,16 +3,15 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "policy/program.h"
 #include "policy/user_code.h"
 #include "shim/launcher/findings/groups.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 #include "tests/unit/command_of.h"
+#include "tests/unit/transcript.h"
 
 namespace cudaguard::launcher {
 namespace {
@@ -59,8 +58,7 @@ std::string text_of(const std::vector<size_t>& numbers) {
 std::set<DriverApi> apis_in(const std::string& words) { return denied_words({words}); }
 
 /// What is found, as results.txt has it.
-Verdict found(std::string inputs) {
-  std::ranges::replace(inputs, '|', '\0');
+Verdict found(const std::string& inputs) {
   Verdict verdict;
   verdict.deny = {DriverApi::kCuda};
   TreeTruth& tree = verdict.tree;
@@ -68,11 +66,7 @@ Verdict found(std::string inputs) {
   processes = {process("1 sh run.sh"), process("2 python3 train.py"), process("3 python3 eval.py")};
   size_t at = 1;                            // of the process that the next entries are about
   TreeTruth::Unguarded* program = nullptr;  // that the next entries are about
-  std::string_view rest = inputs;
-  while (!rest.empty()) {
-    const std::string_view entry = take_argument(rest);
-    const std::string_view key = entry.substr(0, entry.find('='));
-    const std::string value(tail(entry, std::min(key.size() + 1, entry.size())));
+  for (const auto& [key, value] : entries_of(inputs)) {
     const auto parts = value.find(' ');
     if (key == "deny") verdict.deny = apis_in(value);
     if (key == "allow") verdict.allow.push_back(value);
@@ -166,18 +160,8 @@ std::string decided(const std::string& inputs) {
 }
 
 TEST(Decide, IsAsWritten) {
-  std::ifstream file(CG_RESULTS);
-  std::string title;
-  size_t rows = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with('#')) title = line;
-    if (line.starts_with('#')) continue;
-    const size_t arrow = line.find(" -> ");
-    ASSERT_NE(arrow, std::string::npos) << line;
-    EXPECT_EQ(decided(line.substr(0, arrow)), line.substr(arrow + 4)) << title << '\n' << line;
-    ++rows;
-  }
-  EXPECT_GT(rows, 60U);
+  expect_as_written(CG_RESULTS,
+                    [](const std::string& inputs, const std::string&) { return decided(inputs); });
 }
 
 TEST(Decide, OneDoubtForEachKindOfProgramButAtMostSix) {

@@ -3,12 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <fstream>
 #include <string>
 #include <vector>
 
-#include "policy/program.h"
+#include "tests/unit/transcript.h"
 
 namespace cudaguard {
 namespace {
@@ -24,18 +22,15 @@ std::vector<std::string> words_of(Variable variable) {
 }
 
 /// What a process gets, as decisions.txt has it.
-std::string decided(std::string inputs) {
-  std::ranges::replace(inputs, '|', '\0');
+std::string decided(const std::string& inputs) {
   Environment environment;
   RuleInputs rules;
   ProcessIdentity process;
   MachineRuling file;
   char place[64];
-  std::string_view rest = inputs;
-  while (!rest.empty()) {
-    const std::string_view entry = take_argument(rest);
-    const std::string_view key = entry.substr(0, entry.find('='));
-    const char* value = entry.data() + std::min(key.size() + 1, entry.size());
+  const auto entries = entries_of(inputs);
+  for (const auto& [key, text] : entries) {
+    const char* value = text.c_str();
     if (key == "policy") environment.policy = value;
     if (key == "list") environment.visible_devices = value;
     if (key == "children") environment.children = value;
@@ -88,18 +83,8 @@ std::string decided(std::string inputs) {
 }
 
 TEST(ProcessDecision, IsAsWritten) {
-  std::ifstream file(CG_DECISIONS);
-  std::string title;
-  size_t rows = 0;
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with('#')) title = line;
-    if (line.starts_with('#')) continue;
-    const size_t arrow = line.find(" -> ");
-    ASSERT_NE(arrow, std::string::npos) << line;
-    EXPECT_EQ(decided(line.substr(0, arrow)), line.substr(arrow + 4)) << title << '\n' << line;
-    ++rows;
-  }
-  EXPECT_GT(rows, 150U);
+  expect_as_written(CG_DECISIONS,
+                    [](const std::string& inputs, const std::string&) { return decided(inputs); });
   EXPECT_EQ(decided("policy=\xff"), "FORCE_CPU, wrong CUDAGUARD_POLICY=\xff; FORCE_CPU applies");
 }
 
