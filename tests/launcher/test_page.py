@@ -51,8 +51,8 @@ class Pages(harness.Case):
         cls.addClassCleanup(shutil.rmtree, cls.directory, True)
         page.write(cls.directory, *page.NAMES)
 
-    def bytes_of(self, name, end=".html"):
-        with open(os.path.join(self.directory, name + end), "rb") as stream:
+    def bytes_of(self, name):
+        with open(os.path.join(self.directory, name + ".html"), "rb") as stream:
             return stream.read()
 
     def parts(self, name):
