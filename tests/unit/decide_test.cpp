@@ -156,6 +156,8 @@ std::string decided(const std::string& inputs) {
     text += (one.fails ? ", it fails" : "") + std::string(one.in_doubt ? ", it is in doubt" : "");
   }
   for (const std::string& doubt : verdict.tree.doubts) text += "; doubt: " + doubt;
+  for (const std::string& pattern : patterns_for(verdict)) text += "; accept: " + pattern;
+  for (const std::string& unused : unused_patterns(verdict)) text += "; " + unused;
   return text;
 }
 
