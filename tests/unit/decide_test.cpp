@@ -52,7 +52,7 @@ std::vector<size_t> numbers_in(std::string_view list) {
 std::string text_of(const std::vector<size_t>& numbers) {
   std::string text;
   for (const size_t one : numbers) text += (text.empty() ? "" : ",") + std::to_string(one);
-  return text;
+  return text.empty() ? "none" : text;
 }
 
 std::set<DriverApi> apis_in(const std::string& words) { return denied_words({words}); }
@@ -148,9 +148,9 @@ std::string decided(const std::string& inputs) {
   put("started", verdict.tree.started());
   put("torch", verdict.torch_asked ? 1 : 0);
   for (const Place& place : verdict.findings.places) {
-    text += ", place " + place.name + (place.counts ? " that counts" : "") + " sites " +
-            text_of(place.sites) + " in " + text_of(place.processes) + " forbids " +
-            text_of(place.forbidden);
+    text += ", place " + (place.name.empty() ? "?" : place.name) +
+            (place.counts ? " that counts" : "") + " sites " + text_of(place.sites) + " in " +
+            text_of(place.processes) + " forbids " + text_of(place.forbidden);
   }
   for (const TreeTruth::Unguarded& one : verdict.tree.unguarded) {
     text += (one.fails ? ", it fails" : "") + std::string(one.in_doubt ? ", it is in doubt" : "");
