@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writes pages of verdicts and findings that are made up here, and what belongs to them: the text
-// report, the document of --json. page_samples DIRECTORY [NAME...]. What the machine has must not
-// show in them, so the names of symbols and the source lines are made up, too.
+// report, the document of --json. The sample "input" is of the records on standard input. What the
+// machine has must not show in them, so the names of symbols and the source lines are made up, too.
 #include <cstdio>
 #include <fstream>
 #include <functional>
 #include <map>
-#include <set>
+#include <stdexcept>
 #include <string>
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/groups.h"
+#include "shim/launcher/findings/records.h"
 #include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/print/print.h"
 #include "tests/unit/command_of.h"
@@ -305,85 +306,33 @@ Sample of_records(Findings findings, const std::string& title) {
   return {page_of_records(findings, title, text), text, ""};
 }
 
-/// Two weeks of a cluster: `count` processes on 40 hosts.
-Findings cluster(uint32_t count) {
-  Findings findings;
-  static const std::vector<std::string> lines = {"train.py:88",    "select_device.py:31",
-                                                 "evaluate.py:12", "utils/device.py:7",
-                                                 "notebook.py:3",  ""};
-  static const std::vector<std::string> apis = {"cuInit",      "cuInit", "cuInit",
-                                                "nvmlInit_v2", "cuInit", "cuInit"};
-  for (size_t i = 0; i < lines.size(); ++i) {
-    CallSite one;
-    one.api = apis[i];
-    one.asked = i == 3 ? DriverApi::kNvml : DriverApi::kCuda;
-    one.line = lines[i];
-    one.denied = i != 4;
-    one.library = i == 3 ? "ctypes/cffi" : i == 5 ? "libMagma.so.2" : "libc10_cuda.so";
-    one.first = kStart;
-    if (i != 5) {
-      one.stack.python = {
-          {site_packages + "torch/cuda/__init__.py", "_lazy_init", 314},
-          {"/home/shared/project/" + lines[i].substr(0, lines[i].find(':')), "main",
-           static_cast<uint32_t>(std::stoul(lines[i].substr(lines[i].find(':') + 1)))}};
-      one.stack.line_frame = 1;
-    } else {
-      one.stack.python_missing = "not a Python process";
-    }
-    one.stack.native = native_frames;
-    findings.sites.push_back(one);
-  }
-  uint32_t random = 12345;
-  for (uint32_t i = 0; i < count; ++i) {
-    random = random * 1664525 + 1013904223;
-    const uint32_t draw = random >> 16;
-    const size_t kind = draw % 100 < 55   ? 0
-                        : draw % 100 < 75 ? 1
-                        : draw % 100 < 85 ? 2
-                                          : 3 + draw % 3;
-    ObservedProcess process;
-    process.host = "gpu" + std::to_string(100 + draw % 40);
-    process.pid = 20000 + i;
-    process.ppid = 1;
-    process.uid = 1000 + draw % 7;
-    process.exe = kind == 5 ? "/opt/solver/bin/solve" : "/usr/bin/python3.11";
-    process.command =
-        command_of(kind == 5 ? "solve -i case" + std::to_string(draw % 12)
-                             : "python3 " + lines[kind].substr(0, lines[kind].find(':')));
-    if (draw % 3 != 0) process.job = "slurm:" + std::to_string(884000 + draw % 60);
-    if (kind != 5) {
-      process.rule = std::make_shared<const std::string>(
-          kind == 4 ? "VALIDATE program=/usr/bin/python3*" : "/etc/cudaguard.conf:2");
-    }
-    const uint32_t day = 14 * i / count;
-    process.first = kStart + 86400 * day + 86400 * (0.3 + 0.4 * (draw % 1000) / 1000.0);
-    process.last = process.first + draw % 4000;
-    process.only_start = false;
-    if (kind == 4) {
-      process.initialised = true;
-      process.by = "libc10_cuda.so";
-      process.contexts = {0};
-      process.worked = true;
-    } else {
-      process.refused.push_back(
-          std::make_shared<const std::string>(apis[kind] + " by " + findings.sites[kind].library));
-    }
-    findings.sites[kind].processes.push_back(findings.processes.size());
-    findings.sites[kind].at.push_back(process.first);
-    findings.sites[kind].last = process.first;
-    findings.processes.push_back(process);
-  }
-  findings.records = 7411;
-  findings.torn = 2;
-  findings.not_understood = 1;
-  return findings;
+/// The records on standard input. No line may be lost.
+Sample of_input() {
+  Records records;
+  size_t lines = 0;
+  size_t taken = 0;
+  Lines stream([&](std::string_view line) {
+    ++lines;
+    // Memory of exactly its size.
+    std::string own(line);
+    own.shrink_to_fit();
+    records.add(own, [&](std::string_view, const WriterFields&, const CallFields&) { ++taken; });
+  });
+  char part[499];
+  while (const size_t size = fread(part, 1, sizeof part, stdin)) stream.feed({part, size});
+  stream.finish();
+  const Findings& findings = records.findings();
+  // A native record is handed on, too, but counts with the record of its call.
+  const bool lost =
+      taken < findings.records || taken + findings.torn + findings.not_understood < lines;
+  if (lost) throw std::runtime_error("a line is lost");
+  return of_records(findings, "412 files of /var/log/cudaguard");
 }
 
 }  // namespace
 
+// page_samples DIRECTORY NAME...
 int main(int count, char** words) {
-  if (count < 2) return 2;
-  const std::set<std::string> wanted(words + 2, words + count);
   const std::map<std::string, std::function<Sample()>> samples = {
       {"fail", [] { return of_verdict(training()); }},
       {"pass", [] { return of_verdict(clean()); }},
@@ -395,13 +344,11 @@ int main(int count, char** words) {
        [] { return of_records(forged(12).verdict.findings, forged(12).verdict.command[0]); }},
       {"worst", [] { return of_verdict(forged(500)); }},
       {"large", [] { return of_verdict(large(10000)); }},
-      {"report", [] { return of_records(cluster(3000), "412 files of /var/log/cudaguard"); }},
-      {"large_report", [] { return of_records(cluster(100000), "/var/log/cudaguard"); }},
+      {"input", of_input},
       {"small_report", [] { return of_records(training().verdict.findings, "/tmp/run.jsonl"); }},
       {"empty", [] { return of_records(Findings(), "/dev/null"); }}};
-  for (const auto& [name, make] : samples) {
-    if (!wanted.empty() && !wanted.contains(name)) continue;
-    const Sample sample = make();
+  for (const std::string& name : std::vector<std::string>(words + 2, words + count)) {
+    const Sample sample = samples.at(name)();
     for (const auto& [end, content] :
          {std::pair(".html", &sample.page), std::pair(".txt", &sample.text),
           std::pair(".json", &sample.document)}) {

@@ -5,8 +5,6 @@ started or overwritten, nothing crashes, and good input is accepted."""
 import os
 import stat
 
-import pytest
-
 from support import launcher, machine
 
 
@@ -37,35 +35,6 @@ class Reports(launcher.Case):
         os.mknod(self.path("disk"), 0o600 | stat.S_IFBLK, os.makedev(1, 3))
         done = self.start("run", "--report", self.path("disk"), "true")
         self.refused(done, 125, "it is not a regular file")
-
-
-class Programs(launcher.Case):
-    def test_chain_of_scripts_has_the_kernels_limit(self):
-        """Each script is the interpreter of the next. A loop has no end."""
-        previous = "/bin/sh"
-        for i in range(8):
-            previous = self.make("s%d" % i, "#!%s\nexit 7\n" % previous)
-        for i in range(8):
-            unguarded = self.unguarded("env", self.path("s%d" % i))
-            done = self.start("run", self.path("s%d" % i))
-            self.assertEqual(done.returncode == 126, unguarded.returncode == 126,
-                             (i, unguarded, done))
-        self.make("loop", "#!%s\n" % self.path("loop"))
-        self.make("env", "#!/usr/bin/env loop2\n")
-        os.symlink("env", self.path("loop2"))
-        env = {"PATH": self.directory + ":" + os.environ["PATH"]}
-        for name in (self.path("s7"), self.path("loop"), "loop2"):
-            self.refused(self.start("run", name, env=env), 126, "more than 5 scripts")
-
-
-@pytest.mark.parametrize("text", [
-    "#!/bin/sh\nexit 7\n", "#! /bin/sh -e\nexit 7\n", "#!\t/bin/sh\t\nexit 7",
-    "#!/usr/bin/env sh\nexit 7\n", "#!/usr/bin/env -S A=b sh -e\nexit 7\n"])
-def test_script_with_a_good_interpreter_is_started(case, text):
-    script = case.make("script", text)
-    assert case.unguarded(script).returncode == 7
-    done = case.start("run", script)
-    assert (done.returncode, done.stderr) == (7, "")
 
 
 def test_script_that_gives_env_options_is_not_observed(case):

@@ -181,20 +181,21 @@ def test_no_variable_changes_what_is_refused(case, env):
     assert result.answers["s.cu.context"].split(":")[0] == REFUSED, str(result)
 
 
-@pytest.mark.parametrize(("steps", "env", "why"), [
-    (["cu.init"], {"LD_LIBRARY_PATH": None}, "found no driver by open"),
-    (["cu.init"], {"CUDA_VISIBLE_DEVICES": "-1"}, "found no GPU by open"),
-    (["nv.init"], {"CG_SICK": "100"}, "NVML error 9 by open")])
-def test_without_an_answer_of_the_driver_the_result_is_incomplete(case, steps, env, why):
+@pytest.mark.parametrize(("inner", "steps", "env", "why"), [
+    ([], ["cu.init"], {"LD_LIBRARY_PATH": None}, "found no driver by open"),
+    ([], ["cu.init"], {"CUDA_VISIBLE_DEVICES": "-1"}, "found no GPU by open"),
+    ([], ["nv.init"], {"CG_SICK": "100"}, "NVML error 9 by open"),
+    ([launcher.LAUNCHER, "run", "--cpu", "--"], ["cu.init"], {}, "was refused cuInit by open")])
+def test_without_an_answer_of_the_driver_the_result_is_incomplete(case, inner, steps, env, why):
     """A program that finds no GPU does not get as far as to a context, so a PASS would mean
     nothing. One that asks nothing passes everywhere."""
-    words = [box.program("open"), *steps]
+    words = [*inner, box.program("open"), *steps]
     doubt = "got no CUDA (%s), so it could make no context\n" % why
     case.block(case.denied(words, env=env), 3, "INCOMPLETE: no use of a CUDA context seen", doubt)
     case.block(case.denied(words, ["--allow-incomplete"], env=env), 0, doubt)
     block = case.block(case.denied(words, ["--allow=open"], env=env), 0)
     assert "in doubt" not in block, block
-    block = case.block(case.denied([box.program("open")], env=env), 0)
+    block = case.block(case.denied([*inner, box.program("open")], env=env), 0)
     assert "in doubt" not in block, block
 
 
@@ -203,11 +204,6 @@ def test_limit_nvml_that_is_not_installed_is_no_doubt(case):
     result = case.denied([box.program("open"), "nv.init"], env={"box": "no_nvml"})
     assert result.answers["nv.init"] == "-999", str(result)
     assert "in doubt" not in case.block(result, 0)
-
-
-def test_process_that_forbids_itself_cuda_is_in_doubt(case):
-    words = [launcher.LAUNCHER, "run", "--cpu", "--", box.program("open"), "cu.init"]
-    case.block(case.denied(words), 3, "got no CUDA (was refused cuInit by open), so it could make")
 
 
 def test_forked_child_of_a_process_with_cuda_is_no_doubt(case):
@@ -311,23 +307,16 @@ def test_context_of_a_process_whose_filter_refuses_the_beacon_counts(case, inner
     assert result.answers["made"] == ("0" if inner else REFUSED), str(result)
 
 
-def test_filter_that_refuses_the_beacon_does_not_fail_a_query(case):
-    program = case.make("train.py", TRAIN + REFUSES_GETPID + "print(cuda.cuInit(0))\n")
-    block = case.block(case.denied([sys.executable, program]), 0, "PASS: no use of a CUDA context")
-    assert "in doubt" not in block, block
+ASKS = "import ctypes, os\n" + REFUSES_GETPID + "print('made=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))\n"
 
 
-def test_process_without_a_gpu_whose_filter_refuses_the_beacon_is_in_doubt(case):
-    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
-                        "print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))\n")
-    result = case.denied([sys.executable, program], env={"CUDA_VISIBLE_DEVICES": "-1"})
-    assert result.answers["answer"] == "100", str(result)
-    case.block(result, 3, "got no CUDA (")
-
-
-def test_refused_query_of_a_process_whose_filter_refuses_the_beacon_is_in_doubt(case):
-    """It has not got as far as to a context."""
-    program = case.make("train.py", "import ctypes, os\n" + REFUSES_GETPID +
-                        "ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
-    words = [launcher.LAUNCHER, "run", "--cpu", "--", sys.executable, program]
-    case.block(case.denied(words), 3, "got no CUDA (was refused RM_CONTROL ")
+@pytest.mark.parametrize(("inner", "text", "env", "answer", "rc", "says"), [
+    ([], TRAIN + REFUSES_GETPID + "print('made=%d' % cuda.cuInit(0))\n", {}, "0", 0, "PASS: no use of"),
+    # These two have not got as far as to a context.
+    ([], ASKS, {"CUDA_VISIBLE_DEVICES": "-1"}, "100", 3, "got no CUDA ("),
+    ([launcher.LAUNCHER, "run", "--cpu", "--"], ASKS, {}, "100", 3, "got no CUDA (was refused RM_CONTROL ")])
+def test_query_of_a_process_whose_filter_refuses_the_beacon_is_no_context(
+        case, inner, text, env, answer, rc, says):
+    result = case.denied([*inner, sys.executable, case.make("train.py", text)], env=env)
+    assert result.answers["made"] == answer, str(result)
+    assert ("in doubt" in case.block(result, rc, says)) == (rc == 3), str(result)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`doctor`: which driver files would be found, and does the driver answer? Of drivers that hang,
-crash, or answer what a healthy one does not tests/unit/doctor_test.cpp has the sentences.
+"""`doctor`: which driver files would be found, and does the driver answer? tests/unit/doctor_test.cpp
+has the advice for each error.
 transcripts/doctor.txt and doctor_real.txt have the whole text."""
 
 import glob

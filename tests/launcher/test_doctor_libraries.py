@@ -51,7 +51,6 @@ class Linked(doctor_program.Case):
         for way in ("unguarded", "run", "preload"):
             self.assertIn("opencl", self.guarded([program], way).init_calls(), way)
 
-
     def test_program_that_is_linked_to_libnvidia_cfg_is_guarded_in_part(self):
         """ld.so maps the library and does not ask the guard."""
         program = launcher.program("linked_cfg")
@@ -119,12 +118,9 @@ class Names(doctor_program.Case):
 class Sanitizers(doctor_program.Case):
     QUIET = {"ASAN_OPTIONS": "detect_leaks=0"}
 
-    def sanitized(self, *options, compiler="gcc"):
-        self.need(compiler)
-        return self.compile("ask", "ask.c", *options, compiler=compiler)
-
     def test_gcc_address_sanitizer_works_under_run_alone(self):
-        program = self.sanitized("-fsanitize=address")
+        self.need("gcc")
+        program = self.compile("ask", "ask.c", "-fsanitize=address")
         self.verdict(program, "yes", [])
         self.assert_stopped([program, "libcuda.so.1"], "run", env=self.QUIET)
         result = self.guarded([program], "preload", env=self.QUIET)

@@ -20,20 +20,12 @@ SYSTEM = {"PATH": "/usr/bin:/bin"}
 class Kinds(doctor_program.Case):
     def test_dynamic_program_is_guarded(self):
         program = launcher.program("ask")
-        answer = self.verdict(program, "yes", [])
-        self.assertEqual(answer.facts("program"), [program])
-        self.assertRegex(answer.facts("executable")[0], "^dynamic, 64-bit ")
-        self.assertEqual(answer.facts("linked to"), [])
+        self.assertEqual(self.verdict(program, "yes", []).facts("linked to"), [])
         self.assert_stopped([program, "libcuda.so.1"], "run", "preload")
 
     def test_interpreters_of_a_script_are_checked(self):
         script = self.make("script", "#!/usr/bin/env python3\n" + PYTHON % "libcuda.so.1")
-        answer = self.verdict(script, "yes", [], env=SYSTEM)
-        self.assertEqual(answer.facts("program"), [
-            script, "a script, run by /usr/bin/env, then /usr/bin/python3",
-            "what the script starts is not looked at"])
-        self.assertEqual([line.split(":")[0] for line in answer.facts("executable")],
-                         ["/usr/bin/env", "/usr/bin/python3"])
+        self.verdict(script, "yes", [], env=SYSTEM)  # transcripts/doctor_program.txt has the text
         self.assert_stopped([script], "run", "preload", env=SYSTEM)
 
     def test_program_given_as_a_descriptor_is_checked(self):

@@ -56,11 +56,11 @@ class Case(test_verify_tree.Case):
         """The lines that the result names."""
         return [place["line"] for place in self.document["places"]]
 
-    def recorded(self, words, world="none", **env):
+    def recorded(self, words, **env):
         """Runs the words with the guard preloaded. Returns the lines of the records and the
         messages."""
         report = self.path("report.jsonl")
-        result = harness.run(words, world=world, trace=False,
+        result = harness.run(words, world="none", trace=False,
                              env=box.environment(CUDAGUARD_REPORT=report, **env))
         self.assertEqual((result.rc, result.fake_calls), (0, []), result)
         lines = [record.get("code", "") for record in harness.records(report)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Under verify each execve waits for an answer, and the programs notice nothing of it: they run the
-same calls with the same outcome as without cudaguard."""
+"""Under verify each execve waits for an answer. Signals around it do no harm, and tracers work below
+verify."""
 
 import sys
 

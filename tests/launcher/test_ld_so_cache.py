@@ -67,51 +67,36 @@ class Case(launcher.Case):
 make_case = fixtures.lent("case", Case)
 
 
-def plain(case):
-    case.library("cached/libcg_x.so.1")
-    return case.user(), case.cache_of()
+X = "libcg_x.so.1"
+BOTH = ("run/" + X, "cached/" + X)
 
 
-def made(*options, soname="libcg_x.so.1"):
-    """A program that is linked with these options; RUN is a directory with another such library."""
-    def make(case):
-        case.library("run/libcg_x.so.1")
-        case.library("cached/libcg_x.so.1", soname=soname)
-        words = [option.replace("RUN", case.path("run")) for option in options]
-        return case.user(*words), case.cache_of()
-    return make
-
-
-def with_directory(name):
-    """The directory of the run path has this subdirectory."""
-    def make(case):
-        os.makedirs(case.path("run", name))
-        return made("-Wl,-rpath,RUN")(case)
-    return make
-
-
-def in_working_directory(*options):
-    """The current directory has such a library, too."""
-    def make(case):
-        case.library("here/libcg_x.so.1")
-        return made(*options)(case)
-    return make
+def made(case, options="", libraries=BOTH, soname=X, more=(), ldconfig=(), change=None):
+    """A program with these linker options, and the cache. In the options, RUN is a directory with
+    another such library. `more`: further directories or libraries; `change`: of the library."""
+    for path in (*libraries, *(path for path in more if not path.endswith("/"))):
+        case.library(path, soname=soname)
+    for path in more:
+        os.makedirs(case.path(os.path.dirname(path)), exist_ok=True)
+    program = case.user(*options.replace("RUN", case.path("run")).split())
+    cache = case.cache_of(*ldconfig)
+    if change:
+        change(case.path("cached", X), cache)
+    return program, cache
 
 
 def patched(at, byte):
     """The library has another byte in its ELF header, so ld.so refuses it."""
-    def make(case):
-        program, cache = plain(case)
-        with open(case.path("cached", "libcg_x.so.1"), "r+b") as stream:
+    def change(library, _):
+        with open(library, "r+b") as stream:
             stream.seek(at)
             stream.write(bytes([byte]))
-        return program, cache
-    return make
+    return change
 
 
 def of_the_guard(case):
     """The program is linked to the guard, and the cache has a copy of it."""
-    case.library("cached/libcg_x.so.1")
+    case.library("cached/" + X)
     guard = shutil.copy(harness.GUARD, case.path("cached"))
     return case.user(guard), case.cache_of()
 
@@ -127,91 +112,65 @@ def named(*names):
 
 def by_a_link(case):
     """The kernel follows the link, so $ORIGIN is not the link's directory."""
-    program, cache = made("-Wl,-rpath,$ORIGIN/run")(case)
+    program, cache = made(case, "-Wl,-rpath,$ORIGIN/run")
     os.makedirs(case.path("other"))
     os.symlink(program, case.path("other/user"))
     return case.path("other/user"), cache
 
 
-def of_processors(directory, *options):
-    def make(case):
-        case.library("run/libcg_x.so.1")
-        case.library("cached/libcg_x.so.1")
-        case.library(directory + "/glibc-hwcaps/x86-64-v2/libcg_x.so.1")
-        return case.user(*(option.replace("RUN", case.path("run")) for option in options)), \
-            case.cache_of()
-    return make
-
-
 def of_a_filter(case):
-    case.library("cached/libcg_x.so.1", "-Wl,--filter,libm.so.6")
+    case.library("cached/" + X, "-Wl,--filter,libm.so.6")
     return case.user(), case.cache_of()
-
-
-def stale(case):
-    program, cache = plain(case)
-    os.unlink(case.path("cached", "libcg_x.so.1"))
-    return program, cache
 
 
 def of_two_names(case):
     """One needs libcg_x.so.1, another libcg_x.so: a link to that library."""
-    library = case.library("cached/libcg_x.so.1")
+    library = case.library("cached/" + X)
     os.symlink(library, case.path("cached", "libcg_x.so"))
     case.library("bare/libcg_x.so", soname="libcg_x.so")
     case.library("cached/libcg_y.so.1", case.path("bare", "libcg_x.so"), soname="libcg_y.so.1")
     return case.user(case.path("cached", "libcg_y.so.1")), case.cache_of()
 
 
-def of_the_old_form(case):
-    program, _ = plain(case)
-    return program, case.cache_of("-c", "compat")
-
-
-def damaged(case):
-    program, cache = plain(case)
-    with open(cache, "r+b") as stream:
-        stream.truncate(100)
-    return program, cache
-
-
+RPATH = {"options": "-Wl,-rpath,RUN"}
+OF_PROCESSORS = "/glibc-hwcaps/x86-64-v2/" + X
 SHAPES = {
-    "in the cache": (plain, SAME),
-    "run path": (made("-Wl,-rpath,RUN"), SAME),
-    "run path of a missing directory": (made("-Wl,-rpath,/nowhere"), SAME),
-    "run path with slashes at its end": (made("-Wl,-rpath,RUN//"), ASKS),
-    "run path with a colon at its end": (in_working_directory("-Wl,-rpath,/nowhere:"), ASKS),
-    "run path with two colons": (in_working_directory("-Wl,-rpath,/nowhere::RUN"), ASKS),
-    "run path by origin": (made("-Wl,-rpath,$ORIGIN/run"), SAME),
+    "in the cache": ({}, SAME),
+    "run path": (RPATH, SAME),
+    "run path of a missing directory": ({"options": "-Wl,-rpath,/nowhere"}, SAME),
+    "run path with slashes at its end": ({"options": "-Wl,-rpath,RUN//"}, ASKS),
+    "run path with a colon at its end": ({"options": "-Wl,-rpath,/nowhere:", "more": ["here/" + X]}, ASKS),
+    "run path with two colons": ({"options": "-Wl,-rpath,/nowhere::RUN", "more": ["here/" + X]}, ASKS),
+    "run path by origin": ({"options": "-Wl,-rpath,$ORIGIN/run"}, SAME),
     "run path by origin, program by a link": (by_a_link, SAME),
-    "run path by another token": (made("-Wl,-rpath,$LIB/run"), ASKS),
-    "relative run path": (made("-Wl,-rpath,run"), ASKS),
-    "old run path": (made("-Wl,--disable-new-dtags,-rpath,RUN"), ASKS),
-    "run path with processors": (of_processors("run", "-Wl,-rpath,RUN"), ASKS),
-    "run path with old processors": (with_directory("tls"), ASKS),
-    "run path with a directory": (with_directory("other"), SAME),
-    "cache with processors": (of_processors("cached"), ASKS),
+    "run path by another token": ({"options": "-Wl,-rpath,$LIB/run"}, ASKS),
+    "relative run path": ({"options": "-Wl,-rpath,run"}, ASKS),
+    "old run path": ({"options": "-Wl,--disable-new-dtags,-rpath,RUN"}, ASKS),
+    "run path with processors": ({**RPATH, "more": ["run" + OF_PROCESSORS]}, ASKS),
+    "run path with old processors": ({**RPATH, "more": ["run/tls/"]}, ASKS),
+    "run path with a directory": ({**RPATH, "more": ["run/other/"]}, SAME),
+    "cache with processors": ({"more": ["cached" + OF_PROCESSORS]}, ASKS),
     "filter": (of_a_filter, ASKS),
-    "auditor": (made("-Wl,--audit,/nowhere.so"), ASKS),
-    "no default directories": (made("-Wl,-z,nodefaultlib"), ASKS),
-    "no SONAME": (made(soname=None), ASKS),
-    "stale": (stale, ASKS),
+    "auditor": ({"options": "-Wl,--audit,/nowhere.so"}, ASKS),
+    "no default directories": ({"options": "-Wl,-z,nodefaultlib"}, ASKS),
+    "no SONAME": ({"soname": None}, ASKS),
+    "stale": ({"change": lambda library, _: os.unlink(library)}, ASKS),
     "two names": (of_two_names, ASKS),
     "equal names": (named("libcg_x.so.01", "libcg_x.so.1"), ASKS),
     "names beyond ASCII": (named("libcg_x.so", "libcg_x.so\u00e9", "libcg_x.soz"), SAME),
     "the guard": (of_the_guard, SAME),
-    "32-bit library": (patched(4, 1), ASKS),  # the byte's place in the header, as in elf.h
-    "library of GNU": (patched(7, 3), SAME),
-    "library of another system": (patched(7, 9), ASKS),
-    "old form": (of_the_old_form, ASKS),
-    "damaged": (damaged, ASKS),
+    "32-bit library": ({"change": patched(4, 1)}, ASKS),  # the byte's place in the header, as in elf.h
+    "library of GNU": ({"change": patched(7, 3)}, SAME),
+    "library of another system": ({"change": patched(7, 9)}, ASKS),
+    "old form": ({"ldconfig": ["-c", "compat"]}, ASKS),
+    "damaged": ({"change": lambda _, cache: os.truncate(cache, 100)}, ASKS),
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_shape_is_found_like_by_ld_so_or_asked(case, shape):
-    make, expected = SHAPES[shape]
-    program, cache = make(case)
+    how, expected = SHAPES[shape]
+    program, cache = made(case, **how) if isinstance(how, dict) else how(case)
     verdict, text = case.verdict(program, cache)
     assert verdict == expected, text
 
@@ -220,13 +179,13 @@ def test_shape_is_found_like_by_ld_so_or_asked(case, shape):
     ("LD_LIBRARY_PATH", "/nowhere"), ("LD_AUDIT", "/nowhere.so"),
     ("GLIBC_TUNABLES", "glibc.malloc.check=0")])
 def test_variable_of_ld_so_is_left_to_it(case, name, value):
-    program, cache = plain(case)
+    program, cache = made(case)
     assert case.verdict(program, cache)[0] == SAME
     assert case.verdict(program, cache, **{name: value})[0] == ASKS
 
 
 def test_preload_file_is_left_to_ld_so(case):
-    program, cache = plain(case)
+    program, cache = made(case)
     case.box = ["--tmpfs", "/etc", "--ro-bind", cache, CACHE]
     assert case.verdict(program)[0] == SAME
     case.box += ["--ro-bind", case.make("empty", ""), "/etc/ld.so.preload"]
@@ -246,7 +205,7 @@ def test_guard_that_cannot_be_executed_is_left_to_ld_so(case):
 
 def test_control_another_answer_is_noticed(case):
     """The launcher reads a cache that ld.so does not have."""
-    program, cache = plain(case)
+    program, cache = made(case)
     other = case.make("other", "")
     with open(cache, "rb") as stream:
         text = stream.read()

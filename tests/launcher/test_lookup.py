@@ -11,6 +11,8 @@ import pytest
 from support import fixtures, harness, launcher
 
 INTERPRETER_IS_MISSING = ("./no-interpreter", "./relative", "./to-none")
+GOOD = ("#!/bin/sh\nexit 7\n", "#! /bin/sh -e\nexit 7\n", "#!\t/bin/sh\t\nexit 7", "#!/usr/bin/env sh\nexit 7\n",
+        "#!/usr/bin/env -S A=b sh -e\nexit 7\n")
 SHOW = "#!/bin/sh\necho \"$0 $*\"\nexit 7\n"
 
 
@@ -37,13 +39,17 @@ class Case(launcher.Case):
             self.assertEqual(done.stderr, "")
 
 
-class Codes(Case):
+class Files(Case):
     def setUp(self):
         super().setUp()
-        os.mkdir(self.path("directory"))
+        for name in ("first", "first/directory", "second"):
+            os.mkdir(self.path(name))
         os.symlink("nowhere", self.path("dangling"))
         os.symlink("cycle", self.path("cycle"))
-        self.make("plain", SHOW, 0o644)
+        for name in ("plain", "first/plain"):
+            self.make(name, SHOW, 0o644)
+        for name in ("here", "second/tool", "second/plain", "second/directory"):
+            self.make(name, SHOW)
         self.make("cut", b"\x7fELF")
         with open(harness.program("entry_point"), "rb") as stream:
             self.make("cut600", stream.read(600))
@@ -52,24 +58,78 @@ class Codes(Case):
                             ("env", "/usr/bin/env no"), ("loop", "./loop"), ("to-plain", "./plain"),
                             ("to-none", "./none-elf"), ("under-a-file", "./plain/x")):
             self.make(name, "#!%s\n" % first)
-        self.copied("missing_loader", "none-elf")
-        self.copied("directory_as_loader", "directory-elf")
-        self.copied("text_as_loader", "file-elf")
+        for program, name in (("missing_loader", "none-elf"), ("directory_as_loader", "directory-elf"),
+                              ("text_as_loader", "file-elf"), ("exits_7", "elf"), ("exits_7", "-elf")):
+            self.copied(program, name)
+        # A relative interpreter is one of the directory that one is in, not of the script's.
+        shutil.copy("/bin/sh", self.path("shell"))
+        self.make("second/script", "#!shell\nexit 7\n")
+        for number, text in enumerate(GOOD):
+            self.make("good%d" % number, text)
+        # Each script is the interpreter of the next. The kernel's limit counts from each exec; env
+        # makes one.
+        for number in range(8):
+            self.make("s%d" % number, "#!%s\nexit 7\n" % (
+                self.path("s%d" % (number - 1)) if number else "/bin/sh"))
+        self.make("env-loop", "#!/usr/bin/env loop2\n")
+        os.symlink("env-loop", self.path("loop2"))
+        self.make("e0", "#!/bin/sh\nexit 7\n")
+        for number in range(1, 9):
+            self.make("e%d" % number, "#!/usr/bin/env %s\n" % self.path("e%d" % (number - 1)))
 
 
-make_codes = fixtures.lent("codes", Codes, scope="module")
+make_files = fixtures.lent("files", Files, scope="module")
 
 
-@pytest.mark.parametrize(("name", "code"), [
-    *[(name, 127) for name in (
-        "none", "./none", "./none/x", "./dangling", "", "./no-interpreter", "./relative", "./env",
-        "./none-elf", "./to-none", "x" * 300)],
-    *[(name, 126) for name in (
-        "./plain", "./directory", "./directory/", "/", "./plain/x", "./under-a-file", "./cycle",
-        "./loop", "./a-directory", "./a-file", "./to-plain", "./cut", "./cut600", "./directory-elf",
-        "./file-elf", "/dev/null", "./" + "x" * 300, "/" + "x/" * 3000)]])
-def test_exit_codes_are_those_of_bash(codes, name, code):
-    codes.same(name, code=code)
+@pytest.mark.parametrize(("path", "code", "names"), [
+    (None, 127, ["none", "./none", "./none/x", "./dangling", "", "./no-interpreter", "./relative",
+                 "./env", "./none-elf", "./to-none", "x" * 300]),
+    (None, 126, ["./plain", "./first", "./first/", "/", "./plain/x", "./under-a-file", "./cycle",
+                 "./loop", "./a-directory", "./a-file", "./to-plain", "./cut", "./cut600",
+                 "./directory-elf", "./file-elf", "/dev/null", "./" + "x" * 300, "/" + "x/" * 3000]),
+    (None, 7, ["second/script", "./e8", *("./good%d" % number for number in range(len(GOOD))),
+               *("./s%d" % number for number in range(5))]),
+    ("/nowhere", 7, ["second/tool"]),  # a name with a slash is not searched
+    ("DIRECTORY/first:DIRECTORY/second", 7, ["tool", "plain", "directory"]),
+    ("DIRECTORY/second", 127, ["tool/"]), ("DIRECTORY/second", 7, ["script"]),
+    ("DIRECTORY", 7, ["elf"]),
+    ("first:second", 7, ["tool", "plain"]), ("first:second", 127, ["none"]),
+    ("./first:./second", 7, ["tool"]), ("first/../second", 7, ["tool"]),
+    ("/none:/etc/passwd:second", 7, ["tool"]), ("/etc/passwd", 127, ["tool"]),
+    (".", 7, ["here", "elf"]), ("first:.", 7, ["elf"]), ("first", 126, ["plain"]),
+    ("first", 127, ["tool"]), ("second", 127, ["here"])])
+def test_file_and_exit_code_are_those_of_bash(files, path, code, names):
+    for name in names:
+        files.same(name, "a  b", code=code, path=path and path.replace("DIRECTORY", files.directory))
+
+
+@pytest.mark.parametrize("name", ["./s5", "./s7", "./loop", "loop2"])
+def test_chain_of_scripts_has_the_kernels_limit(files, name):
+    if name != "loop2":  # env would follow it without an end
+        files.same(name, code=126)
+    done = files.start("run", name, env=launcher.environment(PATH=files.directory + ":/usr/bin:/bin"),
+                       cwd=files.directory)
+    files.refused(done, 126, "more than 5 scripts")
+
+
+@pytest.mark.parametrize("path", ["", ":", "first:", ":first", "first::second"])
+def test_empty_entry_of_path_is_the_current_directory(files, path):
+    """The launcher asks ld.so about an ELF file there by its path: without a slash, ld.so would
+    look for the file among the libraries."""
+    files.same("elf", code=7, path=path)
+    for name in ("elf", "-elf"):
+        done = files.start("run", "--", name, env=launcher.environment(PATH=path),
+                           cwd=files.directory)
+        assert (done.returncode, done.stderr) == (7, ""), str(done)
+
+
+@pytest.mark.parametrize(("words", "code"), [(["sh", "-c", "exit 7"], 7), (["here"], 127)])
+def test_unset_path_means_the_systems_directories(files, words, code):
+    """The current directory is not searched, as with execvp."""
+    env = launcher.environment(PATH=None)
+    unguarded = files.unguarded(shutil.which("env"), *words, env=env, cwd=files.directory)
+    done = files.start("run", *words, env=env, cwd=files.directory)
+    assert (unguarded.returncode, done.returncode) == (code, code), str(done)
 
 
 make_case = fixtures.lent("case", Case)
@@ -98,75 +158,3 @@ def test_text_without_an_interpreter_line_is_guarded(case):
     assert case.unguarded("env", script).stdout == ""
     done = case.start("run", script)
     assert (done.stdout, done.stderr) == (harness.GUARD + "\n", "")
-
-
-class Path(Case):
-    def setUp(self):
-        super().setUp()
-        for directory in ("first", "second"):
-            os.mkdir(self.path(directory))
-        self.make("first/plain", SHOW, 0o644)
-        os.mkdir(self.path("first", "directory"))
-        for name in ("tool", "plain", "directory"):
-            self.make("second/" + name, SHOW)
-        self.make("here", SHOW)
-        self.copied("exits_7", "elf")
-        self.copied("exits_7", "-elf")
-
-    def test_unset_path_means_the_systems_directories(self):
-        """The current directory is not searched, as with execvp."""
-        env = launcher.environment(PATH=None)
-        for words, code in ((["sh", "-c", "exit 7"], 7), (["here"], 127)):
-            unguarded = self.unguarded(shutil.which("env"), *words, env=env, cwd=self.directory)
-            self.assertEqual(unguarded.returncode, code)
-            done = self.start("run", *words, env=env, cwd=self.directory)
-            self.assertEqual(done.returncode, code, done)
-
-    def test_name_with_a_slash_is_not_searched(self):
-        self.same("second/tool", "x", code=7, path="/nowhere")
-        self.same("tool/", code=127, path=self.path("second"))
-
-    def test_relative_interpreter_is_in_the_current_directory(self):
-        """A relative interpreter is one of the directory that one is in, not of the script's."""
-        shutil.copy("/bin/sh", self.path("shell"))
-        self.make("second/script", "#!shell\nexit 7\n")
-        self.same("second/script", code=7)
-        self.same("script", code=7, path=self.path("second"))
-
-    def test_env_resets_the_kernels_limit_on_scripts(self):
-        """The kernel's limit counts from each exec; env makes one."""
-        self.make("e0", "#!/bin/sh\nexit 7\n")
-        for number in range(1, 9):
-            self.make("e%d" % number, "#!/usr/bin/env %s\n" % self.path("e%d" % (number - 1)))
-        self.same(self.path("e8"), code=7)
-
-
-make_path_case = fixtures.lent("path_case", Path, scope="module")
-
-
-@pytest.mark.parametrize(("path", "name"), [
-    ("DIRECTORY/first:DIRECTORY/second", "tool"), ("DIRECTORY/first:DIRECTORY/second", "plain"),
-    ("DIRECTORY/first:DIRECTORY/second", "directory"), ("first:second", "tool"),
-    ("first:second", "plain"), ("./first:./second", "tool"), ("first/../second", "tool"),
-    ("/none:/etc/passwd:second", "tool"), (".", "here"), (".", "elf"), ("first:.", "elf"),
-    ("DIRECTORY", "elf")])
-def test_path_is_searched_in_order(path_case, path, name):
-    path_case.same(name, "a  b", code=7, path=path.replace("DIRECTORY", path_case.directory))
-
-
-@pytest.mark.parametrize(("path", "name", "code"), [
-    ("first", "plain", 126), ("first", "tool", 127), ("second", "here", 127),
-    ("/etc/passwd", "tool", 127), ("first:second", "none", 127)])
-def test_name_that_is_not_in_path_is_not_found(path_case, path, name, code):
-    path_case.same(name, code=code, path=path)
-
-
-@pytest.mark.parametrize("path", ["", ":", "first:", ":first", "first::second"])
-def test_empty_entry_of_path_is_the_current_directory(path_case, path):
-    """The launcher asks ld.so about an ELF file there by its path: without a slash, ld.so would
-    look for the file among the libraries."""
-    path_case.same("elf", code=7, path=path)
-    for name in ("elf", "-elf"):
-        done = path_case.start("run", "--", name, env=launcher.environment(PATH=path),
-                               cwd=path_case.directory)
-        assert (done.returncode, done.stderr) == (7, ""), str(done)

@@ -13,6 +13,7 @@ SAMPLES = os.path.join(harness.BUILD, "tests", "launcher", "page_samples")
 VERDICTS = ("allowed", "bypassed", "fail", "failed", "forged", "large", "pass")
 RECORDS = ("empty", "forged_report", "report", "small_report")
 NAMES = (*VERDICTS, *RECORDS)
+CLUSTERS = {"report": 3000, "large_report": 100000}  # so many processes
 LARGEST = ("large_report", "worst")  # 100,000 processes; forged and of the largest possible size
 
 ELEMENTS = set("""html head meta title style script body main noscript pre header footer section
@@ -32,8 +33,49 @@ ATTRIBUTES = {
 HIDDEN = re.compile("[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 
 
-def write(directory, *names):
-    subprocess.run([SAMPLES, directory, *names], check=True, timeout=300)
+def cluster(processes):
+    """Yields the records of two weeks of a cluster: so many processes on 40 hosts."""
+    stack = {"line_frame": 1, "python": [
+        {"file": "/opt/venv/lib/python3.11/site-packages/torch/cuda/__init__.py",
+         "function": "_lazy_init", "line": 314}, {"function": "main"}]}
+    lines = ("train.py:88", "select_device.py:31", "evaluate.py:12", "utils/device.py:7", "notebook.py:3")
+    number = 12345
+    for i in range(processes):
+        number = (number * 1664525 + 1013904223) % (1 << 32)
+        draw = number >> 16
+        kind = ([0] * 55 + [1] * 20 + [2] * 10 + [3 + draw % 3] * 15)[draw % 100]
+        record = {"v": 1, "ts": 1795256748 + 86400 * (14 * i // processes + draw % 1000 / 2500),
+                  "pid": 20000 + i, "ppid": 1, "uid": 1000 + draw % 7, "host": "gpu%d" % (100 + draw % 40),
+                  "api": "cuInit", "asked": "cuda", "decision": "deny", "library": "libc10_cuda.so"}
+        if draw % 3:
+            record["slurm"] = str(884000 + draw % 60)
+        if kind == 3:
+            record.update(api="nvmlInit_v2", asked="nvml", library="ctypes/cffi")
+        if kind == 4:
+            record.update(decision="allow", event="init", result=0)
+        if kind == 5:
+            record.update(exe="/opt/solver/bin/solve", argv=["solve", "-i", "case%d" % (draw % 12)],
+                          library="libMagma.so.2", python_missing="not a Python process")
+        else:
+            name, line = lines[kind].split(":")
+            stack["python"][1].update(file="/home/shared/project/" + name, line=int(line))
+            record.update(stack, exe="/usr/bin/python3.11", argv=["python3", name], code=lines[kind],
+                          rule="VALIDATE program=/usr/bin/python3*" if kind == 4 else "/etc/cudaguard.conf:2")
+        yield json.dumps(record) + "\n"
+        if i % 8 == 0:
+            yield json.dumps({**record, "ts": record["ts"] + draw % 4000}) + "\n"
+    yield "no record\n"
+
+
+def write(directory, *names, records=b""):
+    """Makes the pages of these samples. "input" is the page of these records."""
+    for name in set(names) & {*CLUSTERS}:
+        write(directory, "input", records="".join(cluster(CLUSTERS[name])).encode())
+        for end in (".html", ".txt"):
+            os.rename(os.path.join(directory, "input" + end), os.path.join(directory, name + end))
+    done = subprocess.run([SAMPLES, directory, *(name for name in names if name not in CLUSTERS)],
+                          capture_output=True, input=records, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, b""), done
 
 
 class Parts:

@@ -5,14 +5,13 @@
 
 #include "shim/launcher/findings/decide.h"
 #include "shim/launcher/findings/model.h"
-#include "shim/launcher/findings/verdict.h"
 #include "shim/launcher/message.h"
 #include "tests/unit/command_of.h"
 
 namespace cudaguard::launcher {
 namespace {
 
-// tests/vectors has the patterns of libraries, modules and lines.
+// tests/vectors has the patterns of libraries, modules and lines, results.txt those of a result.
 
 Command command_with(std::initializer_list<std::string_view> words) {
   Command command;
@@ -102,77 +101,10 @@ TEST(Allow, MatchesAProgramOrItsBaseName) {
   EXPECT_FALSE(is_code_allowed({"program:*"}, CallSite()));
 }
 
-const std::string packages = "/opt/venv/lib/python3.11/site-packages/";
-
-/// Returns a call of PyTorch by tensordict, which train.py:12 calls.
-CallSite example() {
-  CallSite one;
-  one.library = "libc10_cuda.so";
-  one.line = "train.py:12";
-  one.stack.python = {{packages + "torch/cuda/__init__.py", "is_available", 118},
-                      {packages + "tensordict/nn/common.py", "<module>", 7},
-                      {"/home/u/src/train.py", "main", 12},
-                      {"/home/u/src/start.py", "<module>", 3}};
-  one.stack.line_frame = 2;
-  return one;
-}
-
 TEST(Allow, NoPatternMatchesUnknownCode) {
   for (const char* pattern : {"lib:*", "module:*", "line:*"}) {
     EXPECT_FALSE(is_code_allowed({pattern}, CallSite())) << pattern;
   }
-}
-
-/// The result of a process that made the call.
-Verdict verdict_about(CallSite site, const std::string& command) {
-  Verdict verdict;
-  verdict.deny = {DriverApi::kCuda};
-  ObservedProcess process;
-  process.pid = 7;
-  process.command = command_of(command);
-  verdict.findings.processes.push_back(process);
-  site.processes = {0};
-  site.at = {1};
-  verdict.findings.sites = {site};
-  decide(verdict);
-  return verdict;
-}
-
-TEST(Allow, PatternsForAPlaceHoldInAllItsProcesses) {
-  Verdict verdict = verdict_about({}, "first a");
-  verdict.findings.processes.push_back(verdict.findings.processes.front());
-  verdict.findings.processes.back().pid = 8;
-  verdict.findings.processes.back().command = command_of("second a");
-  verdict.findings.sites.front().processes = {0, 1};
-  verdict.findings.sites.front().at = {1, 1};
-  decide(verdict);
-  EXPECT_EQ(patterns_for(verdict), (std::vector<std::string>{"first", "second"}));
-}
-
-TEST(Allow, PatternForAnUnguardedProcessWithTheDriverIsItsProgram) {
-  Verdict verdict;
-  verdict.deny = {DriverApi::kCuda};
-  TreeTruth::Unguarded process;
-  process.command = command_of("/srv/static x");
-  process.has_driver = true;
-  verdict.tree.unguarded = {process};
-  decide(verdict);
-  EXPECT_EQ(patterns_for(verdict), std::vector<std::string>{"static"});
-}
-
-TEST(Allow, PatternThatMatchesNothingIsNamed) {
-  Verdict verdict = verdict_about(example(), "python3 /srv/train.py");
-  TreeTruth::Seen other;
-  other.command = command_of("sh -c x");
-  verdict.tree.seen = {other};
-  verdict.allow = {"sh",      "nomatch",    "line:train.py:12", "line:train.py:13",
-                   "nomatch", "train.py:12"};
-  decide(verdict);
-  EXPECT_EQ(unused_patterns(verdict),
-            (std::vector<std::string>{"--allow \"nomatch\" matched no process",
-                                      "--allow \"line:train.py:13\" matched no call",
-                                      "--allow \"train.py:12\" matched no process; did you mean "
-                                      "\"line:train.py:12\"?"}));
 }
 
 }  // namespace

@@ -2,12 +2,16 @@
 // Tests the variables that `run` sets for the program from options and environment.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "policy/policies.h"
 #include "policy/variables.h"
 #include "shim/launcher/child/variables.h"
 #include "shim/launcher/message.h"
 #include "shim/launcher/preload/preload.h"
 #include "shim/launcher/preload/settings.h"
+#include "tests/unit/transcript.h"
 
 namespace cudaguard::launcher {
 namespace {
@@ -39,12 +43,55 @@ class Settings : public testing::Test {
   size_t gpus_ = 0;  // this machine's
 };
 
-TEST_F(Settings, ForceCpuIsTheDefault) {
+/// The options of a row; the other entries are variables.
+void set_option(GuardSettings& settings, std::string_view name, const std::string& value) {
+  if (name == "cpu") settings.cpu = true;
+  if (name == "gpus") settings.gpus = value;
+  if (name == "policy") settings.policy = value;
+  if (name == "children") settings.children = value;
+  if (name == "log") settings.log = value;
+  if (name == "rule") settings.rules.push_back(value);
+  if (name == "observe") settings.observe = true;
+  if (name == "print") settings.print = true;
+  if (name == "no_presets") settings.no_presets = true;
+  if (name == "verify") settings.no_gpu_presets = true;
+  if (name == "fence") settings.fence = FenceWish::kAuto;
+  if (name == "fence" && value == "require") settings.fence = FenceWish::kRequire;
+  if (name == "fence" && value == "devices") settings.fence = FenceWish::kDevices;
+}
+
+TEST_F(Settings, AreAsWritten) {
+  expect_as_written(CG_SETTINGS, [&](const std::string& inputs, const std::string& outputs) {
+    settings_ = {};
+    gpus_ = 0;
+    std::vector<std::string> variables;
+    for (const auto& [name, value] : entries_of(inputs)) {
+      if (name == "machine") gpus_ = std::stoul(value);
+      if (name >= "a") set_option(settings_, name, value);
+      if (name < "a") variables.push_back(name + "=" + value);
+    }
+    std::vector<const char*> environment;
+    for (const std::string& variable : variables) environment.push_back(variable.c_str());
+    std::string text = settled(environment);
+    const size_t asked = outputs.find('|');
+    for (const auto& [name, value] :
+         entries_of(asked == std::string::npos ? "" : outputs.substr(asked + 1))) {
+      const char* given = variables_.get(name.c_str());
+      text += "|" + name;
+      if (given == nullptr) continue;
+      for (const char c : "=" + (given == name_of_this_process() ? "own" : std::string(given))) {
+        text += c == '\n' ? "\\n" : std::string(1, c);
+      }
+    }
+    const std::string accepted(row_of(Variable::kPolicy).accepted);
+    const size_t policies = text.find(accepted);
+    if (policies != std::string::npos) text.replace(policies, accepted.size(), "POLICIES");
+    return text;
+  });
+}
+
+TEST_F(Settings, MarksAreAdded) {
   EXPECT_EQ(settled({}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDAGUARD_POLICY"), "FORCE_CPU");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "");
-  EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "CUDA_VISIBLE_DEVICES,JAX_PLATFORMS,MPIR_CVAR_ENABLE_GPU");
   mark_fenced(variables_);
   EXPECT_EQ(value("CUDAGUARD_PRESETS"),
             "fence,CUDA_VISIBLE_DEVICES,JAX_PLATFORMS,MPIR_CVAR_ENABLE_GPU");
@@ -53,67 +100,6 @@ TEST_F(Settings, ForceCpuIsTheDefault) {
   EXPECT_FALSE(is_first_process(variables_));
   variables_.unset("CUDAGUARD_ROOT");
   EXPECT_FALSE(is_first_process(variables_));
-}
-
-TEST_F(Settings, TheEnvironmentChoosesIfNoOptionDoes) {
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=clamp"}), "CLAMP");
-  EXPECT_EQ(value("CUDAGUARD_POLICY"), "clamp");
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF", "CUDAGUARD_VISIBLE_DEVICES=1"}), "OFF");
-  EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "(unset)");
-  EXPECT_EQ(settled({"CUDAGUARD_VISIBLE_DEVICES=1"}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_POLICY"), "(unset)");
-}
-
-TEST_F(Settings, ListNeedsAPolicyThatAllowsGpus) {
-  settings_.gpus = "2";
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=OFF"}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_VISIBLE_DEVICES"), "2");
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}), "CLAMP");
-  std::string of_variable = "refused: CUDAGUARD_POLICY=\"x" + kNoPolicy;
-  of_variable.insert(of_variable.size() - 1, ", IF_HEALTHY");  // the launcher's own word
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=x"}), of_variable);
-  settings_.policy = "CLAMP";
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=x"}), "CLAMP");
-  settings_.gpus = "";
-  EXPECT_EQ(settled({}), "FORCE_CPU");
-}
-
-TEST_F(Settings, ObserveAllowsCudaUnlessThereIsAFence) {
-  settings_.observe = true;
-  EXPECT_EQ(settled({}), "VALIDATE");
-  settings_.fence = FenceWish::kAuto;
-  EXPECT_EQ(settled({}), "FORCE_CPU");
-}
-
-TEST_F(Settings, FenceContradictsAPolicyThatAllowsGpus) {
-  settings_.fence = FenceWish::kRequire;
-  EXPECT_EQ(settled({"CUDAGUARD_POLICY=CLAMP"}),
-            "refused: --fence allows no CUDA, and the policy is CLAMP; add --cpu, or leave --fence "
-            "out");
-  settings_.gpus = "1";
-  EXPECT_EQ(settled({}),
-            "refused: --fence and --gpus contradict each other; leave one out, or use "
-            "--fence=devices");
-  settings_.fence = FenceWish::kDevices;
-  EXPECT_EQ(settled({}), "VALIDATE");
-}
-
-TEST_F(Settings, OuterRunsPresetsAreRemoved) {
-  settings_.gpus = "1";
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cpu",
-                     "CUDAGUARD_PRESETS=CUDA_VISIBLE_DEVICES,JAX_PLATFORMS"}),
-            "VALIDATE");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "gpus=1");
-}
-
-TEST_F(Settings, VariableOfTheUserIsNoPreset) {
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "3");
-  settings_.no_presets = true;
-  EXPECT_EQ(settled({}), "FORCE_CPU");
-  EXPECT_EQ(value("JAX_PLATFORMS"), "(unset)");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");  // the variable is set as a mark of the launcher
 }
 
 TEST_F(Settings, RelativeReportBecomesAbsolute) {
@@ -126,91 +112,9 @@ TEST_F(Settings, RelativeReportBecomesAbsolute) {
   EXPECT_EQ(value("CUDAGUARD_REPORT"), "/x/r");
 }
 
-TEST_F(Settings, InnerRunKeepsWhatTheOuterOneHasMarked) {
-  const char* marks = "CUDAGUARD_PRESETS=unhealthy,children,gpus=1,2";
-  settled({marks, "CUDAGUARD_VISIBLE_DEVICES=1,2", "CUDAGUARD_CHILDREN=FORCE_CPU"});
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "unhealthy,children,gpus=1,2");
-  settings_.gpus = "3";
-  settled({marks, "CUDAGUARD_VISIBLE_DEVICES=1,2", "CUDAGUARD_CHILDREN=FORCE_CPU"});
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "unhealthy,children,gpus=3");
-}
-
-TEST_F(Settings, RulesOfTheOptionReplaceTheVariable) {
-  settings_.rules = {"VALIDATE program=worker*", "FORCE_CPU user=root # none"};
-  EXPECT_EQ(settled({"CUDAGUARD_RULES=OFF"}), "VALIDATE") << "for what is preloaded";
-  EXPECT_EQ(value("CUDAGUARD_POLICY"), "FORCE_CPU");
-  EXPECT_EQ(value("CUDAGUARD_RULES"), "VALIDATE program=worker*\nFORCE_CPU user=root # none");
-  // Its empty CUDA_VISIBLE_DEVICES would hide the GPUs from the workers.
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "(unset)");
-  settings_.rules = {"FORCE_CPU user=root"};
-  EXPECT_EQ(settled({}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "");
-}
-
-TEST_F(Settings, OptionThatNamesAPolicyOverridesTheVariableWithRules) {
-  EXPECT_EQ(settled({"CUDAGUARD_RULES=VALIDATE program=x"}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_RULES"), "VALIDATE program=x");
-  settings_.cpu = true;
-  EXPECT_EQ(settled({"CUDAGUARD_RULES=VALIDATE program=x"}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDAGUARD_RULES"), "(unset)");
-}
-
-TEST_F(Settings, RuleNarrowsWhatAnOuterRunAllows) {
-  settings_.rules = {"OFF"};
-  EXPECT_EQ(settled({"CUDAGUARD_PRESETS=", "CUDAGUARD_POLICY=FORCE_CPU"}), "FORCE_CPU");
-  EXPECT_EQ(value("CUDAGUARD_RULES"), "FORCE_CPU & OFF");
-  settled({"CUDAGUARD_PRESETS=gpus=2,5", "CUDAGUARD_POLICY=VALIDATE",
-           "CUDAGUARD_VISIBLE_DEVICES=2,5", "CUDAGUARD_RULES=CLAMP user=a; OFF user=b & CLAMP"});
-  EXPECT_EQ(value("CUDAGUARD_RULES"),
-            "VALIDATE gpus=\"2,5\"; CLAMP user=a gpus=\"2,5\"; OFF user=b & "
-            "VALIDATE gpus=\"2,5\"; CLAMP gpus=\"2,5\" & OFF");
-  settled({"CUDAGUARD_PRESETS=", "CUDAGUARD_POLICY=OFF", "CUDAGUARD_RULES=CLAMP user="});
-  EXPECT_EQ(value("CUDAGUARD_RULES"), "FORCE_CPU & OFF");
-  // An option lifts the outer run, and the rule narrows the option.
-  settings_.gpus = "1";
-  EXPECT_EQ(settled({"CUDAGUARD_PRESETS=", "CUDAGUARD_POLICY=FORCE_CPU"}), "VALIDATE");
-  EXPECT_EQ(value("CUDAGUARD_RULES"), "VALIDATE gpus=\"1\" & OFF");
-}
-
-TEST_F(Settings, WrongRuleIsRefusedInTheWordsOfTheGuard) {
-  settings_.rules = {"OFF", "VALIDATES program=x"};
-  EXPECT_EQ(settled({}), "refused: --rule \"VALIDATES program=x\": \"VALIDATES" + kNoPolicy);
-  settings_.rules = {"OFF environment=may-widen"};
-  EXPECT_EQ(settled({}),
-            "refused: --rule \"OFF environment=may-widen\": environment= works only in "
-            "/etc/cudaguard.conf");
-  for (const char* none : {"", " ", "# x"}) {
-    settings_.rules = {none};
-    EXPECT_EQ(settled({}), "refused: --rule needs a value");
-  }
+TEST_F(Settings, RulesTogetherHaveALimit) {
   settings_.rules = {std::string(4000, '#') + "\nOFF", "OFF args=" + std::string(200, 'x')};
   EXPECT_EQ(settled({}), "refused: all rules together are longer than 4095 bytes");
-  settings_.rules = {};
-  EXPECT_EQ(settled({"CUDAGUARD_RULES=OFF user="}),
-            "refused: CUDAGUARD_RULES: user= needs a value");
-  settings_.rules = {"CLAMP user=a"};
-  settings_.fence = FenceWish::kAuto;
-  EXPECT_EQ(settled({}), "refused: --fence and --rule contradict each other; leave one out");
-}
-
-TEST_F(Settings, OtherToolsWordsAreExplained) {
-  const auto ends = [&](const char* text) {
-    const std::string refused = settled({});
-    EXPECT_TRUE(refused.ends_with(std::string("; did you mean ") + text + "?")) << refused;
-    settings_ = {};
-  };
-  settings_.policy = "cpu";
-  ends("FORCE_CPU");
-  settings_.log = "none";
-  ends("off");
-  settings_.log = "warn";
-  ends("deny");
-  settings_.gpus = "all";
-  ends("--policy VALIDATE");
-  settings_.gpus = "none";
-  ends("--cpu");
-  EXPECT_TRUE(settled({"CUDAGUARD_POLICY=CPU"}).ends_with("; did you mean FORCE_CPU?"));
 }
 
 TEST_F(Settings, VisibleDevicesOfBeforeAreTheMachines) {
@@ -290,60 +194,6 @@ TEST_F(Settings, VisibleDevicesEndAtAnIndexThatTheMachineDoesNotHave) {
   }
 }
 
-TEST_F(Settings, VisibleDevicesInARunArePositionsInItsList) {
-  const auto inner = [&](const char* mask) {
-    return settled({(std::string("CUDA_VISIBLE_DEVICES=") + mask).c_str(),
-                    "CUDAGUARD_VISIBLE_DEVICES=5,6,GPU-1", "CUDAGUARD_PRESETS=gpus=5,6,GPU-1"});
-  };
-  inner("1");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "1");
-  EXPECT_EQ(left_out_, "");
-  settings_.gpus = "6,5";
-  inner("1,0,9");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "0,1");
-  gpus_ = 1;  // the list has more positions in a container
-  inner("1,0,3,0");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "0,1");
-  settings_.gpus = "GPU-12";
-  inner("2");
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "0");
-}
-
-TEST_F(Settings, VisibleDevicesThatCannotBeTranslatedAreRefused) {
-  settings_.gpus = "1,2";
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=3"}),
-            "refused: CUDA_VISIBLE_DEVICES=\"3\", set before cudaguard, leaves no GPU of --gpus "
-            "\"1,2\"; to use all of them: unset CUDA_VISIBLE_DEVICES");
-  settings_.gpus = "GPU-1";
-  EXPECT_EQ(settled({"CUDA_VISIBLE_DEVICES=1"}),
-            "refused: CUDA_VISIBLE_DEVICES=\"1\", set before cudaguard, and --gpus \"GPU-1\" name "
-            "GPUs in different ways; write both as indices or as UUIDs");
-}
-
-TEST_F(Settings, GuardMayComeBeforeTheRuntimeOfAsan) {
-  const char* const cases[][2] = {
-      {nullptr, "verify_asan_link_order=0"},
-      {"ASAN_OPTIONS=", "verify_asan_link_order=0"},
-      {"ASAN_OPTIONS=a=1", "a=1:verify_asan_link_order=0"},
-      {"ASAN_OPTIONS=a=1:", "a=1:verify_asan_link_order=0"},
-      {"ASAN_OPTIONS=no_verify_asan_link_order=1",
-       "no_verify_asan_link_order=1:verify_asan_link_order=0"},
-      {"ASAN_OPTIONS=a=1 verify_asan_link_order=1", "a=1 verify_asan_link_order=1"},
-      {"ASAN_OPTIONS=verify_asan_link_order=0,a=1", "verify_asan_link_order=0,a=1"}};
-  for (const bool verify : {false, true}) {
-    settings_.no_gpu_presets = verify;
-    for (const auto& [before, after] : cases) {
-      before == nullptr ? settled({}) : settled({before});
-      EXPECT_EQ(value("ASAN_OPTIONS"), after);
-      EXPECT_EQ(value("JAX_PLATFORMS"), verify ? "(unset)" : "cpu");
-    }
-  }
-  settings_ = {};
-  settings_.no_presets = true;
-  settled({});
-  EXPECT_EQ(value("ASAN_OPTIONS"), "(unset)");
-}
-
 TEST_F(Settings, ContradictoryOptionsAreRefused) {
   std::string needed = "--children needs --gpus";
   for (const PolicyRow& row : kPolicies) {
@@ -407,37 +257,6 @@ TEST_F(Settings, BadListIsRefusedWithTheNameOfItsSource) {
   }
 }
 
-TEST_F(Settings, OptionOverridesContradictoryVariables) {
-  std::vector<const char*> left = {"CUDAGUARD_POLICY=CLAMP", "CUDAGUARD_VISIBLE_DEVICES=1",
-                                   "CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT=77"};
-  const auto all = [&](const GuardSettings& settings) {
-    settings_ = settings;
-    settled(left);
-    const bool own = value("CUDAGUARD_ROOT") == name_of_this_process();
-    return value("CUDAGUARD_POLICY") + " " + value("CUDAGUARD_VISIBLE_DEVICES") + " " +
-           value("CUDAGUARD_CHILDREN") + " " + (own ? "own" : value("CUDAGUARD_ROOT"));
-  };
-  EXPECT_EQ(all({}), "CLAMP 1 FORCE_CPU 77");
-  EXPECT_EQ(all({.cpu = true}), "FORCE_CPU (unset) (unset) own");
-  EXPECT_EQ(all({.policy = "OFF"}), "OFF (unset) (unset) own");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "(unset)");
-  EXPECT_EQ(all({.gpus = "3"}), "CLAMP 3 FORCE_CPU own");
-  EXPECT_EQ(all({.policy = "validate"}), "validate 1 FORCE_CPU own");
-  EXPECT_EQ(value("CUDAGUARD_PRESETS"), "");
-  EXPECT_EQ(all({.children = "cpu"}), "CLAMP 1 FORCE_CPU own");
-  EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 FORCE_CPU $$");
-  // A worker to which an outer run leaves CUDA must not become the process that has none.
-  left[2] = "CUDAGUARD_CHILDREN=ONLY";
-  EXPECT_EQ(all({.gpus = "3"}), "CLAMP 3 ONLY 77");
-  EXPECT_EQ(all({.policy = "CLAMP", .print = true}), "CLAMP 1 ONLY 77");
-  EXPECT_EQ(all({.children = "gpu"}), "CLAMP 1 ONLY own");
-  settings_ = {};
-  settled({"CUDAGUARD_CHILDREN=", "CUDAGUARD_ROOT=77"});
-  EXPECT_EQ(value("CUDAGUARD_ROOT"), name_of_this_process());
-  settled({"CUDAGUARD_CHILDREN=FORCE_CPU", "CUDAGUARD_ROOT="});
-  EXPECT_EQ(value("CUDAGUARD_ROOT"), name_of_this_process());
-}
-
 TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {
   for (const auto& [given, directory] :
        {std::pair(std::vector{"XDG_CACHE_HOME=/c", "HOME=/h"}, "/c"),
@@ -455,17 +274,7 @@ TEST_F(Settings, GStreamersRegistryIsInTheUsersCache) {
   }
 }
 
-TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
-  settings_.gpus = "1";
-  settled({"CUDA_VISIBLE_DEVICES=", "JAX_PLATFORMS=cuda", "GST_REGISTRY_1_0=/mine/registry.bin",
-           "MPIR_CVAR_ENABLE_GPU=0", "HOME=/h",
-           "CUDAGUARD_PRESETS=HOME,,JAX_PLATFORMS,GST_REGISTRY_1_0,x"});
-  EXPECT_EQ(value("CUDA_VISIBLE_DEVICES"), "");
-  EXPECT_EQ(value("JAX_PLATFORMS"), "cuda");
-  EXPECT_EQ(value("GST_REGISTRY_1_0"), "/mine/registry.bin");
-  EXPECT_EQ(value("MPIR_CVAR_ENABLE_GPU"), "0");
-  EXPECT_EQ(value("HOME"), "/h");
-  settings_ = {};
+TEST_F(Settings, RegistryOfTheOuterRunIsRemoved) {
   settled({"HOME=/h"});
   const std::string registry = value("GST_REGISTRY_1_0");
   settings_.policy = "OFF";
@@ -477,12 +286,21 @@ TEST_F(Settings, OnlyPresetsOfTheOuterRunAreRemoved) {
 }
 
 TEST(PreloadList, OlderEntriesAreRemovedAndSanitizersComeFirst) {
-  EXPECT_EQ(preload_list(nullptr, {}, {"/new/libcudaguard.so"}), "/new/libcudaguard.so");
-  EXPECT_EQ(
-      preload_list("/x/libcudaguard.so:/y/a.so /z/libasan.so.8", {}, {"/new/libcudaguard.so"}),
-      "/z/libasan.so.8:/new/libcudaguard.so:/y/a.so");
-  EXPECT_EQ(preload_list("/y/a.so", {"/l/libtsan.so.2"}, {"/new/libcudaguard.so"}),
-            "/l/libtsan.so.2:/new/libcudaguard.so:/y/a.so");
+  const struct {
+    const char* before;
+    std::vector<std::string> sanitizers;
+    const char* list;
+  } cases[] = {{nullptr, {}, "/new/libcudaguard.so"},
+               {"", {}, "/new/libcudaguard.so"},
+               {"libm.so.6:/new/libcudaguard.so", {}, "/new/libcudaguard.so:libm.so.6"},
+               {"libm.so.6:libm.so.6", {}, "/new/libcudaguard.so:libm.so.6:libm.so.6"},
+               {"/x/libcudaguard.so:/y/a.so /z/libasan.so.8",
+                {},
+                "/z/libasan.so.8:/new/libcudaguard.so:/y/a.so"},
+               {"/y/a.so", {"/l/libtsan.so.2"}, "/l/libtsan.so.2:/new/libcudaguard.so:/y/a.so"}};
+  for (const auto& one : cases) {
+    EXPECT_EQ(preload_list(one.before, one.sanitizers, {"/new/libcudaguard.so"}), one.list);
+  }
 }
 
 }  // namespace

@@ -3,15 +3,22 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace cudaguard {
 namespace {
 
 using namespace std::string_view_literals;
+
+/// The arguments of a text whose words have no blanks.
+std::string arguments_of(std::string words) {
+  std::ranges::replace(words, ' ', '\0');
+  return words.empty() ? words : words + '\0';
+}
 
 TEST(Program, InterpreterIsRecognisedByItsNameAndVersion) {
   for (const char* name :
@@ -39,115 +46,81 @@ TEST(Program, ProgramIsWrittenWithItsScript) {
 }
 
 TEST(Program, StarterIsAProgramThatDoesMoreThanStart) {
-  for (const auto& [arguments, starter] :
-       {std::pair{"python3\0app.py\0"sv, Starter::kNamed},
-        std::pair{"./a\0"sv, Starter::kNamed},
-        std::pair{"sh\0run.sh\0"sv, Starter::kNamed},
-        std::pair{"bash\0--norc\0-eo\0pipefail\0run.sh\0"sv, Starter::kNamed},
-        std::pair{"sh\0-c\0nvidia-smi | head\0"sv, Starter::kFurtherOut},
-        std::pair{"bash\0-lc\0nvidia-smi\0"sv, Starter::kFurtherOut},
-        std::pair{"bash\0-l\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
-        std::pair{"bash\0-eu\0-o\0pipefail\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
-        std::pair{"bash\0--norc\0-euo\0pipefail\0-c\0a.sh\0"sv, Starter::kFurtherOut},
-        std::pair{"flock\0lock\0nvidia-smi\0"sv, Starter::kFurtherOut},
-        std::pair{"bash\0-s\0--\0stable\0"sv, Starter::kFurtherOut},
-        std::pair{"python3\0-c\0x\0"sv, Starter::kCode},
-        std::pair{"perl\0-we\0x\0"sv, Starter::kCode},
-        std::pair{"python3\0-u\0-\0x.py\0"sv, Starter::kCode},
-        std::pair{"python3\0/dev/fd/63\0"sv, Starter::kCode},
-        std::pair{"bash\0/proc/self/fd/3\0x\0"sv, Starter::kFurtherOut},
-        std::pair{"tini\0--\0nvidia-smi\0"sv, Starter::kFurtherOut},
-        std::pair{"bash\0run.sh\0-c\0"sv, Starter::kNamed},
-        std::pair{"perl\0-w\0tool\0-e\0"sv, Starter::kNamed},
-        std::pair{"perl\0-C7\0tool\0-e\0"sv, Starter::kNamed},
-        std::pair{"bash\0--rcfile\0x\0"sv, Starter::kNobody},
-        std::pair{"bash\0-i\0"sv, Starter::kNobody},
-        std::pair{"timeout\0"
-                  "9\0nvidia-smi\0"sv,
-                  Starter::kFurtherOut},
-        std::pair{"-bash\0"sv, Starter::kNobody},
-        std::pair{"bash\0"sv, Starter::kNobody},
-        std::pair{"bash\0--init-file\0a.sh\0"sv, Starter::kNobody},
-        std::pair{"fish\0"sv, Starter::kNobody},
-        std::pair{"fish\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
-        std::pair{"ksh93\0-c\0nvidia-smi\0"sv, Starter::kFurtherOut},
-        std::pair{"python3\0-i\0"sv, Starter::kCode},
-        std::pair{"ruby\0"sv, Starter::kCode},
-        std::pair{"R\0--no-save\0"sv, Starter::kCode},
-        std::pair{"/x/cudaguard\0run\0"sv, Starter::kNobody},
-        std::pair{""sv, Starter::kNobody}}) {
-    EXPECT_EQ(starter_of(arguments), starter) << arguments;
+  const std::pair<Starter, std::vector<const char*>> cases[] = {
+      {Starter::kNamed,
+       {"python3 app.py", "./a", "sh run.sh", "bash --norc -eo pipefail run.sh", "bash run.sh -c",
+        "perl -w tool -e", "perl -C7 tool -e"}},
+      {Starter::kFurtherOut,
+       {"sh -c nvidia-smi|head", "bash -lc nvidia-smi", "bash -l -c nvidia-smi",
+        "bash -eu -o pipefail -c nvidia-smi", "bash --norc -euo pipefail -c a.sh",
+        "flock lock nvidia-smi", "bash -s -- stable", "bash /proc/self/fd/3 x",
+        "tini -- nvidia-smi", "timeout 9 nvidia-smi", "fish -c nvidia-smi", "ksh93 -c nvidia-smi"}},
+      {Starter::kCode,
+       {"python3 -c x", "perl -we x", "python3 -u - x.py", "python3 /dev/fd/63", "python3 -i",
+        "ruby", "R --no-save"}},
+      {Starter::kNobody,
+       {"bash --rcfile x", "bash -i", "-bash", "bash", "bash --init-file a.sh", "fish",
+        "/x/cudaguard run", ""}}};
+  for (const auto& [starter, rows] : cases) {
+    for (const char* row : rows) EXPECT_EQ(starter_of(arguments_of(row)), starter) << row;
   }
 }
 
 TEST(Program, ScriptAfterOtherOptionsIsKnownByItsName) {
-  const auto script = [](std::string_view arguments) {
-    std::string_view rest = arguments;
-    return script_of(*interpreter_of(take_argument(rest)), arguments, {}).name;
-  };
-  for (const auto& [arguments, name] : {std::pair{"perl\0-w\0x.pl\0y\0"sv, "x.pl"sv},
-                                        std::pair{"perl\0-Ilib\0x.pl\0"sv, "x.pl"sv},
-                                        std::pair{"perl\0-Mstrict\0x.pl\0"sv, "x.pl"sv},
-                                        std::pair{"bash\0/dev/fd/63\0"sv, "/dev/fd/63"sv},
-                                        std::pair{"ruby\0-I/opt/rails/lib\0x.rb\0"sv, "x.rb"sv},
-                                        std::pair{"python3\0-Wonce\0x.py\0"sv, "x.py"sv},
-                                        std::pair{"php\0-dmemory_limit=1\0x.php\0"sv, "x.php"sv},
-                                        std::pair{"perl\0-eMstrict\0x.pl\0"sv, ""sv},
-                                        std::pair{"sh\0-mc\0x.sh\0"sv, ""sv},
-                                        std::pair{"node\0--expose-gc\0x.js\0"sv, "x.js"sv},
-                                        std::pair{"bash\0-o\0pipefail\0x.sh\0"sv, "x.sh"sv},
-                                        std::pair{"sh\0-ex\0x.sh\0"sv, "x.sh"sv},
-                                        std::pair{"lua\0-lfoo\0x.lua\0"sv, "x.lua"sv},
-                                        std::pair{"python3\0-u\0-W\0x.py\0train\0"sv, "train"sv},
-                                        std::pair{"python3\0--check\0train\0"sv, ""sv},
-                                        std::pair{"perl\0-we\0x.pl\0"sv, ""sv},
-                                        std::pair{"node\0--eval\0x.js\0"sv, ""sv},
-                                        std::pair{"node\0-r\0a.js\0b.js\0"sv, "b.js"sv},
-                                        std::pair{"ruby\0-rpp\0x.rb\0"sv, "x.rb"sv},
-                                        std::pair{"bash\0-lc\0x.sh\0"sv, ""sv},
-                                        std::pair{"perl\0-w\0tool\0-e\0"sv, "tool"sv},
-                                        std::pair{"perl\0-wT\0tool\0-e\0"sv, "tool"sv},
-                                        std::pair{"perl\0-Mstrict\0tool\0-e\0"sv, "tool"sv},
-                                        std::pair{"python3\0-Iu\0train\0-c\0"sv, "train"sv},
-                                        std::pair{"bash\0-euo\0pipefail\0tool\0-c\0"sv, "tool"sv},
-                                        std::pair{"perl\0--\0tool\0-e\0"sv, "tool"sv},
-                                        std::pair{"python3\0-uW\0x.py\0train\0-c\0"sv, "train"sv},
-                                        std::pair{"perl\0-I\0lib\0x.pl\0"sv, "x.pl"sv},
-                                        std::pair{"perl\0-I\0lib\0-w\0tool\0"sv, "tool"sv},
-                                        std::pair{"ruby\0-wI\0lib\0tool\0"sv, "tool"sv},
-                                        std::pair{"bash\0--no\0x.sh\0"sv, "x.sh"sv},
-                                        std::pair{"python3\0-\0x.py\0"sv, ""sv},
-                                        std::pair{"python3\0-u\0-\0x.py\0"sv, ""sv},
-                                        std::pair{"bash\0--rcfile\0a.sh\0b.sh\0"sv, ""sv}}) {
-    EXPECT_EQ(script(arguments), name) << arguments;
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"x.pl", {"perl -w x.pl y", "perl -Ilib x.pl", "perl -Mstrict x.pl", "perl -I lib x.pl"}},
+      {"/dev/fd/63", {"bash /dev/fd/63"}},
+      {"x.rb", {"ruby -I/opt/rails/lib x.rb", "ruby -rpp x.rb"}},
+      {"x.py", {"python3 -Wonce x.py"}},
+      {"x.php", {"php -dmemory_limit=1 x.php"}},
+      {"",
+       {"perl -eMstrict x.pl", "sh -mc x.sh", "python3 --check train", "perl -we x.pl",
+        "node --eval x.js", "bash -lc x.sh", "python3 - x.py", "python3 -u - x.py",
+        "bash --rcfile a.sh b.sh"}},
+      {"x.js", {"node --expose-gc x.js"}},
+      {"x.sh", {"bash -o pipefail x.sh", "sh -ex x.sh", "bash --no x.sh"}},
+      {"x.lua", {"lua -lfoo x.lua"}},
+      {"train", {"python3 -u -W x.py train", "python3 -Iu train -c", "python3 -uW x.py train -c"}},
+      {"b.js", {"node -r a.js b.js"}},
+      {"tool",
+       {"perl -w tool -e", "perl -wT tool -e", "perl -Mstrict tool -e",
+        "bash -euo pipefail tool -c", "perl -- tool -e", "perl -I lib -w tool",
+        "ruby -wI lib tool"}}};
+  for (const auto& [name, rows] : cases) {
+    for (const char* row : rows) {
+      const std::string arguments = arguments_of(row);
+      std::string_view rest = arguments;
+      const Interpreter* interpreter = interpreter_of(take_argument(rest));
+      EXPECT_EQ(script_of(*interpreter, arguments, {}).name, name) << row;
+    }
   }
 }
 
 TEST(Program, ScriptOfUnknownOptionsIsKnownByItsNameBeforeOtherFilesAre) {
-  const auto first = [](std::string_view arguments, std::string_view files) {
+  const auto first = [](const std::string& arguments, std::string_view files) {
     ScriptSearch search(arguments);
     std::string_view word = search.next();
     while (!word.empty() && find(files, std::string(word).c_str()) == std::string_view::npos) {
       word = search.next();
     }
-    return word;
+    return std::string(word);
   };
-  for (const auto& [arguments, files, script] :
-       {std::tuple{"java\0-cp\0lib.jar\0Main\0data.csv\0"sv, "lib.jar data.csv", ""},
-        std::tuple{"java\0-Dcfg=/etc/passwd\0Main\0"sv, "/etc/passwd", ""},
-        std::tuple{"java\0-Xmx1g\0-jar\0app.jar\0x.csv\0"sv, "app.jar x.csv", "app.jar"},
-        std::tuple{"julia\0-J\0my.core\0s.jl\0"sv, "my.core s.jl", "s.jl"},
-        std::tuple{"julia\0--project\0train.jl\0a.csv\0"sv, "train.jl a.csv", "train.jl"},
-        std::tuple{"sbcl\0--core\0my.core\0--script\0s\0"sv, "my.core s", "s"},
-        std::tuple{"Rscript\0-e\0x\0data.csv\0"sv, "data.csv", ""},
-        std::tuple{"R\0--args\0data.csv\0"sv, "data.csv", ""},
-        std::tuple{"R\0--no-echo\0--file=a.R\0"sv, "a.R", "a.R"},
-        std::tuple{"dotnet\0exec\0--runtimeconfig\0c.json\0app.dll\0"sv, "c.json app.dll",
-                   "app.dll"},
-        std::tuple{"gp\0-q\0cu.x\0other.x\0"sv, "cu.x other.x", "cu.x"},
-        std::tuple{"deno\0run\0--allow-all\0cu.x\0"sv, "cu.x", "cu.x"},
-        std::tuple{"/usr/lib/beam.smp\0-noshell\0/etc/passwd\0"sv, "/etc/passwd", ""}}) {
-    EXPECT_EQ(first(arguments, files), script) << arguments;
+  const char* const cases[][3] = {
+      {"java -cp lib.jar Main data.csv", "lib.jar data.csv", ""},
+      {"java -Dcfg=/etc/passwd Main", "/etc/passwd", ""},
+      {"java -Xmx1g -jar app.jar x.csv", "app.jar x.csv", "app.jar"},
+      {"julia -J my.core s.jl", "my.core s.jl", "s.jl"},
+      {"julia --project train.jl a.csv", "train.jl a.csv", "train.jl"},
+      {"sbcl --core my.core --script s", "my.core s", "s"},
+      {"Rscript -e x data.csv", "data.csv", ""},
+      {"R --args data.csv", "data.csv", ""},
+      {"R --no-echo --file=a.R", "a.R", "a.R"},
+      {"dotnet exec --runtimeconfig c.json app.dll", "c.json app.dll", "app.dll"},
+      {"gp -q cu.x other.x", "cu.x other.x", "cu.x"},
+      {"deno run --allow-all cu.x", "cu.x", "cu.x"},
+      {"/usr/lib/beam.smp -noshell /etc/passwd", "/etc/passwd", ""}};
+  for (const auto& [arguments, files, script] : cases) {
+    EXPECT_EQ(first(arguments_of(arguments), files), script) << arguments;
   }
 }
 
