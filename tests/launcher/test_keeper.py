@@ -28,6 +28,7 @@ echo done
 """ % fence.program("asks_static")
 PTRACE_DETACH, PTRACE_SYSCALL, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 24, 0x4206, 0x4207
 PTRACE_GET_SYSCALL_INFO, SYSCALL_ENTRY, TRACESYSGOOD = 0x420e, 1, 1
+OPENS = {"x86_64": 257, "aarch64": 56}[os.uname().machine]  # openat
 IOCTL = {"x86_64": 16, "aarch64": 29}[os.uname().machine]
 # SECCOMP_IOCTL_NOTIF_RECV, SECCOMP_IOCTL_NOTIF_SEND, SECCOMP_IOCTL_NOTIF_ID_VALID
 RECEIVE, ANSWER, STILL_WAITS = 0xC0502100, 0xC0182101, 0x80082102
@@ -153,10 +154,16 @@ def trace(request, pid, address=0, data=None):
         os.strerror(ctypes.get_errno())
 
 
-def hold_at(pid, call, begin, requests=()):
-    """Begins something, and stops the process where it makes this system call. With requests of
-    ioctl, where it makes the last of them, after the others."""
-    wanted = [*requests]
+def text_at(pid, address):
+    with open("/proc/%d/mem" % pid, "rb", buffering=0) as memory:
+        memory.seek(address)
+        return memory.read(64).split(b"\0")[0].decode()
+
+
+def hold_at(pid, call, begin, paths=(), requests=()):
+    """Begins something, and stops the process where it makes this system call. With paths, where it
+    opens the last of them, after the others. With requests, the same for those of ioctl."""
+    wanted = [*paths, *requests]
     trace(PTRACE_SEIZE, pid, 0, TRACESYSGOOD)
     trace(PTRACE_INTERRUPT, pid)
     begin()
@@ -165,9 +172,9 @@ def hold_at(pid, call, begin, requests=()):
         _, status = os.waitpid(pid, 0)
         assert os.WIFSTOPPED(status), status
         trace(PTRACE_GET_SYSCALL_INFO, pid, len(info), info)
-        kind, number, _, request = struct.unpack_from("=B23xQQQ", info.raw)
+        kind, number, _, path = struct.unpack_from("=B23xQQQ", info.raw)
         if (kind, number) == (SYSCALL_ENTRY, call):
-            if wanted and request == wanted[0]:
+            if wanted and (path if requests else text_at(pid, path)) == wanted[0]:
                 del wanted[0]
             if not wanted:
                 return
