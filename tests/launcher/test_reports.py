@@ -245,7 +245,7 @@ class Warnings(launcher.Case):
     def test_output_that_cannot_be_written_is_an_error(self):
         records = self.make("r.jsonl", recorded.text(recorded.line()), 0o644)
         for words, what in ((["--help"], "cannot print"), (["--version"], "cannot print"),
-                            (["run", "--print"], "cannot print"),
+                            (["run", "--print"], "cannot print"), (["doctor"], "cannot print"),
                             (["report", records], "cannot print"),
                             (["report", "--json", "-", records], '--json "-"')):
             for where, why in ((">/dev/full", "No space left on device"),

@@ -5,8 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import time
-
 
 from support import fixtures, machine, system_root
 from support.system_root import FILE, GUARD
@@ -40,15 +38,6 @@ class Case(system_root.Case):
         os.mkdir(self.inside("proc"))
         source = self.make("static.c", STATIC, 0o644)
         shutil.copy(self.compile("static", source, "-static"), self.inside("/usr/bin/static"))
-
-    def wait_for_next_tick(self):
-        """Until no new process can start in the kernel's tick in which ld.so.preload changed."""
-        ticks = os.sysconf("SC_CLK_TCK")
-        changed = os.stat(self.inside(FILE)).st_ctime
-        boot = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
-        after = int((changed - boot) * ticks) + 2  # one more, as the two clocks are read one by one
-        while time.clock_gettime(time.CLOCK_BOOTTIME) * ticks < after:
-            pass
 
     def run_there(self, script):
         """Runs the script in a PID namespace. Returns {name: pid} and {title: [lines]}."""

@@ -125,6 +125,8 @@ def test_spack_finds_the_plugin_in_the_package(filled):
     spack = filled("scripts", "packaging", "spack", "package.py")
     assert '"PYTHONPATH", self.prefix.share.cudaguard.python)' in spack
     assert 'self.define("CUDAGUARD_STATIC", False)' in spack
+    assert '\n    depends_on("rapidjson", type="build")\n' in spack
+    assert 'cudaguard("run", "--log", "off", "--", ' in spack and 'assert answer == "100\\n"' in spack
     assert "option(CUDAGUARD_STATIC " in read("CMakeLists.txt")
     assert "./share/cudaguard/python/cudaguard/pytest_plugin.py\n" in read(
         "tests", "artefacts", "installed.txt")

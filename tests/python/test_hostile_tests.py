@@ -201,7 +201,7 @@ def test_hostile_test_is_judged_as_any_other(case, arguments):
         assert len(harness.records(case.path("out"))) == len(failed) - 1, str(result)
 
 
-@pytest.mark.parametrize("scope", ["function", "session"])
+@pytest.mark.parametrize("scope", ["function", "class", "module", "package", "session"])
 def test_patches_of_each_scope_are_harmless(case, scope):
     case.make("test_a.py", SCOPE % (scope, *"xxxx"))
     case.make("test_b.py", WAYS + "def test_after(): pass\ndef test_after_child(): child()\n")
@@ -248,6 +248,7 @@ def test_full_both(): run(%r)
 
 DAMAGE = {
     "removed": "os.unlink(report)",
+    "replaced": "os.unlink(report); open(report, 'w').close()",
     "directory": "shutil.rmtree(os.path.dirname(report))",
     "truncated": "subprocess.run([sys.executable, '-c', CHILD]); os.truncate(report, 0)",
     "junk": "open(report, 'a').write('junk\\n')",

@@ -210,9 +210,10 @@ REFUSED = 'scripts/release: --address "%s" is not accepted (accepted: https://HO
 @pytest.mark.parametrize(("words", "printed"), [
     ([], NO_ADDRESS), (["out"], NO_ADDRESS), (["--address"], NO_ADDRESS),
     (["--quick", "--address", ""], NO_ADDRESS),
-    # packages/test_recipes.py has more.
-    (["--quick", "--address", "https://github.com/cudaguard"],
-     REFUSED % "https://github.com/cudaguard")])
+    # packages/test_recipes.py has those of fill-in, which has a check of its own.
+    *((["--quick", "--address", address], REFUSED % address) for address in (
+        "github.com/ann/cudaguard", "https://github.com/cudaguard",
+        "https://github.com/ann/other", "https://a b/c/cudaguard"))])
 def test_release_refuses_a_bad_address_before_it_installs(case, words, printed):
     place = case.checkout("0")
     path = case.stubs({name: "echo changed >&2; exit 1" for name in ("apt-get", "dpkg-query")})
