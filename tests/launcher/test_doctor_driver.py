@@ -130,7 +130,8 @@ class Sick(doctor.Case):
         """As in uninterruptible sleep: doctor does not wait for its end."""
         answer = self.ill("stuck")
         self.assertEqual(len(answer.problems), 2)
-        stuck = re.match(r"process (\d+), which asked the driver, survives", answer.problems[1])
+        stuck = re.match(r"process (\d+), which asked the driver, survives SIGKILL: it sleeps in the "
+                         "kernel, and a reboot will be needed", answer.problems[1])
         self.assertIn(int(stuck[1]), running(self.probe), "control: it was killed after all")
 
     def test_doctor_does_not_wait_for_the_drivers_child(self):

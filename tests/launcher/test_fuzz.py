@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The readers of files, sanitized, with broken files."""
 
+import json
 import os
 import random
 import subprocess
@@ -71,5 +72,9 @@ def test_forged_records_are_read_without_a_fault(tmp_path):
         parts = page.Parts((tmp_path / "input.html").read_bytes())
         text = (tmp_path / "input.txt").read_text(encoding="utf-8")
         assert parts.document.isascii() and not page.HIDDEN.search(text + parts.all), records
-        counts.append([*parts.loaded()["records"].values()])
+        document = parts.loaded()
+        json.dumps(document, ensure_ascii=False, allow_nan=False).encode()  # no lone surrogates
+        numbers = [number for call in document["calls"] for number in call["processes"]]
+        assert all(0 <= number < len(document["processes"]) for number in numbers), records
+        counts.append([*document["records"].values()])
     assert all(map(any, zip(*counts))), counts

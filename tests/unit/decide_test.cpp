@@ -67,58 +67,59 @@ Verdict found(const std::string& inputs) {
   size_t at = 1;                            // of the process that the next entries are about
   TreeTruth::Unguarded* program = nullptr;  // that the next entries are about
   for (const auto& [key, value] : entries_of(inputs)) {
+    const Key is(key);
     const auto parts = value.find(' ');
-    if (key == "deny") verdict.deny = apis_in(value);
-    if (key == "allow") verdict.allow.push_back(value);
-    if (key == "strict") verdict.strict = true;
-    if (key == "incomplete") verdict.allow_incomplete = true;
-    if (key == "ioctls_tell") verdict.ioctls_tell = true;
-    if (key == "status") verdict.status = std::stoi(value) << 8;
-    if (key == "left") tree.left = value;
-    if (key == "guarded") tree.guarded = std::stoul(value);
-    if (key == "unwatched") tree.value = TreeTruth::Value::kNotWatched;
-    if (key == "unguarded" || key == "unknown") {
-      program = &(key == "unknown" ? tree.unknown : tree.unguarded).emplace_back();
+    if (is("deny")) verdict.deny = apis_in(value);
+    if (is("allow")) verdict.allow.push_back(value);
+    if (is("strict")) verdict.strict = true;
+    if (is("incomplete")) verdict.allow_incomplete = true;
+    if (is("ioctls_tell")) verdict.ioctls_tell = true;
+    if (is("status")) verdict.status = std::stoi(value) << 8;
+    if (is("left")) tree.left = value;
+    if (is("guarded")) tree.guarded = std::stoul(value);
+    if (is("unwatched")) tree.value = TreeTruth::Value::kNotWatched;
+    if (is("unguarded") || is("unknown")) {
+      program = &(is("unknown") ? tree.unknown : tree.unguarded).emplace_back();
       program->pid = 9;
       program->command = command_of(value);
     }
-    if (key == "program") program->program = value;
-    if (key == "reason") program->reason = value;
-    if (key == "pid") program->pid = static_cast<uint32_t>(std::stoul(value));
-    if (key == "driver") program->has_driver = true;
-    if (key == "only_nvml") program->only_nvml = true;
-    if (key == "names") program->names_nvidia = true;
-    if (key == "seen" || key == "heard") {
+    if (is("program")) program->program = value;
+    if (is("reason")) program->reason = value;
+    if (is("pid")) program->pid = static_cast<uint32_t>(std::stoul(value));
+    if (is("driver")) program->has_driver = true;
+    if (is("only_nvml")) program->only_nvml = true;
+    if (is("names")) program->names_nvidia = true;
+    if (is("seen") || is("heard")) {
       const ObservedProcess one = process(value);
-      const bool heard = key == "heard";
+      const bool heard = is("heard");
       tree.seen.push_back(
           {.pid = one.pid, .command = one.command, .guarded = heard, .heard = heard});
     }
-    if (key == "process") {
+    if (is("process")) {
       at = processes.size();
       processes.push_back(process(value));
     }
-    if (key == "command") processes[at].command = command_of(value);
-    if (key == "since") processes[at].since = std::stoul(value);
-    if (key == "of") at = std::stoul(value);
-    if (key == "policy") processes[at].policy = value;
-    if (key == "born") tree.seen.back().since = std::stoul(value);
-    if (key == "doubt") tree.doubts = {value};
-    if (key == "by_guard") processes[at].by_guard = true;
-    if (key == "not_loaded") processes[at].not_loaded = apis_in(value);
-    if (key == "exposed") processes[at].exposed = apis_in(value);
-    if (key == "last_place") processes[at].last_place = true;
-    if (key == "in_vain") {
+    if (is("command")) processes[at].command = command_of(value);
+    if (is("since")) processes[at].since = std::stoul(value);
+    if (is("of")) at = std::stoul(value);
+    if (is("policy")) processes[at].policy = value;
+    if (is("born")) tree.seen.back().since = std::stoul(value);
+    if (is("doubt")) tree.doubts = {value};
+    if (is("by_guard")) processes[at].by_guard = true;
+    if (is("not_loaded")) processes[at].not_loaded = apis_in(value);
+    if (is("exposed")) processes[at].exposed = apis_in(value);
+    if (is("last_place")) processes[at].last_place = true;
+    if (is("in_vain")) {
       processes[at].in_vain = true;
       processes[at].tried = {std::make_shared<const std::string>("found no GPU by libx.so")};
     }
-    if (key == "site") {
+    if (is("site")) {
       CallSite& site = verdict.findings.sites.emplace_back();
       site.asked = *apis_in(value.substr(0, parts)).begin();
       site.processes = numbers_in(tail(value, parts + 1));
       site.at.resize(site.processes.size());
     }
-    if (key == "at") {
+    if (is("at")) {
       CallSite& site = verdict.findings.sites.back();
       site.line = value.substr(0, parts);
       site.library = value.substr(parts + 1);
@@ -168,8 +169,8 @@ TEST(Decide, IsAsWritten) {
 
 TEST(Decide, OneDoubtForEachKindOfProgramButAtMostSix) {
   std::string inputs = "strict";
-  const auto add = [&](const std::string& program) {
-    inputs += "|unguarded=" + program + " --all|program=" + program;
+  const auto add = [&](const std::string& program, const char* kind = "|unguarded=") {
+    inputs += kind + program + " --all|program=" + program;
     Verdict verdict = found(inputs);
     decide(verdict);
     return verdict.tree.doubts;
@@ -178,7 +179,7 @@ TEST(Decide, OneDoubtForEachKindOfProgramButAtMostSix) {
   size_t kinds = 1;
   for (const char* program : {"./b", "./c", "./d", "./e"}) EXPECT_EQ(add(program).size(), ++kinds);
   add("./f");  // "more programs in doubt: 0" was left out
-  const std::vector<std::string> doubts = add("./g");
+  const std::vector<std::string> doubts = add("./g", "|unknown=");
   EXPECT_EQ(doubts.size(), 6U);
   EXPECT_TRUE(doubts[0].starts_with("./stat is not guarded (--strict)"));
   EXPECT_EQ(doubts.back(), "more programs in doubt: 2");

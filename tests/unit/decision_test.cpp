@@ -30,21 +30,22 @@ std::string decided(const std::string& inputs) {
   char place[64];
   const auto entries = entries_of(inputs);
   for (const auto& [key, text] : entries) {
+    const Key is(key);
     const char* value = text.c_str();
-    if (key == "policy") environment.policy = value;
-    if (key == "list") environment.visible_devices = value;
-    if (key == "children") environment.children = value;
-    if (key == "root") environment.first_process = value;
-    if (key == "log") environment.log = value;
-    if (key == "report") environment.report = value;
-    if (key == "rules") environment.rules = value;
-    if (key == "presets") environment.presets = value;
-    if (key == "program") rules.facts.program = {value, true, false};
-    if (key == "pid") process.pid = static_cast<uint32_t>(std::stoul(value));
-    if (key == "ns") process.pid_namespace = value;
-    if (key == "forked") process.forked = true;
-    if (key == "privileged") process.privileged = true;
-    if (key == "file") {
+    if (is("policy")) environment.policy = value;
+    if (is("list")) environment.visible_devices = value;
+    if (is("children")) environment.children = value;
+    if (is("root")) environment.first_process = value;
+    if (is("log")) environment.log = value;
+    if (is("report")) environment.report = value;
+    if (is("rules")) environment.rules = value;
+    if (is("presets")) environment.presets = value;
+    if (is("program")) rules.facts.program = {value, true, false};
+    if (is("pid")) process.pid = static_cast<uint32_t>(std::stoul(value));
+    if (is("ns")) process.pid_namespace = value;
+    if (is("forked")) process.forked = true;
+    if (is("privileged")) process.privileged = true;
+    if (is("file")) {
       add_rules_of_file(file, place, "/etc/conf", value, {});
       rules.machine = &file;
     }
@@ -159,6 +160,7 @@ TEST(ProcessDecision, EachPolicy_HasAWordAndARow) {
     const Decision config = decide({.policy = words[i].c_str()});
     EXPECT_EQ(config.calls, policy);
     EXPECT_EQ(config.mistakes.complaint_count, 0U);
+    EXPECT_TRUE(decided("file=" + words[i]).starts_with(words[i]));
   }
 }
 

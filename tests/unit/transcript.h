@@ -27,6 +27,23 @@ inline std::vector<std::pair<std::string, std::string>> entries_of(std::string r
   return entries;
 }
 
+/// Compares the key of an entry, which must be one of those that it is compared with.
+class Key {
+ public:
+  explicit Key(std::string key) : key_(std::move(key)), is_known_(key_.empty()) {}
+  Key(const Key&) = delete;
+  Key& operator=(const Key&) = delete;
+  ~Key() { EXPECT_TRUE(is_known_) << key_; }
+  bool operator()(std::string_view name) const {
+    is_known_ |= key_ == name;
+    return key_ == name;
+  }
+
+ private:
+  std::string key_;
+  mutable bool is_known_;
+};
+
 /// Each line of the file is a title, or "inputs -> outputs". CG_ is short for CUDAGUARD_.
 inline void expect_as_written(
     const char* path,
