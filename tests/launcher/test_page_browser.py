@@ -36,11 +36,11 @@ TEXTS = {
         "python3 ppo.py --env-id HalfCheetah-v4 --num-envs 64",
         "/home/u/cleanrl/ppo.py:159 in <module>device = torch.device(\"cuda\" if "
         "torch.cuda.is_available() and args.cuda else \"cpu\")",
-        "4 frames of libraries", "Native stack, 4 frames",
+        "Native stack, 4 frames",
         "libc10_cuda.so+0x41e93c10::cuda::device_count()",
         "64 × python3 sampler.py --rank * 41250–41313", "monitor.py:17 not denied",
         "No native stack: no libgcc_s in the process", "--allowmonitor.py",
-        "./render --frames 300 41330 unguarded, has the driver",
+        "render --frames 300 41330 unguarded, has the driver",
         "has the driver: counts as a CUDA attempt", "72 programs started: 68 guarded, 3 unguarded, 1 unknown.",
         "2 × /usr/bin/ffmpegunguardedits environment has no LD_PRELOAD",
         "suunknownits memory cannot be read: another user's",
@@ -50,7 +50,7 @@ TEXTS = {
                 "dlopen(\"libcuda.so.1\") from libprobe.so, refused; first 1.50 s after the start",
                 "In doubt: there is no /proc.", "Not waited for: probe-daemon &lt; (14)",
                 "libprobe.so allowed", ", allowed by the guard"],
-    "bypassed": ["FAIL ./static and 2 others asked for CUDA or NVML", "--denyCUDA, NVML",
+    "bypassed": ["FAIL static and 2 others asked for CUDA or NVML", "--denyCUDA, NVML",
                  "0xc020462a RM_CONTROL, an ioctl that bypassed the guard and that the fence refused",
                  "Sudo and setuid programs got no more rights under the fence"],
     "pass": ["PASS No process asked for CUDA", "No CUDA use (3 processes checked).",
@@ -196,7 +196,7 @@ class Seen(harness.DirectoryCase):
         reachable = "[...document.querySelectorAll('a, summary, .wide')]" \
                     ".filter(one => one.checkVisibility())"
         count = self.browser.value(reachable + ".length")
-        self.assertGreater(count, 8)
+        self.assertGreater(count, 7)
         for number in range(count):
             self.press("Tab", 9)
             self.assertEqual(self.browser.value(reachable + ".indexOf(document.activeElement)"), number)
