@@ -38,5 +38,7 @@ def test_control_change_is_reported(tmp_path):
     lines = (api / "driver.csv").read_text(encoding="utf-8").splitlines(keepends=True)
     missing = lines.pop(5)
     (api / "driver.csv").write_text("".join(lines), encoding="utf-8")
+    (api / "generated" / "left_over.inc").touch()
     done = subprocess.run(command(tmp_path), capture_output=True, text=True, check=False)
     assert done.returncode == 1 and "+" + missing in done.stdout, done
+    assert "left_over.inc" in done.stdout

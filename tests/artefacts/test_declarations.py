@@ -39,3 +39,14 @@ def test_nvidias_headers_give_the_same_code(user, tmp_path):
     if not os.path.isdir(NVIDIA[1]):
         pytest.skip("no headers: scripts/fetch-cuda")
     assert compiled(user, [], tmp_path) == compiled(user, NVIDIA, tmp_path)
+
+
+def test_a_wrong_declaration_gives_other_code(tmp_path):
+    """Control."""
+    with open(os.path.join(harness.SOURCE, "shim", "api", "cuda.h"), encoding="utf-8") as stream:
+        text = stream.read()
+    wrong = tmp_path / "shim" / "api" / "cuda.h"
+    wrong.parent.mkdir(parents=True)
+    wrong.write_text(text.replace("SYMBOL_NOT_FOUND = 1", "SYMBOL_NOT_FOUND = 3"), encoding="utf-8")
+    user = "null_driver/driver.cpp"
+    assert compiled(user, [tmp_path], tmp_path) != compiled(user, [], tmp_path)

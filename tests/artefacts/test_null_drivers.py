@@ -3,7 +3,9 @@
 """
 
 import csv
+import json
 import os
+import re
 import unittest
 
 from support import elf_facts, guard_checks, harness
@@ -173,3 +175,15 @@ class NvmlNullDriver(NullDriver, unittest.TestCase):
     csv_file, list_file = "nvml.csv", "driver-535-nvml.txt"
     soname, dev_name = "libnvidia-ml.so.1", "libnvidia-ml.so"
     of_libc = frozenset({"poll"})  # nvmlEventSetWait
+
+
+def test_flags_remove_a_packagers_landing_pads():
+    """GCC 14 adds the kinds of -fcf-protection up. With another compiler the bodies do not show it."""
+    with open(os.path.join(harness.BUILD, "compile_commands.json"), encoding="utf-8") as stream:
+        commands = [entry["command"] for entry in json.load(stream)
+                    if re.search(r"shim/null_driver/\w+\.cpp$", entry["file"])]
+    assert len(commands) >= 4
+    name, wanted = (("-fcf-protection", ["full", "none", "return"]) if os.uname().machine == "x86_64"
+                    else ("-mbranch-protection", ["standard", "none"]))
+    for command in commands:
+        assert re.findall(name + r"=(\S+)", command)[-len(wanted):] == wanted

@@ -5,6 +5,7 @@ is in few places (shim/guard/state; one struct in each proxy)."""
 import glob
 import os
 import re
+import subprocess
 
 import pytest
 
@@ -121,7 +122,10 @@ def test_every_directory_is_in_a_layer():
 
 @pytest.mark.parametrize(("path", "wanted", "wrong"), [
     ("policy/a.cpp", "shim/guard/sys/system.h", True),
+    ("shim/guard/proxy_loader/a.cpp", "shim/proxy/guard.h", True),
     ("shim/proxy/a.cpp", "shim/guard/hook/null_drivers.h", True),
+    ("shim/launcher/run/a.cpp", "shim/guard/record/record.h", True),
+    ("shim/guard/hook/state.h", "shim/guard/state/process.h", True),
     ("shim/guard/state/process.h", "shim/guard/hook/null_drivers.h", True),
     ("shim/guard/state/process.h", "shim/guard/hook/state.h", False),
     ("shim/launcher/doctor/a.cpp", "policy/text.h", False)])
@@ -129,6 +133,18 @@ def test_control_wrong_include_is_found(tmp_path, path, wanted, wrong):
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text('#include "%s"\n' % wanted, encoding="utf-8")
     assert len(wrong_includes(tmp_path)) == int(wrong)
+
+
+def test_control_each_kind_of_writable_data_is_found(tmp_path):
+    source = """
+        namespace a { namespace { int first; } int* f() { return &first; } }
+        int f() { static int second = 2; return second++; }
+        thread_local int third; int g() { return third++; }
+        extern const char* const fourth[] = {"a", "b"};"""
+    path = str(tmp_path / "a.o")
+    subprocess.run([os.environ.get("CXX", "c++"), "-fPIC", "-x", "c++", "-c", "-o", path, "-"],
+                   input=source, text=True, check=True)
+    assert writable([path]) == {"first", "second", "third"}
 
 
 def test_each_part_is_composed_and_tested():

@@ -55,6 +55,11 @@ def many(environment, stderr):
     return {p.pid: i for i, p in enumerate(processes)}
 
 
+def test_control_driver_is_reached_without_the_guard(case):
+    result = harness.run([RECORDS, "1"], guard=False)
+    result.assert_reached(case)
+
+
 @pytest.mark.parametrize("name", ["report", "report.%h-%u-%p.jsonl"])
 def test_many_processes_write_whole_records(case, name):
     """To one file, or each process to a file of its own."""

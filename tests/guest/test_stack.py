@@ -28,6 +28,13 @@ def unguarded_use(name):
     return used(name, guard=False)
 
 
+def test_control_more_libraries_need_more_stack():
+    """ld.so itself needs more stack for a library that is linked to more libraries."""
+    unguarded = used(guest.EMPTY, guard=False)
+    assert unguarded > 1000
+    assert used(harness.NULL_DRIVER_DIR + "/libcudaguard-driver.so", guard=False) > unguarded + 500
+
+
 @pytest.mark.parametrize("policy", [None, "VALIDATE", "OFF"])
 @pytest.mark.parametrize("name", NAMES)
 def test_guard_needs_little_more_stack(name, policy):

@@ -3,6 +3,7 @@
 guard."""
 
 import os
+import subprocess
 
 import pytest
 
@@ -28,10 +29,19 @@ if harness.FULL:  # It takes as long as all of them.
                      "cuInit=0", "cuInit=100"))
 
 
-@pytest.fixture(name="case")
-def make_case(case):
+READS_FREED = """
+#include <stdlib.h>
+__attribute__((constructor)) static void read_freed(void) {
+  char* volatile block = malloc(1);
+  free(block);
+  (void)*(volatile char*)block;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def need_valgrind(case):
     case.need("valgrind")
-    return case
 
 
 def check(guard, argv, world, env, answer):
@@ -46,3 +56,14 @@ def test_guarded_programs_have_no_errors(argv, world, env, unguarded, guarded):
     if harness.FULL:  # the control: without the guard, the driver is reached
         check(False, argv, world, env, unguarded)
     check(True, argv, world, env, guarded)
+
+
+def test_control_memcheck_finds_errors(tmp_path):
+    """The control: beside the guard, a library that reads freed memory when it is loaded."""
+    library = tmp_path / "reads_freed.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"], input=READS_FREED,
+                   text=True, check=True)
+    result = harness.run([*MEMCHECK, guest.STEPS, "load:libc.so.6", "ask"], preload=[str(library)],
+                         trace=False, timeout=300)
+    assert result.rc == 99, str(result)
+    assert "Invalid read" in result.err, str(result)

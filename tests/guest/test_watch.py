@@ -45,6 +45,7 @@ class Watch(guest.Case):
         for policy, answer, apis in (("OFF", "-1", []), ("VALIDATE", "-1", []),
                                      ("NO_CONTEXT", "0", ["cuInit"])):
             report = self.path("report")
-            result = self.watched("watch:" + report, "ask", CUDAGUARD_POLICY=policy)
-            self.assertEqual((result.answers["watch"], self.apis(report)), (answer, apis), result)
+            result = self.watched("watch:" + report, "ask", "attempts", CUDAGUARD_POLICY=policy)
+            self.assertEqual((result.answers["watch"], self.apis(report), result.answers["attempts"]),
+                             (answer, apis, "0"), result)
             result.assert_reached(self)

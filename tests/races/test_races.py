@@ -2,6 +2,7 @@
 """In 1,000 fresh processes (48 in the quick run), 64 threads make their first call at once. The
 real driver is initialised once, and every thread gets the same answer."""
 
+import os
 
 import pytest
 
@@ -16,6 +17,20 @@ class FirstCalls(harness.Case):
             outcomes = racing.race(program, entry_points, 5, guard=None)
             self.assertEqual([(o.code, o.inits, o.times) for o in outcomes], [(0, 64, 5)])
             self.assertTrue(outcomes[0].out.startswith("64 8:"), outcomes)
+
+    def test_control_several_threads_call_it_without_the_lock(self):
+        """Control: proxies whose lock does nothing let several threads call cuInit."""
+        proxies = os.path.join(racing.DIRECTORY, "unlocked", "lib", "cudaguard")
+        with racing.library_directory(proxies) as guard:
+            outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
+                                   CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
+        self.assertGreater(max(outcome.inits for outcome in outcomes), 1, outcomes)
+        # With the released proxies in the same directory it works, so the lock makes the
+        # difference.
+        with racing.library_directory() as guard:
+            outcomes = racing.race("racers", "o", 20, guard=guard, slow=2000,
+                                   CUDAGUARD_VISIBLE_DEVICES=racing.ALLOWED)
+        self.assertEqual([outcome.inits for outcome in outcomes], [1], outcomes)
 
 
 @pytest.mark.parametrize(("slow", "times"), ((0, 62), (2000, 63)) if harness.FULL else
