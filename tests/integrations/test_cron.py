@@ -63,8 +63,7 @@ class Cron(places.Case):
             process.kill()
             why = process.communicate()[1]
         self.assertTrue(os.path.exists(self.path("done")), "cron has not started the line: " + why)
-        with open(self.path("out"), encoding="utf-8") as stream:
-            out = stream.read()
+        out = harness.read(self.path("out"))
         return dict(re.findall(r"([\w.\-]+)=(\S*)", out)), self.logged(), out
 
     def line(self, launch=""):

@@ -14,8 +14,7 @@ WHY = "driver: not healthy: cuInit failed with 100 (CUDA_ERROR_NO_DEVICE)"
 
 def snippet(beginning):
     """The block of docs/health.md that starts with this text."""
-    with open(os.path.join(harness.SOURCE, "docs", "health.md"), encoding="utf-8") as stream:
-        blocks = re.findall(r"(?ms)^```text\n(.*?)^```$", stream.read())
+    blocks = re.findall(r"(?ms)^```text\n(.*?)^```$", harness.read("docs", "health.md"))
     (block,) = [block for block in blocks if block.startswith(beginning)]
     return block
 
@@ -35,8 +34,7 @@ def test_service_starts_only_if_the_driver_is_healthy(case, driver, ran, line):
     case.make("units/demo.service", drop_in + "\n".join(more) + "\n", 0o644)
     done = systemd.run("systemctl --user start demo")
     assert done.returncode == 0, str(done)
-    with open(case.path("out"), encoding="utf-8") as stream:
-        assert stream.read()[:len(line)] == line
+    assert harness.read(case.path("out"))[:len(line)] == line
     assert os.path.exists(case.path("ran")) == ran
 
 

@@ -35,8 +35,7 @@ class Jupyter(places.Case):
                               check=False)
 
     def spec(self, name="cudaguard-cpu", directory="data"):
-        with open(self.path(directory, "kernels", name, "kernel.json"), encoding="utf-8") as stream:
-            return json.load(stream)
+        return json.loads(harness.read(self.path(directory, "kernels", name, "kernel.json")))
 
     def notebook(self, kernel, *launch, **more):
         # The kernel does not run under strace, because an interrupt goes to another thread while
@@ -79,10 +78,6 @@ class Jupyter(places.Case):
         for words, code in ((["--user"], 0), (["--prefix", "/proc/1/x"], 1)):
             done = self.install("--cudaguard", launcher.LAUNCHER, *words, TMPDIR=temporary)
             self.assertEqual((done.returncode, os.listdir(temporary)), (code, []), done)
-
-    def write(self, path, spec):
-        with open(path, "w", encoding="utf-8") as stream:
-            json.dump(spec, stream)
 
     def test_spec_is_the_ordinary_kernels_with_the_launcher(self):
         """The kernel is the ordinary one, started by the launcher, with the given options and
@@ -151,14 +146,14 @@ def test_message_names_the_cell_and_its_advice_works(case, changes, key, remedy,
     spec = case.spec()
     if changes:  # the kernel then starts without the launcher
         spec["argv"] = spec["argv"][spec["argv"].index("--") + 1:]
-        case.write(path, spec)
+        case.make(path, json.dumps(spec))
     result = case.notebook("cudaguard-cpu", **changes)
     assert (result.answers["cuda"], result.fake_calls) == ("100", []), str(result)
     assert messages.find(result.err, "no_cuda", cause="FORCE_CPU",
                          asked_by="notebook cell, line 1 through ctypes/cffi",
                          remedy=messages.text("remedy_kernel", remedy=remedy, key=key)), str(result)
     change(spec)
-    case.write(path, spec)
+    case.make(path, json.dumps(spec))
     assert case.notebook("cudaguard-cpu", **changes).answers["cuda"] == "0"
 
 

@@ -134,8 +134,7 @@ class GitHub(Case):
     def test_github_settings_are_valid(self):
         self.assertTrue(self.valid("github-workflows", self.text))
         self.assertFalse(self.valid("github-workflows", self.text.replace("runs-on", "run-on")))
-        with open(os.path.join(harness.SOURCE, "action.yml"), encoding="utf-8") as stream:
-            action = stream.read()
+        action = harness.read("action.yml")
         self.assertTrue(self.valid("github-actions", action))
         for name in ("ci", "lab"):
             with open(os.path.join(harness.SOURCE, ".github", "workflows", name + ".yml"),

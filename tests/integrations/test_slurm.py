@@ -48,8 +48,7 @@ class Slurm(places.Case):
         return result
 
     def output_of_job(self):
-        with open(self.path("job.out"), encoding="utf-8") as stream:
-            return stream.read()
+        return harness.read(self.path("job.out"))
 
     def job(self, name, *lines):
         return self.make(name, "#!/bin/sh\n%s\necho ended=$?\n" % "\n".join(lines))

@@ -93,8 +93,7 @@ class Service(Case):
             harness.skip(self, "no systemd of our own: " + missing)
 
     def read(self, name):
-        with open(self.path(name), encoding="utf-8") as stream:
-            return stream.read()
+        return harness.read(self.path(name))
 
     def started(self, *more):
         """Starts the unit; returns what systemd reports about it, and the program's answer."""

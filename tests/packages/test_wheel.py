@@ -201,8 +201,7 @@ class Wheel(Case):
         if not os.path.exists(python):
             harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
         target = self.target()
-        with open(self.path("test_it.py"), "w", encoding="utf-8") as stream:
-            stream.write("def test_attempt():\n    %s\n" % ATTEMPT)
+        self.make("test_it.py", "def test_attempt():\n    %s\n" % ATTEMPT)
         pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py")
 
         def start(*words):
@@ -226,8 +225,7 @@ class Wheel(Case):
         self.ok(python, "-m", "cudaguard.install_kernel", "--prefix", self.path("jupyter"),
                 PYTHONPATH=target)
         path = self.path("jupyter", "share", "jupyter", "kernels", "cudaguard-cpu", "kernel.json")
-        with open(path, encoding="utf-8") as stream:
-            self.assertIn('"%s/bin/cudaguard"' % target, stream.read())
+        self.assertIn('"%s/bin/cudaguard"' % target, harness.read(path))
 
     def test_editable_install_guards(self):
         """`pip install -e .` leaves the package in the checkout and the rest in the environment."""

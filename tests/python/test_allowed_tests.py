@@ -103,8 +103,7 @@ def test_one_kind_of_tests_is_enough(case, chosen, passed, arguments):
     case.make("conftest.py", "open('started', 'a').write('x')\n")
     result = run(case, "-k", chosen, *arguments)
     assert (result.rc, case.outcomes(result)) == (0, {"passed": passed}), str(result)
-    with open(case.path("started"), encoding="utf-8") as stream:
-        starts = len(stream.read())
+    starts = len(harness.read(case.path("started")))
     one_pytest = 1 + (2 if arguments else 0)
     assert starts == one_pytest * (1 if chosen == "clean" else 2), str(result)
 
@@ -438,5 +437,4 @@ def test_report_that_cannot_be_written_is_an_error(case, name, why):
     assert (result.rc, result.cases) == (4, {}), str(result)
     assert "--cudaguard-report%s\n" % why in result.err
     for own, text in ("test_all.py", SUITE), ("result.json", DOCUMENT):
-        with open(case.path(own), encoding="utf-8") as stream:
-            assert stream.read() == text
+        assert harness.read(case.path(own)) == text

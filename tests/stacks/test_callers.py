@@ -35,8 +35,7 @@ class Callers(harness.DirectoryCase):
         self.result = harness.run([*before, launcher.LAUNCHER, "verify", "--json", document, "--",
                                    *words], world="none", guard=False, trace=False)
         self.assertEqual(self.result.rc, 1, self.result)
-        with open(document, encoding="utf-8") as stream:
-            sites = [one for one in json.load(stream)["calls"] if one["fails"]]
+        sites = [one for one in json.loads(harness.read(document))["calls"] if one["fails"]]
         for one in sites:
             self.assertEqual(one["python"], [], self.result)
             self.assertTrue(one["python_missing"], self.result)

@@ -38,8 +38,7 @@ class Case(harness.DirectoryCase, framework.Case):
         result = harness.run([*verify, self.tool("python"), "-B", *words], world="none",
                              trace=False, **self.how)
         self.assertTrue(os.path.exists(document), result)
-        with open(document, encoding="utf-8") as stream:
-            return result, json.load(stream)
+        return result, json.loads(harness.read(document))
 
     def clean(self, *words):
         result, document = self.verify(*words)
@@ -93,9 +92,8 @@ def in_environment(*row):
     indirect=["case"], ids=["torch", "jax", "tensorflow", "cupy", "numba"])
 def test_import_passes_and_use_names_the_line(case, module, asks):
     case.clean("-c", "import " + module)
-    with open(case.path("asks.py"), "w", encoding="utf-8") as stream:
-        stream.write("import %s\n\n%s\n" % (module, asks))
-    sites = case.asks(case.path("asks.py"), asks)
+    program = case.make("asks.py", "import %s\n\n%s\n" % (module, asks))
+    sites = case.asks(program, asks)
     if module == "torch":
         assert {one["python"][0]["function"] for one in sites} == {"is_available"}, sites
         assert "libc10_cuda.so" in [one["library"] for one in sites], sites
@@ -108,8 +106,7 @@ def test_cleanrl_device_line_is_named(case):
     the program chooses the device before it makes the environments."""
     programs = os.path.join(framework.ENVIRONMENTS, case.environment, "programs")
     program = shutil.copy(os.path.join(programs, "cleanrl", "ppo.py"), case.directory)
-    with open(case.path("gym.py"), "w", encoding="utf-8") as stream:
-        stream.write("import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
+    case.make("gym.py", "import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
     case.asks(program, "device = torch.device(", "--total-timesteps", "512")
 
 

@@ -23,8 +23,7 @@ class Case(launcher.Case):
         result = harness.run([*verified.VERIFY, *options, "--json", document, "--", *words],
                              world="none", guard=False, trace=False, env=env)
         self.assertEqual(result.rc, 1, result)
-        with open(document, encoding="utf-8") as stream:
-            self.document = json.load(stream)
+        self.document = json.loads(harness.read(document))
         name = os.path.basename(words[0])
         self.assertEqual([place["name"] for place in self.document["places"]], [name], result)
         self.assertIn("> %s: %s\n" % (name, function), result.err, result)

@@ -35,8 +35,7 @@ class Case(named.Case):
         result = harness.run([launcher.LAUNCHER, "verify", "--json", document, *options, "--",
                               *words], world="none", guard=False, trace=False, cwd=self.directory)
         self.assertEqual(result.rc, rc, result)
-        with open(document, encoding="utf-8") as stream:
-            return result.err, [one["name"] for one in json.load(stream)["places"]]
+        return result.err, [one["name"] for one in json.loads(harness.read(document))["places"]]
 
     def check(self, words, asked_by, place=None, allow=None):
         """Fails unless the message has `asked_by`, verify names the place, otherwise the same, and

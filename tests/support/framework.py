@@ -31,8 +31,7 @@ class Case(harness.Case):
     def need_environment(self, name):
         mark = os.path.join(ENVIRONMENTS, name + ".unreachable")  # the package index was
         if os.path.exists(mark):
-            with open(mark, encoding="utf-8") as stream:
-                self.skipTest(stream.read().strip())
+            self.skipTest(harness.read(mark).strip())
         if not os.path.exists(os.path.join(ENVIRONMENTS, name, ".fetched")):
             harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
 

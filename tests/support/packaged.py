@@ -48,11 +48,16 @@ def released(case, name, quick=True):
     return path
 
 
+def sums(directory):
+    """Returns {file: checksum} of a directory's SHA256SUMS."""
+    lines = harness.read(directory, "SHA256SUMS").splitlines()
+    return dict(reversed(line.split()) for line in lines)
+
+
 def listed():
     """Returns the files that `cmake --install` makes, below its prefix."""
-    path = os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt")
-    with open(path, encoding="utf-8") as stream:
-        return {line.strip()[2:] for line in stream}
+    lines = harness.read("tests", "artefacts", "installed.txt").splitlines()
+    return {line[2:] for line in lines}
 
 
 def other_version(deb, version, directory):
@@ -60,8 +65,7 @@ def other_version(deb, version, directory):
     tree = os.path.join(directory, "tree" + version)
     subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
     control = os.path.join(tree, "DEBIAN", "control")
-    with open(control, encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read(control)
     with open(control, "w", encoding="utf-8") as stream:
         stream.write(re.sub(r"(?m)^Version: .*", "Version: " + version, text))
     lib = os.path.join(tree, "usr", "lib", MULTIARCH)
@@ -135,8 +139,7 @@ class Machine:
         self.root = os.path.join(directory, "root")
         # unshare has forked process 1 of the machine.
         children = "/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)
-        with open(children, encoding="ascii") as stream:
-            self.init = stream.read().strip()
+        self.init = harness.read(children).strip()
 
     def fetch(self, suite):
         script = os.path.join(harness.SOURCE, "scripts", "fetch-roots")

@@ -24,15 +24,13 @@ def script(*names):
 
 
 def read(*names):
-    with open(script(*names), encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(script(*names))
 
 
 def page(name):
     """Returns the text of docs/integrations/NAME.md."""
     path = os.path.join(harness.SOURCE, "docs", "integrations", name + ".md")
-    with open(path, encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(path)
 
 
 def blocks(language, name, section=None):
@@ -89,8 +87,7 @@ class Case(launcher.Case):
         return self.make("fake.log", "", 0o666)
 
     def logged(self):
-        with open(self.path("fake.log"), encoding="utf-8") as stream:
-            return stream.read().split()
+        return harness.read(self.path("fake.log")).split()
 
     def validate(self, text, release):
         """Checks a manifest against the schemas of a release of Kubernetes."""
