@@ -61,7 +61,6 @@ class Action(places.Case):
         return result.rc, out, calls, action_outputs
 
     def test_control_command_alone_reaches_the_driver(self):
-        """Control: the command alone reaches the driver."""
         harness.run(["bash", "-c", ATTEMPT], guard=False, trace=False).assert_reached(self)
 
     def test_inputs_become_verifys_options(self):
@@ -102,7 +101,6 @@ class Action(places.Case):
         self.assertIn("$RUNNER_TEMP/cudaguard/bin/cudaguard", self.steps[1]["run"])
 
     def test_declared_outputs_exist_and_inputs_are_used(self):
-        """The outputs that the action declares exist, and each input is used."""
         self.assertEqual(self.action["outputs"]["result"]["value"],
                          "${{ steps.%s.outputs.result }}" % self.steps[1]["id"])
         used = re.findall(r"inputs\.(\w+)", str(self.steps))
@@ -114,7 +112,6 @@ make_case = fixtures.lent("case", Action)
 
 def test_lines_that_ask_are_annotated(case):
     """An annotation has a path in the checkout. The summary has a table."""
-    os.mkdir(case.path("src"))
     case.make("src/a,b%.py", "import ctypes\ndriver = ctypes.CDLL('libcuda.so.1')\n"
               "driver.cuInit(0)\ndriver.cuInit(0)\n")
     code, out, _, _ = case.run_action(command="python3 src/a,b%.py; python3 src/a,b%.py",

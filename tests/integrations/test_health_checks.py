@@ -27,7 +27,6 @@ def test_service_starts_only_if_the_driver_is_healthy(case, driver, ran, line):
     if missing := systemd.missing():
         harness.skip(case, "no systemd of our own: " + missing)
     drop_in = snippet("[Service]").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
-    os.makedirs(case.path("units"), exist_ok=True)
     more = ("Type=oneshot", "Environment=LD_LIBRARY_PATH=" + driver,
             "StandardOutput=append:" + case.path("out"),
             "ExecStart=/usr/bin/touch " + case.path("ran"))

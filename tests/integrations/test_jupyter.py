@@ -15,16 +15,13 @@ from support.places import launcher
 PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
 INSTALL = places.script("jupyter", "install-kernel")
 NOTEBOOK = os.path.join(places.HERE, "programs", "notebook.py")
-
-
 ALONE = "options of cudaguard run alone"
 
 
 class Jupyter(places.Case):
     def setUp(self):
         super().setUp()
-        if not os.path.exists(PYTHON):
-            harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
+        self.need_fetched("jupyter")
         self.env = {"JUPYTER_DATA_DIR": self.path("data"), "JUPYTER_PATH": self.path("data"),
                     "JUPYTER_RUNTIME_DIR": self.path("runtime"), "HOME": self.directory,
                     "IPYTHONDIR": self.path("ipython"), "PYTHONWARNINGS": "ignore"}
@@ -80,8 +77,7 @@ class Jupyter(places.Case):
             self.assertEqual((done.returncode, os.listdir(temporary)), (code, []), done)
 
     def test_spec_is_the_ordinary_kernels_with_the_launcher(self):
-        """The kernel is the ordinary one, started by the launcher, with the given options and
-        names."""
+        """It has the given options and names."""
         self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
         done = subprocess.run([PYTHON, "-m", "ipykernel", "install", "--user", "--name", "plain"],
                               capture_output=True, text=True, check=False,
@@ -100,8 +96,7 @@ class Jupyter(places.Case):
 
     @pytest.mark.full
     def test_cpu_is_added_unless_a_policy_is_given(self):
-        """The script adds --cpu unless another policy is given. Otherwise, a policy in the server's
-        environment would lift it."""
+        """Otherwise, a policy in the server's environment would lift it."""
         for given, wanted in (
                 ("--strict", "--cpu --strict"), ("--report /tmp/r-%p", "--cpu --report /tmp/r-%p"),
                 ("--no-presets --cpu", "--no-presets --cpu"), ("--gpus=2", "--gpus=2"),
@@ -120,7 +115,6 @@ class Jupyter(places.Case):
     def test_script_finds_the_launcher_of_its_own_tree(self):
         """The script finds the launcher in its own tree or otherwise on PATH."""
         command = self.installed("tree")
-        os.makedirs(self.path("tree", "share", "cudaguard", "jupyter"))
         script = self.make("tree/share/cudaguard/jupyter/install-kernel",
                            places.read("jupyter", "install-kernel"))
         self.assertEqual(self.install("--user", script=script).returncode, 0)

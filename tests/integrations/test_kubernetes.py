@@ -84,7 +84,6 @@ class Pod(Case):
         self.assertNotEqual(self.program("sh", "-c", ": >/mnt/cudaguard/lib/x").rc, 0)
 
     def test_missing_files_start_no_program(self):
-        """Without the files, the container starts no program."""
         result = self.program(*places.OPEN)
         self.assertNotEqual(result.rc, 0)
         self.assertEqual((result.out, result.fake_calls), ("", []), result)

@@ -33,11 +33,10 @@ def run(case, *words, **variables):
 
 
 def tarball(case, name):
-    tree = case.path(name)
-    os.makedirs(os.path.join(tree, "bin"))
+    file = case.path(name + ".tar.gz")
     case.make(name + "/bin/cudaguard", "the command of %s\n" % name)
-    subprocess.run(["tar", "-czf", tree + ".tar.gz", "-C", case.directory, name], check=True)
-    return tree + ".tar.gz"
+    subprocess.run(["tar", "-czf", file, "-C", case.directory, name], check=True)
+    return file
 
 
 @pytest.mark.parametrize(("exists", "removed"), [("1", []), ("0", ["manifest rm guard:1"])])

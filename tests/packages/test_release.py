@@ -32,7 +32,6 @@ class Release(packaged.Case):
                          set(os.listdir(packaged.RELEASE)) - {"SHA256SUMS"})
 
     def test_notes_are_the_changelogs_newest_section(self):
-        """The notes are the changelog's newest section, which is this version's."""
         notes = harness.read(packaged.released(self, "NOTES.md"))
         newest = re.split(r"^## ", harness.read("CHANGELOG.md"), flags=re.MULTILINE)[1]
         title, first = newest.split("\n", 1)

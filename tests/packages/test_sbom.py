@@ -52,7 +52,7 @@ class Document(packaged.Case):
 
     @pytest.mark.full
     def test_spdx_tools_accept_the_document(self):
-        tool = os.path.join(os.path.dirname(packaged.platforms()), "pyspdxtools")
+        tool = self.need_fetched("platforms") + "/pyspdxtools"
         done = packaged.run([tool, "-i", self.path_of_document])
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.document["packages"][1]["licenseConcluded"] = "A license"  # control

@@ -83,7 +83,6 @@ FOUND = sorted(
 
 class Pages(unittest.TestCase):
     def test_links_from_readme_reach_every_page(self):
-        """Links from README reach every page."""
         start = os.path.join(harness.SOURCE, "README.md")
         found, todo = set(), [start]
         while todo:

@@ -199,7 +199,6 @@ def test_locally_loaded_python_has_its_stack(case, library):
 def test_named_frame_beyond_the_limit_is_recorded(case, file):
     """The record has the frame that the message names, however far out that frame is."""
     inner = case.path("site-packages", "inner.py")
-    os.makedirs(os.path.dirname(inner))
     case.make(inner, "import ctypes\ndef ask(depth):\n"
               "    return ask(depth - 1) if depth else ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
     case.make(file, "import inner\ninner.ask(99)\n")

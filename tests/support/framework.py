@@ -114,6 +114,14 @@ class Case(harness.Case):
               (len(unguarded.device_opens), len(last.device_opens)))
         return unguarded, last
 
+    def answers(self, argv, out, worlds=("none", "fake", "real")):
+        """Fails unless the guarded program prints this in each world. The unguarded one enters
+        NVIDIA's driver."""
+        self.control(argv)
+        for world in worlds:
+            result = self.guarded(argv, world)
+            self.assertEqual((result.rc, result.out, result.err), (0, out, ""), str(result))
+
     def same_words(self, reference, guarded, normal, where):
         what = "guarded (%s) it is not as without a driver\n%s" % (where, guarded)
         self.assertEqual(guarded.rc, reference.rc, what)

@@ -485,6 +485,13 @@ class Case(unittest.TestCase):
         if missing:
             skip(self, "not installed: " + ", ".join(missing))
 
+    def need_fetched(self, name):
+        """Returns the directory of the programs that scripts/fetch-frameworks has fetched."""
+        directory = os.path.join(DEPS, "frameworks", name, "bin")
+        if not os.path.exists(directory):
+            skip(self, "run scripts/fetch-frameworks %s %s" % (DEPS, name))
+        return directory
+
     def need_daemon(self, name):
         """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), without packages that this
         machine has installed. Returns the directories of its libraries."""
@@ -552,7 +559,9 @@ class DirectoryCase(Case):
         return os.path.join(self.directory, *names)
 
     def make(self, name, text, mode=0o755):
-        """Writes a file with these bytes or this text. Returns its path."""
+        """Writes a file with these bytes or this text, also into a new directory. Returns its
+        path."""
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
         with open(self.path(name), "wb") as stream:
             stream.write(text if isinstance(text, bytes) else text.encode())
         os.chmod(self.path(name), mode)

@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import subprocess
-import unittest
 
 from support import harness
 from support.guard_checks import version
@@ -79,14 +78,6 @@ def other_version(deb, version, directory):
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, built], check=True,
                    stdout=subprocess.DEVNULL)
     return built
-
-
-def platforms():
-    """Returns the Python that has the readers of other people's formats."""
-    python = os.path.join(harness.DEPS, "frameworks", "platforms", "bin", "python")
-    if not os.path.exists(python):
-        raise unittest.SkipTest("run scripts/fetch-frameworks %s platforms" % harness.DEPS)
-    return python
 
 
 def run(command, **options):

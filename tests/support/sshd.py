@@ -49,9 +49,8 @@ class Server:
             "--ro-bind", case.path("passwd"), "/etc/passwd",
             "--ro-bind", case.path("shadow"), "/etc/shadow"])
         for name in ("host", "user"):
-            done = case.unguarded(*self.sandbox, tool("ssh-keygen"), "-q", "-t", "ed25519", "-N",
-                                  "",
-                                  "-f", case.path(name))
+            done = case.unguarded(*self.sandbox, tool("ssh-keygen"), "-q", "-t", "ed25519",
+                                  "-N", "", "-f", case.path(name))
             case.assertEqual(done.returncode, 0, done)
 
     def connect(self, command, settings="", key="", options=(), before=()):
