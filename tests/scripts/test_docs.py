@@ -43,16 +43,20 @@ def anchors(page):
     return found
 
 
-def broken_links(path, page):
-    """Returns the links of a page at `path` that lead nowhere."""
-    broken = []
+def links(path, page):
+    """Yields (link, its file, its anchor) of a page at `path`, without other people's pages."""
     # Text in `code` is not a link.
     for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", text_of(page))):
         link = next(part for part in match.groups() if part)
-        if re.match(r"[a-z]+:", link):
-            continue
-        file, _, anchor = link.partition("#")
-        target = os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path
+        if not re.match(r"[a-z]+:", link):
+            file, _, anchor = link.partition("#")
+            yield link, os.path.normpath(os.path.join(os.path.dirname(path), file or path)), anchor
+
+
+def broken_links(path, page):
+    """Returns the links of a page at `path` that lead nowhere."""
+    broken = []
+    for link, target, anchor in links(path, page):
         if target != path and not os.path.exists(target):
             broken.append(link)
         elif anchor and anchor not in anchors(page if target == path else harness.read(target)):
@@ -90,10 +94,7 @@ class Pages(unittest.TestCase):
             if path in found or not path.endswith(".md") or not os.path.exists(path):
                 continue
             found.add(path)
-            for match in LINK.finditer(text_of(harness.read(path))):
-                link = next(part for part in match.groups() if part).partition("#")[0]
-                if link and not re.match(r"[a-z]+:", link):
-                    todo.append(os.path.normpath(os.path.join(os.path.dirname(path), link)))
+            todo += [target for _, target, _ in links(path, harness.read(path))]
         for path in glob.glob(os.path.join(harness.SOURCE, "docs", "**", "*.md"), recursive=True):
             self.assertIn(path, found)
 
