@@ -72,7 +72,6 @@ class Release(packaged.Case):
             self.assertTrue(packed.read() == tested.read(), "bin/cudaguard" + ANOTHER)
 
     def test_files_are_built_for_the_named_machine(self):
-        """Each package's files are built for the machine in its name."""
         wanted = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}  # ELF's e_machine
         for name in self.packages():
             machine = re.search(r"[-_.](x86_64|amd64|aarch64|arm64)\.[a-z.]+$", name)[1]
@@ -82,7 +81,6 @@ class Release(packaged.Case):
             self.assertEqual(set(heads), {bytes([wanted[machine], 0])}, name)
 
     def test_packages_contain_the_licences(self):
-        """The packages contain the licences of what is compiled into the launcher."""
         for name in self.packages():
             texts = [content for path, content in packaged.tree(self.opened(name)).items()
                      if isinstance(content, bytes) and re.search(r"/(LICENSE|copyright)$", path)]

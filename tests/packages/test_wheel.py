@@ -259,7 +259,6 @@ make_wheel_case = fixtures.lent("wheel_case", Wheel)
 
 @pytest.mark.parametrize("name", ["with space", "with:colon"])
 def test_path_with_a_space_is_refused(wheel_case, name):
-    """The launcher and library() refuse a path with a space and print the remedy."""
     wheel_case.target(name)
     launcher = wheel_case.path(name, "bin", "cudaguard")
     done = packaged.run([launcher, "run", "true"], env=environment())
