@@ -2,6 +2,7 @@
 """Options of every test, and which tests run."""
 
 import contextlib
+import importlib
 import os
 import re
 import resource
@@ -17,6 +18,18 @@ SETTINGS = os.path.join(settings.TESTS, "pytest.ini")
 AARCH64 = os.path.join(settings.TESTS, "aarch64")
 NODE = "/dev/nvidiactl"
 HAD_NODE = os.path.exists(NODE)
+# The modules of tests/support whose Case has the helpers of an area's tests.
+CASES = {"devices": "box", "fence": "fence", "guest": "guest", "integrations": "places",
+         "launcher": "launcher", "packages": "packaged", "runtimes": "harness"}
+
+
+@pytest.fixture(name="case")
+def make_case(request):
+    """The helpers of the area's Case."""
+    from support import harness  # which reads the options
+
+    module = importlib.import_module("support." + CASES[request.path.parent.name])
+    yield from harness.lent(module.Case())
 
 
 def pytest_addoption(parser):

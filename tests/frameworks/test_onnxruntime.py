@@ -53,6 +53,7 @@ class Release(framework.Case):
 
     environment = None
     cuda = None  # the fetched toolkit that has the release's CUDA runtime
+    raises = None  # whether [CUDA, CPU] raises with a driver that finds no device
 
     def setUp(self):
         super().setUp()
@@ -82,27 +83,23 @@ class Release(framework.Case):
         # This is why the guard refuses the plug-in.
         self.assertEqual("raised: " in self.with_no_device(argv), raises)
 
+    def test_cuda_cpu_falls_back(self):
+        self.falls_back(CUDA, CPU, raises=self.raises)
+
+    def test_tensorrt_cuda_cpu_falls_back(self):
+        self.falls_back(TENSORRT, CUDA, CPU, raises=True)
+
 
 class Old(Release):
     environment = "onnxruntime-old"
     cuda = "cuda-11"
-
-    def test_cuda_cpu_falls_back(self):
-        self.falls_back(CUDA, CPU, raises=True)
-
-    def test_tensorrt_cuda_cpu_falls_back(self):
-        self.falls_back(TENSORRT, CUDA, CPU, raises=True)
+    raises = True
 
 
 class New(Release):
     environment = "onnxruntime-new"
     cuda = "cuda-13"
-
-    def test_cuda_cpu_falls_back(self):
-        self.falls_back(CUDA, CPU, raises=False)
-
-    def test_tensorrt_cuda_cpu_falls_back(self):
-        self.falls_back(TENSORRT, CUDA, CPU, raises=True)
+    raises = False
 
     def test_limit_registering_the_provider_raises_as_without_a_driver(self):
         argv = self.argv("onnxruntime_register.py")

@@ -22,8 +22,7 @@ class Action(places.Case):
     def setUp(self):
         super().setUp()
         self.need_yaml()
-        with open(os.path.join(harness.SOURCE, "action.yml"), encoding="utf-8") as stream:
-            self.action = places.yaml.safe_load(stream)
+        self.action = places.yaml.safe_load(harness.read("action.yml"))
         self.steps = self.action["runs"]["steps"]
 
     def value(self, expression, inputs):
@@ -39,19 +38,15 @@ class Action(places.Case):
         inputs = {name: entry.get("default") for name, entry in self.action["inputs"].items()}
         inputs.update({"cudaguard": LAUNCHER, **given})
         self.assertNotIn(None, inputs.values())
-        out, calls, outputs = "", [], self.path("outputs")
+        out, calls, outputs = "", [], self.make("outputs", "")
         os.makedirs(self.path("temp"), exist_ok=True)
-        with open(outputs, "w", encoding="utf-8"):
-            pass
         for number, step in enumerate(self.steps):
             if "if" in step and not self.value(step["if"], inputs):
                 continue
             self.assertEqual(step["shell"], "bash")
             env = {name: EXPRESSION.sub(lambda match: self.value(match[1], inputs), text)
                    for name, text in step["env"].items()}
-            script = self.path("step%d.sh" % number)
-            with open(script, "w", encoding="utf-8") as stream:
-                stream.write(step["run"])
+            script = self.make("step%d.sh" % number, step["run"])
             # GitHub runs this for `shell: bash`.
             result = harness.run(
                 ["bash", "--noprofile", "--norc", "-eo", "pipefail", script], guard=False,
@@ -62,12 +57,10 @@ class Action(places.Case):
             calls += result.init_calls()
             if result.rc != 0:
                 break
-        with open(outputs, encoding="utf-8") as stream:
-            action_outputs = dict(line.split("=", 1) for line in stream.read().splitlines())
+        action_outputs = dict(line.split("=", 1) for line in harness.read(outputs).splitlines())
         return result.rc, out, calls, action_outputs
 
     def test_control_command_alone_reaches_the_driver(self):
-        """Control: the command alone reaches the driver."""
         harness.run(["bash", "-c", ATTEMPT], guard=False, trace=False).assert_reached(self)
 
     def test_inputs_become_verifys_options(self):
@@ -99,8 +92,7 @@ class Action(places.Case):
 
     def test_build_step_has_the_readmes_command(self):
         """The test does not run the step that builds: README's readers and CI run the same."""
-        with open(os.path.join(harness.SOURCE, "README.md"), encoding="utf-8") as stream:
-            readme = stream.read()
+        readme = harness.read("README.md")
         build = self.steps[0]
         self.assertTrue(self.value(build["if"], {"cudaguard": ""}))
         (line,) = re.findall(r"(?m)^cmake -S.*$", build["run"])
@@ -109,7 +101,6 @@ class Action(places.Case):
         self.assertIn("$RUNNER_TEMP/cudaguard/bin/cudaguard", self.steps[1]["run"])
 
     def test_declared_outputs_exist_and_inputs_are_used(self):
-        """The outputs that the action declares exist, and each input is used."""
         self.assertEqual(self.action["outputs"]["result"]["value"],
                          "${{ steps.%s.outputs.result }}" % self.steps[1]["id"])
         used = re.findall(r"inputs\.(\w+)", str(self.steps))
@@ -121,18 +112,15 @@ make_case = fixtures.lent("case", Action)
 
 def test_lines_that_ask_are_annotated(case):
     """An annotation has a path in the checkout. The summary has a table."""
-    os.mkdir(case.path("src"))
-    with open(case.path("src", "a,b%.py"), "w", encoding="utf-8") as stream:
-        stream.write("import ctypes\ndriver = ctypes.CDLL('libcuda.so.1')\ndriver.cuInit(0)\n"
-                     "driver.cuInit(0)\n")
+    case.make("src/a,b%.py", "import ctypes\ndriver = ctypes.CDLL('libcuda.so.1')\n"
+              "driver.cuInit(0)\ndriver.cuInit(0)\n")
     code, out, _, _ = case.run_action(command="python3 src/a,b%.py; python3 src/a,b%.py",
                                       allow="line:a,b%.py:4")
     assert code == 1, out
     assert [line for line in out.splitlines() if line.startswith("::")] == [
         "::error file=src/a%2Cb%25.py,line=3,title=cudaguard::"
         "a,b%25.py:3 asked for CUDA: cuInit by ctypes/cffi"], out
-    with open(case.path("summary"), encoding="utf-8") as stream:
-        summary = stream.read()
+    summary = harness.read(case.path("summary"))
     assert re.match(r"### cudaguard: FAIL: 1 line asked for CUDA, in 2 of \d+ processes\n", summary)
     assert summary.endswith("| line of code | asked | processes | allowed |\n|---|---|---|---|\n"
                             "| `a,b%.py:3` | `cuInit by ctypes/cffi` | 2 | no |\n"
@@ -150,8 +138,7 @@ def test_annotation_without_a_file_of_the_checkout(case, command, annotation, wo
     found = [line for line in out.splitlines() if line.startswith("::")]
     assert [line[:len(one)] for line, one in zip(found, annotation)] == annotation, out
     assert len(found) == len(annotation), out
-    with open(case.path("summary"), encoding="utf-8") as stream:
-        assert words in stream.read()
+    assert words in harness.read(case.path("summary"))
 
 
 def test_verify_that_cannot_run_makes_no_annotation(case):

@@ -116,9 +116,8 @@ class Activation(places.Case):
     def environment(self, name):
         """Makes a conda environment as the comment in activate.sh describes."""
         for kind in ("activate", "deactivate"):
-            directory = self.path(name, "etc", "conda", kind + ".d")
-            os.makedirs(directory)
-            shutil.copy(places.script("conda", kind + ".sh"), os.path.join(directory, "cudaguard.sh"))
+            self.make("%s/etc/conda/%s.d/cudaguard.sh" % (name, kind),
+                      places.read("conda", kind + ".sh"))
 
     def shell(self, words, conda, env=None, path=True):
         found = self.bin + ":" + os.environ["PATH"] if path else "/usr/bin:/bin"
@@ -135,7 +134,6 @@ class Activation(places.Case):
         return harness.sample(SHELLS.items(), 4)
 
     def test_child_shell_can_leave_the_environment(self):
-        """A shell that is started in the environment can leave it."""
         leave = Conda(self.directory)
         leave.stack = [("cpu", False)]
         leave.deactivate().run("printenv LD_PRELOAD JAX_PLATFORMS; " + ASK)
@@ -148,10 +146,7 @@ class Activation(places.Case):
             self.assertEqual((name, lines[0], lines[1].split()[0]), (name, "libm.so.6", "cuInit=0"))
 
     def test_environments_own_launcher_is_preferred(self):
-        """The scripts prefer the environment's own launcher to PATH's."""
-        os.mkdir(self.path("cpu", "bin"))
-        shutil.copytree(harness.LIB, self.path("cpu", "lib"), symlinks=True)
-        shutil.copy(launcher.LAUNCHER, self.path("cpu", "bin"))
+        self.installed("cpu")
         conda = Conda(self.directory).activate("cpu").run("printenv LD_PRELOAD").activate("more")
         for name, words in self.shells():
             result = self.shell(words, conda.run("printenv LD_PRELOAD"))
@@ -162,7 +157,6 @@ class Activation(places.Case):
     def test_failed_activation_is_reported_and_hides_the_gpus(self):
         """The script prints that the environment is not guarded, and the shell continues. A
         variable hides the GPUs from programs that heed it."""
-        os.mkdir(self.path("cpu", "bin"))
         self.make("cpu/bin/cudaguard", "#!/bin/sh\necho 'cudaguard: some reason' >&2\nexit 125\n")
         show = "echo ${LD_PRELOAD-unset} ${CUDA_VISIBLE_DEVICES-unset}."
         conda = Conda(self.directory).activate("cpu").run(ASK).run(show).deactivate().run(show)
@@ -180,7 +174,6 @@ class Activation(places.Case):
                 self.assertIn("not found", result.err)
 
     def test_launcher_lifts_policy_and_presets_for_one_program(self):
-        """The policy and the presets can be lifted for one program."""
         conda = Conda(self.directory).activate("cpu").run("cudaguard run --policy OFF -- " + ASK)
         conda.run("echo ----; cudaguard run --policy OFF -- env; echo ----; " + ASK)
         result = self.shell(["dash"], conda)

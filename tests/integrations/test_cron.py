@@ -45,7 +45,6 @@ class Cron(places.Case):
             if os.path.exists(self.path(name)):
                 os.remove(self.path(name))
         user = pwd.getpwuid(os.geteuid()).pw_name
-        os.makedirs(self.path("spool", "crontabs"), exist_ok=True)
         self.make("spool/crontabs/" + user, "".join(line + "\n" for line in (
             "LD_LIBRARY_PATH=" + harness.FAKE_DRIVER, "CG_FAKE_LOG=" + self.fake_log(),
             *lines)), 0o600)
@@ -63,8 +62,7 @@ class Cron(places.Case):
             process.kill()
             why = process.communicate()[1]
         self.assertTrue(os.path.exists(self.path("done")), "cron has not started the line: " + why)
-        with open(self.path("out"), encoding="utf-8") as stream:
-            out = stream.read()
+        out = harness.read(self.path("out"))
         return dict(re.findall(r"([\w.\-]+)=(\S*)", out)), self.logged(), out
 
     def line(self, launch=""):

@@ -9,10 +9,9 @@ import pwd
 import re
 import subprocess
 
-from support import harness, launcher, places
+from support import launcher, places, recorded
 from support.recorded import PACKAGES, line, text
 
-PYTHON = os.path.join(harness.DEPS, "frameworks", "duckdb", "bin", "python")
 # Statements on the standard input as JSON; the rows of the last one come out.
 RUN = """
 import duckdb, json, sys
@@ -48,8 +47,7 @@ def user_name(uid):
 class Queries(launcher.Case):
     def setUp(self):
         super().setUp()
-        if not os.path.exists(PYTHON):
-            harness.skip(self, "run scripts/fetch-frameworks %s duckdb" % harness.DEPS)
+        self.python = self.need_fetched("duckdb") + "/python"
         os.makedirs(self.path("records", "more"))
         pod = "/kubepods.slice/kubepods-pod3f2a11c0_0d5e.slice/cri-containerd-8a0f.scope"
         cgroups = [pod, "/slurm/job_9/step_0", "/", "/user.slice/a.service/x"]
@@ -84,7 +82,7 @@ class Queries(launcher.Case):
             stream.write(text(line(99, host="old")))
 
     def query(self, *statements):
-        done = subprocess.run([PYTHON, "-c", RUN], input=json.dumps(statements), text=True,
+        done = subprocess.run([self.python, "-c", RUN], input=json.dumps(statements), text=True,
                               capture_output=True, cwd=self.directory, check=False)
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)
@@ -111,9 +109,7 @@ class Queries(launcher.Case):
         self.assertEqual(len(wanted), 7)
 
     def test_view_reads_fields_of_the_schema(self):
-        with open(os.path.join(harness.SOURCE, "shim", "guard", "record", "record.schema.json"),
-                  encoding="utf-8") as stream:
-            known = json.load(stream)["properties"]
+        known = recorded.schema("guard", "record", "record.schema.json")["properties"]
         columns = re.findall(r"\b(\w+): '(\w+)", views())
         self.assertGreater(len(columns), 10)
         for name, kind in columns:

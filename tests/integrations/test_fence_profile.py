@@ -152,8 +152,7 @@ class Container(fence.Case):
         self.need("crun", "unshare")
         if platform.machine() not in MACHINES or not os.path.exists(DEFAULT):
             harness.skip(self, "not installed: golang-github-containers-common")
-        with open(DEFAULT, encoding="utf-8") as stream:
-            self.profile = json.load(stream)
+        self.profile = json.loads(harness.read(DEFAULT))
         if error := self.run_in(None, "true").stderr:
             harness.skip(self, "no container can be had here: " + error)
 

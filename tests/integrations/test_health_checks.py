@@ -14,8 +14,7 @@ WHY = "driver: not healthy: cuInit failed with 100 (CUDA_ERROR_NO_DEVICE)"
 
 def snippet(beginning):
     """The block of docs/health.md that starts with this text."""
-    with open(os.path.join(harness.SOURCE, "docs", "health.md"), encoding="utf-8") as stream:
-        blocks = re.findall(r"(?ms)^```text\n(.*?)^```$", stream.read())
+    blocks = re.findall(r"(?ms)^```text\n(.*?)^```$", harness.read("docs", "health.md"))
     (block,) = [block for block in blocks if block.startswith(beginning)]
     return block
 
@@ -28,15 +27,13 @@ def test_service_starts_only_if_the_driver_is_healthy(case, driver, ran, line):
     if missing := systemd.missing():
         harness.skip(case, "no systemd of our own: " + missing)
     drop_in = snippet("[Service]").replace("/usr/bin/cudaguard", "/usr/local/bin/cudaguard")
-    os.makedirs(case.path("units"), exist_ok=True)
     more = ("Type=oneshot", "Environment=LD_LIBRARY_PATH=" + driver,
             "StandardOutput=append:" + case.path("out"),
             "ExecStart=/usr/bin/touch " + case.path("ran"))
     case.make("units/demo.service", drop_in + "\n".join(more) + "\n", 0o644)
     done = systemd.run("systemctl --user start demo")
     assert done.returncode == 0, str(done)
-    with open(case.path("out"), encoding="utf-8") as stream:
-        assert stream.read()[:len(line)] == line
+    assert harness.read(case.path("out"))[:len(line)] == line
     assert os.path.exists(case.path("ran")) == ran
 
 

@@ -15,16 +15,13 @@ from support.places import launcher
 PYTHON = os.path.join(harness.DEPS, "frameworks", "jupyter", "bin", "python")
 INSTALL = places.script("jupyter", "install-kernel")
 NOTEBOOK = os.path.join(places.HERE, "programs", "notebook.py")
-
-
 ALONE = "options of cudaguard run alone"
 
 
 class Jupyter(places.Case):
     def setUp(self):
         super().setUp()
-        if not os.path.exists(PYTHON):
-            harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
+        self.need_fetched("jupyter")
         self.env = {"JUPYTER_DATA_DIR": self.path("data"), "JUPYTER_PATH": self.path("data"),
                     "JUPYTER_RUNTIME_DIR": self.path("runtime"), "HOME": self.directory,
                     "IPYTHONDIR": self.path("ipython"), "PYTHONWARNINGS": "ignore"}
@@ -35,8 +32,7 @@ class Jupyter(places.Case):
                               check=False)
 
     def spec(self, name="cudaguard-cpu", directory="data"):
-        with open(self.path(directory, "kernels", name, "kernel.json"), encoding="utf-8") as stream:
-            return json.load(stream)
+        return json.loads(harness.read(self.path(directory, "kernels", name, "kernel.json")))
 
     def notebook(self, kernel, *launch, **more):
         # The kernel does not run under strace, because an interrupt goes to another thread while
@@ -80,13 +76,8 @@ class Jupyter(places.Case):
             done = self.install("--cudaguard", launcher.LAUNCHER, *words, TMPDIR=temporary)
             self.assertEqual((done.returncode, os.listdir(temporary)), (code, []), done)
 
-    def write(self, path, spec):
-        with open(path, "w", encoding="utf-8") as stream:
-            json.dump(spec, stream)
-
     def test_spec_is_the_ordinary_kernels_with_the_launcher(self):
-        """The kernel is the ordinary one, started by the launcher, with the given options and
-        names."""
+        """It has the given options and names."""
         self.assertEqual(self.install("--user", "--cudaguard", launcher.LAUNCHER).returncode, 0)
         done = subprocess.run([PYTHON, "-m", "ipykernel", "install", "--user", "--name", "plain"],
                               capture_output=True, text=True, check=False,
@@ -105,8 +96,7 @@ class Jupyter(places.Case):
 
     @pytest.mark.full
     def test_cpu_is_added_unless_a_policy_is_given(self):
-        """The script adds --cpu unless another policy is given. Otherwise, a policy in the server's
-        environment would lift it."""
+        """Otherwise, a policy in the server's environment would lift it."""
         for given, wanted in (
                 ("--strict", "--cpu --strict"), ("--report /tmp/r-%p", "--cpu --report /tmp/r-%p"),
                 ("--no-presets --cpu", "--no-presets --cpu"), ("--gpus=2", "--gpus=2"),
@@ -125,7 +115,6 @@ class Jupyter(places.Case):
     def test_script_finds_the_launcher_of_its_own_tree(self):
         """The script finds the launcher in its own tree or otherwise on PATH."""
         command = self.installed("tree")
-        os.makedirs(self.path("tree", "share", "cudaguard", "jupyter"))
         script = self.make("tree/share/cudaguard/jupyter/install-kernel",
                            places.read("jupyter", "install-kernel"))
         self.assertEqual(self.install("--user", script=script).returncode, 0)
@@ -151,14 +140,14 @@ def test_message_names_the_cell_and_its_advice_works(case, changes, key, remedy,
     spec = case.spec()
     if changes:  # the kernel then starts without the launcher
         spec["argv"] = spec["argv"][spec["argv"].index("--") + 1:]
-        case.write(path, spec)
+        case.make(path, json.dumps(spec))
     result = case.notebook("cudaguard-cpu", **changes)
     assert (result.answers["cuda"], result.fake_calls) == ("100", []), str(result)
     assert messages.find(result.err, "no_cuda", cause="FORCE_CPU",
                          asked_by="notebook cell, line 1 through ctypes/cffi",
                          remedy=messages.text("remedy_kernel", remedy=remedy, key=key)), str(result)
     change(spec)
-    case.write(path, spec)
+    case.make(path, json.dumps(spec))
     assert case.notebook("cudaguard-cpu", **changes).answers["cuda"] == "0"
 
 

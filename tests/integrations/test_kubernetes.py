@@ -9,7 +9,7 @@ from support.places import launcher
 TEXT = places.read("kubernetes", "pod.yaml")
 
 
-class Case(places.Case):
+class Pod(places.Case):
     def setUp(self):
         super().setUp()
         self.need_yaml()
@@ -17,8 +17,6 @@ class Case(places.Case):
         self.volume = self.path("volume")
         os.mkdir(self.volume)
 
-
-class Text(Case):
     def test_each_mount_has_its_volume(self):
         """No schema checks that each mount has its volume."""
         names = [volume["name"] for volume in self.spec["volumes"]]
@@ -31,8 +29,6 @@ class Text(Case):
         (block,) = places.blocks("yaml", "kubernetes")
         self.assertIn(block, TEXT)
 
-
-class Pod(Case):
     def container(self, container, command=None, args=None, image=()):
         """Runs one of the pod's containers; returns a harness.Result. `image`: the container's own
         mounts."""
@@ -84,7 +80,6 @@ class Pod(Case):
         self.assertNotEqual(self.program("sh", "-c", ": >/mnt/cudaguard/lib/x").rc, 0)
 
     def test_missing_files_start_no_program(self):
-        """Without the files, the container starts no program."""
         result = self.program(*places.OPEN)
         self.assertNotEqual(result.rc, 0)
         self.assertEqual((result.out, result.fake_calls), ("", []), result)

@@ -4,27 +4,18 @@ and no others, shows the lab's row kubernetes-policy: Kubernetes' own plug-in ma
 policy/admitted.yaml of those of policy/pods.yaml."""
 
 import json
-import os
 
 import pytest
 
-from support import places
+from support import harness, places
 
 yaml = pytest.importorskip("yaml", reason="python3-yaml is not installed")
 
 FILES = ("policy.yaml", "kyverno-policy.yaml")
 TEXTS = {name: places.read("kubernetes", name) for name in FILES}
 POLICIES = {name: next(yaml.safe_load_all(text)) for name, text in TEXTS.items()}
-HERE = os.path.join(places.HERE, "policy")
-
-
-def read(name):
-    with open(os.path.join(HERE, name), encoding="utf-8") as stream:
-        return stream.read()
-
-
-OBJECTS = list(yaml.safe_load_all(read("pods.yaml")))
-ADMITTED = yaml.safe_load(read("admitted.yaml"))
+OBJECTS = list(yaml.safe_load_all(harness.read(places.HERE, "policy", "pods.yaml")))
+ADMITTED = yaml.safe_load(harness.read(places.HERE, "policy", "admitted.yaml"))
 
 
 @pytest.mark.full

@@ -75,8 +75,7 @@ def test_rsyslog_writes_a_file_that_report_reads(case):
     shown = case.report(records)
     assert "1 process asked" in shown
     assert "left out" not in shown
-    with open(case.path("other"), encoding="utf-8") as stream:
-        assert "cudaguard[" not in stream.read()
+    assert "cudaguard[" not in harness.read(case.path("other"))
 
 
 def rotated(case, text):
@@ -93,8 +92,7 @@ def rotated(case, text):
 
 
 def test_logrotate_removes_records_after_30_days(case):
-    with open(places.script("logrotate", "cudaguard"), encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read(places.script("logrotate", "cudaguard"))
     assert "/var/log/cudaguard/" in text
     text = "compress\ndateext\n" + text.replace("/var/log/cudaguard/", case.path("spool") + "/")
     os.mkdir(case.path("spool"))

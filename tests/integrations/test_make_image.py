@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import places
+from support import harness, places
 
 BUILDAH = """#!/bin/sh
 echo "$*" >>"$LOG"
@@ -29,17 +29,14 @@ def run(case, *words, **variables):
         env={"PATH": case.directory + ":" + os.environ["PATH"], "LOG": log, **variables})
     if not os.path.exists(log):
         return done.returncode, done.stderr, []
-    with open(log, encoding="utf-8") as stream:
-        return done.returncode, done.stderr, stream.read().splitlines()
+    return done.returncode, done.stderr, harness.read(log).splitlines()
 
 
 def tarball(case, name):
-    tree = case.path(name)
-    os.makedirs(os.path.join(tree, "bin"))
-    with open(os.path.join(tree, "bin", "cudaguard"), "w", encoding="utf-8") as stream:
-        stream.write("the command of %s\n" % name)
-    subprocess.run(["tar", "-czf", tree + ".tar.gz", "-C", case.directory, name], check=True)
-    return tree + ".tar.gz"
+    file = case.path(name + ".tar.gz")
+    case.make(name + "/bin/cudaguard", "the command of %s\n" % name)
+    subprocess.run(["tar", "-czf", file, "-C", case.directory, name], check=True)
+    return file
 
 
 @pytest.mark.parametrize(("exists", "removed"), [("1", []), ("0", ["manifest rm guard:1"])])

@@ -9,7 +9,6 @@ import pytest
 
 from support import harness, launcher
 
-FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
 ASK = """import ctypes, os, sys
 
 
@@ -95,14 +94,12 @@ ALL = [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for na
 
 
 def start(case, starter, *options, ask_first=False):
-    program, command, _ = STARTERS[starter]
-    path = case.make("start.py", ASK + program.replace("METHOD", starter), 0o644)
+    text, command, _ = STARTERS[starter]
+    path = case.make("start.py", ASK + text.replace("METHOD", starter), 0o644)
     words = command.format(path, dir=case.directory).split()
     if "/" in words[0]:
-        name = words[0].split("/")[0]
-        words[0] = os.path.join(FRAMEWORKS, words[0])
-        if not os.path.exists(words[0]):
-            harness.skip(case, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
+        environment, _, program = words[0].partition("/bin/")
+        words[0] = os.path.join(case.need_fetched(environment), program)
     hosts = case.make("hosts", "127.0.0.1 localhost %s\n" % os.uname().nodename, 0o644)
     result = harness.run(
         [launcher.LAUNCHER, "run", *options, "--", *words], guard=False, trace=False, timeout=600,

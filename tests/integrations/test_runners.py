@@ -23,10 +23,10 @@ class Case(places.Case):
         self.need_yaml()
 
     def valid(self, schema, text):
-        self.need_platforms()
         done = subprocess.run(
-            [places.PLATFORMS + "/check-jsonschema", "--builtin-schema", "vendor." + schema,
-             self.make("file.yml", text, 0o644)], capture_output=True, text=True, check=False)
+            [self.need_fetched("platforms") + "/check-jsonschema", "--builtin-schema",
+             "vendor." + schema, self.make("file.yml", text, 0o644)],
+            capture_output=True, text=True, check=False)
         self.assertIn(done.returncode, (0, 1), done)
         return done.returncode == 0
 
@@ -78,7 +78,6 @@ class GitLab(Case):
             self.job(shell, before, lifted + ASK).assert_reached(self)
 
     def test_unguarded_gitlab_job_fails(self):
-        """A job that would be unguarded fails."""
         before = self.settings()["pre_build_script"]
         for shell in (["bash", "-o", "pipefail"], ["sh"]):
             result = self.job(shell, before, ASK, tree=None)
@@ -106,7 +105,7 @@ class GitLab(Case):
 @pytest.mark.parametrize("asks", [False, True])
 def test_line_of_a_build_tool_fails_if_a_test_asks(tmp_path, tool, asks):
     """The lines of "make, CTest, nox, Bazel", for the tools that are here."""
-    path = places.RUNNERS + ":" + os.environ["PATH"]
+    path = os.path.join(harness.DEPS, "frameworks/runners/bin") + ":" + os.environ["PATH"]
     if not shutil.which(tool, path=path):
         harness.skip(harness.Case(), "not installed: " + tool)
     (text,) = [text for text in places.blocks("text", "ci") if "make check" in text]
@@ -134,13 +133,11 @@ class GitHub(Case):
     def test_github_settings_are_valid(self):
         self.assertTrue(self.valid("github-workflows", self.text))
         self.assertFalse(self.valid("github-workflows", self.text.replace("runs-on", "run-on")))
-        with open(os.path.join(harness.SOURCE, "action.yml"), encoding="utf-8") as stream:
-            action = stream.read()
+        action = harness.read("action.yml")
         self.assertTrue(self.valid("github-actions", action))
         for name in ("ci", "lab"):
-            with open(os.path.join(harness.SOURCE, ".github", "workflows", name + ".yml"),
-                      encoding="utf-8") as stream:
-                self.assertTrue(self.valid("github-workflows", stream.read()), name)
+            workflow = harness.read(".github", "workflows", name + ".yml")
+            self.assertTrue(self.valid("github-workflows", workflow), name)
         self.assertFalse(self.valid("github-actions", action.replace("using:", "use:")))
 
     def step(self, shell, script):

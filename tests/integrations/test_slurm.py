@@ -27,10 +27,8 @@ class Slurm(places.Case):
 
     def edit_prolog(self, text):
         """Sets the cluster's TaskProlog to this text until the test ends."""
-        path = os.path.join(self.node.directory, "task-prolog")
+        path = self.make(os.path.join(self.node.directory, "task-prolog"), text)
         self.addCleanup(shutil.copy, PROLOG, path)
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
 
     def task(self, *words, env=None):
         """Runs a task. The result has its output, its variables if it printed them, and the fake
@@ -40,16 +38,12 @@ class Slurm(places.Case):
         # srun prints these while the node is busy.
         result.stderr = re.sub(r"(?m)^srun: job \d+ .*\n", "", result.stderr)
         if words[0] == "sbatch" and result.returncode == 0:
-            self.until(lambda: "ended=" in self.output_of_job(), "the end of the job")
-            result.stdout = self.output_of_job()
+            self.until(lambda: "ended=" in harness.read(self.path("job.out")), "the end of the job")
+            result.stdout = harness.read(self.path("job.out"))
         result.shown = dict(re.findall(r"^(\w+)=(.*)$", result.stdout, re.MULTILINE))
         result.answer = re.findall(r"^cuInit=(\d+)", result.stdout, re.MULTILINE)
         result.calls = self.logged()
         return result
-
-    def output_of_job(self):
-        with open(self.path("job.out"), encoding="utf-8") as stream:
-            return stream.read()
 
     def job(self, name, *lines):
         return self.make(name, "#!/bin/sh\n%s\necho ended=$?\n" % "\n".join(lines))
@@ -129,7 +123,6 @@ def test_launcher_lifts_the_policy_for_one_program(slurm):
     (["--gres=gpu:1"], "0"), (["--gpus=2"], "0,1"), (["-n1", "--gpus-per-task=1"], "0"),
     (["--gres=shard:1"], "0")])
 def test_task_with_gpus_is_unchanged(slurm, way, visible):
-    """The script changes nothing in tasks with GPUs, whichever option requested them."""
     if way == ["--gres=shard:1"] and slurm_node.version(slurm.node.outer()) < (22, 5):
         pytest.skip("Slurm has shards from 22.05 on")
     result = slurm.task("srun", *way, "sh", "-c", "env; exec " + ENTRY_POINT)
@@ -151,7 +144,6 @@ def test_step_without_gpus_is_guarded(slurm):
 @pytest.mark.parametrize("env", [
     {}, {"JAX_PLATFORMS": "cuda", "LD_PRELOAD": "libm.so.6"}, {"MPIR_CVAR_ENABLE_GPU": "1"}])
 def test_inherited_variables_do_not_decide(slurm, env):
-    """The submitted job inherits the environment, but the environment does not decide."""
     ask = slurm.job("ask", "env", ENTRY_POINT)
     slurm.is_guarded(slurm.batch(slurm.inner(ask), options=["--gres=gpu:1"]))
     result = slurm.batch(slurm.inner(ask, "--gres=gpu:1"), env=env)
@@ -217,7 +209,6 @@ def test_variables_are_those_that_run_sets(slurm, env):
 
 
 def test_bad_value_prevents_the_task(slurm):
-    """With a bad value the task does not start, and a message gives the reason."""
     done = slurm.task("srun", "sh", "-c", "echo ran", env={"CUDAGUARD_POLICY": "CPU"})
     assert done.returncode == 125, str(done)
     slurm.assertRegex(done.stdout, r'\Acudaguard TaskProlog: cudaguard: CUDAGUARD_POLICY="CPU" is '

@@ -85,7 +85,6 @@ class Ssh(places.Case):
 
     def test_users_own_file_guards_if_permitted(self):
         line = re.search(r"LD_PRELOAD=\S+", self.blocks()[0])[0]
-        os.mkdir(self.path("home", ".ssh"))
         self.make("home/.ssh/environment", line + "\n", 0o600)
         self.a_device()
         self.no_device("PermitUserEnvironment yes\n")

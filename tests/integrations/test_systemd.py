@@ -38,7 +38,6 @@ class Case(places.Case):
         self.need("systemd-analyze")
         self.mounts = places.usr_local(self.path("tree"))
         self.without = ["--tmpfs", "/usr/local"]
-        os.makedirs(self.path("units"))
 
     def unit(self, name, command=" ".join(places.OPEN), kind="oneshot", edit=("", ""), more=""):
         """Makes a unit of this command with one of our drop-ins, in which its user has written the
@@ -48,7 +47,6 @@ class Case(places.Case):
             self.make("err", "")) + more, 0o644)
         shutil.rmtree(self.path("units", "demo.service.d"), ignore_errors=True)
         if name:
-            os.makedirs(self.path("units", "demo.service.d"))
             text = places.read("systemd", name).replace(EXAMPLE, command).replace(*edit)
             self.make("units/demo.service.d/cudaguard.conf", text, 0o644)
 
@@ -93,8 +91,7 @@ class Service(Case):
             harness.skip(self, "no systemd of our own: " + missing)
 
     def read(self, name):
-        with open(self.path(name), encoding="utf-8") as stream:
-            return stream.read()
+        return harness.read(self.path(name))
 
     def started(self, *more):
         """Starts the unit; returns what systemd reports about it, and the program's answer."""
@@ -130,7 +127,6 @@ def test_program_is_the_units_main_process(service, name):
 
 
 def test_program_that_cannot_be_guarded_fails_the_unit(service):
-    """A program that cannot be guarded is not started, and a message gives the reason."""
     service.unit(RUN, "%s lib=libcuda.so.1" % harness.program("static_entry_point"))
     unit, answer, err = service.started()
     assert (unit["Result"], unit["ExecMainStatus"], answer) == ("exit-code", "125", [])

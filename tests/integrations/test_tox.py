@@ -13,15 +13,11 @@ commands = %s
 
 
 class Tox(places.Case):
-    def setUp(self):
-        super().setUp()
-        self.need_runners()
-
     def tox(self, settings, *launch, options=()):
         """Returns (the program's answer, the fake driver's calls)."""
         self.make("tox.ini", settings + REST % (self.fake_log(), " ".join(places.OPEN)), 0o644)
         result = harness.run(
-            [*launch, places.RUNNERS + "/tox", "run", "-q", "-e", "py", *options],
+            [*launch, self.need_fetched("runners") + "/tox", "run", "-q", "-e", "py", *options],
             guard=False, trace=False, cwd=self.directory, env=dict.fromkeys(launcher.PRESETS))
         self.assertEqual(result.rc, 0, result)
         return result.answers, self.logged()

@@ -27,11 +27,11 @@ reactor.run()
     ([], {"cuInit": "0"}, True), (["--"], {"failed": "_UnexpectedErrorOutput"}, False),
     (["--log=off", "--"], {"cuInit": "100"}, False)])
 def test_message_is_a_failure_unless_logs_are_off(case, launch, answer, calls):
-    case.need_platforms()
+    python = case.need_fetched("platforms") + "/python"
     run = [launcher.LAUNCHER, "run", *launch] if launch else []
     path = case.make("ask.py", ASK, 0o644)
-    result = harness.run([*run, places.PLATFORMS + "/python", path, *places.OPEN], guard=False,
-                         trace=False, env=dict.fromkeys(launcher.PRESETS))
+    result = harness.run([*run, python, path, *places.OPEN], guard=False, trace=False,
+                         env=dict.fromkeys(launcher.PRESETS))
     assert result.rc == 0, result
     assert answer.items() <= result.answers.items(), result
     assert bool(result.fake_calls) == calls, result

@@ -122,7 +122,6 @@ class Steps(Case):
         self.assertEqual(asked, ["100", "0", "0"], done)
 
     def test_profile_guards_one_users_login_shell(self):
-        """A login shell starts guarded programs."""
         (profile,) = places.blocks("text", "whole-machine", "Step 3: guard one user")
         self.make("home/.profile", profile, 0o644)
         login = 'env -i HOME="$directory/home" sh %%s \'exec %s\'\n' % (

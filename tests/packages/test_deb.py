@@ -266,11 +266,9 @@ class Rpm(packaged.Case):
         for the section of cudaguard.conf.5 then."""
         self.need("rpmlint")
         directory = os.path.join(harness.SOURCE, "scripts", "packaging")
-        with open(os.path.join(directory, "cudaguard.rpmlintrc"), encoding="utf-8") as stream:
-            filters = stream.read()
-        with open(self.path("filters"), "w", encoding="utf-8") as stream:
-            stream.write(filters + 'addFilter("statically-linked-binary")\n'
-                         'addFilter("bad-manual-page-folder .*/cudaguard.conf.5 ")\n')
+        filters = harness.read(os.path.join(directory, "cudaguard.rpmlintrc"))
+        self.make("filters", filters + 'addFilter("statically-linked-binary")\n'
+                  'addFilter("bad-manual-page-folder .*/cudaguard.conf.5 ")\n')
         done = packaged.run(["rpmlint", "--rpmlintrc", self.path("filters"), self.rpm,
                              os.path.join(directory, "cudaguard.spec")])
         self.assertRegex(done.stdout, r"\b0 errors\b")
@@ -281,10 +279,8 @@ class Rpm(packaged.Case):
         self.need("dnf", "rpmbuild")
         box = self.machine()
         needs = packaged.run(["rpm", "-qp", "--requires", self.rpm]).stdout.splitlines()
-        spec = self.path("basis.spec")
-        with open(spec, "w", encoding="utf-8") as stream:
-            stream.write("".join("Provides: %s\n" % one for one in needs
-                                 if not one.startswith("rpmlib")) + BASIS)
+        spec = self.make("basis.spec", "".join("Provides: %s\n" % one for one in needs
+                                               if not one.startswith("rpmlib")) + BASIS)
         built = packaged.run(["rpmbuild", "-bb", "--define", "_rpmdir " + self.directory, spec])
         (basis,) = glob.glob(self.path("*", "basis-1-1.*.rpm")) or self.fail(built.stdout)
         dnf = "dnf -y --disablerepo='*' --releasever=42 "

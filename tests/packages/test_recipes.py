@@ -12,17 +12,12 @@ import pytest
 from support import harness, packaged
 
 
-def read(*path):
-    with open(os.path.join(harness.SOURCE, *path), encoding="utf-8") as stream:
-        return stream.read()
-
-
-def project(word, read=read):
+def project(word, read=harness.read):
     return re.search(r"^ +%s \"(.*)\"" % word, read("CMakeLists.txt"), re.MULTILINE)[1]
 
 
 def test_readme_begins_with_the_projects_sentence():
-    assert "\n\n**%s**\n" % project("DESCRIPTION") in read("README.md")
+    assert "\n\n**%s**\n" % project("DESCRIPTION") in harness.read("README.md")
 
 
 class Wheel(packaged.Case):
@@ -50,7 +45,7 @@ def make_filled(tmp_path):
     for name in FILES:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(read(name), encoding="utf-8")
+        path.write_text(harness.read(name), encoding="utf-8")
     done = fill_in(tmp_path, HOME)
     assert (done.returncode, done.stdout) == (0, "")
     return lambda *path: tmp_path.joinpath(*path).read_text(encoding="utf-8")
@@ -58,13 +53,13 @@ def make_filled(tmp_path):
 
 def test_no_file_names_an_address_that_is_none():
     for name in FILES:
-        assert not re.search(r"OWNER(?!_)|github\.com/|noreply", read(name)), name
-    assert "    HOMEPAGE_URL" not in read("CMakeLists.txt")
+        assert not re.search(r"OWNER(?!_)|github\.com/|noreply", harness.read(name)), name
+    assert "    HOMEPAGE_URL" not in harness.read("CMakeLists.txt")
 
 
 def test_address_is_filled_in_once(filled, tmp_path):
     before = {name: filled(name) for name in FILES}
-    assert before.keys() == {name for name in FILES if before[name] != read(name)}
+    assert before.keys() == {name for name in FILES if before[name] != harness.read(name)}
     assert not [name for name in FILES if "invalid" in before[name] or "ACCOUNT" in before[name]]
     assert fill_in(tmp_path, HOME).returncode == 0
     assert {name: filled(name) for name in FILES} == before
@@ -80,7 +75,7 @@ def test_bad_address_is_not_accepted(tmp_path, address):
 
 
 def test_wheels_readme_has_no_link_to_a_file_beside_it(filled):
-    links = re.findall(r"(!?)\[[^][]*\]\(([^)]*)\)", read("README.md"))
+    links = re.findall(r"(!?)\[[^][]*\]\(([^)]*)\)", harness.read("README.md"))
     text = filled("scripts", "packaging", "wheel-readme.md")
     assert 'readme = "scripts/packaging/wheel-readme.md"\n' in filled("pyproject.toml")
     assert len(links) > 20 and "no release" not in text
@@ -127,8 +122,8 @@ def test_spack_finds_the_plugin_in_the_package(filled):
     assert 'self.define("CUDAGUARD_STATIC", False)' in spack
     assert '\n    depends_on("rapidjson", type="build")\n' in spack
     assert 'cudaguard("run", "--log", "off", "--", ' in spack and 'assert answer == "100\\n"' in spack
-    assert "option(CUDAGUARD_STATIC " in read("CMakeLists.txt")
-    assert "./share/cudaguard/python/cudaguard/pytest_plugin.py\n" in read(
+    assert "option(CUDAGUARD_STATIC " in harness.read("CMakeLists.txt")
+    assert "./share/cudaguard/python/cudaguard/pytest_plugin.py\n" in harness.read(
         "tests", "artefacts", "installed.txt")
 
 
@@ -163,7 +158,8 @@ for one in Stage0Recipe.from_file(sys.argv[1]).render(
 @pytest.mark.full
 def test_conda_can_evaluate_its_recipe():
     recipe = os.path.join(harness.SOURCE, "scripts", "packaging", "conda-forge", "recipe.yaml")
-    printed = subprocess.run([packaged.platforms(), "-c", RENDER, recipe], check=True, text=True,
+    python = harness.Case().need_fetched("platforms") + "/python"
+    printed = subprocess.run([python, "-c", RENDER, recipe], check=True, text=True,
                              capture_output=True).stdout
     assert printed == ("cudaguard %s gcc_linux-64 gxx_linux-64 sysroot_linux-64 2.17.* cmake >=3.22 ninja\n"
                        "patchelf: bin/cudaguard\n" % packaged.version())

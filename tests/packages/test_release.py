@@ -23,24 +23,18 @@ OPEN = {".tar.gz": 'tar -xzf "$1" -C "$2"', ".deb": 'dpkg-deb -x "$1" "$2"',
 
 
 class Release(packaged.Case):
-    def sums(self, directory):
-        with open(os.path.join(directory, "SHA256SUMS"), encoding="utf-8") as stream:
-            return dict(reversed(line.split()) for line in stream)
-
     def test_checksums_match_every_file(self):
         packaged.released(self, "SHA256SUMS")
         done = packaged.run(["sha256sum", "--check", "--strict", "SHA256SUMS"],
                             cwd=packaged.RELEASE)
         self.assertEqual(done.returncode, 0, done.stdout)
-        self.assertEqual(set(self.sums(packaged.RELEASE)),
+        self.assertEqual(set(packaged.sums(packaged.RELEASE)),
                          set(os.listdir(packaged.RELEASE)) - {"SHA256SUMS"})
 
     def test_notes_are_the_changelogs_newest_section(self):
-        """The notes are the changelog's newest section, which is this version's."""
-        with open(packaged.released(self, "NOTES.md"), encoding="utf-8") as stream:
-            notes = stream.read()
-        with open(os.path.join(harness.SOURCE, "CHANGELOG.md"), encoding="utf-8") as stream:
-            title, first = re.split(r"^## ", stream.read(), flags=re.MULTILINE)[1].split("\n", 1)
+        notes = harness.read(packaged.released(self, "NOTES.md"))
+        newest = re.split(r"^## ", harness.read("CHANGELOG.md"), flags=re.MULTILINE)[1]
+        title, first = newest.split("\n", 1)
         self.assertEqual(title.split()[0], packaged.version())
         self.assertEqual(notes.strip(), first.strip())
         self.assertTrue(notes.startswith("- "), notes)
@@ -48,8 +42,8 @@ class Release(packaged.Case):
     def test_readme_names_the_files(self):
         if packaged.MACHINE != "x86_64":
             self.skipTest("README has x86-64's")
-        with open(os.path.join(harness.SOURCE, "README.md"), encoding="utf-8") as stream:
-            named = re.findall(r"cudaguard[-_]\d[\w.-]*\.(?:whl|deb|rpm|tar\.gz)", stream.read())
+        named = re.findall(r"cudaguard[-_]\d[\w.-]*\.(?:whl|deb|rpm|tar\.gz)",
+                           harness.read("README.md"))
         self.assertEqual(set(named), {packaged.WHEEL, packaged.DEB, packaged.RPM, packaged.TARBALL})
 
     def opened(self, name):
@@ -78,7 +72,6 @@ class Release(packaged.Case):
             self.assertTrue(packed.read() == tested.read(), "bin/cudaguard" + ANOTHER)
 
     def test_files_are_built_for_the_named_machine(self):
-        """Each package's files are built for the machine in its name."""
         wanted = {"x86_64": 62, "amd64": 62, "aarch64": 183, "arm64": 183}  # ELF's e_machine
         for name in self.packages():
             machine = re.search(r"[-_.](x86_64|amd64|aarch64|arm64)\.[a-z.]+$", name)[1]
@@ -88,7 +81,6 @@ class Release(packaged.Case):
             self.assertEqual(set(heads), {bytes([wanted[machine], 0])}, name)
 
     def test_packages_contain_the_licences(self):
-        """The packages contain the licences of what is compiled into the launcher."""
         for name in self.packages():
             texts = [content for path, content in packaged.tree(self.opened(name)).items()
                      if isinstance(content, bytes) and re.search(r"/(LICENSE|copyright)$", path)]
@@ -100,7 +92,7 @@ class Release(packaged.Case):
 
     def packages(self):
         """Returns the release's packages without the source and the texts."""
-        names = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
+        names = packaged.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
         source = "cudaguard-%s.tar.gz" % packaged.version()
         return [name for name in names if name.endswith(tuple(OPEN)) and name != source]
 
@@ -136,7 +128,7 @@ class Release(packaged.Case):
     def test_second_build_elsewhere_has_the_same_bytes(self):
         """The release is built again from its own source, in another directory, which has no build
         directory yet, by a user with other settings."""
-        first = self.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
+        first = packaged.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
         name = "cudaguard-%s.tar.gz" % packaged.version()
         source, out = self.unpacked(name, "elsewhere"), self.path("out")
         with tarfile.open(packaged.released(self, name)) as archive:
@@ -149,7 +141,7 @@ class Release(packaged.Case):
             env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "TZ": "Asia/Tokyo",
                  "HOME": self.path(), "CCACHE_DISABLE": "1"})
         self.assertEqual(done.returncode, 0, done.stdout)
-        second = self.sums(out)
+        second = packaged.sums(out)
         self.assertEqual(second, {name: first[name] for name in second})
         paths = [os.path.join(out, name) for name in os.listdir(out)]
         self.assertEqual(set(done.stdout.splitlines()[-len(paths):]), set(paths), done.stdout)

@@ -24,13 +24,11 @@ class Document(packaged.Case):
     def setUp(self):
         super().setUp()
         self.path_of_document = packaged.released(self, packaged.TREE + ".spdx.json")
-        with open(self.path_of_document, encoding="utf-8") as stream:
-            self.document = json.load(stream)
+        self.document = json.loads(harness.read(self.path_of_document))
         self.packages = {package["name"]: package for package in self.document["packages"]}
 
     def test_document_names_the_tarball_and_what_is_linked(self):
-        with open(packaged.released(self, "SHA256SUMS"), encoding="utf-8") as stream:
-            sums = dict(reversed(line.split()) for line in stream)
+        sums = packaged.sums(os.path.dirname(packaged.released(self, "SHA256SUMS")))
         self.assertEqual(self.document["name"], packaged.TARBALL)
         (checksum,) = self.packages["cudaguard"]["checksums"]
         self.assertEqual(checksum["checksumValue"], sums[packaged.TARBALL])
@@ -54,13 +52,11 @@ class Document(packaged.Case):
 
     @pytest.mark.full
     def test_spdx_tools_accept_the_document(self):
-        tool = os.path.join(os.path.dirname(packaged.platforms()), "pyspdxtools")
+        tool = self.need_fetched("platforms") + "/pyspdxtools"
         done = packaged.run([tool, "-i", self.path_of_document])
         self.assertEqual((done.returncode, done.stdout), (0, ""))
         self.document["packages"][1]["licenseConcluded"] = "A license"  # control
-        wrong = self.path("wrong.spdx.json")
-        with open(wrong, "w", encoding="utf-8") as stream:
-            json.dump(self.document, stream)
+        wrong = self.make("wrong.spdx.json", json.dumps(self.document))
         self.assertNotEqual(packaged.run([tool, "-i", wrong]).returncode, 0)
 
 

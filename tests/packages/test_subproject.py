@@ -66,17 +66,15 @@ def linked_objects(build):
     """The objects of the launcher and its library, as Ninja links them."""
     if not os.path.exists(os.path.join(build, "build.ninja")):
         harness.skip(harness.Case(), "not built by Ninja")
-    with open(os.path.join(build, "build.ninja"), encoding="utf-8") as stream:
-        steps = re.findall(r"(?m)^build (?:bin/cudaguard|shim/launcher/liblauncher_parts\.a): (.*)",
-                           stream.read())
+    steps = re.findall(r"(?m)^build (?:bin/cudaguard|shim/launcher/liblauncher_parts\.a): (.*)",
+                       harness.read(os.path.join(build, "build.ninja")))
     assert len(steps) == 2
     return {name for step in steps for name in re.findall(r"\S+\.o\b", step)}
 
 
 def test_all_code_of_the_launcher_is_hardened():
     build = os.path.dirname(os.path.abspath(harness.LIB))
-    with open(os.path.join(build, "compile_commands.json"), encoding="utf-8") as stream:
-        entries = json.load(stream)
+    entries = json.loads(harness.read(os.path.join(build, "compile_commands.json")))
     commands = {os.path.relpath(os.path.join(entry["directory"], output), build): entry["command"]
                 for entry in entries for output in re.findall(r" -o (\S+)", entry["command"])}
     linked = linked_objects(build)

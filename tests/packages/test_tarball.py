@@ -72,14 +72,10 @@ class Tarball(packaged.Case):
                             "--strip-components=1", "-C", self.path("prefix")], check=True)
             self.ask(self.path("prefix", "bin", "cudaguard"), "run", "--")
 
-    def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as stream:
-            stream.write(text)
-
     def build_by_cmake(self, prefix, version="0.2"):
         self.need("cmake", "cc")
         shutil.copy(PROGRAM, self.path("user.c"))
-        self.write("CMakeLists.txt", LISTS % version)
+        self.make("CMakeLists.txt", LISTS % version)
         build = self.path("build")
         shutil.rmtree(build, ignore_errors=True)
         done = packaged.run(["cmake", "-S", self.directory, "-B", build,
@@ -97,10 +93,8 @@ class Tarball(packaged.Case):
         result = harness.run([user], guard=False)
         self.assertEqual(result.out, GUARDED, result)
         self.assertEqual(result.init_calls(), [], result)
-        with open(self.path("build", "launcher"), encoding="utf-8") as stream:
-            self.ask(stream.read(), "run", "--")
-        with open(self.path("build", "library"), encoding="utf-8") as stream:
-            self.ask(LD_PRELOAD=stream.read())
+        self.ask(harness.read(self.path("build", "launcher")), "run", "--")
+        self.ask(LD_PRELOAD=harness.read(self.path("build", "library")))
 
     def test_cmake_refuses_another_version(self):
         done = self.build_by_cmake(self.tree, version="1.0")

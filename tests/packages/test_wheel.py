@@ -16,7 +16,6 @@ from support import fixtures, harness, packaged
 
 ATTEMPT = "import ctypes; print('cuInit=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0))"
 MOST_BYTES = 2000000  # Debian 13 makes the larger launcher, with 1,816,523 bytes on 2026-11-27
-FRAMEWORKS = os.path.join(harness.DEPS, "frameworks")
 # If links are missing, another file name or RTLD_DEEPBIND would open these.
 ENTRY_POINTS = ("deepbind", "nvml.deepbind-plugin-dev", "opencl.deepbind")
 # Where a wheel has the files of these directories.
@@ -67,7 +66,7 @@ class Case(packaged.Case):
 
     def uv_venv(self):
         """Makes an environment into which uv has installed the wheel and uv."""
-        found = glob.glob(os.path.join(FRAMEWORKS, ".uv-*", "bin", "uv"))
+        found = glob.glob(os.path.join(harness.DEPS, "frameworks", ".uv-*", "bin", "uv"))
         if not found:
             harness.skip(self, "no uv: scripts/fetch-frameworks %s pytest" % harness.DEPS)
         venv = self.venv("--without-pip")
@@ -197,12 +196,9 @@ class Wheel(Case):
 
     def test_pytest_plugin_works_from_the_wheel(self):
         """The plug-in works with and without "-p"."""
-        python = os.path.join(FRAMEWORKS, "pytest", "bin", "python")
-        if not os.path.exists(python):
-            harness.skip(self, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
+        python = self.need_fetched("pytest") + "/python"
         target = self.target()
-        with open(self.path("test_it.py"), "w", encoding="utf-8") as stream:
-            stream.write("def test_attempt():\n    %s\n" % ATTEMPT)
+        self.make("test_it.py", "def test_attempt():\n    %s\n" % ATTEMPT)
         pytest = (python, "-m", "pytest", "-p", "no:cacheprovider", "test_it.py")
 
         def start(*words):
@@ -219,15 +215,12 @@ class Wheel(Case):
             self.assertIn("CUDA was asked for by test_it.py:2", failed.out)
 
     def test_kernel_from_the_wheel_is_installed(self):
-        python = os.path.join(FRAMEWORKS, "jupyter", "bin", "python")
-        if not os.path.exists(python):
-            harness.skip(self, "run scripts/fetch-frameworks %s jupyter" % harness.DEPS)
+        python = self.need_fetched("jupyter") + "/python"
         target = self.target()
         self.ok(python, "-m", "cudaguard.install_kernel", "--prefix", self.path("jupyter"),
                 PYTHONPATH=target)
         path = self.path("jupyter", "share", "jupyter", "kernels", "cudaguard-cpu", "kernel.json")
-        with open(path, encoding="utf-8") as stream:
-            self.assertIn('"%s/bin/cudaguard"' % target, stream.read())
+        self.assertIn('"%s/bin/cudaguard"' % target, harness.read(path))
 
     def test_editable_install_guards(self):
         """`pip install -e .` leaves the package in the checkout and the rest in the environment."""
@@ -239,7 +232,6 @@ class Wheel(Case):
         self.guards(venv, venv + "/bin/python")
 
     def test_package_alone_reports_the_missing_launcher(self):
-        """The package alone reports that there is no launcher."""
         package = shutil.copytree(os.path.join(harness.SOURCE, "shim", "python"), self.path("packages"))
         venv = self.venv("--without-pip")
         done = packaged.run([venv + "/bin/python", "-m", "cudaguard", "run", "true"],
@@ -267,7 +259,6 @@ make_wheel_case = fixtures.lent("wheel_case", Wheel)
 
 @pytest.mark.parametrize("name", ["with space", "with:colon"])
 def test_path_with_a_space_is_refused(wheel_case, name):
-    """The launcher and library() refuse a path with a space and print the remedy."""
     wheel_case.target(name)
     launcher = wheel_case.path(name, "bin", "cudaguard")
     done = packaged.run([launcher, "run", "true"], env=environment())

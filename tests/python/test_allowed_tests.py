@@ -39,6 +39,7 @@ class TestClass:
     @pytest.mark.cudaguard_allow
     def test_may_ask(self): assert ask() == 100
 """.replace("ATTEMPT", ATTEMPT)
+BOTH = "import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\ndef test_cpu(): pass\n"
 OUTCOMES = {"passed": {"gpu", "clean", "in_class", "may_ask"},
             "failure": {"cpu", "gpu_fails", "not_here"}, "skipped": {"gpu_skips"}}
 
@@ -103,8 +104,7 @@ def test_one_kind_of_tests_is_enough(case, chosen, passed, arguments):
     case.make("conftest.py", "open('started', 'a').write('x')\n")
     result = run(case, "-k", chosen, *arguments)
     assert (result.rc, case.outcomes(result)) == (0, {"passed": passed}), str(result)
-    with open(case.path("started"), encoding="utf-8") as stream:
-        starts = len(stream.read())
+    starts = len(harness.read(case.path("started")))
     one_pytest = 1 + (2 if arguments else 0)
     assert starts == one_pytest * (1 if chosen == "clean" else 2), str(result)
 
@@ -225,8 +225,7 @@ def test_tests_that_did_not_run_fail_the_session(case, way, end):
 
 
 def test_error_of_the_second_pytest_is_shown(case):
-    case.make("test_all.py", "import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\n"
-              "def test_cpu(): pass\n")
+    case.make("test_all.py", BOTH)
     case.make("conftest.py", "import os\nif os.environ['CUDAGUARD_POLICY'] == 'OFF': 1 / 0\n")
     result = run(case, env={"CUDAGUARD_POLICY": "FORCE_CPU"})
     assert (result.rc, case.outcomes(result)) == (1, {"passed": {"cpu"}}), str(result)
@@ -396,8 +395,7 @@ def test_error_of_the_first_pytest_is_shown(case, way, reason):
 def test_exit_of_another_plugin_at_a_marked_test_keeps_its_code(case):
     case.make("conftest.py", "import pytest\ndef pytest_runtest_logreport(report):\n"
               "    if 'test_gpu' in report.nodeid: pytest.exit('enough', returncode=42)\n")
-    case.make("test_all.py", "import pytest\n@pytest.mark.gpu\ndef test_gpu(): pass\n"
-              "def test_cpu(): pass\n")
+    case.make("test_all.py", BOTH)
     result = run(case)
     assert result.rc == 42 and "Exit: enough" in result.out, str(result)
 
@@ -438,5 +436,4 @@ def test_report_that_cannot_be_written_is_an_error(case, name, why):
     assert (result.rc, result.cases) == (4, {}), str(result)
     assert "--cudaguard-report%s\n" % why in result.err
     for own, text in ("test_all.py", SUITE), ("result.json", DOCUMENT):
-        with open(case.path(own), encoding="utf-8") as stream:
-            assert stream.read() == text
+        assert harness.read(case.path(own)) == text

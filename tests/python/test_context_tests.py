@@ -65,7 +65,14 @@ FAIL = {"fork", "context", "again", "primary", "runtime", "child"}
 PASS = {"query", "between", "query_child", "allowed"}
 
 
+LINE = 1 + SUITE.split("\n").index("        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)")
+
+
 make_case = fixtures.lent("case", pytest_runs.Case)
+
+
+def run(case, *arguments, plugin=DENY, env=NO_CONTEXT):
+    return case.pytest(*arguments, plugin=plugin, env=env, world="none")
 
 
 def contexts(case, **more):
@@ -73,27 +80,26 @@ def contexts(case, **more):
     case.make("test_all.py", SUITE)
     holders = case.path("contexts")
     os.makedirs(holders, exist_ok=True)
-    env = {"KEPT_CONTEXTS": holders, **more.pop("env")}
-    return case.pytest(env=env, world="none", **more), len(os.listdir(holders))
+    env = {"KEPT_CONTEXTS": holders, **NO_CONTEXT, **more.pop("env", {})}
+    return run(case, env=env, **more), len(os.listdir(holders))
 
 
 def test_only_tests_that_make_a_context_fail(case):
     """The first test that makes one does not hide it from the others."""
-    control, made = contexts(case, env={**NO_CONTEXT, "CUDAGUARD_POLICY": "VALIDATE"},
+    control, made = contexts(case, env={"CUDAGUARD_POLICY": "VALIDATE"},
                              plugin=pytest_runs.PLUGIN[:2])
     assert case.outcomes(control) == {"passed": FAIL | PASS}, str(control)
     assert made > 0, str(control)
     for holder in os.listdir(case.path("contexts")):
         os.unlink(case.path("contexts", holder))
-    result, made = contexts(case, env=NO_CONTEXT, plugin=DENY)
+    result, made = contexts(case)
     assert case.outcomes(result) == {"passed": PASS, "failure": FAIL}, str(result)
     assert (result.rc, made) == (1, 0), str(result)
     assert "cudaguard: a test that asks for a CUDA context fails" in result.out, str(result)
-    line = 1 + SUITE.split("\n").index("        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)")
     for name in ("fork", "context", "again"):
         text = result.cases[name][1]
         assert "A CUDA context was asked for by test_all.py:%d through ctypes/cffi (cuCtxCreate_v2)" % (
-            line) in text, str(result)
+            LINE) in text, str(result)
         assert "CUDA was asked" not in text, str(result)
     assert "(cuDevicePrimaryCtxRetain)" in result.cases["primary"][1], str(result)
     assert "(cuDevicePrimaryCtxRetain)" in result.cases["runtime"][1], str(result)
@@ -137,8 +143,7 @@ def test_test_that_gets_no_cuda_proves_nothing(case, more, failing, arguments):
     with it, not with a query, which may be asked."""
     case.make("test_all.py", IN_VAIN)
     case.make("forked.py", pytest_runs.FORKED)
-    result = case.pytest(*arguments, plugin=DENY, world="none",
-                         env={"POLICY_OF_CHILDREN": "NO_CONTEXT", **NO_CONTEXT, **more})
+    result = run(case, *arguments, env={"POLICY_OF_CHILDREN": "NO_CONTEXT", **NO_CONTEXT, **more})
     outcomes = {"passed": {"allowed", "idle"} | ASKS - failing}
     outcomes.update({"failure": failing} if failing else {})
     assert case.outcomes(result) == outcomes, str(result)
@@ -151,7 +156,7 @@ def test_test_that_gets_no_cuda_proves_nothing(case, more, failing, arguments):
 @pytest.mark.all  # several pytests
 def test_import_without_cuda_is_one_error_in_all_workers(case):
     case.make("test_all.py", IN_VAIN.replace("    def test_own", "    exec(ASK)\n    def test_own"))
-    result = case.pytest("-n", "2", plugin=DENY, world="none", env=NO_GPU)
+    result = run(case, "-n", "2", env=NO_GPU)
     assert " 1 error" in result.out, str(result)
 
 
@@ -162,7 +167,7 @@ def test_fixture_gives_an_allowed_test_its_attempts(case):
     @pytest.mark.cudaguard_allow
     def test_reads(asked, cudaguard_attempts): assert len(cudaguard_attempts) >= 0
 """)
-    result = case.pytest("-k", "reads", plugin=DENY, world="none", env=NO_GPU)
+    result = run(case, "-k", "reads", env=NO_GPU)
     assert case.outcomes(result) == {"passed": {"reads"}}, str(result)
 
 
@@ -183,7 +188,7 @@ def test_success_after_a_failure_is_no_doubt(case, options):
     def test_later(): child("import later\\n")
     def test_never(): child("")
 """ % case.path("."))
-    result = case.pytest(*options, env=NO_CONTEXT, plugin=DENY, world="none")
+    result = run(case, *options)
     assert case.outcomes(result) == {"passed": {"later"}, "failure": {"never"}}, str(result)
 
 
@@ -200,16 +205,14 @@ def test_later_process_with_the_same_id_answers_for_itself_alone(case):
     def test_reused(): process(2, 100); process(3, 0)
     def test_later(): process(4, 100)
 """)
-    result = case.pytest(env=NO_CONTEXT, plugin=DENY, world="none")
+    result = run(case)
     assert case.outcomes(result) == {"passed": {"same"}, "failure": {"reused", "later"}}, str(result)
     assert "process 7 got no CUDA (cuInit)" in result.cases["reused"][1], str(result)
 
 
 def test_allowed_line_passes(case):
     case.make("test_all.py", SUITE)
-    line = 1 + SUITE.split("\n").index("        cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)")
-    result = case.pytest("--cudaguard-allow=line:test_all.py:%d" % line, env=NO_CONTEXT, plugin=DENY,
-                         world="none")
+    result = run(case, "--cudaguard-allow=line:test_all.py:%d" % LINE)
     assert case.outcomes(result)["failure"] == {"primary", "runtime", "child"}, str(result)
 
 
@@ -224,7 +227,7 @@ def test_allowed_line_passes(case):
      "--cudaguard-deny: context and opencl contradict each other; leave one out")])
 def test_policy_that_cannot_tell_contexts_from_queries_is_refused(case, policy, options, text):
     case.make("test_all.py", "def test_1(): pass\n")
-    result = case.pytest(*options, env=box.environment(policy=policy), world="none")
+    result = run(case, *options, plugin=pytest_runs.PLUGIN, env=box.environment(policy=policy))
     assert result.rc == 4, str(result)
     assert text in result.err + result.out, str(result)
 
@@ -239,8 +242,7 @@ def test_marker_without_the_option_for_all(case):
         context()
         assert [one.kind for one in cudaguard_attempts] == ["context"]  # cuInit came before
 """)
-    result = case.pytest("--cudaguard-deny=context", plugin=pytest_runs.PLUGIN[:2], env=NO_CONTEXT,
-                         world="none")
+    result = run(case, "--cudaguard-deny=context", plugin=pytest_runs.PLUGIN[:2])
     assert case.outcomes(result) == {
         "passed": FAIL | PASS | {"marked_query", "listed"}, "failure": {"marked"}}, str(result)
     assert "A CUDA context was asked for by" in result.cases["marked"][1], str(result)

@@ -457,8 +457,7 @@ def test_subtest_fails_its_test_or_the_session(case, arguments, lost):
 def test_message_is_one_line_in_the_summary_and_in_junit(case):
     """With CI in the environment, pytest's short summary has whole messages. The stack is in the
     report of the failure."""
-    if pytest_runs.PYTHON != pytest_runs.FETCHED:  # pytest 7 has no such lines
-        harness.skip(case, "run scripts/fetch-frameworks %s pytest" % harness.DEPS)
+    case.need_fetched("pytest")  # pytest 7 has no such lines
     case.make("test_all.py", """
         import ctypes
         def helper(): %s

@@ -23,11 +23,9 @@ CHILD = "@CHILD@"
 def attempt():
     @ATTEMPT@
 
-
 @pytest.fixture
 def gpu():
     attempt()
-
 
 @pytest.fixture
 def late():

@@ -13,8 +13,7 @@ import pytest
 from support import settings
 
 PACKAGES = os.path.join(settings.SOURCE, "shim", "python")
-with open(os.path.join(settings.TESTS, "vectors", "decisions.json"), encoding="utf-8") as stream:
-    VECTORS = json.load(stream)
+VECTORS = json.loads(settings.read("tests", "vectors", "decisions.json"))
 
 
 @pytest.fixture(params=["C", "C.UTF-8"])

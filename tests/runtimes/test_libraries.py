@@ -31,11 +31,9 @@ NATIVE = {
 
 @pytest.mark.parametrize("name", NATIVE)
 def test_first_call_answers_as_without_a_device(case, name):
-    found = glob.glob(DIRECTORIES)
-    if not found:
-        harness.skip(case, "run scripts/fetch-frameworks %s libraries" % harness.DEPS)
+    case.need_fetched("libraries")
     case.need_real_driver()
-    words = [sys.executable, HERE + "/programs/library_call.py", found[0], name]
+    words = [sys.executable, HERE + "/programs/library_call.py", *glob.glob(DIRECTORIES), name]
     answer, opens = NATIVE[name]
     unguarded = harness.run(words, world="real", guard=False)
     assert (unguarded.rc, unguarded.out) == (0, "%s=%d\n" % (name, answer)), str(unguarded)

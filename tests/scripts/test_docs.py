@@ -28,11 +28,6 @@ MADE = ("tests/gpu/results",)  # a run makes it
 VERSIONED = re.compile(r"cudaguard(?:[-_:@]v?|\": \")(\d+\.\d+\.\d+)")
 
 
-def read(path):
-    with open(path, encoding="utf-8") as stream:
-        return stream.read()
-
-
 def text_of(page):
     """Returns the page without its code blocks."""
     return re.sub(r"(?ms)^ *```.*?^ *```$", "", page)
@@ -48,26 +43,30 @@ def anchors(page):
     return found
 
 
-def broken_links(path, page):
-    """Returns the links of a page at `path` that lead nowhere."""
-    broken = []
+def links(path, page):
+    """Yields (link, its file, its anchor) of a page at `path`, without other people's pages."""
     # Text in `code` is not a link.
     for match in LINK.finditer(re.sub(r"`[^`\n]*`", "", text_of(page))):
         link = next(part for part in match.groups() if part)
-        if re.match(r"[a-z]+:", link):
-            continue
-        file, _, anchor = link.partition("#")
-        target = os.path.normpath(os.path.join(os.path.dirname(path), file)) if file else path
+        if not re.match(r"[a-z]+:", link):
+            file, _, anchor = link.partition("#")
+            yield link, os.path.normpath(os.path.join(os.path.dirname(path), file or path)), anchor
+
+
+def broken_links(path, page):
+    """Returns the links of a page at `path` that lead nowhere."""
+    broken = []
+    for link, target, anchor in links(path, page):
         if target != path and not os.path.exists(target):
             broken.append(link)
-        elif anchor and anchor not in anchors(page if target == path else read(target)):
+        elif anchor and anchor not in anchors(page if target == path else harness.read(target)):
             broken.append(link)
     return broken
 
 
 def missing_files(page):
     """Returns the files that a page names and that do not exist."""
-    installed = read(os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt"))
+    installed = harness.read("tests", "artefacts", "installed.txt")
     missing = []
     for name in NAMED.findall(page):
         if name.startswith("share/"):
@@ -88,7 +87,6 @@ FOUND = sorted(
 
 class Pages(unittest.TestCase):
     def test_links_from_readme_reach_every_page(self):
-        """Links from README reach every page."""
         start = os.path.join(harness.SOURCE, "README.md")
         found, todo = set(), [start]
         while todo:
@@ -96,10 +94,7 @@ class Pages(unittest.TestCase):
             if path in found or not path.endswith(".md") or not os.path.exists(path):
                 continue
             found.add(path)
-            for match in LINK.finditer(text_of(read(path))):
-                link = next(part for part in match.groups() if part).partition("#")[0]
-                if link and not re.match(r"[a-z]+:", link):
-                    todo.append(os.path.normpath(os.path.join(os.path.dirname(path), link)))
+            todo += [target for _, target, _ in links(path, harness.read(path))]
         for path in glob.glob(os.path.join(harness.SOURCE, "docs", "**", "*.md"), recursive=True):
             self.assertIn(path, found)
 
@@ -109,7 +104,7 @@ class Pages(unittest.TestCase):
             ways = [row["ways"] for row in map(json.loads, stream) if row.get("ways")]
         counts = [len(ways)] + [sum(way[name]["opens"] > 0 for way in ways)
                                 for name in ("unguarded", "hidden", "run")]
-        readme = " ".join(read(os.path.join(harness.SOURCE, "README.md")).split())
+        readme = " ".join(harness.read("README.md").split())
         found = re.search(r"Of (\d+) \[programs\].* (\d+) tried to open `/dev/nvidia\*`. With the "
                           r"empty variable, (\d+) still did; under `cudaguard run`, only (\d+) ", readme)
         self.assertEqual([int(number) for number in found.groups()], counts)
@@ -122,12 +117,12 @@ def test_labs_page_is_made_from_its_results(tmp_path):
     page = tmp_path / results / "README.md"
     page.unlink()
     results_page.write(tmp_path)
-    assert page.read_text() == read(os.path.join(harness.SOURCE, results, "README.md"))
+    assert page.read_text() == harness.read(results, "README.md")
 
 
 def test_each_section_of_the_changes_is_short():
     """A merge once brought back 157 items that had been removed."""
-    sections = re.split(r"(?m)^## ", read(os.path.join(harness.SOURCE, "CHANGELOG.md")))[1:]
+    sections = re.split(r"(?m)^## ", harness.read("CHANGELOG.md"))[1:]
     assert sections
     for section in sections:
         assert len(section.rstrip().splitlines()) <= 15, section[:60]
@@ -136,12 +131,12 @@ def test_each_section_of_the_changes_is_short():
 def test_every_link_leads_somewhere():
     for page in FOUND:
         path = os.path.join(harness.SOURCE, page)
-        assert broken_links(path, read(path)) == [], page
+        assert broken_links(path, harness.read(path)) == [], page
 
 
 def test_every_named_file_exists():
     for page in FOUND:
-        assert missing_files(read(os.path.join(harness.SOURCE, page))) == [], page
+        assert missing_files(harness.read(page)) == [], page
 
 
 def other_versions(text, version):
@@ -151,11 +146,11 @@ def other_versions(text, version):
 def test_pages_name_the_version_of_cmake():
     """CHANGELOG.md has all versions."""
     version, = re.findall(r"project\(cudaguard VERSION ([\d.]+)",
-                          read(os.path.join(harness.SOURCE, "CMakeLists.txt")))
+                          harness.read("CMakeLists.txt"))
     pages = [page for page in FOUND if page != "CHANGELOG.md"] + [
         "scripts/integrations/kubernetes/" + name
         for name in ("pod.yaml", "policy.yaml", "kyverno-policy.yaml")] + ["tests/lab/engines.py"]
-    texts = {page: read(os.path.join(harness.SOURCE, page)) for page in pages}
+    texts = {page: harness.read(page) for page in pages}
     assert sum(bool(VERSIONED.search(text)) for text in texts.values()) >= 5
     assert {page: other for page, text in texts.items()
             if (other := other_versions(text, version))} == {}
@@ -174,8 +169,8 @@ def test_installed_pages_have_no_broken_link(tmp_path, names, linked):
     pages = [str(page) for page in doc.glob("**/*.md")]
     assert len(pages) > 10
     for page in pages:
-        assert broken_links(page, read(page)) == [], page
-    readme = read(doc / "README.md")
+        assert broken_links(page, harness.read(page)) == [], page
+    readme = harness.read(doc / "README.md")
     assert {name for name in ("CHANGELOG.md", "SECURITY.md") if "(%s)" % name in readme} == linked
 
 

@@ -38,9 +38,7 @@ class Case(harness.DirectoryCase):
                      "sed", "sort"):
             os.symlink(shutil.which(name), os.path.join(path, name))
         for name, body in tools.items():
-            with open(os.path.join(path, name), "w", encoding="utf-8") as stream:
-                stream.write(STUB % body)
-            os.chmod(os.path.join(path, name), 0o755)
+            self.make("bin/" + name, STUB % body)
         return path
 
     def copy(self, name):
@@ -50,11 +48,10 @@ class Case(harness.DirectoryCase):
     def call(self, *command, path=None):
         """Returns the finished command, and what it called of the stubs."""
         env = {"PATH": path or os.environ["PATH"], "NOTES": self.path("notes"), "LC_ALL": "C.UTF-8"}
-        open(self.path("notes"), "w", encoding="utf-8").close()
+        self.make("notes", "")
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120,
                               stdin=subprocess.DEVNULL, check=False)
-        with open(self.path("notes"), encoding="utf-8") as stream:
-            return done, stream.read()
+        return done, harness.read(self.path("notes"))
 
     def refused(self, done, *words):
         """Fails unless the script printed one line, with these words."""
@@ -147,8 +144,7 @@ def test_packages_that_the_release_lacks_are_left_out(case):
 def test_release_reads_another_users_commit(case):
     """The script reaches the step "packages", which follows all that it asks git at the start."""
     place = case.checkout(NOBODY)
-    with open(os.path.join(place, "scripts", "install-build-deps"), "w") as stream:
-        stream.write("#!/bin/sh\necho packages; exit 3\n")
+    case.make(place + "/scripts/install-build-deps", "#!/bin/sh\necho packages; exit 3\n")
     done, _ = case.call("env", "-u", "SUDO_UID", place + "/scripts/release", "--quick")
     assert done.returncode == 3 and done.stdout.endswith("packages\n"), done
     assert "dubious ownership" not in done.stderr

@@ -12,11 +12,6 @@ from support import harness, matrix, settings
 UNTESTED = "not tested"
 
 
-def read(*path):
-    with open(os.path.join(*path), encoding="utf-8") as stream:
-        return stream.read()
-
-
 def cells(line):
     return [cell.strip() for cell in line.strip()[1:-1].split("|")]
 
@@ -40,7 +35,7 @@ def is_test(name, limits):
         return name in limits
     path, _, test = name.partition("::")
     path = os.path.join(settings.TESTS, path)
-    return os.path.isfile(path) and (not test or "def %s(" % test in read(path))
+    return os.path.isfile(path) and (not test or "def %s(" % test in harness.read(path))
 
 
 def complaints(page, tests, limits):
@@ -67,9 +62,9 @@ class LimitsPage(unittest.TestCase):
     def test_each_limit_names_its_tests(self):
         limits = {row.id for row in matrix.load_rows() if row.limit}
         self.assertGreater(len(limits), 15)
-        page = read(harness.SOURCE, "docs", "limits.md")
+        page = harness.read("docs", "limits.md")
         self.assertGreater(len(rows(page)), 20)
-        tests = read(settings.TESTS, "lab", "limits.md")
+        tests = harness.read("tests", "lab", "limits.md")
         self.assertEqual(complaints(page, tests, limits), [])
 
     def test_control_a_wrong_row_is_found(self):

@@ -24,11 +24,6 @@ REMEDY = re.compile(r"\{(?:remedy|advice|mistake|reason)\}|\baccepted: |\(policy
 PROSE = re.compile(r"[A-Za-z#][\w'./-]* [a-zA-Z]{2,}")
 
 
-def read(path):
-    with open(path, encoding="utf-8") as stream:
-        return stream.read()
-
-
 def literals(source):
     """Returns the texts of a C++ file, without its comments, its raw strings and its includes."""
     source = re.sub(r'R"\((?s:.*?)\)"', "0", source)
@@ -45,7 +40,7 @@ def printed():
     for top in ("policy", "shim"):
         for end in ("cpp", "h", "inc"):
             for file in glob.glob(os.path.join(harness.SOURCE, top, "**", "*." + end), recursive=True):
-                texts += literals(read(file))
+                texts += literals(harness.read(file))
     return texts
 
 
@@ -64,14 +59,14 @@ def is_made_of(part, known):
 
 def pages():
     """Returns the pages that explain messages as one line."""
-    text = "".join(read(os.path.join(harness.SOURCE, "docs", name + ".md"))
+    text = "".join(harness.read("docs", name + ".md")
                    for name in ("messages", "troubleshooting", "verify"))
     return " ".join(text.replace("\\|", "|").split())
 
 
 def rows(page="messages"):
     """Returns the quotations in the first column of each table, and cudaguard's in the headings."""
-    text = read(os.path.join(harness.SOURCE, "docs", page + ".md")).replace("\\|", "\0")
+    text = harness.read("docs", page + ".md").replace("\\|", "\0")
     cells = re.findall(r"(?m)^\| (`.*?`)(?: \||$)|^#.*(`cudaguard: .*`)", text)
     cells = ["".join(pair) for pair in cells]
     return [quote.replace("\0", "|") for cell in cells for quote in re.findall(r"`([^`]+)`", cell)]
@@ -94,7 +89,7 @@ class Examples(unittest.TestCase):
         shown = {}
         for pattern in ("README.md", "docs/*.md", "docs/*/*.md", "docs/images/*.svg"):
             for path in glob.glob(os.path.join(harness.SOURCE, pattern)):
-                shown[os.path.relpath(path, harness.SOURCE)] = examples(read(path))
+                shown[os.path.relpath(path, harness.SOURCE)] = examples(harness.read(path))
         for path in ("docs/messages.md", "docs/devices.md"):
             self.assertTrue(shown[path], path)
         self.assertEqual([(path, line) for path, lines in shown.items() for line in lines

@@ -2,13 +2,12 @@
 """verify names the functions of a C++ program's native stack up to main, with a shared or a static
 CUDA runtime. The message names the library that made the call."""
 
-import json
 import os
 import re
 
 import pytest
 
-from support import fence, fixtures, harness, launcher, messages
+from support import fence, fixtures, harness, messages, verified
 
 BUILT = os.path.join(harness.BUILD, "tests", "stacks")
 ASKS = "train::device_count()"
@@ -31,12 +30,9 @@ class Callers(harness.DirectoryCase):
         """Returns the native frames of each call that fails in verify's document. The unguarded
         program enters the fake driver."""
         harness.run(words, guard=False, trace=False).assert_reached(self)
-        document = self.path("verify.json")
-        self.result = harness.run([*before, launcher.LAUNCHER, "verify", "--json", document, "--",
-                                   *words], world="none", guard=False, trace=False)
+        self.result, document = verified.documented(self, words, before=before)
         self.assertEqual(self.result.rc, 1, self.result)
-        with open(document, encoding="utf-8") as stream:
-            sites = [one for one in json.load(stream)["calls"] if one["fails"]]
+        sites = [one for one in document["calls"] if one["fails"]]
         for one in sites:
             self.assertEqual(one["python"], [], self.result)
             self.assertTrue(one["python_missing"], self.result)

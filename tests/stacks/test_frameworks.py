@@ -6,13 +6,12 @@ CleanRL's ppo.py is the file of its wheel. YOLOv5's select_device and TorchRL's 
 their packages and are called by programs of ours.
 """
 
-import json
 import os
 import shutil
 
 import pytest
 
-from support import framework, harness, launcher
+from support import framework, harness, verified
 
 PROGRAMS = os.path.join(harness.SOURCE, "tests", "stacks", "programs")
 # JAX looks for these before it asks the driver. NVIDIA's driver finds that they are not devices.
@@ -23,7 +22,7 @@ class Case(harness.DirectoryCase, framework.Case):
     def __init__(self, environment, nodes=(), **variables):
         super().__init__()
         self.environment = environment
-        self.how = {"guard": False, "timeout": 600, "bwrap": nodes}  # nodes of a machine with a GPU
+        self.how = {"timeout": 600, "bwrap": nodes}  # nodes of a machine with a GPU
         self.env = {"OMP_NUM_THREADS": "1", **variables}
 
     def setUp(self):
@@ -32,14 +31,7 @@ class Case(harness.DirectoryCase, framework.Case):
         self.how.update(cwd=self.directory, env={**self.env, "HOME": self.directory})
 
     def verify(self, *words):
-        """Runs verify without a driver; returns (the finished run, verify's document)."""
-        document = self.path("verify.json")
-        verify = [launcher.LAUNCHER, "verify", "--json", document, "--"]
-        result = harness.run([*verify, self.tool("python"), "-B", *words], world="none",
-                             trace=False, **self.how)
-        self.assertTrue(os.path.exists(document), result)
-        with open(document, encoding="utf-8") as stream:
-            return result, json.load(stream)
+        return verified.documented(self, [self.tool("python"), "-B", *words], **self.how)
 
     def clean(self, *words):
         result, document = self.verify(*words)
@@ -50,7 +42,8 @@ class Case(harness.DirectoryCase, framework.Case):
         """Fails unless the unguarded program enters NVIDIA's real driver, and each failing process
         names the line with this mark and its text. Returns the processes."""
         self.need_real_driver()
-        unguarded = harness.run([self.tool("python"), "-B", program], world="real", **self.how)
+        unguarded = harness.run([self.tool("python"), "-B", program], world="real", guard=False,
+                                **self.how)
         self.assertTrue(unguarded.driver_files if self.how["bwrap"] else unguarded.device_opens,
                         "control: the unguarded program opens no device\n%s" % unguarded)
         result, document = self.verify(program, *words)
@@ -93,9 +86,8 @@ def in_environment(*row):
     indirect=["case"], ids=["torch", "jax", "tensorflow", "cupy", "numba"])
 def test_import_passes_and_use_names_the_line(case, module, asks):
     case.clean("-c", "import " + module)
-    with open(case.path("asks.py"), "w", encoding="utf-8") as stream:
-        stream.write("import %s\n\n%s\n" % (module, asks))
-    sites = case.asks(case.path("asks.py"), asks)
+    program = case.make("asks.py", "import %s\n\n%s\n" % (module, asks))
+    sites = case.asks(program, asks)
     if module == "torch":
         assert {one["python"][0]["function"] for one in sites} == {"is_available"}, sites
         assert "libc10_cuda.so" in [one["library"] for one in sites], sites
@@ -108,8 +100,7 @@ def test_cleanrl_device_line_is_named(case):
     the program chooses the device before it makes the environments."""
     programs = os.path.join(framework.ENVIRONMENTS, case.environment, "programs")
     program = shutil.copy(os.path.join(programs, "cleanrl", "ppo.py"), case.directory)
-    with open(case.path("gym.py"), "w", encoding="utf-8") as stream:
-        stream.write("import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
+    case.make("gym.py", "import sys\nimport gymnasium\nsys.modules['gym'] = gymnasium\n")
     case.asks(program, "device = torch.device(", "--total-timesteps", "512")
 
 

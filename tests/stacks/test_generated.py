@@ -12,8 +12,7 @@ from support import fixtures, framework, harness, launcher, named
 
 PYTHON = "/usr/bin/python3"
 PROGRAMS = os.path.join(harness.SOURCE, "tests", "stacks", "programs")
-with open(os.path.join(PROGRAMS, "vendored.py"), encoding="utf-8") as stream:
-    VENDORED = stream.read()
+VENDORED = harness.read(os.path.join(PROGRAMS, "vendored.py"))
 ASKS = 1 + VENDORED.splitlines().index("    return ctypes.CDLL(DRIVER).cuInit(0)")
 # The user's program; its line 5 asks.
 PROGRAM = """import sys

@@ -2,7 +2,6 @@
 """OpenMP and OpenCL: a runtime makes the call to CUDA, but verify marks the user's function and
 names the user's file as the place."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -19,14 +18,10 @@ class Case(launcher.Case):
         """Fails unless the unguarded program enters the fake driver, and verify names the program's
         file as the place and marks this function."""
         harness.run(words, guard=False, trace=False, env=env).assert_reached(self)
-        document = self.path("verify.json")
-        result = harness.run([*verified.VERIFY, *options, "--json", document, "--", *words],
-                             world="none", guard=False, trace=False, env=env)
+        result, document = verified.documented(self, words, options, env=env)
         self.assertEqual(result.rc, 1, result)
-        with open(document, encoding="utf-8") as stream:
-            self.document = json.load(stream)
         name = os.path.basename(words[0])
-        self.assertEqual([place["name"] for place in self.document["places"]], [name], result)
+        self.assertEqual([place["name"] for place in document["places"]], [name], result)
         self.assertIn("> %s: %s\n" % (name, function), result.err, result)
 
     def made(self, file, *options, compiler):

@@ -3,7 +3,6 @@
 started a tool. The file of a library that was unpacked into a temporary file has a lasting name.
 tests/unit/program_test.cpp has more commands."""
 
-import json
 import os
 import re
 import shutil
@@ -11,7 +10,7 @@ import sys
 
 import pytest
 
-from support import fixtures, harness, launcher, messages, named
+from support import fixtures, harness, messages, named, verified
 
 PLAIN = os.path.join(harness.BUILD, "tests", "stacks", "plain")
 SOURCE = os.path.join(harness.SOURCE, "tests", "stacks", "programs", "plain.c")
@@ -31,12 +30,9 @@ class Case(named.Case):
 
     def verify(self, *words, options=(), rc=1):
         """Returns verify's output, and the names of the places."""
-        document = self.path("verify.json")
-        result = harness.run([launcher.LAUNCHER, "verify", "--json", document, *options, "--",
-                              *words], world="none", guard=False, trace=False, cwd=self.directory)
+        result, document = verified.documented(self, words, options, cwd=self.directory)
         self.assertEqual(result.rc, rc, result)
-        with open(document, encoding="utf-8") as stream:
-            return result.err, [one["name"] for one in json.load(stream)["places"]]
+        return result.err, [one["name"] for one in document["places"]]
 
     def check(self, words, asked_by, place=None, allow=None):
         """Fails unless the message has `asked_by`, verify names the place, otherwise the same, and

@@ -173,10 +173,7 @@ def test_build_that_does_not_match_is_not_read(case, name, word, value):
     if word is not None:
         at = place + 8 * word
         program[at:at + 8] = value.to_bytes(8, "little")
-    copy = case.path("python3")
-    with open(copy, "wb") as stream:
-        stream.write(program)
-    os.chmod(copy, 0o755)
+    copy = case.make("python3", bytes(program))
     code = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)"
     home = os.path.dirname(os.path.dirname(real))
     _, (record,) = case.run_python([copy, "-c", code], PYTHONHOME=home)
@@ -202,13 +199,9 @@ def test_locally_loaded_python_has_its_stack(case, library):
 def test_named_frame_beyond_the_limit_is_recorded(case, file):
     """The record has the frame that the message names, however far out that frame is."""
     inner = case.path("site-packages", "inner.py")
-    os.makedirs(os.path.dirname(inner))
-    with open(inner, "w", encoding="utf-8") as stream:
-        stream.write(
-            "import ctypes\ndef ask(depth):\n"
-            "    return ask(depth - 1) if depth else ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
-    with open(case.path(file), "w", encoding="utf-8") as stream:
-        stream.write("import inner\ninner.ask(99)\n")
+    case.make(inner, "import ctypes\ndef ask(depth):\n"
+              "    return ask(depth - 1) if depth else ctypes.CDLL('libcuda.so.1').cuInit(0)\n")
+    case.make(file, "import inner\ninner.ask(99)\n")
     words = [HERE["system"], "-B", *(["-m", "outer"] if "outer" in file else
                                      ["-c", "import runpy; runpy.run_path(%r)" % case.path(file)])]
     env = {"PYTHONPATH": os.path.dirname(inner)}

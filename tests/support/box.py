@@ -13,8 +13,7 @@ DIRECTORY = os.path.join(harness.BUILD, "tests", "devices")
 def rows():
     """Returns the rows of box.h: (uuid, bus, serial) of each GPU, and the UUIDs of GPU 6's parts.
     """
-    with open(os.path.join(harness.SOURCE, "tests", "fakes", "box.h"), encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read("tests", "fakes", "box.h")
     gpus = re.findall(r'\{"([0-9a-f-]{36})", (0x\w\w), "(\d+)", "Box GPU \d"\}', text)
     migs = re.findall(r'\{"([0-9a-f-]{36})", 6, \d\}', text)
     return [(uuid, int(bus, 16), serial) for uuid, bus, serial in gpus], migs

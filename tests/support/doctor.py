@@ -59,8 +59,7 @@ class Case(launcher.Case):
         variables = ["%s=%s" % item for item in sorted((env or {}).items())]
         as_user = ["setpriv", "--reuid", user, "--clear-groups"] if user else []
         done = self.unguarded(*harness.sandbox(world, list(bwrap)), "sh", "-c", script, mark,
-                              *as_user,
-                              "env", "-i", *variables, *command)
+                              *as_user, "env", "-i", *variables, *command)
         with open(mark, encoding="utf-8", errors="replace") as out:
             with open(mark + ".err", encoding="utf-8", errors="replace") as err:
                 return done.returncode, out.read(), err.read(), done.stdout.split()

@@ -31,8 +31,7 @@ class Case(harness.Case):
     def need_environment(self, name):
         mark = os.path.join(ENVIRONMENTS, name + ".unreachable")  # the package index was
         if os.path.exists(mark):
-            with open(mark, encoding="utf-8") as stream:
-                self.skipTest(stream.read().strip())
+            self.skipTest(harness.read(mark).strip())
         if not os.path.exists(os.path.join(ENVIRONMENTS, name, ".fetched")):
             harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
 
@@ -114,6 +113,14 @@ class Case(harness.Case):
         print("\n  opens of /dev/nvidia*: unguarded %d, guarded %d" %
               (len(unguarded.device_opens), len(last.device_opens)))
         return unguarded, last
+
+    def answers(self, argv, out, worlds=("none", "fake", "real")):
+        """Fails unless the guarded program prints this in each world. The unguarded one enters
+        NVIDIA's driver."""
+        self.control(argv)
+        for world in worlds:
+            result = self.guarded(argv, world)
+            self.assertEqual((result.rc, result.out, result.err), (0, out, ""), str(result))
 
     def same_words(self, reference, guarded, normal, where):
         what = "guarded (%s) it is not as without a driver\n%s" % (where, guarded)

@@ -36,8 +36,7 @@ MOST_POINTERS = 40
 
 
 def version():
-    with open(os.path.join(harness.SOURCE, "CMakeLists.txt"), encoding="utf-8") as stream:
-        return re.search(r"project\(cudaguard VERSION ([0-9.]+)", stream.read())[1]
+    return re.search(r"project\(cudaguard VERSION ([0-9.]+)", harness.read("CMakeLists.txt"))[1]
 
 
 def version_note():

@@ -33,6 +33,7 @@ except ImportError:
 
 BUILD, DEPS, FULL, LIB, SOURCE = (settings.BUILD, settings.DEPS, settings.FULL, settings.LIB,
                                   settings.SOURCE)
+read = settings.read
 GUARD = os.path.join(LIB, "libcudaguard.so")
 NULL_DRIVER_DIR = os.path.join(LIB, "cudaguard")
 NULL_DRIVER_CUDA = os.path.join(NULL_DRIVER_DIR, "libcuda.so.1")
@@ -415,8 +416,7 @@ def run(argv, world="fake", guard=True, env=None, preload=(), stdin=None, cwd=No
         result.out = out.decode("utf-8", "replace")
         result.err = err.decode("utf-8", "replace")
         if os.path.exists(fake_log):
-            with open(fake_log, encoding="utf-8") as stream:
-                result.fake_calls = stream.read().split("\n")[:-1]
+            result.fake_calls = read(fake_log).split("\n")[:-1]
         if trace:
             if not os.path.exists(trace_log):
                 raise RuntimeError("strace wrote no log:\n%s" % result)
@@ -485,6 +485,13 @@ class Case(unittest.TestCase):
         if missing:
             skip(self, "not installed: " + ", ".join(missing))
 
+    def need_fetched(self, name):
+        """Returns the directory of the programs that scripts/fetch-frameworks has fetched."""
+        directory = os.path.join(DEPS, "frameworks", name, "bin")
+        if not os.path.exists(directory):
+            skip(self, "run scripts/fetch-frameworks %s %s" % (DEPS, name))
+        return directory
+
     def need_daemon(self, name):
         """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), without packages that this
         machine has installed. Returns the directories of its libraries."""
@@ -505,8 +512,7 @@ class Case(unittest.TestCase):
     @staticmethod
     def state(pid):
         """The process's state, as in /proc/PID/stat: R, S, D, T, …"""
-        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
-            return stream.read().rsplit(")", 1)[1].split()[0]
+        return read("/proc/%d/stat" % pid).rsplit(")", 1)[1].split()[0]
 
     @classmethod
     def has_ended(cls, pid):
@@ -551,3 +557,12 @@ class DirectoryCase(Case):
 
     def path(self, *names):
         return os.path.join(self.directory, *names)
+
+    def make(self, name, text, mode=0o755):
+        """Writes a file with these bytes or this text, also into a new directory. Returns its
+        path."""
+        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
+        with open(self.path(name), "wb") as stream:
+            stream.write(text if isinstance(text, bytes) else text.encode())
+        os.chmod(self.path(name), mode)
+        return self.path(name)

@@ -35,8 +35,7 @@ def program(name):
 
 
 def source(name):
-    with open(os.path.join(SOURCES, name), encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(os.path.join(SOURCES, name))
 
 
 def line_of(name, mark):
@@ -61,13 +60,6 @@ class Case(harness.DirectoryCase):
         shutil.copytree(harness.LIB, self.path(directory, "lib"), symlinks=True)
         os.mkdir(self.path(directory, "bin"))
         return shutil.copy(LAUNCHER, self.path(directory, "bin"))
-
-    def make(self, name, text, mode=0o755):
-        """Writes a file with these bytes or this text. Returns its path."""
-        with open(self.path(name), "wb") as stream:
-            stream.write(text if isinstance(text, bytes) else text.encode())
-        os.chmod(self.path(name), mode)
-        return self.path(name)
 
     def copied(self, name, to=None):
         """Copies a program to where other users find it and the test may change it. Returns its
@@ -101,8 +93,7 @@ class Case(harness.DirectoryCase):
         if settings.WRITE_GOLDEN:
             with open(path, "w", encoding="utf-8") as stream:
                 stream.write(text)
-        with open(path, encoding="utf-8") as stream:
-            self.assertEqual(text, stream.read(), settings.TO_REWRITE % path)
+        self.assertEqual(text, harness.read(path), settings.TO_REWRITE % path)
 
     def refused(self, done, code, *meaning):
         """Fails unless the launcher printed one clear line, returned `code` and ran no program."""

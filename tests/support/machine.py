@@ -50,8 +50,7 @@ def ordinary_user():
 
 
 def status_has(row, why):
-    with open("/proc/self/status", encoding="utf-8") as stream:
-        return "" if row in stream.read() else why
+    return "" if row in settings.read("/proc/self/status") else why
 
 
 def device_nodes():

@@ -13,7 +13,6 @@ class Case(launcher.Case):
     def write(self, files):
         """Writes {name: text} below the test's directory."""
         for name, text in files.items():
-            os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
             self.make(name, text, 0o644)
 
     def names(self, code, *words, starter="", **env):

@@ -68,8 +68,8 @@ def in_private_dev(*words, more="", fakes=None):
 
 def rows():
     """The names of policy/device_nodes.h."""
-    with open(os.path.join(harness.SOURCE, "policy", "device_nodes.h"), encoding="utf-8") as stream:
-        return re.findall(r'^    \{"([^"]+)", "', stream.read(), re.MULTILINE)
+    return re.findall(r'^    \{"([^"]+)", "', harness.read("policy", "device_nodes.h"),
+                      re.MULTILINE)
 
 
 # A made-up machine: the minor of each GPU in PCI order. Its nodes are those of /dev/null, /dev/zero

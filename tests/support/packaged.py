@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import subprocess
-import unittest
 
 from support import harness
 from support.guard_checks import version
@@ -48,11 +47,16 @@ def released(case, name, quick=True):
     return path
 
 
+def sums(directory):
+    """Returns {file: checksum} of a directory's SHA256SUMS."""
+    lines = harness.read(directory, "SHA256SUMS").splitlines()
+    return dict(reversed(line.split()) for line in lines)
+
+
 def listed():
     """Returns the files that `cmake --install` makes, below its prefix."""
-    path = os.path.join(harness.SOURCE, "tests", "artefacts", "installed.txt")
-    with open(path, encoding="utf-8") as stream:
-        return {line.strip()[2:] for line in stream}
+    lines = harness.read("tests", "artefacts", "installed.txt").splitlines()
+    return {line[2:] for line in lines}
 
 
 def other_version(deb, version, directory):
@@ -60,8 +64,7 @@ def other_version(deb, version, directory):
     tree = os.path.join(directory, "tree" + version)
     subprocess.run(["dpkg-deb", "-R", deb, tree], check=True)
     control = os.path.join(tree, "DEBIAN", "control")
-    with open(control, encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read(control)
     with open(control, "w", encoding="utf-8") as stream:
         stream.write(re.sub(r"(?m)^Version: .*", "Version: " + version, text))
     lib = os.path.join(tree, "usr", "lib", MULTIARCH)
@@ -75,14 +78,6 @@ def other_version(deb, version, directory):
     subprocess.run(["dpkg-deb", "--root-owner-group", "-Znone", "-b", tree, built], check=True,
                    stdout=subprocess.DEVNULL)
     return built
-
-
-def platforms():
-    """Returns the Python that has the readers of other people's formats."""
-    python = os.path.join(harness.DEPS, "frameworks", "platforms", "bin", "python")
-    if not os.path.exists(python):
-        raise unittest.SkipTest("run scripts/fetch-frameworks %s platforms" % harness.DEPS)
-    return python
 
 
 def run(command, **options):
@@ -135,8 +130,7 @@ class Machine:
         self.root = os.path.join(directory, "root")
         # unshare has forked process 1 of the machine.
         children = "/proc/%d/task/%d/children" % (self.process.pid, self.process.pid)
-        with open(children, encoding="ascii") as stream:
-            self.init = stream.read().strip()
+        self.init = harness.read(children).strip()
 
     def fetch(self, suite):
         script = os.path.join(harness.SOURCE, "scripts", "fetch-roots")

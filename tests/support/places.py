@@ -12,8 +12,6 @@ try:
 except ImportError:
     yaml = None
 
-PLATFORMS = os.path.join(harness.DEPS, "frameworks", "platforms", "bin")
-RUNNERS = os.path.join(harness.DEPS, "frameworks", "runners", "bin")
 HERE = os.path.join(harness.SOURCE, "tests", "integrations")
 ENTRY_POINT = harness.program("entry_point")
 OPEN = [ENTRY_POINT, "lib=libcuda.so.1"]
@@ -24,15 +22,13 @@ def script(*names):
 
 
 def read(*names):
-    with open(script(*names), encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(script(*names))
 
 
 def page(name):
     """Returns the text of docs/integrations/NAME.md."""
     path = os.path.join(harness.SOURCE, "docs", "integrations", name + ".md")
-    with open(path, encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(path)
 
 
 def blocks(language, name, section=None):
@@ -65,17 +61,6 @@ def others_only(result):
 
 
 class Case(launcher.Case):
-    def need_fetched(self, directory):
-        if not os.path.exists(directory):
-            harness.skip(self, "run scripts/fetch-frameworks %s %s" % (
-                harness.DEPS, os.path.basename(os.path.dirname(directory))))
-
-    def need_platforms(self):
-        self.need_fetched(PLATFORMS)
-
-    def need_runners(self):
-        self.need_fetched(RUNNERS)
-
     def need_yaml(self):
         if yaml is None:
             harness.skip(self, "python3-yaml is not installed")
@@ -89,14 +74,13 @@ class Case(launcher.Case):
         return self.make("fake.log", "", 0o666)
 
     def logged(self):
-        with open(self.path("fake.log"), encoding="utf-8") as stream:
-            return stream.read().split()
+        return harness.read(self.path("fake.log")).split()
 
     def validate(self, text, release):
         """Checks a manifest against the schemas of a release of Kubernetes."""
-        self.need_platforms()
         path = self.make("manifest.yaml", text, 0o644)
-        return self.unguarded(PLATFORMS + "/kubernetes-validate", "--strict", "-k", release, path)
+        return self.unguarded(self.need_fetched("platforms") + "/kubernetes-validate", "--strict",
+                              "-k", release, path)
 
     def guarded(self, answers, fake_calls):
         """Fails unless the program's answers and the recording fake's log show that it was guarded.

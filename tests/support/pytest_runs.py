@@ -81,10 +81,8 @@ def pytest_report_teststatus(report):
 
 
 class Case(harness.DirectoryCase):
-    def make(self, name, text):
-        os.makedirs(os.path.dirname(self.path(name)), exist_ok=True)
-        with open(self.path(name), "w", encoding="utf-8") as stream:
-            stream.write(textwrap.dedent(text))
+    def make(self, name, text, mode=0o644):
+        return super().make(name, textwrap.dedent(text), mode)
 
     def pytest(self, *arguments, guard=True, plugin=PLUGIN, env=None, trace=False,
                start=("-m", "pytest"), world="fake"):

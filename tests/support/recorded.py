@@ -2,7 +2,6 @@
 """Builds records of jobs that never ran, for tests of `report`."""
 
 import json
-import os
 
 from support import settings
 
@@ -61,5 +60,4 @@ def text(*lines):
 
 
 def schema(*path):
-    with open(os.path.join(settings.SOURCE, "shim", *path), encoding="utf-8") as stream:
-        return json.load(stream)
+    return json.loads(settings.read("shim", *path))

@@ -17,6 +17,12 @@ PATIENCE = 600
 TO_REWRITE = "%s has other text. If the new text is right: pytest THIS_TEST --write-golden"
 
 
+def read(*path):
+    """The text of a file. A relative path is in the checkout."""
+    with open(os.path.join(SOURCE, *path), encoding="utf-8") as stream:
+        return stream.read()
+
+
 def add_options(add):
     """Adds the options. `add` is an argparse parser's add_argument, or pytest's addoption."""
     add("--build", metavar="DIR", help="the build directory [default: build/ci]")

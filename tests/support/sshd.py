@@ -49,17 +49,15 @@ class Server:
             "--ro-bind", case.path("passwd"), "/etc/passwd",
             "--ro-bind", case.path("shadow"), "/etc/shadow"])
         for name in ("host", "user"):
-            done = case.unguarded(*self.sandbox, tool("ssh-keygen"), "-q", "-t", "ed25519", "-N",
-                                  "",
-                                  "-f", case.path(name))
+            done = case.unguarded(*self.sandbox, tool("ssh-keygen"), "-q", "-t", "ed25519",
+                                  "-N", "", "-f", case.path(name))
             case.assertEqual(done.returncode, 0, done)
 
     def connect(self, command, settings="", key="", options=(), before=()):
         """Runs the command after a login; None starts the login shell. key: options that precede
         the user's key. before: a prefix for the server's command."""
         case = self.case
-        with open(case.path("user.pub"), encoding="utf-8") as stream:
-            case.make("authorized_keys", key + stream.read(), 0o600)
+        case.make("authorized_keys", key + harness.read(case.path("user.pub")), 0o600)
         case.make("config", SETTINGS.format(case.directory) + unpacked_settings() + settings, 0o644)
         server = [*before, "env", "LD_LIBRARY_PATH=" + self.libraries, tool("sshd", "sbin"), "-i",
                   "-e", "-f", case.path("config")]

@@ -66,8 +66,7 @@ class Case(launcher.Case):
         """The contents of /etc/ld.so.preload; None if there is no such file."""
         if not os.path.exists(self.inside(FILE)):
             return None
-        with open(self.inside(FILE), encoding="utf-8") as stream:
-            return stream.read()
+        return harness.read(self.inside(FILE))
 
     def system(self, *words, **more):
         """Runs the root directory's own command from outside."""

@@ -133,6 +133,5 @@ class Case(harness.DirectoryCase):
                                if not path.startswith("/mnt/lib/cudaguard/")]
         fake_log = os.path.join(out, "fake.log")
         if os.path.exists(fake_log):
-            with open(fake_log, encoding="utf-8") as log:
-                result.fake_calls = log.read().split()
+            result.fake_calls = harness.read(fake_log).split()
         return result

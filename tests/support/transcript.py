@@ -27,8 +27,7 @@ def path_of(name):
 def each(name):
     """Parametrizes a test with each block of a file: (command, the block's whole text). The command
     is the test's id, so that -k finds it."""
-    with open(path_of(name), encoding="utf-8") as stream:
-        text = stream.read()
+    text = settings.read(path_of(name))
     blocks = [(match[1], match[0]) for match in BLOCK.finditer(text)]
     assert text == "".join(block for _, block in blocks), name + " has lines outside of a block"
     commands = [command for command, _ in blocks]

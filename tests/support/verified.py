@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs under `verify` and reads the block at the end of the output."""
 
+import json
 import os
 import subprocess
 import time
@@ -21,6 +22,15 @@ def record(pid=7, api="cuInit", command=("prog", "a"), caller="/lib/libx.so+0x10
               "asked": "nvml" if api.startswith("nvml") else "cuda",
               "caller": caller, "library": os.path.basename(caller).split("+")[0], **more}
     return recorded.with_native(recorded.with_line_frame(fields)) + "\n"
+
+
+def documented(case, words, options=(), before=(), **more):
+    """Runs the words under verify without a driver. Returns the run and verify's document."""
+    document = case.path("verify.json")
+    result = harness.run([*before, *VERIFY, *options, "--json", document, "--", *words],
+                         world="none", guard=False, trace=False, **more)
+    case.assertTrue(os.path.exists(document), result)
+    return result, json.loads(harness.read(document))
 
 
 def keeper_of(case, launcher_pid):
