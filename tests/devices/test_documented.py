@@ -17,8 +17,8 @@ PLACEHOLDER = re.compile(r"python (?:train|serve)\.py")
 
 
 def commands(page, heading=None, having=""):
-    with open(os.path.join(harness.SOURCE, "docs", page), encoding="utf-8") as stream:
-        block = pages.block(stream.read(), heading, having)
+    page = os.path.join(harness.SOURCE, "docs", page)
+    block = pages.block(harness.text_of(page), heading, having)
     return [line.split("  #")[0] for line in block.splitlines()]
 
 

@@ -20,8 +20,7 @@ VERSION = re.compile(r"(_v\d+)?(_pt[ds][sz])?$")
 
 
 def read(*path):
-    with open(os.path.join(harness.SOURCE, *path), encoding="utf-8") as stream:
-        return stream.read()
+    return harness.text_of(os.path.join(harness.SOURCE, *path))
 
 
 def documented():

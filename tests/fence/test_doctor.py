@@ -6,9 +6,7 @@ import os
 
 import pytest
 
-from support import doctor, fence, fixtures, harness, launcher
-
-NOBODY = "65534"
+from support import doctor, fence, fixtures, harness, launcher, machine
 
 
 class Row(doctor.Case):
@@ -30,7 +28,7 @@ class Row(doctor.Case):
         words = [launcher.LAUNCHER]
         if os.geteuid() == 0:
             self.need("setpriv")
-            words = ["setpriv", "--reuid=" + NOBODY, "--clear-groups", self.installed()]
+            words = [*machine.AS_NOBODY, self.installed()]
         text = self.unguarded(*words, "doctor").stdout
         self.assertIn("\nfence              available (cudaguard run --fence)\n"
                       "                   sets no_new_privs: sudo and setuid programs get no more "
@@ -52,8 +50,7 @@ class Row(doctor.Case):
                               "trace=seccomp,prctl,fork,clone,vfork",
                               launcher.LAUNCHER, "doctor")
         self.assertIn("available", done.stdout)
-        with open(log, encoding="utf-8") as stream:
-            lines = stream.read().splitlines()
+        lines = harness.text_of(log).splitlines()
         own = [line for line in lines if line.split()[0] == lines[0].split()[0]]
         mark = ("SECCOMP_SET_MODE_FILTER", "PR_SET_NO_NEW_PRIVS", "PR_SET_SECCOMP")
         self.assertTrue([line for line in lines if mark[0] in line], "the control")

@@ -11,7 +11,6 @@ import pytest
 
 from support import fence, fixtures, harness, launcher, machine
 
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 REQUESTS, STATIC, MUSL, I386 = map(
     fence.program, ("requests", "requests_static", "requests_musl", "freestanding"))
 FENCED = [launcher.LAUNCHER, "run", "--fence", "--"]
@@ -122,12 +121,12 @@ class SetUser(Case):
     def test_setuid_program_under_roots_fence_becomes_root_and_is_refused(self):
         """Root's launcher needs no no_new_privs, so setuid still works."""
         machine.need("roots_filters")
-        self.check(*NOBODY, *self.words, euid="0", answer="ENOTTY")
-        self.check(*self.launch, "--", *NOBODY, *self.words, euid="0", answer="ENOTTY")
-        self.check(*self.launch, "--fence", "--", *NOBODY, *self.words, euid="0", answer="ENODEV")
+        self.check(*machine.AS_NOBODY, *self.words, euid="0", answer="ENOTTY")
+        self.check(*self.launch, "--", *machine.AS_NOBODY, *self.words, euid="0", answer="ENOTTY")
+        self.check(*self.launch, "--fence", "--", *machine.AS_NOBODY, *self.words, euid="0", answer="ENODEV")
 
     def test_setuid_program_under_a_users_fence_stays_the_user(self):
         """The launcher sets no_new_privs, so the program keeps the user's rights."""
-        fenced = [*NOBODY, *self.launch, "--fence", "--"]
+        fenced = [*machine.AS_NOBODY, *self.launch, "--fence", "--"]
         self.check(*fenced, *self.words, euid="65534", answer="ENODEV")
         self.check(*fenced, "env", "-i", *self.words, euid="65534", answer="ENODEV")

@@ -171,9 +171,6 @@ def test_file_that_is_open_for_reading_gets_no_message(case):
     assert read(case, "err") == ""
 
 
-NOBODY = 65534
-
-
 # The guard rather loses the message than lets the program die or wait.
 
 
@@ -294,15 +291,14 @@ def test_pipe_of_another_user_does_not_kill(case):
     """A service manager's: /proc/self/fd/2 cannot be opened."""
     case.need("setpriv")
     machine.need("other_users")
-    wrap = ("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups")
     read_end, write_end = os.pipe()
-    done = subprocess.run([*wrap, "sh", "-c", ": <>/proc/self/fd/2"], stderr=write_end,
-                          check=False)
+    done = subprocess.run([*machine.AS_NOBODY, "sh", "-c", ": <>/proc/self/fd/2"],
+                          stderr=write_end, check=False)
     os.close(write_end)
     with os.fdopen(read_end, encoding="utf-8") as stream:
         assert "Permission denied" in stream.read()
     assert done.returncode != 0
-    check_pipes(case, wrap=wrap)
+    check_pipes(case, wrap=machine.AS_NOBODY)
 
 
 def test_pipes_do_not_kill_without_a_free_descriptor(case):

@@ -143,8 +143,8 @@ def test_unknown_name_narrows_a_process_whose_own_name_is_unknown(case, key, fil
 
 def test_rules_of_the_page_refuse_one_user_and_change_nothing_for_others(case):
     """docs/rules.md. The control is the second rule alone, against which the page warns."""
-    with open(os.path.join(harness.SOURCE, "docs", "rules.md"), encoding="utf-8") as stream:
-        rules = pages.block(stream.read(), having="user=ci").replace("user=ci", "user=bob")
+    page = harness.text_of(os.path.join(harness.SOURCE, "docs", "rules.md"))
+    rules = pages.block(page, having="user=ci").replace("user=ci", "user=bob")
     case.etc("cudaguard.conf", rules)
     case.refused(*BOB, cause=CONF + ":3")
     for words in ((), ALICE):
@@ -413,7 +413,7 @@ def test_user_or_group_that_a_namespace_does_not_map_is_not_known(case):
         case.allowed(guest.PYTHON, "-c", PRIVATE_USERS, *other)
         case.refused(guest.PYTHON, "-c", PRIVATE_USERS, *unmapped, cause=CONF + ":2")
     # In the machine's own namespace, 65534 is a user and a group like others.
-    case.allowed("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    case.allowed(*machine.AS_NOBODY)
 
 
 def test_chroot_of_a_child_changes_nothing(case):

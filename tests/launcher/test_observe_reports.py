@@ -184,5 +184,4 @@ class Options(observed.Case):
                              world="none", guard=False, trace=False, env=box.environment())
         self.assertEqual(result.out, "0\n0\n0\n", result)
         self.assertEqual(len(observed.TOTALS.findall(result.err)), 1, result)
-        with open(out, encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), "cu.init=0\n")
+        self.assertEqual(harness.text_of(out), "cu.init=0\n")

@@ -35,8 +35,7 @@ MOST_LARGEST = {"large_report": 6 << 20, "worst": 7 << 20}
 
 
 def source_of(name):
-    with open(os.path.join(SOURCES, name), encoding="utf-8") as stream:
-        return stream.read()
+    return harness.text_of(os.path.join(SOURCES, name))
 
 
 def policy_hash(text):
@@ -60,8 +59,8 @@ class Pages(harness.Case):
 
     @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
     def test_document_follows_the_schema(self):
-        with open(os.path.join(LAUNCHER, "print", "verify.schema.json"), encoding="utf-8") as stream:
-            schema = jsonschema.Draft202012Validator(json.load(stream))
+        schema = jsonschema.Draft202012Validator(json.loads(harness.text_of(
+            os.path.join(LAUNCHER, "print", "verify.schema.json"))))
         for name in ("fail", "failed", "pass"):
             schema.validate(self.parts(name).loaded())
         with open(os.path.join(LAUNCHER, "print", "report.schema.json"),

@@ -145,8 +145,7 @@ class Seen(harness.DirectoryCase):
     def test_pages_policy_blocks_injected_content(self):
         """Were an escape missing, the policy would still refuse the script, the style, the picture."""
         self.open("pass")
-        with open(self.path("pass.html"), encoding="utf-8") as stream:
-            good = stream.read()
+        good = harness.text_of(self.path("pass.html"))
         for bad in ("<script>document.title = 'ran'</script>", "<img src='/x' onerror='document.title=1'>",
                     "<style>body { background: red }</style>",
                     "<iframe src='data:text/html,x'></iframe>",
@@ -165,9 +164,8 @@ class Seen(harness.DirectoryCase):
             for width in (1280, 420, 390):
                 self.open(name, width, script=False)
                 self.looks_right(width, False)
-                with open(self.path(name + ".txt"), encoding="utf-8") as stream:
-                    self.assertEqual(self.browser.value(
-                        "document.querySelector('pre').textContent"), stream.read(), (name, width))
+                shown = self.browser.value("document.querySelector('pre').textContent")
+                self.assertEqual(shown, harness.text_of(self.path(name + ".txt")), (name, width))
                 self.assertTrue(self.browser.value(
                     "document.querySelector('pre').checkVisibility()"), (name, width))
         self.open("fail")

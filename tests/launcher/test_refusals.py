@@ -13,7 +13,6 @@ import pytest
 from support import harness, launcher, machine
 
 EM_ARM = 40
-NOBODY = 65534
 
 
 class Privileged(launcher.Case):
@@ -29,8 +28,7 @@ class Privileged(launcher.Case):
             harness.skip(self, "the directory for temporary files is mounted nosuid")
 
     def as_nobody(self, *words):
-        return self.unguarded("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY,
-                              "--clear-groups", *words)
+        return self.unguarded(*machine.AS_NOBODY, *words)
 
     def test_control_ordinary_program_is_guarded(self):
         done = self.as_nobody(self.launcher, "run", self.program)
@@ -204,8 +202,7 @@ class Loader(launcher.Case):
         self.assertEqual(self.start("run", "--print", program, env=env).returncode, 0)
         self.assertFalse(os.path.exists(log))
         self.assertEqual(self.start("run", program, env=env).returncode, 0)
-        with open(log, encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), "constructor main ")
+        self.assertEqual(harness.text_of(log), "constructor main ")
 
     def test_variables_that_change_ld_sos_output_do_no_harm(self):
         for name, value in (("LD_DEBUG", "all"), ("LD_VERBOSE", "1"), ("LD_PROFILE", "libc.so.6"),

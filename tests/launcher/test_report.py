@@ -165,8 +165,7 @@ class Prometheus(Case):
         self.addCleanup(os.close, before)
         self.report("--prometheus", path, "-", input=text(line(), line(uid=0)))
         self.assertEqual(os.read(before, 1 << 16).count(b"\n"), 3)  # the old file is as it was
-        with open(path, encoding="utf-8") as stream:
-            self.assertEqual(stream.read().count("\n"), 4)
+        self.assertEqual(harness.text_of(path).count("\n"), 4)
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o644)
         self.assertEqual(os.listdir(self.directory), ["cudaguard.prom"])
 

@@ -66,8 +66,7 @@ class AnothersReport(launcher.Case):
         self.report = self.make("report", "", 0o644)
 
     def as_nobody(self, *words, **more):
-        return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-                              self.command, *words, **more)
+        return self.unguarded(*machine.AS_NOBODY, self.command, *words, **more)
 
     def test_the_owner_is_recorded(self):
         """The control."""
@@ -162,8 +161,7 @@ class AnothersReport(launcher.Case):
         done = self.unguarded("strace", "-o", self.path("trace"), "-P", path, "-e",
                               "inject=newfstatat:error=ENOENT:when=1..4", launcher.LAUNCHER,
                               "verify", "--report", spool, *ask)
-        with open(self.path("trace"), encoding="utf-8") as trace:
-            self.assertEqual(trace.read().count("INJECTED"), 4)
+        self.assertEqual(harness.text_of(self.path("trace")).count("INJECTED"), 4)
         self.assertEqual(os.path.getsize(path), 0, done)
         self.assertIn("the file belongs to another user", done.stderr)
 

@@ -139,6 +139,11 @@ def program(name):
     return os.path.join(PROGRAMS, name)
 
 
+def text_of(path):
+    with open(path, encoding="utf-8") as stream:
+        return stream.read()
+
+
 def records(path):
     """The records of a report; none if there is no file."""
     if not os.path.exists(path):
