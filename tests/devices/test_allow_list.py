@@ -143,7 +143,6 @@ def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(case):
 # What the program writes to CUDA_VISIBLE_DEVICES counts inside the view. Here is a value of each
 # kind; tests/unit/device_select_test.cpp has all.
 
-
 VIEW = [5, 2, 7]
 CASES = [
     ("0", [5]),

@@ -27,8 +27,7 @@ def followed(command, program, **more):
     command = PLACEHOLDER.sub(lambda _: shlex.join(program), command)
     command = re.sub(r"\bcudaguard run\b", shlex.join([LAUNCHER, "run"]), command)
     command = command.replace("LD_PRELOAD=libcudaguard.so", "LD_PRELOAD=" + harness.GUARD)
-    return harness.run(["sh", "-c", command], world="none", guard=False, trace=False,
-                       env=box.environment(**more))
+    return box.start(["sh", "-c", command], **more)
 
 
 def seeing(*steps):

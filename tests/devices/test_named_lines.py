@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from support import box, harness, messages, policies
+from support import box, messages, policies
 
 DRIVER = """import ctypes, os
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -35,8 +35,7 @@ def make_script(tmp_path):
 
     def run(text, guard=True, **more):
         path.write_text(DRIVER + text)
-        return harness.run([sys.executable, str(path)], world="none", guard=guard, trace=False,
-                           env=box.environment(**more))
+        return box.start([sys.executable, str(path)], guard=guard, **more)
 
     return run
 

@@ -32,8 +32,7 @@ def run_with(guards_id, kind, allow):
     with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
         shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
         guard = os.path.join(directory, "libcudaguard.so")
-        with open(guard, "rb") as stream:
-            content = stream.read()
+        content = harness.bytes_of(guard)
         own = struct.pack("=I", interface_id(harness.SOURCE))
         assert content.count(own) == 1
         with open(guard, "wb") as stream:

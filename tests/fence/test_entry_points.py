@@ -38,8 +38,7 @@ class Case(fence.Case):
         path = self.path("answers")
         done = self.unguarded(*launch, fence.program("model"), words[0], path, *words[1:])
         self.assertEqual(done.returncode, 0, done.stderr)
-        with open(path, "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(path)
 
 
 make_case = fixtures.lent("case", Case)

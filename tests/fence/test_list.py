@@ -87,7 +87,6 @@ class Case(fence.Case):
 
 make_case = fixtures.lent("case", Case)
 
-
 # Minor 11 is the kernel's log, which not every superuser may open.
 OPENED = [node(gpu) for gpu in (0, 1, 2, 3, 5)]
 

@@ -15,7 +15,6 @@ from support.fence import ASK, UNGUARDED, FENCED
 
 STATUS = "grep -E '^(NoNewPrivs|Seccomp_filters)' /proc/self/status"
 
-
 # Under verify, the launcher stays and answers for the kernel.
 HOW = {"run": ["run", "--fence"], "verify": ["verify", "--allow=*", "--allow-incomplete"]}
 

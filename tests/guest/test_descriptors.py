@@ -166,8 +166,7 @@ def test_message_goes_to_a_pipe_a_terminal_or_a_socket(case, kind):
 
 
 def test_file_that_is_open_for_reading_gets_no_message(case):
-    open(case.path("err"), "w", encoding="utf-8").close()
-    attempt(case, "2<" + case.path("err"))
+    attempt(case, "2<" + case.make("err", ""))
     assert read(case, "err") == ""
 
 

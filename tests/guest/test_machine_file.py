@@ -37,10 +37,7 @@ class Case(guest.Case):
     def etc(self, name, text, mode=0o644):
         path = self.path("etc", name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as stream:
-            stream.write(text if isinstance(text, bytes) else text.encode())
-        os.chmod(path, mode)
-        return path
+        return self.make(path, text, mode)
 
     def ask(self, *words, program=harness.public(guest.STEPS), steps=("ask",), **env):
         """Runs the program, after `words`, and returns its result."""
@@ -270,9 +267,7 @@ def test_program_cannot_name_another_report_than_the_rule(case):
 
 
 def test_pytest_plug_in_needs_the_records(case):
-    test = case.path("test_none.py")
-    with open(test, "w", encoding="utf-8") as stream:
-        stream.write("def test_none(): pass\n")
+    test = case.make("test_none.py", "def test_none(): pass\n")
     options = ("-m", "pytest", "-q", "-p", "cudaguard.pytest_plugin", "--cudaguard", test)
     env = {"PYTHONPATH": os.path.join(harness.SOURCE, "shim", "python")}
     case.etc("cudaguard.conf", "FORCE_CPU report=%s\n" % case.path("rules"))

@@ -29,8 +29,7 @@ def environment_of(case, **more):
 
 
 def parse(path):
-    with open(path, "rb") as stream:
-        data = stream.read()
+    data = harness.bytes_of(path)
     assert data.endswith(b"\n")
     records = []
     for line in data[:-1].split(b"\n"):

@@ -42,15 +42,12 @@ class Case(launcher.Case):
                 if not os.path.exists(path):
                     found[path] = os.readlink(path)
                     continue
-                with open(path, "rb") as stream:
-                    found[path] = (hashlib.sha256(stream.read()).hexdigest(),
-                                   os.path.islink(path), os.stat(path).st_mode,
-                                   os.stat(path).st_ino)
+                found[path] = (hashlib.sha256(harness.bytes_of(path)).hexdigest(),
+                               os.path.islink(path), os.stat(path).st_mode, os.stat(path).st_ino)
         return found
 
     def written(self, name):
-        with open(self.path(name), "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(self.path(name))
 
     def run_here(self, *words, **more):
         return self.start(*words, cwd=self.directory, **more)

@@ -51,8 +51,7 @@ class Pages(harness.Case):
         page.write(cls.directory, *page.NAMES)
 
     def bytes_of(self, name):
-        with open(os.path.join(self.directory, name + ".html"), "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(os.path.join(self.directory, name + ".html"))
 
     def parts(self, name):
         return page.Parts(self.bytes_of(name))
@@ -141,8 +140,7 @@ class Written(harness.DirectoryCase):
     """The launcher itself writes the pages."""
 
     def written(self, name):
-        with open(self.path(name), "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(self.path(name))
 
     def test_page_of_verify_has_the_document_and_the_text(self):
         done = subprocess.run([launcher.LAUNCHER, "verify", "--json", self.path("a.json"), "--html",
@@ -154,9 +152,8 @@ class Written(harness.DirectoryCase):
         self.assertEqual(parts.text, done.stderr)
 
     def test_page_of_report_has_the_document_and_the_text(self):
-        with open(self.path("r.jsonl"), "w", encoding="utf-8") as stream:
-            stream.write('{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
-                         '"decision":"deny","caller":"/x+0x1"}\n')
+        self.make("r.jsonl", '{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
+                  '"decision":"deny","caller":"/x+0x1"}\n')
         done = subprocess.run([launcher.LAUNCHER, "report", "--html", self.path("a.html"),
                                self.path("r.jsonl")], capture_output=True, check=True, text=True)
         parts = page.Parts(self.written("a.html"))

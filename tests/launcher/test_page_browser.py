@@ -13,7 +13,6 @@ from support import browser, harness, page
 
 pytestmark = pytest.mark.full
 
-
 try:
     import html5lib
 except ImportError:
@@ -95,10 +94,6 @@ class Seen(harness.DirectoryCase):
         if not os.path.exists(self.path(name + ".html")):
             page.write(self.directory, name)
         self.browser.open(self.path(name + ".html"), *words, **named)
-
-    def make(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as stream:
-            stream.write(text)
 
     def press(self, key, code, **more):
         for kind in ("keyDown", "keyUp"):

@@ -227,8 +227,7 @@ def test_guard_that_cannot_be_loaded_is_refused(case, why):
         os.mkdir(case.path(name))
     command = shutil.copy(launcher.LAUNCHER, case.path("bin"))
     mark = case.path("mark")
-    with open(harness.GUARD, "rb") as stream:
-        damaged = GUARD_THAT_CANNOT_BE_LOADED[why](stream.read())
+    damaged = GUARD_THAT_CANNOT_BE_LOADED[why](harness.bytes_of(harness.GUARD))
     path = case.make("lib/libcudaguard.so", damaged)
     unguarded = case.unguarded("env", "LD_PRELOAD=" + path, "true")
     assert unguarded.returncode == 0

@@ -262,8 +262,7 @@ def test_file_with_two_names_counts_once(reading, others):
     with open(path, encoding="utf-8") as stdin:
         document = reading.json("r.jsonl", *others, cwd=reading.path(), stdin=stdin)
     assert (document["records"], document["files"]) == (2, 1)
-    with open(reading.path("copy.jsonl"), "w", encoding="utf-8") as copy:  # the control
-        copy.write(text(line(1), line(2)))
+    reading.make("copy.jsonl", text(line(1), line(2)))  # the control
     assert reading.json("r.jsonl", "copy.jsonl", cwd=reading.path())["records"] == 4
 
 
@@ -475,8 +474,7 @@ class Shown(observed.Case, Case):
         self.assertRegex(first, r"^cudaguard: 1 file, 2 records of 2 processes on 1 host, ")
         self.assertEqual(rest, summary.text)
         # The control: without the guard it reaches the driver.
-        unguarded = harness.run(["python3", program], world="none", guard=False, trace=False,
-                                env=observed.box.environment())
+        unguarded = observed.box.start(["python3", program])
         self.assertIn("cuInit:initialised", unguarded.fake_calls)
 
     def test_text_matches_the_golden_file(self):

@@ -11,11 +11,6 @@ from support import fixtures, harness, launcher, machine, messages, recorded
 ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
 
-def read(path):
-    with open(path, "rb") as stream:
-        return stream.read()
-
-
 class Reports(launcher.Case):
     def test_file_with_other_contents_is_refused_and_kept(self):
         """Such a file is a script that an interpreter is given, a library or a note."""
@@ -26,13 +21,13 @@ class Reports(launcher.Case):
         guard = os.path.join(os.path.dirname(os.path.dirname(self.installed())), "lib",
                              "libcudaguard.so")
         for path in (script, note, package, cut, guard):
-            before = read(path)
+            before = harness.bytes_of(path)
             for env, options, name in ((launcher.environment(), ["--report", path], "--report"),
                                        (launcher.environment(CUDAGUARD_REPORT=path), [],
                                         "CUDAGUARD_REPORT")):
                 done = self.start("run", *options, "python3", script, env=env)
                 self.refused(done, 125, name, path, "the file has other contents", "accepted: a new file")
-                self.assertEqual(read(path), before)
+                self.assertEqual(harness.bytes_of(path), before)
 
     def test_new_file_empty_file_and_records_are_accepted(self):
         for before in (None, ""):
@@ -42,7 +37,7 @@ class Reports(launcher.Case):
             for count in (1, 2):
                 done = self.start("run", "--report", report, "python3", "-c", ATTEMPT)
                 self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
-                self.assertEqual(read(report).count(b"\n"), count)
+                self.assertEqual(harness.bytes_of(report).count(b"\n"), count)
 
     def test_report_that_cannot_be_made_prints_a_message(self):
         for path in ("/proc/report", "/sys/report"):

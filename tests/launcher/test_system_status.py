@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import time
 
-
 from support import fixtures, machine, system_root
 from support.system_root import FILE, GUARD
 

@@ -18,8 +18,7 @@ class Musl(test_verify_tree.Case):
         self.need("musl-gcc")
         program = self.compile("asks", "ask.c", "-DDRIVER", compiler="musl-gcc")
         for words in ([program], ["sh", "-c", program + "; exit"]):
-            unguarded = harness.run(words, world="none", guard=False, trace=False,
-                                    env=box.environment())
+            unguarded = box.start(words)
             self.assertRegex(unguarded.out, "^cuInit=-?[01]", unguarded)
             result, tree = self.tree(words)
             self.ends(result, 3, "INCOMPLETE: no CUDA use seen")
@@ -44,8 +43,7 @@ class RefusedLoads(test_verify_tree.Case):
 
     def test_refused_driver_is_incomplete(self):
         words = [self.program, self.jail, "/libcuda.so.1", "cuInit"]
-        unguarded = harness.run(words, world="none", guard=False, trace=False,
-                                env=box.environment())
+        unguarded = box.start(words)
         self.assertEqual(unguarded.out, "answer 0\n", unguarded)
         report = self.path("report.jsonl")
         result, tree = self.tree(words, ["--report", report])

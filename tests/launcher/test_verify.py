@@ -14,7 +14,6 @@ from support.observed import box
 
 ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
-
 make_case = fixtures.lent("case", verified.Case)
 
 

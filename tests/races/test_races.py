@@ -2,7 +2,6 @@
 """In 1,000 fresh processes (48 in the quick run), 64 threads make their first call at once. The
 real driver is initialised once, and every thread gets the same answer."""
 
-
 import pytest
 
 from support import harness, racing

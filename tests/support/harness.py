@@ -144,6 +144,11 @@ def text_of(path):
         return stream.read()
 
 
+def bytes_of(path):
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
 def records(path):
     """The records of a report; none if there is no file."""
     if not os.path.exists(path):
@@ -556,3 +561,10 @@ class DirectoryCase(Case):
 
     def path(self, *names):
         return os.path.join(self.directory, *names)
+
+    def make(self, name, text, mode=0o755):
+        """Writes a file with these bytes or this text. Returns its path."""
+        with open(self.path(name), "wb") as stream:
+            stream.write(text if isinstance(text, bytes) else text.encode())
+        os.chmod(self.path(name), mode)
+        return self.path(name)

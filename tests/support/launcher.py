@@ -62,13 +62,6 @@ class Case(harness.DirectoryCase):
         os.mkdir(self.path(directory, "bin"))
         return shutil.copy(LAUNCHER, self.path(directory, "bin"))
 
-    def make(self, name, text, mode=0o755):
-        """Writes a file with these bytes or this text. Returns its path."""
-        with open(self.path(name), "wb") as stream:
-            stream.write(text if isinstance(text, bytes) else text.encode())
-        os.chmod(self.path(name), mode)
-        return self.path(name)
-
     def copied(self, name, to=None):
         """Copies a program to where other users find it and the test may change it. Returns its
         path."""

@@ -58,16 +58,13 @@ class Case(launcher.Case):
             shutil.copy(source, self.inside(name))
 
     def write(self, name, text, mode=0o644):
-        with open(self.inside(name), "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(self.inside(name), mode)
+        self.make(self.inside(name), text, mode)
 
     def text(self):
         """The contents of /etc/ld.so.preload; None if there is no such file."""
         if not os.path.exists(self.inside(FILE)):
             return None
-        with open(self.inside(FILE), encoding="utf-8") as stream:
-            return stream.read()
+        return harness.text_of(self.inside(FILE))
 
     def system(self, *words, **more):
         """Runs the root directory's own command from outside."""
