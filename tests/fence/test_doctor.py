@@ -2,11 +2,10 @@
 """doctor reports whether a fence is possible here, and what it would do for a program that cannot
 be guarded."""
 
-import os
 
 import pytest
 
-from support import doctor, fence, fixtures, harness, launcher, machine
+from support import doctor, fence, fixtures, harness, launcher
 
 
 class Row(doctor.Case):
@@ -25,11 +24,7 @@ class Row(doctor.Case):
     @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_doctor_reports_no_new_privs(self):
         """Bubblewrap sets that itself: without it, for an ordinary user."""
-        words = [launcher.LAUNCHER]
-        if os.geteuid() == 0:
-            self.need("setpriv")
-            words = [*machine.AS_NOBODY, self.installed()]
-        text = self.unguarded(*words, "doctor").stdout
+        text = self.unguarded(*self.ordinary_user(), "doctor").stdout
         self.assertIn("\nfence              available (cudaguard run --fence)\n"
                       "                   sets no_new_privs: sudo and setuid programs get no more "
                       "rights\n", text)

@@ -392,17 +392,23 @@ class Gone(Case):
         for pid in pids:
             self.until(lambda one=pid: self.state(one) == "T", "the stop")
 
-    def test_limit_ioctl_of_a_killed_process_is_not_reported(self):
-        """No other process is harmed. Documented: the launcher does not report the ioctl, because it
-        has not read the notification."""
-        script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
-        process = self.popen("sh", "-c", script, ASKS, self.directory)
+    def unanswered(self, script):
+        """The launcher and its keeper, which are stopped, and the script's child, which waits for
+        the answer to its ioctl."""
+        process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
         child = int(self.file("child"))
         keeper = verified.keeper_of(self, process.pid)
         self.stop(process.pid, keeper)
         self.make("go", "")
         self.until(lambda: self.waits(child), "the request")
+        return process, keeper, child
+
+    def test_limit_ioctl_of_a_killed_process_is_not_reported(self):
+        """No other process is harmed. Documented: the launcher does not report the ioctl, because it
+        has not read the notification."""
+        script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
+        process, keeper, child = self.unanswered(script)
         os.kill(child, signal.SIGKILL)
         # The kernel takes the notification back when the child dies.
         self.until(lambda: self.has_ended(child), "its death")
@@ -426,13 +432,7 @@ class Gone(Case):
         script = ('{ "$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out";'
                   ' "$2" run --policy OFF -- true 2>"$1/err"; } & echo $! >"$1/shell";'
                   ' until pgrep -P $! >"$1/child"; do sleep 0.01; done; wait')
-        process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
-        self.until(lambda: self.file("child").endswith("\n"), "the child")
-        child = int(self.file("child"))
-        keeper = verified.keeper_of(self, process.pid)
-        self.stop(process.pid, keeper)
-        self.make("go", "")
-        self.until(lambda: self.waits(child), "the request")
+        process, keeper, child = self.unanswered(script)
         process.kill()
         process.wait(timeout=PATIENCE)
         os.kill(keeper, signal.SIGCONT)
@@ -459,8 +459,7 @@ class Gone(Case):
         """Where the program failed, the block says what the fence took from it."""
         row = ("  sudo and setuid programs got no more rights under the fence (no_new_privs); "
                "--fence=off avoids\n  this\n")
-        self.need("setpriv")
-        words = [*(machine.AS_NOBODY if os.getuid() == 0 else []), self.installed(), "verify"]
+        words = [*self.ordinary_user(), "verify"]
         for option, code, is_printed in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
                                          ("--fence=off", 3, False)):
             done = self.unguarded(*words, option, "--", "sh", "-c", "exit %d" % code)

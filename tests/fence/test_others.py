@@ -98,7 +98,7 @@ class Sandboxes(Case):
         """Its sandbox is on, so not as root, and a page is shown."""
         page = self.make("page.html", "<p>page</p>", 0o644)
         options = [one for one in browser.OPTIONS if one != "--no-sandbox"]
-        launch = [*(machine.AS_NOBODY if os.geteuid() == 0 else []), self.installed()]
+        launch = self.ordinary_user()
         for how in (["run"], self.HOW):
             profile = self.path("profile-" + how[-1])
             os.mkdir(profile)

@@ -42,11 +42,7 @@ class Words(fence.Case):
     @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_print_says_no_new_privs(self):
         """As an ordinary user."""
-        words = [launcher.LAUNCHER]
-        if os.geteuid() == 0:
-            self.need("setpriv")
-            words = [*machine.AS_NOBODY, self.installed()]
-        done = self.unguarded(*words, "run", "--fence", "--print")
+        done = self.unguarded(*self.ordinary_user(), "run", "--fence", "--print")
         self.assertIn("sets no_new_privs:\n# sudo and setuid programs inside gain no rights",
                       done.stdout)
 

@@ -390,9 +390,7 @@ class Files(Case):
         os.mkdir(self.path("below", "closed"))
         os.chmod(self.directory, 0o755)
         # Root may read everything.
-        machine.need("ordinary_user")
-        who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        report = [*who, launcher.LAUNCHER, "report"]
+        report = [*self.ordinary_user(), "report"]
         self.refused(self.unguarded(*report, self.path("locked.jsonl")), 125, "locked.jsonl",
                      "Permission denied")
         # Of a directory the others are read.
