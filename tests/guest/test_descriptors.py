@@ -282,8 +282,10 @@ def check_pipes(case, *before, wrap=()):
     assert code == -signal.SIGPIPE
 
 
-def test_pipe_without_reader_or_room_does_not_kill(case):
-    check_pipes(case)
+@pytest.mark.parametrize("before", [(), ("load:libcuda.so.1", "nofile:3")],
+                         ids=["", "no free descriptor"])
+def test_pipe_without_reader_or_room_does_not_kill(case, before):
+    check_pipes(case, *before)
 
 
 def test_pipe_of_another_user_does_not_kill(case):
@@ -298,7 +300,3 @@ def test_pipe_of_another_user_does_not_kill(case):
         assert "Permission denied" in stream.read()
     assert done.returncode != 0
     check_pipes(case, wrap=machine.AS_NOBODY)
-
-
-def test_pipes_do_not_kill_without_a_free_descriptor(case):
-    check_pipes(case, "load:libcuda.so.1", "nofile:3")
