@@ -14,7 +14,7 @@ import unittest
 
 import pytest
 
-from support import harness, launcher, page
+from support import harness, launcher, page, recorded
 
 pytestmark = pytest.mark.all
 
@@ -22,14 +22,9 @@ try:
     import html5lib
 except ImportError:
     html5lib = None
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
 needs_parser = unittest.skipUnless(html5lib, "no html5lib (Debian: python3-html5lib)")
 
-LAUNCHER = os.path.join(harness.SOURCE, "shim", "launcher")
-SOURCES = os.path.join(LAUNCHER, "print", "page")
+SOURCES = os.path.join(harness.SOURCE, "shim", "launcher", "print", "page")
 MOST = 2 << 20  # bytes, but of the largest samples
 MOST_LARGEST = {"large_report": 6 << 20, "worst": 7 << 20}
 
@@ -56,22 +51,17 @@ class Pages(harness.Case):
     def parts(self, name):
         return page.Parts(self.bytes_of(name))
 
-    @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
     def test_document_follows_the_schema(self):
-        schema = jsonschema.Draft202012Validator(json.loads(harness.text_of(
-            os.path.join(LAUNCHER, "print", "verify.schema.json"))))
         for name in ("fail", "failed", "pass"):
-            schema.validate(self.parts(name).loaded())
-        with open(os.path.join(LAUNCHER, "print", "report.schema.json"),
-                  encoding="utf-8") as stream:
-            schema = json.load(stream)
+            self.validates(self.parts(name).loaded(), "launcher", "print", "verify.schema.json")
+        schema = recorded.schema("launcher", "print", "report.schema.json")
         for name in ("report", "small_report"):
             document = self.parts(name).loaded()
             for field, one in (("place", document["places"][0]),
                                ("call", document["calls"][0]),
                                ("process", document["processes"][0]),
                                ("group", document["groups"]["exe"]["rows"][0])):
-                jsonschema.Draft202012Validator(
+                harness.jsonschema.Draft202012Validator(
                     dict(schema["$defs"][field], **{"$defs": schema["$defs"]})).validate(one)
 
     def test_document_of_records_is_limited(self):

@@ -14,11 +14,6 @@ import pytest
 from support import fixtures, harness, launcher, machine, observed, page, recorded
 from support.recorded import PACKAGES, line, start, text
 
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
-
 NO_USER = 3999999999  # in no /etc/passwd
 BY = ("exe", "user", "host", "job", "rule", "line")
 NASTY = ["a\x1b[31mred", "new\nline", "tab\there", "\u202eevil", "\x9b31m", "caf\u00e9",
@@ -42,9 +37,8 @@ class Case(launcher.Case):
 
     def json(self, *words, **more):
         document = json.loads(self.shown("--json", "-", *words, **more))
-        if jsonschema is not None:
-            validator = jsonschema.Draft202012Validator
-            validator(recorded.schema("launcher", "print", "report.schema.json")).validate(document)
+        if harness.jsonschema is not None:
+            self.validates(document, "launcher", "print", "report.schema.json")
         return document
 
     def groups(self, by, *words, **more):
@@ -459,7 +453,6 @@ class Forged(Case):
 
 class Shown(observed.Case, Case):
     def test_report_prints_what_observe_prints(self):
-        """`run --observe` prints what `report` prints of the same records."""
         copy = self.path("copy")
         script = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
         program = self.make("attempt.py", script)
