@@ -14,8 +14,8 @@ make_case = fixtures.lent("case", harness.Case)
 def test_entry_point(case, row):
     outcome = matrix.perform(row)
     if outcome.complaints:
-        case.fail("\n".join("%s (%s), %s:\n  %s\n%s" % (row.id, row.about, where, "\n  ".join(found), result)
-                            for where, found, result in outcome.complaints))
+        case.fail(row.about + "\n" + "\n".join("%s:\n  %s\n%s" % (where, "\n  ".join(found), result)
+                                               for where, found, result in outcome.complaints))
     forbidden = [reason for reason in outcome.skipped if not harness.may_skip(reason)]
     if forbidden or (outcome.skipped and not outcome.guarded):
         harness.skip(case, "; ".join(forbidden or outcome.skipped))

@@ -120,7 +120,8 @@ class SetUser(Case):
         machine.need("roots_filters")
         self.check(*machine.AS_NOBODY, *self.words, euid="0", answer="ENOTTY")
         self.check(*self.launch, "--", *machine.AS_NOBODY, *self.words, euid="0", answer="ENOTTY")
-        self.check(*self.launch, "--fence", "--", *machine.AS_NOBODY, *self.words, euid="0", answer="ENODEV")
+        self.check(*self.launch, "--fence", "--", *machine.AS_NOBODY, *self.words, euid="0",
+                   answer="ENODEV")
 
     def test_setuid_program_under_a_users_fence_stays_the_user(self):
         """The launcher sets no_new_privs, so the program keeps the user's rights."""
