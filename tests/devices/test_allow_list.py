@@ -143,7 +143,6 @@ def test_mig_list_shows_the_part_to_cuda_and_its_gpu_to_nvml(case):
 # What the program writes to CUDA_VISIBLE_DEVICES counts inside the view. Here is a value of each
 # kind; tests/unit/device_select_test.cpp has all.
 
-
 VIEW = [5, 2, 7]
 CASES = [
     ("0", [5]),
@@ -206,7 +205,6 @@ def test_inherited_value_that_leaves_less_than_the_list_is_reported(case, name, 
 
 
 def test_control_driver_reads_the_same_values_unguarded(case):
-    """Control: the same values, unguarded, on a machine with the same order."""
     for own, gpus in (("0", [3]), ("1,0", [0, 3]), ("0,0", "!100"), ("1gpu2", [0]),
                       (uuid(7), [7]), ("-1", "!100")):
         result = box.run(["cu.see", "rt12.see"], guard=False, own=own)

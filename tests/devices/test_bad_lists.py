@@ -68,7 +68,6 @@ def test_bad_list_is_refused_in_every_process():
 @pytest.mark.parametrize(("allow", "policy"), [
     ("", None), (" ", None), (" -1 ", None), *(("-1", policy) for policy in policies.ALLOWING)])
 def test_empty_list_means_force_cpu_without_a_complaint(case, allow, policy):
-    """The list is empty or -1 alone: FORCE_CPU applies without a complaint about the list."""
     result = box.run(STEPS, allow=allow, policy=policy)
     case.sees(result, cu="!100", rt12="!100", rt13="!100", nv="!9")
     assert messages.find(result.err, "list_refused", "bad_value") == [], str(result)

@@ -46,7 +46,6 @@ class Copy:
 
 # If the proxy cannot be loaded, the program sees no GPU rather than all GPUs.
 
-
 WAYS = [
     ("open", ["cu.see"], "cu"),
     ("open", ["linked.cu.see"], "linked.cu"),
@@ -199,9 +198,7 @@ def test_gpu_without_an_nvml_handle_is_an_error_and_never_the_next_gpu(case, all
 
 # Forked children that change the variables.
 
-
 FIRST = ["setpid=CUDAGUARD_ROOT", "exec"]
-
 
 CALLS = ["cu.see", "linked.cu.see", "deep.cu.see"]
 BEFORE = [[HOOK_CALL], ["cu.open"], ["nv.see"]]
@@ -314,7 +311,6 @@ def test_first_call_keeps_dlerror_and_errno(steps):
 
 # The list holds for programs that look dlopen up by glibc's versions (dlvsym), as overlays and
 # tracers do.
-
 
 STEPS = ["cu.see", "nv.see", "rt12.see", "linked.cu.see"]
 HOOK = harness.program("dlopen_hook.so")

@@ -5,7 +5,7 @@ descendants do: forked, spawned, forked and replaced."""
 import pytest
 
 from devices.test_children import FIRST, LABELS, SEE, WORKERS, check
-from support import box, harness, launcher, policies
+from support import box, launcher, policies
 
 ONLY = {"CUDAGUARD_CHILDREN": "ONLY"}
 RUN = ["--children=gpu", "--gpus", "1,2"]
@@ -87,6 +87,6 @@ def test_inner_run_of_a_worker_keeps_the_gpus(who, options, gpus):
     inner = [launcher.LAUNCHER, "run", *options, "--", box.program("open"), "cu.see", "cu.context=v2,0"]
     see = "%s; %s" % (" ".join(inner), "exit $?")
     words = [launcher.LAUNCHER, "run", "--children", who, "--gpus", "1,2", "--", "sh", "-c", see]
-    result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+    result = box.start(words)
     assert result.answers["cu.context"].split(":")[0] == "0", str(result)
     assert box.seen(result.answers["cu.see"]) == gpus, str(result)

@@ -17,8 +17,8 @@ PLACEHOLDER = re.compile(r"python (?:train|serve)\.py")
 
 
 def commands(page, heading=None, having=""):
-    with open(os.path.join(harness.SOURCE, "docs", page), encoding="utf-8") as stream:
-        block = pages.block(stream.read(), heading, having)
+    page = os.path.join(harness.SOURCE, "docs", page)
+    block = pages.block(harness.read(page), heading, having)
     return [line.split("  #")[0] for line in block.splitlines()]
 
 
@@ -27,8 +27,7 @@ def followed(command, program, **more):
     command = PLACEHOLDER.sub(lambda _: shlex.join(program), command)
     command = re.sub(r"\bcudaguard run\b", shlex.join([LAUNCHER, "run"]), command)
     command = command.replace("LD_PRELOAD=libcudaguard.so", "LD_PRELOAD=" + harness.GUARD)
-    return harness.run(["sh", "-c", command], world="none", guard=False, trace=False,
-                       env=box.environment(**more))
+    return box.start(["sh", "-c", command], **more)
 
 
 def seeing(*steps):

@@ -10,7 +10,6 @@ from support.box import ALL, FASTEST, uuid
 
 # Each driver breaks one assumption of the guard and must never show more GPUs than were allowed.
 
-
 STEPS = ["cu.see", "rt12.see", "nv.see"]
 
 

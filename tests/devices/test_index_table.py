@@ -20,8 +20,7 @@ VERSION = re.compile(r"(_v\d+)?(_pt[ds][sz])?$")
 
 
 def read(*path):
-    with open(os.path.join(harness.SOURCE, *path), encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(os.path.join(harness.SOURCE, *path))
 
 
 def documented():
@@ -72,7 +71,6 @@ def test_limit_runtime_by_dlsym_is_not_checked(case, major, policy):
     """tests/lab/limits.md: ctypes.CDLL("libcudart.so.12").cudaSetDevice bypasses the check."""
     runtime = os.path.join(harness.FAKES, "runtime", "libcudart.so.%d" % major)
     text = "import ctypes; print(ctypes.CDLL(%r).cudaSetDevice(3))" % runtime
-    result = harness.run([sys.executable, "-c", text], world="none", trace=False,
-                         env=box.environment(allow="5,2,7", policy=policy))
+    result = box.start([sys.executable, "-c", text], guard=True, allow="5,2,7", policy=policy)
     assert result.out == "101\n", str(result)
     case.silent(result)

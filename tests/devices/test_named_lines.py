@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from support import box, harness, messages, policies
+from support import box, messages, policies
 
 DRIVER = """import ctypes, os
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -35,8 +35,7 @@ def make_script(tmp_path):
 
     def run(text, guard=True, **more):
         path.write_text(DRIVER + text)
-        return harness.run([sys.executable, str(path)], world="none", guard=guard, trace=False,
-                           env=box.environment(**more))
+        return box.start([sys.executable, str(path)], guard=guard, **more)
 
     return run
 
@@ -62,19 +61,16 @@ def test_bad_index_names_the_line(case, script, policy):
     case.message(result, "bad_index", device=9, asked_by=by("get"))
 
 
-@pytest.mark.parametrize("policy", policies.ALLOWING)
-def test_late_write_names_the_line_that_read_the_variable(case, script, policy):
-    steps = "init()\n" + WRITE + "print(count())\n"
+@pytest.mark.parametrize(("policy", "first", "then", "message", "call"), [
+    *((policy, "init", "count", "late_write_unread", "cuInit") for policy in policies.ALLOWING),
+    ("VALIDATE", "count", "init", "late_write", "nvmlDeviceGetCount_v2")])
+def test_late_write_names_the_line_that_read_the_variable(case, script, policy, first, then, message,
+                                                          call):
+    """Or the line that counted."""
+    steps = "%s()\n%sprint(%s())\n" % (first, WRITE, then)
     result = script(steps, policy=policy)
     assert result.out == script(steps, guard=False).out == "0\n", str(result)
-    case.message(result, "late_write_unread", call="cuInit", asked_by=by("init"))
-
-
-def test_late_write_names_the_line_that_counted(case, script):
-    steps = "count()\n" + WRITE + "print(init())\n"
-    result = script(steps, policy="VALIDATE")
-    assert result.out == script(steps, guard=False).out == "0\n", str(result)
-    case.message(result, "late_write", call="nvmlDeviceGetCount_v2", asked_by=by("count"))
+    case.message(result, message, call=call, asked_by=by(first))
 
 
 def test_refused_opencl_names_the_line(case, script):

@@ -112,18 +112,15 @@ class Names(box.Case):
 @pytest.mark.parametrize("name", ["trampolines", "trampolines_linked"])
 def test_trampolines_do_not_recurse(case, name, policy):
     argv = [harness.program(name)]
-    unguarded = harness.run(argv, world="none", guard=False, trace=False,
-                            env=box.environment(own="5,2"))
+    unguarded = box.start(argv, own="5,2")
     assert unguarded.answers["count"] == "2", str(unguarded)
-    result = harness.run(argv, world="none", trace=False,
-                         env=box.environment(allow="5,2", policy=policy))
+    result = box.start(argv, guard=True, allow="5,2", policy=policy)
     case.silent(result)
     assert result.out == unguarded.out, str(result)
     assert result.fake_calls.count("cuInit:initialised") == 1, str(result)
 
 
 # A call of a runtime reaches the caller's own runtime.
-
 
 STEPS = ["count", "set=1", "properties=1", "attribute=0", "initdevice=0", "sync", "last"]
 
@@ -158,7 +155,6 @@ def test_two_runtimes_have_separate_error_states():
 
 
 # ld.so answers about the driver's file as without the guard.
-
 
 CASES = {
     "never loaded": ["lib.noload=LIB", "lib.noload=libnvidia-ml.so.1"],

@@ -23,8 +23,8 @@ def interface_id(source):
         subprocess.run(["cmake", "-DOUT=" + header, "-P",
                         os.path.join(source, "shim", "guard", "proxy_loader", "interface_id.cmake")],
                        check=True)
-        with open(header, encoding="utf-8") as stream:
-            return int(re.search(r"CUDAGUARD_INTERFACE_ID (0x[0-9a-f]{8})U", stream.read())[1], 16)
+        return int(re.search(r"CUDAGUARD_INTERFACE_ID (0x[0-9a-f]{8})U",
+                             harness.read(header))[1], 16)
 
 
 def run_with(guards_id, kind, allow):
@@ -32,8 +32,7 @@ def run_with(guards_id, kind, allow):
     with tempfile.TemporaryDirectory(prefix="cg-lib-") as directory:
         shutil.copytree(harness.LIB, directory, symlinks=True, dirs_exist_ok=True)
         guard = os.path.join(directory, "libcudaguard.so")
-        with open(guard, "rb") as stream:
-            content = stream.read()
+        content = harness.bytes_of(guard)
         own = struct.pack("=I", interface_id(harness.SOURCE))
         assert content.count(own) == 1
         with open(guard, "wb") as stream:
@@ -71,8 +70,7 @@ def test_swapped_fields_change_the_interface_number():
             shutil.copytree(os.path.join(harness.SOURCE, part), os.path.join(directory, part))
         assert interface_id(directory) == interface_id(harness.SOURCE)
         path = os.path.join(directory, "shim", "guard", "proxy_loader", "services.h")
-        with open(path, encoding="utf-8") as stream:
-            lines = stream.read().split("\n")
+        lines = harness.read(path).split("\n")
         first = next(i for i, line in enumerate(lines) if " note_count = " in line)
         second = next(i for i, line in enumerate(lines) if " check_fork = " in line)
         lines[first], lines[second] = lines[second], lines[first]

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from support import box, harness, launcher, messages
+from support import box, launcher, messages
 from support.box import uuid
 
 LATE_WRITES = ("late_write", "late_write_unread")
@@ -132,7 +132,6 @@ def test_device_named_inside_the_option_works(case):
 
 # The list is for a machine without a GPU, or with a broken one.
 
-
 NO_GPU = messages.text("no_gpu")
 
 
@@ -152,8 +151,7 @@ def test_machine_without_a_working_gpu_is_reported(case, more, code, reason):
     found = case.message(result, "list_in_vain", list='CUDAGUARD_VISIBLE_DEVICES="0,2"',
                          reason=reason)
     if "fails" in reason:
-        doctor = harness.run([launcher.LAUNCHER, *found["remedy"].split()[1:]], world="none",
-                             guard=False, trace=False, env=box.environment(**more))
+        doctor = box.start([launcher.LAUNCHER, *found["remedy"].split()[1:]], **more)
         assert re.search(r"\b%s\b" % code, doctor.out), doctor.out
 
 
@@ -203,7 +201,7 @@ def test_advised_first_process_works():
     words = shlex.split(remedy)
     program = shlex.join([box.program("open"), *steps])
     words[2] = words[2].replace("APP", program)
-    fixed = harness.run(words, world="none", trace=False, env=box.environment(**more))
+    fixed = box.start(words, guard=True, **more)
     assert (fixed.answers["cu.init"], fixed.answers["c.cu.init"]) == ("0", "100"), str(fixed)
     assert messages.find(fixed.err, "first_missing") == [], str(fixed)
 

@@ -3,30 +3,21 @@
 
 import pytest
 
-from support import harness, matrix
+from support import fixtures, harness, matrix
+
+make_case = fixtures.lent("case", harness.Case)
 
 
-class EntryPoints(harness.Case):
-    """The code below adds one test method for each row."""
-
-
-def make_test(row):
-    def test(self):
-        outcome = matrix.perform(row)
-        if outcome.complaints:
-            self.fail("\n".join("%s:\n  %s\n%s" % (where, "\n  ".join(found), result)
-                                for where, found, result in outcome.complaints))
-        forbidden = [reason for reason in outcome.skipped if not harness.may_skip(reason)]
-        if forbidden or (outcome.skipped and not outcome.guarded):
-            harness.skip(self, "; ".join(forbidden or outcome.skipped))
-        for reason in outcome.skipped:
-            print("  in part: " + reason)
-
-    test.__doc__ = "%s: %s" % (row.id, row.about)
-    for name in ("full", "all"):
-        test = getattr(pytest.mark, name)(test) if getattr(row, name) else test
-    return test
-
-
-for each in matrix.load_rows():
-    setattr(EntryPoints, "test_" + each.id.replace(".", "_").replace("-", "_"), make_test(each))
+@pytest.mark.parametrize("row", [
+    pytest.param(row, id=row.id, marks=[getattr(pytest.mark, name) for name in ("full", "all")
+                                        if getattr(row, name)]) for row in matrix.load_rows()])
+def test_entry_point(case, row):
+    outcome = matrix.perform(row)
+    if outcome.complaints:
+        case.fail(row.about + "\n" + "\n".join("%s:\n  %s\n%s" % (where, "\n  ".join(found), result)
+                                               for where, found, result in outcome.complaints))
+    forbidden = [reason for reason in outcome.skipped if not harness.may_skip(reason)]
+    if forbidden or (outcome.skipped and not outcome.guarded):
+        harness.skip(case, "; ".join(forbidden or outcome.skipped))
+    for reason in outcome.skipped:
+        print("  in part: " + reason)

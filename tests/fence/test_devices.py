@@ -12,7 +12,6 @@ import pytest
 
 from support import fence, fixtures, harness, launcher, machine, nodes
 
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 FENCED = [launcher.LAUNCHER, "run", "--log=off", "--fence=devices", "--"]
 
 
@@ -76,20 +75,19 @@ def test_no_gpu_node_opens_after_execve(case, start):
 def test_no_gpu_node_opens_for_an_ordinary_user(case):
     command = case.installed()
     opens = shutil.copy(fence.program("opens"), case.path("opens"))
-    case.nothing_opens([command, *FENCED[1:]], [opens], nodes.PATHS, user=NOBODY)
+    case.nothing_opens([command, *FENCED[1:]], [opens], nodes.PATHS, user=machine.AS_NOBODY)
 
 
 def test_no_gpu_node_opens_for_a_setuid_program(case):
     """The nodes are root's alone. Without the fence, nobody's setuid program opens them. Root has
     CAP_SYS_ADMIN, so the fence sets no no_new_privs, and the program is setuid inside."""
-    if os.statvfs(case.directory).f_flag & os.ST_NOSUID:
-        harness.skip(case, "needs temporary files that may be setuid")
+    machine.need("setuid_programs")
     opens = shutil.copy(fence.program("opens_static"), case.path("opens"))
     os.chmod(opens, 0o4755)
     roots = "chmod 600 /dev/nvidia0\n"
     plain = shutil.copy(fence.program("opens_static"), case.path("plain"))
-    assert list(case.answers_of(*NOBODY, plain, "/dev/nvidia0", more=roots)) == ["EACCES"]
-    case.nothing_opens(FENCED, [*NOBODY, opens], ["/dev/nvidia0"], more=roots)
+    assert list(case.answers_of(*machine.AS_NOBODY, plain, "/dev/nvidia0", more=roots)) == ["EACCES"]
+    case.nothing_opens(FENCED, [*machine.AS_NOBODY, opens], ["/dev/nvidia0"], more=roots)
 
 
 def test_other_nodes_open(case):
@@ -346,8 +344,7 @@ def test_program_that_only_the_fence_keeps_off_cuda_is_no_error(case, how):
 
 
 def test_documentation_has_each_row_of_the_table():
-    with open(os.path.join(harness.SOURCE, "docs", "fence.md"), encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read(os.path.join(harness.SOURCE, "docs", "fence.md"))
     for row in nodes.rows():
         assert "`%s`" % row in text or "`%s/`" % row in text, row
 
@@ -378,8 +375,7 @@ def test_entry_that_selinux_hides_gets_no_grant(case):
                           "--fence=devices", "--", "ls", "/", cwd=hidden)
     assert "usr" in done.stdout.split(), done
     assert done.returncode == 0, done
-    with open(log, encoding="utf-8") as stream:
-        assert "EACCES (Permission denied) (INJECTED)" in stream.read()
+    assert "EACCES (Permission denied) (INJECTED)" in harness.read(log)
 
 
 def test_limit_node_elsewhere_than_in_dev_opens(case):

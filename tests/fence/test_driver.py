@@ -18,7 +18,6 @@ ENTRY_POINT = harness.program("entry_point")
 NEEDED = {"clinfo": ["libnvidia-opencl.so.1"], "ffmpeg": ["libnvidia-encode.so.1"]}
 CALL_EXPORTS = harness.program("call_exports")
 
-
 # Programs that ask CUDA or NVML through the guard, themselves or started by another.
 GUARDED = [[*starter, ENTRY_POINT, "lib=" + library, "api=" + api]
            for library, api in (("libcuda.so.1", "cuda"), ("libnvidia-ml.so.1", "nvml"))

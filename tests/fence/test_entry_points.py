@@ -11,7 +11,6 @@ import pytest
 
 from support import fence, fixtures, harness, launcher, machine
 
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 REQUESTS, STATIC, MUSL, I386 = map(
     fence.program, ("requests", "requests_static", "requests_musl", "freestanding"))
 FENCED = [launcher.LAUNCHER, "run", "--fence", "--"]
@@ -39,8 +38,7 @@ class Case(fence.Case):
         path = self.path("answers")
         done = self.unguarded(*launch, fence.program("model"), words[0], path, *words[1:])
         self.assertEqual(done.returncode, 0, done.stderr)
-        with open(path, "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(path)
 
 
 make_case = fixtures.lent("case", Case)
@@ -106,8 +104,6 @@ class SetUser(Case):
     def setUp(self):
         super().setUp()
         machine.need("setuid_programs")
-        if os.statvfs(self.directory).f_flag & os.ST_NOSUID:
-            harness.skip(self, "the directory for temporary files is mounted nosuid")
         self.need("setpriv")
         self.launch = [self.installed(), "run"]
         program = shutil.copy(REQUESTS, self.path("requests"))
@@ -122,12 +118,13 @@ class SetUser(Case):
     def test_setuid_program_under_roots_fence_becomes_root_and_is_refused(self):
         """Root's launcher needs no no_new_privs, so setuid still works."""
         machine.need("roots_filters")
-        self.check(*NOBODY, *self.words, euid="0", answer="ENOTTY")
-        self.check(*self.launch, "--", *NOBODY, *self.words, euid="0", answer="ENOTTY")
-        self.check(*self.launch, "--fence", "--", *NOBODY, *self.words, euid="0", answer="ENODEV")
+        self.check(*machine.AS_NOBODY, *self.words, euid="0", answer="ENOTTY")
+        self.check(*self.launch, "--", *machine.AS_NOBODY, *self.words, euid="0", answer="ENOTTY")
+        self.check(*self.launch, "--fence", "--", *machine.AS_NOBODY, *self.words, euid="0",
+                   answer="ENODEV")
 
     def test_setuid_program_under_a_users_fence_stays_the_user(self):
         """The launcher sets no_new_privs, so the program keeps the user's rights."""
-        fenced = [*NOBODY, *self.launch, "--fence", "--"]
+        fenced = [*machine.AS_NOBODY, *self.launch, "--fence", "--"]
         self.check(*fenced, *self.words, euid="65534", answer="ENODEV")
         self.check(*fenced, "env", "-i", *self.words, euid="65534", answer="ENODEV")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from support import box, fence, fixtures, harness, launcher, nodes
+from support import box, fence, fixtures, harness, launcher, machine, nodes
 
 UUIDS = [box.uuid(gpu) for gpu in box.ALL]
 # The addresses do not sort as text.
@@ -87,7 +87,6 @@ class Case(fence.Case):
 
 make_case = fixtures.lent("case", Case)
 
-
 # Minor 11 is the kernel's log, which not every superuser may open.
 OPENED = [node(gpu) for gpu in (0, 1, 2, 3, 5)]
 
@@ -107,10 +106,9 @@ def test_indices_in_pci_order_and_uuids_choose_the_nodes(case, gpus, listed):
 def test_only_listed_nodes_open_for_an_ordinary_user(case):
     command = case.installed()
     opens = shutil.copy(fence.program("opens"), case.path("opens"))
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     paths = [node(1), node(2)]
-    assert set(sum(case.answers(*words, opens, *paths).values(), [])) == {"opened"}
-    found = case.answers(*words, command, *fenced("2", opens, *paths)[1:])
+    assert set(sum(case.answers(*machine.AS_NOBODY, opens, *paths).values(), [])) == {"opened"}
+    found = case.answers(*machine.AS_NOBODY, command, *fenced("2", opens, *paths)[1:])
     assert "opened" not in found[node(1)]
     assert "opened" in found[node(2)]
 

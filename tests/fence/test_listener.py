@@ -21,7 +21,6 @@ RM_CONTROL = "0xc020462a RM_CONTROL"
 REQUEST = "\n  bypassing the guard\n    asked    ioctl " + RM_CONTROL + " to NVIDIA's driver\n"
 ANOTHER = "ioctls that the fence refuses are not reported: this command is already under a fence"
 NOT_HEARD = "verify may miss CUDA attempts: "
-NOBODY = 65534
 PATIENCE = 60  # seconds, then something hangs
 
 
@@ -35,8 +34,7 @@ class Case(fence.Case):
         path = self.path("verify.json")
         done = self.start("verify", "--json", path, *options, "--", *words, **more)
         self.assertEqual(done.returncode, rc, done)
-        with open(path, encoding="utf-8") as stream:
-            self.document = json.load(stream)
+        self.document = json.loads(harness.read(path))
         processes = self.document["processes"]
         reported = {}
         for one in self.document["calls"]:
@@ -87,8 +85,7 @@ class Outputs(Case):
         pid = next(iter(self.asked(done)))
         texts = {}
         for name, path in files.items():
-            with open(path, encoding="utf-8") as stream:
-                texts[name] = stream.read()
+            texts[name] = harness.read(path)
         self.assertIn('failures="1"', texts["junit"])
         self.assertIn(REQUEST, texts["junit"])
         self.assertIn("RM_CONTROL", texts["html"])
@@ -182,11 +179,10 @@ class Programs(Case):
         self.need("setpriv")
         program = shutil.copy(ASKS, self.path("asks_static"))
         report = self.path("report")
-        words = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", program]
-        done, reported = self.verify(*words, "ask", options=["--report", report])
+        done, reported = self.verify(*machine.AS_NOBODY, program, "ask", options=["--report", report])
         self.assertEqual(reported, {RM_CONTROL: self.asked(done)})
         record = [one for one in harness.records(report) if one.get("api")][0]
-        self.assertEqual((record["uid"], record["exe"]), (NOBODY, program))
+        self.assertEqual((record["uid"], record["exe"]), (machine.NOBODY, program))
 
     def test_proc_of_another_namespace_names_no_wrong_process(self):
         """If /proc has other process ids than the kernel reports, the launcher names no process by
@@ -212,8 +208,7 @@ class Programs(Case):
                 (asked,) = self.asked(done)
                 pid -= asked - other.pid
             self.assertEqual(self.asked(done), {other.pid})
-            with open(path, encoding="utf-8") as stream:
-                document = json.load(stream)
+            document = json.loads(harness.read(path))
             self.assertEqual([one["command"] for one in document["processes"]], [command])
             self.assertEqual(document["tree"]["doubts"], doubts)
 
@@ -258,10 +253,8 @@ def test_launcher_answers_with_descriptors_0_to_2_closed(programs_case, closed):
     programs_case.unguarded("strace", "-o", log, "-e", "trace=ppoll", "--", "sh", "-c",
                             'exec "$0" "$@" ' + closed, launcher.LAUNCHER, "verify", "--", "sh",
                             "-c", inside)
-    with open(answer, encoding="utf-8") as stream:
-        assert re.search(r"\A\d+ ENODEV\n\Z", stream.read())
-    with open(log, encoding="utf-8") as stream:
-        lines = len(stream.readlines())
+    assert re.search(r"\A\d+ ENODEV\n\Z", harness.read(answer))
+    lines = harness.read(log).count("\n")
     assert 0 < lines < 200, str(lines)
 
 
@@ -385,16 +378,13 @@ class Gone(Case):
     def file(self, name):
         if not os.path.exists(self.path(name)):
             return ""
-        with open(self.path(name), encoding="utf-8") as stream:
-            return stream.read()
+        return harness.read(self.path(name))
 
     def waits(self, pid):
         """In a request: the kernel's place says so."""
-        with open("/proc/%d/wchan" % pid, encoding="utf-8") as stream:
-            if "seccomp" in stream.read():
-                return True
-        with open("/proc/%d/syscall" % pid, encoding="utf-8") as stream:
-            return "0xc020462a" in stream.read()
+        if "seccomp" in harness.read("/proc/%d/wchan" % pid):
+            return True
+        return "0xc020462a" in harness.read("/proc/%d/syscall" % pid)
 
     def stop(self, *pids):
         for pid in pids:
@@ -402,17 +392,23 @@ class Gone(Case):
         for pid in pids:
             self.until(lambda one=pid: self.state(one) == "T", "the stop")
 
-    def test_limit_ioctl_of_a_killed_process_is_not_reported(self):
-        """No other process is harmed. Documented: the launcher does not report the ioctl, because it
-        has not read the notification."""
-        script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
-        process = self.popen("sh", "-c", script, ASKS, self.directory)
+    def unanswered(self, script):
+        """The launcher and its keeper, which are stopped, and the script's child, which waits for
+        the answer to its ioctl."""
+        process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
         self.until(lambda: self.file("child").endswith("\n"), "the child")
         child = int(self.file("child"))
         keeper = verified.keeper_of(self, process.pid)
         self.stop(process.pid, keeper)
         self.make("go", "")
         self.until(lambda: self.waits(child), "the request")
+        return process, keeper, child
+
+    def test_limit_ioctl_of_a_killed_process_is_not_reported(self):
+        """No other process is harmed. Documented: the launcher does not report the ioctl, because it
+        has not read the notification."""
+        script = 'echo $$ >"$1/pid"; "$0" "wait=$1/go" ask & echo $! >"$1/child"; wait $!; echo $?; "$0" ask'
+        process, keeper, child = self.unanswered(script)
         os.kill(child, signal.SIGKILL)
         # The kernel takes the notification back when the child dies.
         self.until(lambda: self.has_ended(child), "its death")
@@ -426,25 +422,17 @@ class Gone(Case):
         self.assertEqual(re.findall(r"process  .* \((\d+)\)", err), [out.split()[1]])
 
     def has_begun(self, pid):
-        with open("/proc/%d/comm" % pid, encoding="utf-8") as stream:
-            return stream.read().strip() == os.path.basename(ASKS)
+        return harness.read("/proc/%d/comm" % pid).strip() == os.path.basename(ASKS)
 
     def has_signals(self, pid):
-        with open("/proc/%d/status" % pid, encoding="utf-8") as stream:
-            return "\nShdPnd:\t0000000000000000\n" not in stream.read()
+        return "\nShdPnd:\t0000000000000000\n" not in harness.read("/proc/%d/status" % pid)
 
     def test_ioctls_are_refused_after_the_launchers_death(self):
         """An ioctl that waits already, and a later one. A launcher inside finds the fence."""
         script = ('{ "$0" "wait=$1/go" ask "wait=$1/later" ask >"$1/out";'
                   ' "$2" run --policy OFF -- true 2>"$1/err"; } & echo $! >"$1/shell";'
                   ' until pgrep -P $! >"$1/child"; do sleep 0.01; done; wait')
-        process = self.popen("sh", "-c", script, ASKS, self.directory, launcher.LAUNCHER)
-        self.until(lambda: self.file("child").endswith("\n"), "the child")
-        child = int(self.file("child"))
-        keeper = verified.keeper_of(self, process.pid)
-        self.stop(process.pid, keeper)
-        self.make("go", "")
-        self.until(lambda: self.waits(child), "the request")
+        process, keeper, child = self.unanswered(script)
         process.kill()
         process.wait(timeout=PATIENCE)
         os.kill(keeper, signal.SIGCONT)
@@ -471,9 +459,7 @@ class Gone(Case):
         """Where the program failed, the block says what the fence took from it."""
         row = ("  sudo and setuid programs got no more rights under the fence (no_new_privs); "
                "--fence=off avoids\n  this\n")
-        self.need("setpriv")
-        as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
-        words = [*(as_nobody if os.getuid() == 0 else []), self.installed(), "verify"]
+        words = [*self.ordinary_user(), "verify"]
         for option, code, is_printed in (("--fence=auto", 3, True), ("--fence=auto", 0, False),
                                          ("--fence=off", 3, False)):
             done = self.unguarded(*words, option, "--", "sh", "-c", "exit %d" % code)

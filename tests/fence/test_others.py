@@ -10,12 +10,10 @@ import unittest
 
 import pytest
 
-from support import browser, fence, fixtures, launcher, machine, sshd
+from support import browser, fence, fixtures, harness, launcher, machine, sshd
 from support.fence import ASK, UNGUARDED, FENCED
 
-AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 STATUS = "grep -E '^(NoNewPrivs|Seccomp_filters)' /proc/self/status"
-
 
 # Under verify, the launcher stays and answers for the kernel.
 HOW = {"run": ["run", "--fence"], "verify": ["verify", "--allow=*", "--allow-incomplete"]}
@@ -63,7 +61,7 @@ def test_100_nested_fences_make_one_filter(case, how):
     unguarded = case.unguarded(*words)
     assert unguarded.stdout.endswith(UNGUARDED), unguarded
     filters = int(unguarded.stdout.split("Seccomp_filters:")[1].split()[0])
-    for user in [[]] if machine.missing("other_users") else [[], AS_NOBODY]:
+    for user in [[]] if machine.missing("other_users") else [[], machine.AS_NOBODY]:
         privileged = not user and not any(map(machine.missing, ("roots_filters", "new_privileges")))
         case.prints(case.unguarded(*user, *nested), "NoNewPrivs:\t%d\nSeccomp_filters:\t%d\n%s" % (
             not privileged, filters + 1, FENCED))
@@ -100,7 +98,7 @@ class Sandboxes(Case):
         """Its sandbox is on, so not as root, and a page is shown."""
         page = self.make("page.html", "<p>page</p>", 0o644)
         options = [one for one in browser.OPTIONS if one != "--no-sandbox"]
-        launch = [*(AS_NOBODY if os.geteuid() == 0 else []), self.installed()]
+        launch = self.ordinary_user()
         for how in (["run"], self.HOW):
             profile = self.path("profile-" + how[-1])
             os.mkdir(profile)
@@ -126,8 +124,7 @@ class Sandboxes(Case):
         strace = ["strace", "-f", "-qq", "-o", log, "-e", "trace=prctl,seccomp"]
         for before, expected in (([], UNGUARDED), ([launcher.LAUNCHER, *self.HOW, "--"], FENCED)):
             self.prints(server.connect(" ".join(ASK), before=[*before, *strace]), expected)
-            with open(log, encoding="utf-8") as lines:
-                self.assertRegex(lines.read(), r"SECCOMP_MODE_FILTER.* = 0\n")
+            self.assertRegex(harness.read(log), r"SECCOMP_MODE_FILTER.* = 0\n")
 
 
 @pytest.mark.all
@@ -176,9 +173,9 @@ def test_sudo_works_only_under_roots_fence(case):
     run = [case.installed(), "run", "--fence", "--"]
     requests = shutil.copy(ASK[0], case.path("requests"))
     words = ["sudo", "-n", requests, "--euid", *ASK[1:]]
-    case.prints(case.unguarded(*in_namespace, *AS_NOBODY, *words), "euid 0\n" + UNGUARDED)
-    case.prints(case.unguarded(*in_namespace, *run, *AS_NOBODY, *words), "euid 0\n" + FENCED)
-    done = case.unguarded(*in_namespace, *AS_NOBODY, *run, *words)
+    case.prints(case.unguarded(*in_namespace, *machine.AS_NOBODY, *words), "euid 0\n" + UNGUARDED)
+    case.prints(case.unguarded(*in_namespace, *run, *machine.AS_NOBODY, *words), "euid 0\n" + FENCED)
+    done = case.unguarded(*in_namespace, *machine.AS_NOBODY, *run, *words)
     assert (done.returncode, done.stdout) == (1, ""), done
     assert "no new privileges" in done.stderr
 

@@ -8,8 +8,6 @@ import pytest
 
 from support import fence, fixtures, harness, launcher, machine
 
-NOBODY = 65534
-
 
 class Words(fence.Case):
 
@@ -44,11 +42,7 @@ class Words(fence.Case):
     @pytest.mark.needs("ordinary_user", "new_privileges")
     def test_print_says_no_new_privs(self):
         """As an ordinary user."""
-        words = [launcher.LAUNCHER]
-        if os.geteuid() == 0:
-            self.need("setpriv")
-            words = ["setpriv", "--reuid=%d" % NOBODY, "--clear-groups", self.installed()]
-        done = self.unguarded(*words, "run", "--fence", "--print")
+        done = self.unguarded(*self.ordinary_user(), "run", "--fence", "--print")
         self.assertIn("sets no_new_privs:\n# sudo and setuid programs inside gain no rights",
                       done.stdout)
 
@@ -108,16 +102,15 @@ def test_setuid_program_starts_only_fenced_and_gains_nothing(case):
     """An ordinary user starts the program."""
     machine.need("setuid_programs")
     case.need("setpriv")
-    nobody = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups"]
-    run = [*nobody, case.installed(), "run"]
+    run = [*machine.AS_NOBODY, case.installed(), "run"]
     program = case.copied("user")
     os.chmod(program, 0o4755)
-    assert case.unguarded(*nobody, program).stdout == "0\n"
+    assert case.unguarded(*machine.AS_NOBODY, program).stdout == "0\n"
     for how in ([], ["--fence=off"]):
         case.refused(case.unguarded(*run, *how, program), 125, "cannot be guarded")
     # With no_new_privs it is not setuid: so it can be guarded.
     done = case.unguarded(*run, "--fence", "--strict", program)
-    assert (done.stdout, done.stderr) == ("%d\n" % NOBODY, "")
+    assert (done.stdout, done.stderr) == ("%d\n" % machine.NOBODY, "")
 
 
 def test_fenced_program_has_the_guard_as_well(case):

@@ -35,8 +35,7 @@ class Systemd(fence.Case):
         output = self.make("output", "", 0o644)
         settings = ("Type=oneshot", "StandardOutput=truncate:" + output, *properties)
         self.systemd_run(*("--property=" + one for one in settings), "--", *words, run=run)
-        with open(output, encoding="utf-8") as stream:
-            return stream.read()
+        return harness.read(output)
 
     def test_systemds_own_filter_cannot_replace_the_fence(self):
         """`SystemCallFilter=~ioctl` refuses every ioctl."""
@@ -83,8 +82,7 @@ def answer_of_unit(case, user, *properties):
                             "systemd-run --user --quiet --unit=two -p DevicePolicy=closed sleep 60\n"
                             "systemctl --user show --property=DevicePolicy two\n")
     assert done.stdout == "DevicePolicy=closed\n", done
-    with open(output, encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(output)
 
 
 def test_limit_device_policy_has_no_effect_in_a_users_unit(case):

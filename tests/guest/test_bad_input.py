@@ -12,7 +12,6 @@ from support import guest, harness, messages, policies
 POLICY = messages.text("bad_policy", value="%s", accepted=policies.ACCEPTED)
 LOG, REPORT = (messages.text(name, value="%s") for name in ("bad_log", "bad_report"))
 
-
 TOP = 1 << 64
 
 
@@ -85,8 +84,7 @@ def test_unusable_report_path_is_reported_and_not_written_to(case):
     listening.bind(case.path("socket"))
     listening.close()
     for name in ("file", "other"):
-        with open(case.path(name), "w", encoding="utf-8") as stream:
-            stream.write("")
+        case.make(name, "")
     os.link(case.path("other"), case.path("hard"))
     no_file = "it is no file, or a pipe that no process reads"
     for path, why in (("directory", "Is a directory"), ("link", "it is a symbolic link"),
@@ -109,22 +107,16 @@ def test_unusable_report_path_is_reported_and_not_written_to(case):
 # A null driver that cannot be used.
 
 
-def bytes_of(path):
-    with open(path, "rb") as stream:
-        return stream.read()
-
-
 def broken(case, name, make, why, world="fake"):
     """The null driver `name` is replaced by what make(bytes) returns, or is missing. The guard prints
     the reason `why` once, at the first dlopen of any library. Returns the guard, for more runs."""
     guard = harness.copy_install(case.path("lib"))
     file = case.path("lib", "cudaguard", name)
     target = os.path.realpath(file)
-    data = bytes_of(target)
+    data = harness.bytes_of(target)
     os.unlink(target)
     if make is not None:
-        with open(target, "wb") as stream:
-            stream.write(make(data))
+        case.make(target, make(data))
     message = messages.text("file_broken", file=file, why=messages.text(why),
                             library="NVML" if "nvidia-ml" in name else "CUDA")
     result = case.steps("load:libm.so.6", "ask", "ask:libcuda.so", "nvml", guard=False, world=world,
@@ -192,10 +184,10 @@ BROKEN = [
     *((name, patched(("offset", "<Q", at), ("size", "<Q", size)), "cut_short") for name in BOTH
       for at, size in ((TOP - 4096, 8192), (TOP - 1, 1), (0, TOP - 1), (1 << 63, 1 << 63))),
     # Our directory has another program's library, a later null driver of ours, or the driver.
-    ("libcuda.so.1", lambda data: bytes_of(guest.EMPTY), "other_version"),
+    ("libcuda.so.1", lambda data: harness.bytes_of(guest.EMPTY), "other_version"),
     ("libnvidia-ml.so.1", lambda data: data.replace(b"driver_claim_v1", b"driver_claim_v9"),
      "other_version"),
-    ("libcuda.so.1", lambda data: bytes_of(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")),
+    ("libcuda.so.1", lambda data: harness.bytes_of(os.path.join(harness.FAKE_DRIVER, "libcuda.so.1")),
      "other_version")]
 
 

@@ -68,8 +68,7 @@ def test_table_and_the_cuinit_that_follows_are_one_attempt(tmp_path, steps, call
     document, report = str(tmp_path / "verify.json"), str(tmp_path / "report.jsonl")
     verified = harness.run([launcher.LAUNCHER, "verify", "--json", document, "--", TABLES,
                             *steps.split()], guard=False, trace=False)
-    with open(document, encoding="utf-8") as stream:
-        content = json.load(stream)
+    content = json.loads(harness.read(document))
     asked = [call["api"] for call in content["calls"]]
     assert (verified.rc, sorted(asked)) == (1, sorted(calls)), str(verified)
     run(steps, CUDAGUARD_REPORT=report)

@@ -2,7 +2,6 @@
 """Fork while other threads are inside the loader and inside the guard: no hang, right answers,
 and a child's attempt is recorded with the child's own process id."""
 
-import json
 import re
 
 import pytest
@@ -61,8 +60,7 @@ def test_child_and_grandchild_make_records_of_their_own(case):
     result.assert_untouched(case)
     counts = [line for line in result.out.splitlines() if line.startswith("attempts=")]
     assert counts == ["attempts=0", "attempts=0", "attempts=1", "attempts=1"]
-    with open(report, encoding="utf-8") as stream:
-        pids = [json.loads(line)["pid"] for line in stream]
+    pids = [record["pid"] for record in harness.records(report)]
     assert len(set(pids)) == 3, str(pids)
 
 

@@ -102,8 +102,7 @@ def upgraded(case, *command):
     assert process.stdout.readline() == "cuInit=100\n"
     assert "ready" in process.stdout.readline()
     subprocess.run(command, check=True, timeout=60, stdout=subprocess.DEVNULL)
-    with open(new, "rb") as one, open(case.guard, "rb") as other:
-        assert (one.read() if os.path.exists(new) else b"") == other.read()
+    assert harness.bytes_of(new) == harness.bytes_of(case.guard)
     # A program that has crashed never opens the gate, so open() would never return.
     writer = None
     while writer is None and process.poll() is None:
@@ -124,9 +123,9 @@ def upgraded(case, *command):
 ])
 def test_upgrade_keeps_a_running_program_guarded(case, command):
     """README: these put a new file in the old one's place; who has the old one keeps it."""
-    new, script = case.path("new", "libcudaguard.so"), case.path("install.cmake")
-    with open(script, "w", encoding="utf-8") as stream:  # what cmake --install does
-        stream.write('file(INSTALL "%s" DESTINATION "%s")\n' % (new, case.lib))
+    new = case.path("new", "libcudaguard.so")
+    # What cmake --install does.
+    script = case.make("install.cmake", 'file(INSTALL "%s" DESTINATION "%s")\n' % (new, case.lib))
     code, out, reached = upgraded(case, "sh", "-c", 'cd "$0" && ' + command, case.directory, new,
                                   case.guard, script)
     assert code == 0
@@ -149,10 +148,7 @@ def test_file_name_is_found_by_ld_so_cache(case):
     """In the default installation, the guard's directory is in ld.so.cache. The test makes the
     cache in a copy."""
     cache = case.path("ld.so.cache")
-    config = case.path("ld.so.conf")
-    with open("/etc/ld.so.conf", encoding="utf-8") as old, \
-            open(config, "w", encoding="utf-8") as new:
-        new.write(old.read() + "\n" + case.lib + "\n")
+    config = case.make("ld.so.conf", harness.read("/etc/ld.so.conf") + "\n" + case.lib + "\n")
     subprocess.run(["/sbin/ldconfig", "-X", "-C", cache, "-f", config], check=True, timeout=60,
                    stderr=subprocess.DEVNULL)
     bind = ("--ro-bind", cache, "/etc/ld.so.cache")

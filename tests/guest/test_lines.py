@@ -33,12 +33,6 @@ exec(compile(cell, sys.argv[1], "exec"), {})
 """
 
 
-def script_of(case, name, text):
-    with open(case.path(name), "w", encoding="utf-8") as stream:
-        stream.write(text)
-    return case.path(name)
-
-
 @pytest.mark.parametrize(("words", "by"),
                          [(["-m", "pkg.asks"], "pkg/asks.py:5 through ctypes/cffi"),
                           (["pool.py", "package"], "pkg/asks.py:3 through ctypes/cffi"),
@@ -46,9 +40,9 @@ def script_of(case, name, text):
 def test_without_a_line_of_the_users_a_package_is_named(case, words, by):
     """Never the standard library; where there is nothing else, the command."""
     os.makedirs(case.path("site-packages", "pkg"))
-    script_of(case, "site-packages/pkg/__init__.py", "")
-    script_of(case, "site-packages/pkg/asks.py", ASKS)
-    script_of(case, "pool.py", POOL)
+    case.make("site-packages/pkg/__init__.py", "")
+    case.make("site-packages/pkg/asks.py", ASKS)
+    case.make("pool.py", POOL)
     words = [case.path(word) if word.endswith(".py") else word for word in words]
     env = {"PYTHONPATH": case.path("site-packages"), "PYTHONDONTWRITEBYTECODE": "1"}
     harness.run([guest.PYTHON, *words], guard=False, env=env).assert_reached(case)
@@ -64,7 +58,7 @@ def test_without_a_line_of_the_users_a_package_is_named(case, words, by):
                            messages.text("remedy_kernel", remedy=guest.OFF, key="env")),
                           ("<ipython-input-12-0a1b2c>", "notebook cell 12, line 3", guest.OFF)])
 def test_message_names_the_notebook_cell(case, file, cell, remedy):
-    argv = [guest.PYTHON, script_of(case, "kernel.py", CELL), file]
+    argv = [guest.PYTHON, case.make("kernel.py", CELL), file]
     harness.run(argv, guard=False).assert_reached(case)
     result = harness.run(argv)
     result.assert_untouched(case)
@@ -85,7 +79,7 @@ def test_control_driver_is_reached_without_the_guard(case):
     # NVML's entry points call each other.
     calls = ["nvmlInit_v2", "nvmlInitWithFlags", "cuInit"]
     assert result.init_calls()[:3] == calls, str(result)
-    result = harness.run([guest.PYTHON, script_of(case, "ppo.py", SCRIPT)], guard=False)
+    result = harness.run([guest.PYTHON, case.make("ppo.py", SCRIPT)], guard=False)
     assert result.init_calls() == calls, str(result)
 
 
@@ -108,7 +102,7 @@ def test_nvml_opencl_and_cuda_each_have_a_message(case, steps, libraries):
                                             (["-m", "ppo"], "ppo.py")])
 def test_message_names_the_scripts_line_and_ctypes(case, argv, file):
     """The script's line, ctypes by its name; as a module."""
-    script_of(case, "ppo.py", SCRIPT)
+    case.make("ppo.py", SCRIPT)
     argv = [case.path(word) if word.endswith(".py") else word for word in argv]
     result = harness.run([guest.PYTHON, *argv], cwd=case.directory,
                          env={"PYTHONDONTWRITEBYTECODE": "1"})
@@ -136,7 +130,7 @@ def test_message_names_the_line_that_calls_the_opencl_loader(case):
     text = ("import ctypes\nn = ctypes.c_uint(0)\n"
             "print(ctypes.CDLL('libOpenCL.so.1').clGetPlatformIDs(0, None, ctypes.byref(n)))\n")
     icd = os.path.join(harness.FAKE_DRIVER, "libnvidia-opencl.so.1")
-    argv, env = [guest.PYTHON, script_of(case, "cl.py", text)], {"OCL_ICD_VENDORS": icd}
+    argv, env = [guest.PYTHON, case.make("cl.py", text)], {"OCL_ICD_VENDORS": icd}
     harness.run(argv, guard=False, env=env).assert_reached(case)
     result = harness.run(argv, env=env)
     result.assert_untouched(case)

@@ -37,10 +37,7 @@ class Case(guest.Case):
     def etc(self, name, text, mode=0o644):
         path = self.path("etc", name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as stream:
-            stream.write(text if isinstance(text, bytes) else text.encode())
-        os.chmod(path, mode)
-        return path
+        return self.make(path, text, mode)
 
     def ask(self, *words, program=harness.public(guest.STEPS), steps=("ask",), **env):
         """Runs the program, after `words`, and returns its result."""
@@ -143,8 +140,8 @@ def test_unknown_name_narrows_a_process_whose_own_name_is_unknown(case, key, fil
 
 def test_rules_of_the_page_refuse_one_user_and_change_nothing_for_others(case):
     """docs/rules.md. The control is the second rule alone, against which the page warns."""
-    with open(os.path.join(harness.SOURCE, "docs", "rules.md"), encoding="utf-8") as stream:
-        rules = pages.block(stream.read(), having="user=ci").replace("user=ci", "user=bob")
+    page = harness.read(os.path.join(harness.SOURCE, "docs", "rules.md"))
+    rules = pages.block(page, having="user=ci").replace("user=ci", "user=bob")
     case.etc("cudaguard.conf", rules)
     case.refused(*BOB, cause=CONF + ":3")
     for words in ((), ALICE):
@@ -270,9 +267,7 @@ def test_program_cannot_name_another_report_than_the_rule(case):
 
 
 def test_pytest_plug_in_needs_the_records(case):
-    test = case.path("test_none.py")
-    with open(test, "w", encoding="utf-8") as stream:
-        stream.write("def test_none(): pass\n")
+    test = case.make("test_none.py", "def test_none(): pass\n")
     options = ("-m", "pytest", "-q", "-p", "cudaguard.pytest_plugin", "--cudaguard", test)
     env = {"PYTHONPATH": os.path.join(harness.SOURCE, "shim", "python")}
     case.etc("cudaguard.conf", "FORCE_CPU report=%s\n" % case.path("rules"))
@@ -413,7 +408,7 @@ def test_user_or_group_that_a_namespace_does_not_map_is_not_known(case):
         case.allowed(guest.PYTHON, "-c", PRIVATE_USERS, *other)
         case.refused(guest.PYTHON, "-c", PRIVATE_USERS, *unmapped, cause=CONF + ":2")
     # In the machine's own namespace, 65534 is a user and a group like others.
-    case.allowed("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    case.allowed(*machine.AS_NOBODY)
 
 
 def test_chroot_of_a_child_changes_nothing(case):

@@ -76,8 +76,7 @@ def fake_calls(case):
     log = case.inside("/open/fake.log")
     if not os.path.exists(log):
         return []
-    with open(log, encoding="utf-8") as stream:
-        calls = stream.read().split()
+    calls = harness.read(log).split()
     os.unlink(log)
     return calls
 

@@ -29,8 +29,7 @@ def environment_of(case, **more):
 
 
 def parse(path):
-    with open(path, "rb") as stream:
-        data = stream.read()
+    data = harness.bytes_of(path)
     assert data.endswith(b"\n")
     records = []
     for line in data[:-1].split(b"\n"):
@@ -135,8 +134,7 @@ def test_many_processes_write_whole_lines_to_one_pipe(case):
                 write_end)
     os.close(write_end)
     assert reader.wait(timeout=PATIENCE) == 0
-    with open(case.path("read"), encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read(case.path("read"))
     lines = [line for line in text.splitlines() if not line.startswith("{")]
     # CUDAGUARD_LOG=all names the call.
     calls = [(found["name"], found["call"]) for found in messages.find(

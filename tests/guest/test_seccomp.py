@@ -64,8 +64,7 @@ def calls_after_lock(case, guard, env=None, action="none-loaded", argv=(STRICT,)
                            *([action] if action else [])], capture_output=True, text=True,
                           check=True, env={"PATH": os.environ["PATH"]})
     assert "cuInit=100" in done.stdout
-    with open(log, encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read(log)
     after = text[text.index('write(1, "locked'):]
     return {m[1] for m in map(CALL.match, after.splitlines()) if m}
 

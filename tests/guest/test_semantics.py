@@ -55,11 +55,9 @@ def with_unusable_null_drivers(case):
     guard = harness.copy_install(case.path("lib"))
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         file = os.path.join(case.path("lib", "cudaguard"), name)
-        with open(file, "rb") as stream:
-            data = stream.read()
+        data = harness.bytes_of(file).replace(b"\0libc.so.6\0", b"\0libX.so.6\0")
         os.unlink(os.path.realpath(file))
-        with open(os.path.realpath(file), "wb") as stream:
-            stream.write(data.replace(b"\0libc.so.6\0", b"\0libX.so.6\0"))
+        case.make(os.path.realpath(file), data)
     return guard
 
 

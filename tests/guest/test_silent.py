@@ -37,10 +37,9 @@ def traced(case, line, preload):
     """In a directory of always the same name, so that outputs can be equal."""
     directory = case.path("work")
     os.mkdir(directory)
-    with open(os.path.join(directory, "old"), "w", encoding="utf-8") as stream:
-        stream.write("a line\n")
+    old = case.make("work/old", "a line\n")
     # git reads a file again that is as young as its index.
-    os.utime(os.path.join(directory, "old"), (1600000000, 1600000000))
+    os.utime(old, (1600000000, 1600000000))
     try:
         return syscalls.trace(["/bin/bash", "-c", line], preload, case.path("log"), ENVIRONMENT,
                               cwd=directory)
@@ -91,7 +90,6 @@ MEMORY = {"mmap", "munmap", "brk"}
 CONTENT = {"read", "pread64", "write", "recvmsg"}
 # A second one where the random number is of no use (mkstemp).
 CHANCE = {"getrandom"}
-
 
 # Names of temporary files of git; the process itself.
 RANDOM_NAME = re.compile(r"/(t|tmp_obj_)\w{6}\b|(?<=^/proc)/\d+\b")

@@ -106,16 +106,14 @@ def test_file_belongs_to_the_user_of_the_thread_at_that_time(case):
     assert [record["uid"] for record in harness.records(case.file(1000))] == [1000]
 
 
-def empty(path, user=1001, mode=0o666):
-    with open(path, "w", encoding="utf-8"):
-        pass
-    os.chmod(path, mode)
+def empty(case, path, user=1001, mode=0o666):
+    case.make(path, "", mode)
     os.chown(path, user, user)
     return path
 
 
 def planted_link(case):
-    os.symlink(empty(case.path("target"), user=0), case.file(1000))
+    os.symlink(empty(case, case.path("target"), user=0), case.file(1000))
     os.lchown(case.file(1000), 1001, 1001)
 
 
@@ -139,17 +137,17 @@ def linked_spool(case):
 
 def no_directory(case):
     os.rmdir(case.spool)
-    empty(case.spool)
+    empty(case, case.spool)
 
 
 FOREIGN = "the file belongs to another user"
 UNSAFE = "others could replace files in this directory"
 FAULTS = {
     "link": (planted_link, FOREIGN),
-    "hard link": (lambda case: os.link(empty(case.path("target"), user=1000), case.file(1000)),
+    "hard link": (lambda case: os.link(empty(case, case.path("target"), user=1000), case.file(1000)),
                   "it is a hard link"),
-    "another's file": (lambda case: empty(case.file(1000)), FOREIGN),
-    "another's closed file": (lambda case: empty(case.file(1000), mode=0o600), FOREIGN),
+    "another's file": (lambda case: empty(case, case.file(1000)), FOREIGN),
+    "another's closed file": (lambda case: empty(case, case.file(1000), mode=0o600), FOREIGN),
     "pipe": (lambda case: pipe(case, False), FOREIGN),
     # fs.protected_fifos forbids the open; without it, the open succeeds.
     "read pipe": (lambda case: pipe(case, True), "it is not a regular file|" + FOREIGN),
@@ -169,8 +167,7 @@ def found(directory):
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
         if os.path.isfile(path):
-            with open(path, "rb") as stream:
-                files[name] = stream.read()
+            files[name] = harness.bytes_of(path)
     return files
 
 
@@ -190,7 +187,7 @@ def test_fault_loses_the_record_and_nothing_else(case, fault):
 
 def test_root_does_not_write_to_a_planted_file(case):
     """Root may open every file."""
-    empty(case.file(0))
+    empty(case, case.file(0))
     (printed,) = failures(case.ask())
     assert re.fullmatch(FOREIGN, printed)
     assert os.path.getsize(case.file(0)) == 0
@@ -397,9 +394,7 @@ def test_rule_of_the_machine_names_it(case, report):
     os.mkdir(case.path("etc"))
     for name, text in (("passwd", ""), ("group", ""),
                        ("cudaguard.conf", "FORCE_CPU report=%s\n" % value)):
-        with open(case.path("etc", name), "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(case.path("etc", name), 0o644)
+        case.make(os.path.join("etc", name), text, 0o644)
     os.chmod(case.path("etc"), 0o755)
     bwrap = [*case.log_to(case.log), "--bind", case.path("etc"), "/etc"]
     assert failures(case.ask(*ALICE, report=case.path("none"), bwrap=bwrap)) == []

@@ -35,10 +35,8 @@ def test_each_exec_makes_one_start_record(case):
 
 
 def test_records_have_the_user_the_job_and_the_host(case):
-    with open("/proc/sys/kernel/hostname", encoding="utf-8") as stream:
-        host = stream.read()[:-1]
-    with open("/proc/self/cgroup", encoding="utf-8") as stream:
-        groups = [line.split(":", 2)[2] for line in stream.read().splitlines()]
+    host = harness.read("/proc/sys/kernel/hostname")[:-1]
+    groups = [line.split(":", 2)[2] for line in harness.read("/proc/self/cgroup").splitlines()]
     for job in ("1234", None):
         _, records = shell(case, '"$1" ask', SLURM_JOB_ID=job)
         assert [record.get("event") for record in records] == ["start", "start", None]
@@ -128,8 +126,7 @@ def test_start_record_adds_only_documented_system_calls(case):
         words = ["%s=%s" % item for item in env.items()]
         subprocess.run(["strace", "-qq", "-o", log, "--", "env", "-i", *words, "/bin/true"],
                        check=True)
-        with open(log, encoding="utf-8") as stream:
-            text = stream.read()
+        text = harness.read(log)
         return [line.split("(")[0] for line in text.splitlines()]
 
     report = case.path("traced")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The launcher prints the user's names as they are, unless its terminal does not show UTF-8."""
 
-
 import pytest
 
 from support import harness, launcher

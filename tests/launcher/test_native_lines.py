@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from support import fixtures, harness, launcher
+from support import fixtures, launcher
 from support.observed import box
 from launcher import test_verify_tree
 
@@ -39,8 +39,7 @@ class Lines(test_verify_tree.Case):
         self.need("gcc")
         path = self.make("app.c", launcher.source("app.c"), 0o644)
         program = self.compile("app", path, "-O1", "-g")
-        unguarded = harness.run([program], world="none", guard=False, trace=False,
-                                env=box.environment())
+        unguarded = box.start([program])
         self.assertIn("cuInit:initialised", unguarded.fake_calls, unguarded)
         row = self.own_row([program])
         self.assertEqual(row, "%s:%d in train" % (path, ASKS))

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from support import fixtures, harness, launcher, messages, observed
+from support import fixtures, launcher, messages, observed
 from support.observed import NO_ATTEMPT, OBSERVE, box
 
 CONTEXT = "cu.context=v2,%d"
@@ -40,8 +40,7 @@ class Who(observed.Case):
     def lines(self, options, steps, **env):
         """Returns the lines before the summary, which the options of the run select."""
         words = [launcher.LAUNCHER, "run", "--observe", *options, box.program("open"), *steps]
-        return self.summary(harness.run(words, world="none", guard=False, trace=False,
-                                        env=box.environment(**env))).before
+        return self.summary(box.start(words, **env)).before
 
     def test_summary_has_the_gpus_of_the_list(self):
         """The driver gets this list, and an index counts in the list."""
@@ -304,8 +303,7 @@ class Nested(observed.Case):
         """The inner choice holds, as with --gpus; its presets are taken back."""
         for outer in (["run"], ["run", "--cpu"], ["run", "--gpus", "3"]):
             words = [launcher.LAUNCHER] + outer + OBSERVE + [box.program("open"), "pid", "cu.see"]
-            result = harness.run(words, world="none", guard=False, trace=False,
-                                 env=box.environment())
+            result = box.start(words)
             summary = self.summary(result)
             self.agrees(result, summary)
             self.assertEqual(box.seen(result.answers["cu.see"]),
@@ -315,9 +313,8 @@ class Nested(observed.Case):
     def test_observing_worker_gets_no_gpu(self):
         """It stays a worker of the outer run, which gives its children no GPU."""
         words = " ".join(OBSERVE + [box.program("open"), "pid", "cu.init"])
-        result = harness.run([launcher.LAUNCHER, "run", "--gpus", "1", "--children=cpu", "sh", "-c",
-                              words + "; exit $?"], world="none", guard=False, trace=False,
-                             env=box.environment())
+        result = box.start([launcher.LAUNCHER, "run", "--gpus", "1", "--children=cpu", "sh", "-c",
+                            words + "; exit $?"])
         summary = self.summary(result)
         self.assertEqual(summary.facts(observed.pids(result)[""]), {"refused": "cuInit by open"})
         self.agrees(result, summary)

@@ -17,12 +17,10 @@ class Reports(observed.Case):
     def test_report_gets_every_record(self):
         """The records come after what was in the user's file."""
         mine = '{"v":1,"pid":1,"mine":1}\n'
-        report = self.make("report", mine, 0o600)
-        control = self.path("control")
+        report, control = self.path("report"), self.path("control")
         for where in (["--report", report], ["--report=" + os.path.relpath(report)], []):
             env = {} if where else {"CUDAGUARD_REPORT": report}
-            with open(report, "w", encoding="utf-8") as stream:
-                stream.write(mine)
+            self.make("report", mine, 0o600)
             result = self.steps(self.STEPS, where, env=env)
             summary = self.summary(result)
             with open(report, encoding="utf-8") as stream:
@@ -34,9 +32,7 @@ class Reports(observed.Case):
             # As the guard itself writes it.
             if os.path.exists(control):
                 os.unlink(control)
-            harness.run([launcher.LAUNCHER, "run", "--policy", "VALIDATE", "--report", control,
-                         box.program("open")] + self.STEPS, world="none", guard=False, trace=False,
-                        env=box.environment())
+            box.launch(["--policy", "VALIDATE", "--report", control], self.STEPS)
             different = ("ts", "pid", "ppid", "tid", "since", "argv", "caller")
             self.assertEqual(*[[{key: value for key, value in record.items()
                                  if key not in different} for record in some]
@@ -118,7 +114,7 @@ class Reports(observed.Case):
 
     def test_umask_does_not_hide_the_private_report(self):
         machine.need("other_users")
-        done = self.unguarded("setpriv", "--reuid=65534", "--clear-groups", "sh", "-c",
+        done = self.unguarded(*machine.AS_NOBODY, "sh", "-c",
                               'umask 777; "$0" run --observe true', self.installed())
         self.assertEqual((done.returncode, done.stderr), (0, NO_ATTEMPT), done)
 
@@ -180,9 +176,7 @@ class Options(observed.Case):
     def test_summary_goes_to_standard_error_alone(self):
         out = self.path("out")
         script = '"$@" 2>&- >"$0"; echo $?; "$@" >&- <&- 2>&-; echo $?; "$@" >&- <&-; echo $?'
-        result = harness.run(["sh", "-c", script, out] + OBSERVE + [box.program("open"), "cu.init"],
-                             world="none", guard=False, trace=False, env=box.environment())
+        result = box.start(["sh", "-c", script, out] + OBSERVE + [box.program("open"), "cu.init"])
         self.assertEqual(result.out, "0\n0\n0\n", result)
         self.assertEqual(len(observed.TOTALS.findall(result.err)), 1, result)
-        with open(out, encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), "cu.init=0\n")
+        self.assertEqual(harness.read(out), "cu.init=0\n")

@@ -323,8 +323,7 @@ class Waits(Case):
         go = open(os.open(path, os.O_RDWR), "w", encoding="utf-8")
         self.addCleanup(go.close)
         self.until(lambda: os.path.exists(number) and os.path.getsize(number))
-        with open(number, encoding="utf-8") as stream:
-            return process, int(stream.read()), go
+        return process, int(harness.read(number)), go
 
     def test_launcher_waits_for_what_is_left_and_prints_it(self):
         """The exit code is the program's."""
@@ -332,8 +331,8 @@ class Waits(Case):
         self.assertEqual(process.stderr.readline(), "cudaguard: the program has ended; waiting for "
                          "the processes that it left running: sh (%d) "
                          "(Ctrl-C, SIGTERM or --grace ends the wait)\n" % pid)
-        with open("/proc/%d/stat" % pid, encoding="utf-8") as stream:
-            self.assertEqual(int(stream.read().rsplit(")", 1)[1].split()[1]), process.pid)
+        parent = harness.read("/proc/%d/stat" % pid).rsplit(")", 1)[1].split()[1]
+        self.assertEqual(int(parent), process.pid)
         self.assertIsNone(process.poll())
         go.write("word\n")
         go.close()
@@ -367,8 +366,7 @@ class Waits(Case):
         done = self.unguarded("bash", "-c", code, "bash", *OBSERVE, "sh", "-c", "exit 3")
         self.assertEqual(done.returncode, 3)
         self.until(lambda: os.path.getsize(self.path("err")))
-        with open(self.path("err"), encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), NO_ATTEMPT)
+        self.assertEqual(harness.read(self.path("err")), NO_ATTEMPT)
         # One of others that runs on, and one of the tree that is waited for.
         os.mkfifo(self.path("other"))
         late = "(setsid sh -c 'while [ -e /proc/'$$' ]; do sleep 0.02; done; echo late' &); exit 4"

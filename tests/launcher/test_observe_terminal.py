@@ -71,7 +71,6 @@ class Shell(test_terminal.Case):
 
 
 class Keys(test_terminal.Case):
-    """A key at the terminal makes one signal."""
     PROGRAM = ("import os, signal, sys, time\n"
                "if %r: os.setpgid(0, 0); signal.signal(signal.SIGTTIN, signal.SIG_IGN)\n"
                "seen = []\n"
@@ -83,23 +82,19 @@ class Keys(test_terminal.Case):
                "put('pid=%%d.' %% os.getpid())\n"
                "while True: time.sleep(0.05)\n")
 
-    def check(self, own_group):
-        terminal = self.terminal(OBSERVE + ["python3", "-c", self.PROGRAM % own_group])
-        pid = int(terminal.expect(r"pid=(\d+)\.")[1])
-        for count in (1, 2):
-            terminal.send("\x03")
-            terminal.expect("int %d" % count)
-        os.kill(pid, signal.SIGUSR1)
-        terminal.expect("all 2")
-        terminal.expect("no process was seen to ask for CUDA")
-        self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
-
-    def test_key_reaches_a_program_in_the_launchers_group(self):
-        self.check(False)
-
-    def test_key_reaches_a_program_in_its_own_group(self):
-        """The terminal does not reach it: it is passed on."""
-        self.check(True)
+    def test_key_reaches_a_program_as_one_signal(self):
+        """In the launcher's group, or in its own: the terminal does not reach that, so the signal is
+        passed on."""
+        for own_group in (False, True):
+            terminal = self.terminal(OBSERVE + ["python3", "-c", self.PROGRAM % own_group])
+            pid = int(terminal.expect(r"pid=(\d+)\.")[1])
+            for count in (1, 2):
+                terminal.send("\x03")
+                terminal.expect("int %d" % count)
+            os.kill(pid, signal.SIGUSR1)
+            terminal.expect("all 2")
+            terminal.expect("no process was seen to ask for CUDA")
+            self.assertEqual(os.waitstatus_to_exitcode(terminal.wait()), 6)
 
     def test_first_ctrl_c_ends_the_program_and_the_second_the_waiting(self):
         # The key must not come before the process left behind has its own session.

@@ -42,15 +42,12 @@ class Case(launcher.Case):
                 if not os.path.exists(path):
                     found[path] = os.readlink(path)
                     continue
-                with open(path, "rb") as stream:
-                    found[path] = (hashlib.sha256(stream.read()).hexdigest(),
-                                   os.path.islink(path), os.stat(path).st_mode,
-                                   os.stat(path).st_ino)
+                found[path] = (hashlib.sha256(harness.bytes_of(path)).hexdigest(),
+                               os.path.islink(path), os.stat(path).st_mode, os.stat(path).st_ino)
         return found
 
     def written(self, name):
-        with open(self.path(name), "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(self.path(name))
 
     def run_here(self, *words, **more):
         return self.start(*words, cwd=self.directory, **more)
@@ -172,17 +169,15 @@ class Spared(Case):
         os.chmod(self.path("locked", "r.json"), 0o444)
         os.chmod(self.path("locked"), 0o555)
         # Root may write everywhere.
-        machine.need("ordinary_user")
-        who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        command = self.installed()
+        command = self.ordinary_user()
         before = self.files()
         for name in ("locked/r.json", "locked/new"):
-            done = self.unguarded(*who, command, "verify", "--json", name, "true",
+            done = self.unguarded(*command, "verify", "--json", name, "true",
                                   cwd=self.directory)
             self.refused(done, 125, '--json "%s": Permission denied' % name)
         self.assertEqual(self.files(), before)
         os.chmod(self.path("locked", "r.json"), 0o666)
-        done = self.unguarded(*who, command, "verify", "--json", "locked/r.json", "true", "again",
+        done = self.unguarded(*command, "verify", "--json", "locked/r.json", "true", "again",
                               cwd=self.directory)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(self.written("locked/r.json"))["command"], ["true", "again"])
@@ -319,8 +314,8 @@ class Written(Case):
         self.write(["report", "--json", "result", "r.jsonl"])
         os.chmod(self.path("result"), 0o666)
         inode = os.stat(self.path("result")).st_ino
-        done = self.unguarded("setpriv", "--reuid=65534", "--clear-groups", command, "verify",
-                              "--json", "result", "true", "again", cwd=self.directory)
+        done = self.unguarded(*machine.AS_NOBODY, command, "verify", "--json", "result", "true",
+                              "again", cwd=self.directory)
         self.assertEqual(done.returncode, 0, done)
         self.assertEqual(json.loads(self.written("result"))["command"], ["true", "again"])
         self.assertEqual(os.stat(self.path("result")).st_ino, inode)

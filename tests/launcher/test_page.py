@@ -14,7 +14,7 @@ import unittest
 
 import pytest
 
-from support import harness, launcher, page
+from support import harness, launcher, page, recorded
 
 pytestmark = pytest.mark.all
 
@@ -22,21 +22,15 @@ try:
     import html5lib
 except ImportError:
     html5lib = None
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
 needs_parser = unittest.skipUnless(html5lib, "no html5lib (Debian: python3-html5lib)")
 
-LAUNCHER = os.path.join(harness.SOURCE, "shim", "launcher")
-SOURCES = os.path.join(LAUNCHER, "print", "page")
+SOURCES = os.path.join(harness.SOURCE, "shim", "launcher", "print", "page")
 MOST = 2 << 20  # bytes, but of the largest samples
 MOST_LARGEST = {"large_report": 6 << 20, "worst": 7 << 20}
 
 
 def source_of(name):
-    with open(os.path.join(SOURCES, name), encoding="utf-8") as stream:
-        return stream.read()
+    return harness.read(os.path.join(SOURCES, name))
 
 
 def policy_hash(text):
@@ -52,28 +46,22 @@ class Pages(harness.Case):
         page.write(cls.directory, *page.NAMES)
 
     def bytes_of(self, name):
-        with open(os.path.join(self.directory, name + ".html"), "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(os.path.join(self.directory, name + ".html"))
 
     def parts(self, name):
         return page.Parts(self.bytes_of(name))
 
-    @unittest.skipIf(jsonschema is None, "python3-jsonschema is not installed")
     def test_document_follows_the_schema(self):
-        with open(os.path.join(LAUNCHER, "print", "verify.schema.json"), encoding="utf-8") as stream:
-            schema = jsonschema.Draft202012Validator(json.load(stream))
         for name in ("fail", "failed", "pass"):
-            schema.validate(self.parts(name).loaded())
-        with open(os.path.join(LAUNCHER, "print", "report.schema.json"),
-                  encoding="utf-8") as stream:
-            schema = json.load(stream)
+            self.validates(self.parts(name).loaded(), "launcher", "print", "verify.schema.json")
+        schema = recorded.schema("launcher", "print", "report.schema.json")
         for name in ("report", "small_report"):
             document = self.parts(name).loaded()
             for field, one in (("place", document["places"][0]),
                                ("call", document["calls"][0]),
                                ("process", document["processes"][0]),
                                ("group", document["groups"]["exe"]["rows"][0])):
-                jsonschema.Draft202012Validator(
+                harness.jsonschema.Draft202012Validator(
                     dict(schema["$defs"][field], **{"$defs": schema["$defs"]})).validate(one)
 
     def test_document_of_records_is_limited(self):
@@ -142,8 +130,7 @@ class Written(harness.DirectoryCase):
     """The launcher itself writes the pages."""
 
     def written(self, name):
-        with open(self.path(name), "rb") as stream:
-            return stream.read()
+        return harness.bytes_of(self.path(name))
 
     def test_page_of_verify_has_the_document_and_the_text(self):
         done = subprocess.run([launcher.LAUNCHER, "verify", "--json", self.path("a.json"), "--html",
@@ -155,9 +142,8 @@ class Written(harness.DirectoryCase):
         self.assertEqual(parts.text, done.stderr)
 
     def test_page_of_report_has_the_document_and_the_text(self):
-        with open(self.path("r.jsonl"), "w", encoding="utf-8") as stream:
-            stream.write('{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
-                         '"decision":"deny","caller":"/x+0x1"}\n')
+        self.make("r.jsonl", '{"v":1,"ts":3,"pid":9,"exe":"/a","argv":["<a&b>"],"api":"cuInit",'
+                  '"decision":"deny","caller":"/x+0x1"}\n')
         done = subprocess.run([launcher.LAUNCHER, "report", "--html", self.path("a.html"),
                                self.path("r.jsonl")], capture_output=True, check=True, text=True)
         parts = page.Parts(self.written("a.html"))

@@ -13,7 +13,6 @@ from support import browser, harness, page
 
 pytestmark = pytest.mark.full
 
-
 try:
     import html5lib
 except ImportError:
@@ -96,10 +95,6 @@ class Seen(harness.DirectoryCase):
             page.write(self.directory, name)
         self.browser.open(self.path(name + ".html"), *words, **named)
 
-    def make(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8") as stream:
-            stream.write(text)
-
     def press(self, key, code, **more):
         for kind in ("keyDown", "keyUp"):
             self.browser.ask("Input.dispatchKeyEvent", type=kind, key=key, code=key,
@@ -145,8 +140,7 @@ class Seen(harness.DirectoryCase):
     def test_pages_policy_blocks_injected_content(self):
         """Were an escape missing, the policy would still refuse the script, the style, the picture."""
         self.open("pass")
-        with open(self.path("pass.html"), encoding="utf-8") as stream:
-            good = stream.read()
+        good = harness.read(self.path("pass.html"))
         for bad in ("<script>document.title = 'ran'</script>", "<img src='/x' onerror='document.title=1'>",
                     "<style>body { background: red }</style>",
                     "<iframe src='data:text/html,x'></iframe>",
@@ -165,9 +159,8 @@ class Seen(harness.DirectoryCase):
             for width in (1280, 420, 390):
                 self.open(name, width, script=False)
                 self.looks_right(width, False)
-                with open(self.path(name + ".txt"), encoding="utf-8") as stream:
-                    self.assertEqual(self.browser.value(
-                        "document.querySelector('pre').textContent"), stream.read(), (name, width))
+                shown = self.browser.value("document.querySelector('pre').textContent")
+                self.assertEqual(shown, harness.read(self.path(name + ".txt")), (name, width))
                 self.assertTrue(self.browser.value(
                     "document.querySelector('pre').checkVisibility()"), (name, width))
         self.open("fail")

@@ -73,8 +73,7 @@ def test_descriptors_are_as_without_the_launcher(case, shape):
             start = ["sh", "-c", 'exec "$@" ' + shape, "sh", *words, "python3", "-c", listing]
             subprocess.run(start, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err,
                            env=launcher.environment(), timeout=120, check=True)
-            with open(case.path("fds"), encoding="utf-8") as stream:
-                seen.append(stream.read())
+            seen.append(harness.read(case.path("fds")))
     assert seen == 3 * [seen[0]]
 
 

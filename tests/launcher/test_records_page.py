@@ -12,8 +12,7 @@ USERS = [(4001, "ann/ppo.py", 159), (4002, "bob/eval.py", 12), (4003, "cyd/late.
 
 
 def test_six_jobs_of_three_users_are_the_pages_table(case):
-    with open(os.path.join(harness.SOURCE, "docs", "records.md"), encoding="utf-8") as stream:
-        page = stream.read()
+    page = harness.read(os.path.join(harness.SOURCE, "docs", "records.md"))
     assert COMMAND in page
     os.mkdir(case.path("records"))
     for number, (user, script, line) in enumerate(USERS):

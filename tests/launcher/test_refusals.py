@@ -6,14 +6,12 @@ import os
 import platform
 import shutil
 import struct
-import unittest
 
 import pytest
 
-from support import harness, launcher, machine
+from support import fixtures, harness, launcher, machine
 
 EM_ARM = 40
-NOBODY = 65534
 
 
 class Privileged(launcher.Case):
@@ -25,12 +23,9 @@ class Privileged(launcher.Case):
         machine.need("setuid_programs")
         self.launcher = self.installed()
         self.program = self.copied("secure")
-        if os.statvfs(self.directory).f_flag & os.ST_NOSUID:
-            harness.skip(self, "the directory for temporary files is mounted nosuid")
 
     def as_nobody(self, *words):
-        return self.unguarded("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY,
-                              "--clear-groups", *words)
+        return self.unguarded(*machine.AS_NOBODY, *words)
 
     def test_control_ordinary_program_is_guarded(self):
         done = self.as_nobody(self.launcher, "run", self.program)
@@ -134,35 +129,35 @@ exec "$@"
             done = self.with_binfmt(launcher.LAUNCHER, "run", "--strict", file, place=where)
             self.refused(done, 125, "is neither an ELF file nor a script", "--strict")
 
-    def test_verify_counts_what_binfmt_misc_starts(self):
-        self.is_counted(self.make("magic", b"CGTEST\0\0data"))
 
-    def test_verify_counts_what_binfmt_misc_starts_by_its_name(self):
-        self.is_counted(self.make("y.cgtext", b"text\n"))
+make_kernel = fixtures.lent("kernel", Kernel)
+EXECUTES = [launcher.program("executes"), "child"]
 
-    def is_counted(self, program):
-        """Also a program that has ended before verify can see what runs it."""
-        child = [launcher.program("executes"), "child", program]
-        where = {"interpreter": launcher.program("static_7"), "place": "/proc/sys/fs/binfmt_misc"}
-        self.assertEqual(self.with_binfmt(*child, **where).returncode, 7)
-        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
-        self.assertIn("2 programs started: 1 guarded, 1 unknown: ", done.stderr)
-        self.assertIn("(binfmt_misc decides what runs it)", " ".join(done.stderr.split()))
 
-    @unittest.skipUnless(platform.machine() == "x86_64", "its program is for 32-bit ARM")
-    def test_verify_does_not_count_what_the_kernel_does_not_know(self):
-        head = struct.pack("<4s12BHHI", b"\x7fELF", 1, 1, 1, *[0] * 9, 2, EM_ARM, 1)
-        self.is_not_counted(self.make("arm", head + bytes(32)))
+@pytest.mark.needs("user_namespaces")
+@pytest.mark.parametrize(("name", "data"), [("magic", b"CGTEST\0\0data"), ("y.cgtext", b"text\n")])
+def test_verify_counts_what_binfmt_misc_starts(kernel, name, data):
+    """By its magic or its name, also a program that has ended before verify can see what runs it."""
+    child = [*EXECUTES, kernel.make(name, data)]
+    where = {"interpreter": launcher.program("static_7"), "place": "/proc/sys/fs/binfmt_misc"}
+    assert kernel.with_binfmt(*child, **where).returncode == 7
+    done = kernel.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
+    assert "2 programs started: 1 guarded, 1 unknown: " in done.stderr, done
+    assert "(binfmt_misc decides what runs it)" in " ".join(done.stderr.split()), done
 
-    def test_verify_does_not_count_data(self):
-        self.is_not_counted(self.make("data", b"abc\0def"))
 
-    def is_not_counted(self, program):
-        child = [launcher.program("executes"), "child", program]
-        where = {"place": "/proc/sys/fs/binfmt_misc"}  # which has other kinds of files
-        self.assertEqual(self.with_binfmt(*child, **where).stdout, "Exec format error\n")
-        done = self.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
-        self.assertIn("\n  1 program started: 1 guarded\n", done.stderr)
+ARM = struct.pack("<4s12BHHI", b"\x7fELF", 1, 1, 1, *[0] * 9, 2, EM_ARM, 1) + bytes(32)
+x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="its program is for 32-bit ARM")
+
+
+@pytest.mark.needs("user_namespaces")
+@pytest.mark.parametrize("data", [pytest.param(ARM, marks=x86_64), b"abc\0def"], ids=["arm", "data"])
+def test_verify_does_not_count_what_the_kernel_does_not_know(kernel, data):
+    child = [*EXECUTES, kernel.make("unknown", data)]
+    where = {"place": "/proc/sys/fs/binfmt_misc"}  # which has other kinds of files
+    assert kernel.with_binfmt(*child, **where).stdout == "Exec format error\n"
+    done = kernel.with_binfmt(launcher.LAUNCHER, "verify", "--", *child, **where)
+    assert "\n  1 program started: 1 guarded\n" in done.stderr, done
 
 
 def test_file_that_no_kernel_knows_is_not_started(case):
@@ -204,8 +199,7 @@ class Loader(launcher.Case):
         self.assertEqual(self.start("run", "--print", program, env=env).returncode, 0)
         self.assertFalse(os.path.exists(log))
         self.assertEqual(self.start("run", program, env=env).returncode, 0)
-        with open(log, encoding="utf-8") as stream:
-            self.assertEqual(stream.read(), "constructor main ")
+        self.assertEqual(harness.read(log), "constructor main ")
 
     def test_variables_that_change_ld_sos_output_do_no_harm(self):
         for name, value in (("LD_DEBUG", "all"), ("LD_VERBOSE", "1"), ("LD_PROFILE", "libc.so.6"),
@@ -230,8 +224,7 @@ def test_guard_that_cannot_be_loaded_is_refused(case, why):
         os.mkdir(case.path(name))
     command = shutil.copy(launcher.LAUNCHER, case.path("bin"))
     mark = case.path("mark")
-    with open(harness.GUARD, "rb") as stream:
-        damaged = GUARD_THAT_CANNOT_BE_LOADED[why](stream.read())
+    damaged = GUARD_THAT_CANNOT_BE_LOADED[why](harness.bytes_of(harness.GUARD))
     path = case.make("lib/libcudaguard.so", damaged)
     unguarded = case.unguarded("env", "LD_PRELOAD=" + path, "true")
     assert unguarded.returncode == 0

@@ -14,11 +14,6 @@ import pytest
 from support import fixtures, harness, launcher, machine, observed, page, recorded
 from support.recorded import PACKAGES, line, start, text
 
-try:
-    import jsonschema
-except ImportError:
-    jsonschema = None
-
 NO_USER = 3999999999  # in no /etc/passwd
 BY = ("exe", "user", "host", "job", "rule", "line")
 NASTY = ["a\x1b[31mred", "new\nline", "tab\there", "\u202eevil", "\x9b31m", "caf\u00e9",
@@ -42,9 +37,8 @@ class Case(launcher.Case):
 
     def json(self, *words, **more):
         document = json.loads(self.shown("--json", "-", *words, **more))
-        if jsonschema is not None:
-            validator = jsonschema.Draft202012Validator
-            validator(recorded.schema("launcher", "print", "report.schema.json")).validate(document)
+        if harness.jsonschema is not None:
+            self.validates(document, "launcher", "print", "report.schema.json")
         return document
 
     def groups(self, by, *words, **more):
@@ -165,8 +159,7 @@ class Prometheus(Case):
         self.addCleanup(os.close, before)
         self.report("--prometheus", path, "-", input=text(line(), line(uid=0)))
         self.assertEqual(os.read(before, 1 << 16).count(b"\n"), 3)  # the old file is as it was
-        with open(path, encoding="utf-8") as stream:
-            self.assertEqual(stream.read().count("\n"), 4)
+        self.assertEqual(harness.read(path).count("\n"), 4)
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o644)
         self.assertEqual(os.listdir(self.directory), ["cudaguard.prom"])
 
@@ -263,8 +256,7 @@ def test_file_with_two_names_counts_once(reading, others):
     with open(path, encoding="utf-8") as stdin:
         document = reading.json("r.jsonl", *others, cwd=reading.path(), stdin=stdin)
     assert (document["records"], document["files"]) == (2, 1)
-    with open(reading.path("copy.jsonl"), "w", encoding="utf-8") as copy:  # the control
-        copy.write(text(line(1), line(2)))
+    reading.make("copy.jsonl", text(line(1), line(2)))  # the control
     assert reading.json("r.jsonl", "copy.jsonl", cwd=reading.path())["records"] == 4
 
 
@@ -392,9 +384,7 @@ class Files(Case):
         os.mkdir(self.path("below", "closed"))
         os.chmod(self.directory, 0o755)
         # Root may read everything.
-        machine.need("ordinary_user")
-        who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        report = [*who, launcher.LAUNCHER, "report"]
+        report = [*self.ordinary_user(), "report"]
         self.refused(self.unguarded(*report, self.path("locked.jsonl")), 125, "locked.jsonl",
                      "Permission denied")
         # Of a directory the others are read.
@@ -463,7 +453,6 @@ class Forged(Case):
 
 class Shown(observed.Case, Case):
     def test_report_prints_what_observe_prints(self):
-        """`run --observe` prints what `report` prints of the same records."""
         copy = self.path("copy")
         script = "import ctypes; ctypes.CDLL('libcuda.so.1').cuInit(0)\n"
         program = self.make("attempt.py", script)
@@ -476,8 +465,7 @@ class Shown(observed.Case, Case):
         self.assertRegex(first, r"^cudaguard: 1 file, 2 records of 2 processes on 1 host, ")
         self.assertEqual(rest, summary.text)
         # The control: without the guard it reaches the driver.
-        unguarded = harness.run(["python3", program], world="none", guard=False, trace=False,
-                                env=observed.box.environment())
+        unguarded = observed.box.start(["python3", program])
         self.assertIn("cuInit:initialised", unguarded.fake_calls)
 
     def test_text_matches_the_golden_file(self):

@@ -11,11 +11,6 @@ from support import fixtures, harness, launcher, machine, messages, recorded
 ATTEMPT = 'import ctypes; print(ctypes.CDLL("libcuda.so.1").cuInit(0))'
 
 
-def read(path):
-    with open(path, "rb") as stream:
-        return stream.read()
-
-
 class Reports(launcher.Case):
     def test_file_with_other_contents_is_refused_and_kept(self):
         """Such a file is a script that an interpreter is given, a library or a note."""
@@ -26,13 +21,13 @@ class Reports(launcher.Case):
         guard = os.path.join(os.path.dirname(os.path.dirname(self.installed())), "lib",
                              "libcudaguard.so")
         for path in (script, note, package, cut, guard):
-            before = read(path)
+            before = harness.bytes_of(path)
             for env, options, name in ((launcher.environment(), ["--report", path], "--report"),
                                        (launcher.environment(CUDAGUARD_REPORT=path), [],
                                         "CUDAGUARD_REPORT")):
                 done = self.start("run", *options, "python3", script, env=env)
                 self.refused(done, 125, name, path, "the file has other contents", "accepted: a new file")
-                self.assertEqual(read(path), before)
+                self.assertEqual(harness.bytes_of(path), before)
 
     def test_new_file_empty_file_and_records_are_accepted(self):
         for before in (None, ""):
@@ -42,7 +37,7 @@ class Reports(launcher.Case):
             for count in (1, 2):
                 done = self.start("run", "--report", report, "python3", "-c", ATTEMPT)
                 self.assertEqual((done.returncode, done.stdout), (0, "100\n"), done)
-                self.assertEqual(read(report).count(b"\n"), count)
+                self.assertEqual(harness.bytes_of(report).count(b"\n"), count)
 
     def test_report_that_cannot_be_made_prints_a_message(self):
         for path in ("/proc/report", "/sys/report"):
@@ -66,8 +61,7 @@ class AnothersReport(launcher.Case):
         self.report = self.make("report", "", 0o644)
 
     def as_nobody(self, *words, **more):
-        return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-                              self.command, *words, **more)
+        return self.unguarded(*machine.AS_NOBODY, self.command, *words, **more)
 
     def test_the_owner_is_recorded(self):
         """The control."""
@@ -162,8 +156,7 @@ class AnothersReport(launcher.Case):
         done = self.unguarded("strace", "-o", self.path("trace"), "-P", path, "-e",
                               "inject=newfstatat:error=ENOENT:when=1..4", launcher.LAUNCHER,
                               "verify", "--report", spool, *ask)
-        with open(self.path("trace"), encoding="utf-8") as trace:
-            self.assertEqual(trace.read().count("INJECTED"), 4)
+        self.assertEqual(harness.read(self.path("trace")).count("INJECTED"), 4)
         self.assertEqual(os.path.getsize(path), 0, done)
         self.assertIn("the file belongs to another user", done.stderr)
 

@@ -4,7 +4,7 @@ shell): the forms of the manual give the trainer its GPU, and no trainer is on t
 
 import pytest
 
-from support import fixtures, harness, launcher, messages, observed
+from support import fixtures, launcher, messages, observed
 from support.observed import box
 
 RUN = [launcher.LAUNCHER, "run", "--policy=VALIDATE", "--children=cpu"]
@@ -18,7 +18,7 @@ STARTERS = (["python3", "-c", CHILD], ["xargs", "-a", "/dev/null"],
 
 class Starters(observed.Case):
     def answers(self, words):
-        result = harness.run(words, world="none", guard=False, trace=False, env=box.environment())
+        result = box.start(words)
         self.assertEqual(result.rc, 0, result)
         return result, result.answers["cu.init"], result.answers["w.cu.init"]
 

@@ -13,7 +13,6 @@ from support.system_root import FILE, GUARD
 
 NOTHING = "nothing was changed"
 
-
 make_case = fixtures.lent("case", system_root.Case)
 
 

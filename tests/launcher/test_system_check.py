@@ -43,9 +43,7 @@ class Case(launcher.Case):
 
     def write(self, name, text, mode=0o644):
         os.makedirs(os.path.dirname(self.inside(name)), exist_ok=True)
-        with open(self.inside(name), "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(self.inside(name), mode)
+        self.make(self.inside(name), text, mode)
 
     def check(self, *words, code=0, env=None):
         """Returns the lines before the answer and the rows of the answer."""

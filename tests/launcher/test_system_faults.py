@@ -88,8 +88,7 @@ def test_change_by_another_program_is_kept(case):
     case.addCleanup(tracer.kill)
 
     def stopped():
-        with open(log, encoding="utf-8") as stream:
-            return "stopped by SIGSTOP" in stream.read()
+        return "stopped by SIGSTOP" in harness.read(log)
     case.until(stopped)
     case.write(FILE, OTHER + "\n")
     children = "/proc/%d/task/%d/children" % (tracer.pid, tracer.pid)

@@ -18,8 +18,7 @@ class Musl(test_verify_tree.Case):
         self.need("musl-gcc")
         program = self.compile("asks", "ask.c", "-DDRIVER", compiler="musl-gcc")
         for words in ([program], ["sh", "-c", program + "; exit"]):
-            unguarded = harness.run(words, world="none", guard=False, trace=False,
-                                    env=box.environment())
+            unguarded = box.start(words)
             self.assertRegex(unguarded.out, "^cuInit=-?[01]", unguarded)
             result, tree = self.tree(words)
             self.ends(result, 3, "INCOMPLETE: no CUDA use seen")
@@ -44,8 +43,7 @@ class RefusedLoads(test_verify_tree.Case):
 
     def test_refused_driver_is_incomplete(self):
         words = [self.program, self.jail, "/libcuda.so.1", "cuInit"]
-        unguarded = harness.run(words, world="none", guard=False, trace=False,
-                                env=box.environment())
+        unguarded = box.start(words)
         self.assertEqual(unguarded.out, "answer 0\n", unguarded)
         report = self.path("report.jsonl")
         result, tree = self.tree(words, ["--report", report])
@@ -109,12 +107,9 @@ class Mapped(test_verify_tree.Case):
 def test_unguarded_program_leaves_a_doubt_although_its_caller_was_heard(
         case, mode, start, code, text):
     """The kernel shows only root the memory of a program that its user may not read."""
-    machine.need("ordinary_user")
-    who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    command = case.installed()
     program = case.copied("waits")
     os.chmod(program, mode)
-    done = case.unguarded(*who, command, "verify", "--", "sh", "-c",
+    done = case.unguarded(*case.ordinary_user(), "verify", "--", "sh", "-c",
                           start + ' "$0" 0.5; true', program)
     assert done.returncode == code, str(done)
     assert text in " ".join(done.stderr.split())

@@ -14,7 +14,6 @@ from support.observed import box
 
 ATTEMPT = "import ctypes; print('answer=%d' % ctypes.CDLL('libcuda.so.1').cuInit(0), flush=True)"
 
-
 make_case = fixtures.lent("case", verified.Case)
 
 
@@ -213,8 +212,7 @@ def test_result_has_colour_only_on_a_terminal_that_shows_it(case, terminal, env,
     assert text.startswith("cudaguard: %s: no CUDA use" % word), text
     assert text.count("\033") == (2 if coloured else 0), text
     for path in files.values():
-        with open(path, encoding="utf-8") as stream:
-            assert "\033" not in stream.read()
+        assert "\033" not in harness.read(path)
 
 
 class Ways(verified.Case):

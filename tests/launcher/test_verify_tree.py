@@ -14,7 +14,6 @@ from support import harness, launcher, machine, verified
 from support.observed import box
 
 ATTEMPT = "ctypes.CDLL('libcuda.so.1').cuInit(0)"
-NOBODY = 65534
 # So long that a look from time to time finds it.
 LONG = "1"
 # Under OFF the driver answers, which must not look like an attempt that passed the guard.
@@ -27,8 +26,7 @@ class Case(verified.Case):
         path = self.path("verify.json")
         result = self.verify(words, ["--json", path, *options], **more)
         try:
-            with open(path, encoding="utf-8") as stream:
-                self.document = json.load(stream)
+            self.document = json.loads(harness.read(path))
         except (FileNotFoundError, ValueError):
             self.fail("no document:\n%s" % result)
         return result, self.document["tree"]
@@ -230,8 +228,8 @@ class OtherUsers(Case):
 
     def verify_as_nobody(self, options, *words):
         env = launcher.environment(TMPDIR="/tmp")
-        return self.unguarded("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-                              self.command, "verify", *options, "--", *words, env=env)
+        return self.unguarded(*machine.AS_NOBODY, self.command, "verify", *options, "--", *words,
+                              env=env)
 
     def control_of_mounts(self, script):
         if self.unguarded("unshare", "--mount", "sh", "-c", script).returncode != 0:
@@ -270,8 +268,7 @@ class OtherUsers(Case):
     def test_records_of_another_user_arrive(self):
         """The user changes by execve or in the middle of a program."""
         becomes = "import ctypes, os; os.setgid(65534); os.setuid(65534); " + ATTEMPT
-        drop = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "--"]
-        for words in (drop + ["/usr/bin/python3", "-c", "import ctypes; " + ATTEMPT],
+        for words in ([*machine.AS_NOBODY, "/usr/bin/python3", "-c", "import ctypes; " + ATTEMPT],
                       ["/usr/bin/python3", "-c", becomes]):
             done = self.start("verify", "--", *words, launcher=self.command,
                               env=launcher.environment(TMPDIR="/tmp"))

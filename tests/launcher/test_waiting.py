@@ -15,7 +15,6 @@ from support.observed import OBSERVE
 PTRACE_SEIZE = 0x4206
 COMMANDS = pytest.mark.parametrize("command", [verified.VERIFY, OBSERVE], ids=["verify", "observe"])
 
-
 make_case = fixtures.lent("case", test_observe_signals.Case)
 
 

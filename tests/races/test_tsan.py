@@ -65,7 +65,6 @@ def test_there_is_no_race(prefix, program, entry_points, _, slow, libraries):
 
 @pytest.mark.parametrize(("program", "entry_points"), [("racers", "o"), ("racers_linked", "l")])
 def test_control_proxies_without_a_lock_are_reported(prefix, program, entry_points):
-    """Control: proxies whose lock does nothing are reported."""
     with racing.library_directory(built("tsan_unlocked")) as guard:
         outcomes = race(prefix, guard, program, entry_points, times=20, slow=2000)
     assert 66 in {outcome.code for outcome in outcomes}

@@ -28,7 +28,6 @@ ENTRY_POINTS = [
     (["/mnt/programs/runtime_12_static", "count"], {"cudaGetDeviceCount": "100"}, ()),
 ]
 
-
 GUARD = "/mnt/lib/libcudaguard.so"
 # Each release, and its glibc. Ubuntu 16.04 is the oldest release that an archive still has.
 RELEASES = {"bullseye": r"2\.31", "trixie": r"2\.41", "xenial": r"2\.23"}

@@ -60,6 +60,12 @@ def environment(allow=None, own=None, policy=None, box="lazy", **more):
     return env
 
 
+def start(words, guard=False, **more):
+    """Runs these words in the test machine. `more` takes environment()'s arguments and any variable.
+    """
+    return harness.run(words, world="none", guard=guard, trace=False, env=environment(**more))
+
+
 def run(steps, name="open", guard=True, preload=(), timeout=settings.PATIENCE, trace=False,
         **more):
     """Runs a program's steps. `more` takes environment()'s arguments and any variable."""
@@ -69,8 +75,7 @@ def run(steps, name="open", guard=True, preload=(), timeout=settings.PATIENCE, t
 
 def launch(options, steps, name="open", **more):
     """Runs a program's steps under `cudaguard run` with these options."""
-    return harness.run([launcher.LAUNCHER, "run", *options, "--", program(name), *steps],
-                       world="none", guard=False, trace=False, env=environment(**more))
+    return start([launcher.LAUNCHER, "run", *options, "--", program(name), *steps], **more)
 
 
 def lines(result):

@@ -140,6 +140,11 @@ def program(name):
     return os.path.join(PROGRAMS, name)
 
 
+def bytes_of(path):
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
 def records(path):
     """The records of a report; none if there is no file."""
     if not os.path.exists(path):

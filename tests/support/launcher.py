@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from support import harness, settings
+from support import harness, machine, settings
 
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(harness.LIB)), "bin", "cudaguard")
 HOME = "/home/cudaguard-test"
@@ -60,6 +60,11 @@ class Case(harness.DirectoryCase):
         shutil.copytree(harness.LIB, self.path(directory, "lib"), symlinks=True)
         os.mkdir(self.path(directory, "bin"))
         return shutil.copy(LAUNCHER, self.path(directory, "bin"))
+
+    def ordinary_user(self):
+        """The launcher's words for a user who is not root."""
+        machine.need("ordinary_user")
+        return [*machine.AS_NOBODY, self.installed()] if os.geteuid() == 0 else [LAUNCHER]
 
     def copied(self, name, to=None):
         """Copies a program to where other users find it and the test may change it. Returns its

@@ -58,9 +58,7 @@ class Case(launcher.Case):
             shutil.copy(source, self.inside(name))
 
     def write(self, name, text, mode=0o644):
-        with open(self.inside(name), "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(self.inside(name), mode)
+        self.make(self.inside(name), text, mode)
 
     def text(self):
         """The contents of /etc/ld.so.preload; None if there is no such file."""

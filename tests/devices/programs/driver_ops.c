@@ -37,18 +37,9 @@ CALLS(X)
 #pragma weak cuCtxCreate_v3
 #pragma weak cuCtxCreate_v4
 #pragma weak cuLibraryLoadData
-static void* find_linked(const char* name) {
-#define X(function, parameters) \
-  if (strcmp(name, #function) == 0) return (void*)function;
-  CALLS(X)
-#undef X
-  return NULL;
-}
+FIND_LINKED(CALLS)
 #else
-static void* find_linked(const char* name) {
-  (void)name;
-  return NULL;
-}
+FIND_LINKED(NO_CALLS)
 #endif
 
 enum route { kBySymbol, kByProc, kByLinker };

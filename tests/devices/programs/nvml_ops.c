@@ -38,18 +38,9 @@ struct uuid_value {
 CALLS(X)
 #undef X
 #pragma weak nvmlDeviceGetHandleByUUIDV  // an older NVML lacks it
-static void* find_linked(const char* name) {
-#define X(function, parameters) \
-  if (strcmp(name, #function) == 0) return (void*)function;
-  CALLS(X)
-#undef X
-  return NULL;
-}
+FIND_LINKED(CALLS)
 #else
-static void* find_linked(const char* name) {
-  (void)name;
-  return NULL;
-}
+FIND_LINKED(NO_CALLS)
 #endif
 
 static __thread int g_opens;

@@ -44,6 +44,17 @@ __attribute__((unused)) static void put_word(struct answer* out, const char* tex
   }
 }
 
+// Finds the functions of CALLS in a program that is linked to them. The others have NO_CALLS.
+#define NO_CALLS(X)
+#define IF_NAMED(function, parameters) \
+  if (strcmp(name, #function) == 0) return (void*)function;
+#define FIND_LINKED(CALLS)                     \
+  static void* find_linked(const char* name) { \
+    (void)name;                                \
+    CALLS(IF_NAMED)                            \
+    return NULL;                               \
+  }
+
 /// Each function takes the step and returns 1 if the step is one of its own ("cu.count",
 /// "nv.count", "rt.count").
 int driver_step(const char* name, const char* value, struct answer* out);

@@ -21,18 +21,6 @@
 
 static int opens, dlmopens;
 
-#ifdef OWN_DLVSYM
-static int lookups;
-
-void* dlvsym(void* where, const char* name, const char* version) {
-  ++lookups;
-  void* (*next)(void*, const char*, const char*) =
-      (void* (*)(void*, const char*, const char*))dlsym(RTLD_NEXT, "dlvsym");
-  void* volatile result = next(where, name, version);
-  return result;
-}
-#endif
-
 static void* find(const char* name, const char* old) {
   const char* how = getenv("CG_FIND");
   static int inside;

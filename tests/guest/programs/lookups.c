@@ -13,18 +13,6 @@
 
 #include "old_versions.h"
 
-#ifdef OWN_DLVSYM
-static int own;
-
-void* dlvsym(void* where, const char* name, const char* version) {
-  ++own;
-  void* (*next)(void*, const char*, const char*) =
-      (void* (*)(void*, const char*, const char*))dlsym(RTLD_NEXT, "dlvsym");
-  void* volatile result = next(where, name, version);
-  return result;
-}
-#endif
-
 // Not the version "": ld.so then crashes at a definition without a version, whose library it is.
 static const char* const kNames[][2] = {
     {"dlopen", OLD_VERSION},  {"dlopen", "GLIBC_2.34"}, {"dlopen", "GLIBC_2.3.4"},
@@ -57,7 +45,7 @@ __attribute__((visibility("default"))) void look_everywhere(const char* from) {
   look_up(from, "self", dlopen(NULL, RTLD_NOW));
   look_up(from, "libm", dlopen("libm.so.6", RTLD_NOW));
 #ifdef OWN_DLVSYM
-  dprintf(1, "own %d\n", own);
+  dprintf(1, "own %d\n", lookups);
 #endif
 }
 
