@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Something else happens to a thread that asks for CUDA while the launcher is busy. argv: what, and
-// the process ids of the launcher and of its keeper, or 0 and 0. A child of the program lets both go
-// on after a while.
-// KILL is no signal for `busy`, because the kernel takes the call back then.
+// the process ids of the launcher and of its keeper, or 0 and 0. A child of the program lets both
+// go on after a while. KILL is no signal for `busy`, because the kernel takes the call back then.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
