@@ -19,13 +19,9 @@ INDEX = r"CUdevice \w+|int (?:ordinal|\w*[dD]evice)|int ?\* ?device_arr|" + LOCA
 VERSION = re.compile(r"(_v\d+)?(_pt[ds][sz])?$")
 
 
-def read(*path):
-    return harness.read(os.path.join(harness.SOURCE, *path))
-
-
 def documented():
     """Returns {name: outcome of a bad index}."""
-    text = read("tests", "lab", "device_indices.md")
+    text = harness.read("tests", "lab", "device_indices.md")
     found = {}
     for names, outcome in re.findall(r"^\| (.*?`.*?) \| (.*) \|$", text, re.M):
         for name in re.findall(r"`(\w+)`", names):

@@ -2,7 +2,6 @@
 """doctor reports whether a fence is possible here, and what it would do for a program that cannot
 be guarded."""
 
-
 import pytest
 
 from support import doctor, fence, fixtures, harness, launcher

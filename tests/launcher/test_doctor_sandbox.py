@@ -7,10 +7,10 @@ import os
 
 import pytest
 
-from support import doctor, fence, fixtures, harness, launcher, manager, nodes
+from support import doctor, fence, fixtures, harness, launcher, machine, manager, nodes
 
 GPU = "mknod -m 666 nvidia0 c 1 3\nmknod -m 666 nvidiactl c 1 3\n"
-NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+NOBODY = machine.AS_NOBODY
 
 
 class Case(doctor.Case):

@@ -21,14 +21,9 @@ TABLES = [os.path.join(harness.SOURCE, "policy", "variables." + end) for end in 
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
-def read(path):
-    with open(path, encoding="utf-8") as stream:
-        return stream.read()
-
-
 def variables():
     """The names in the tables of variables."""
-    return set(re.findall(r'"(CUDAGUARD_[A-Z_]+)"', "".join(map(read, TABLES))))
+    return set(re.findall(r'"(CUDAGUARD_[A-Z_]+)"', "".join(map(harness.read, TABLES))))
 
 
 COMMANDS = ("run", "verify", "report", "doctor", "system")
@@ -71,7 +66,7 @@ class Manual(launcher.Case):
         return re.sub(".\b", "", done.stdout)  # overstruck: bold, underlined
 
     def test_manual_passes_mandocs_checks(self):
-        bad = self.make("bad.1", read(MANUAL).replace(".Ss Presets", ".Xx Presets"), 0o644)
+        bad = self.make("bad.1", harness.read(MANUAL).replace(".Ss Presets", ".Xx Presets"), 0o644)
         self.assertNotEqual(self.unguarded("mandoc", "-T", "lint", "-W", "warning", bad).returncode,
                             0)
         done = self.unguarded("mandoc", "-T", "lint", "-W", "style", MANUAL, CONF)
@@ -86,11 +81,11 @@ class Manual(launcher.Case):
         self.assertEqual(set(FLAG.findall(self.rendered())), wanted)
 
     def test_manual_and_docs_have_the_keys_of_a_rule(self):
-        source = read(os.path.join(harness.SOURCE, "policy", "process_rules.h"))
+        source = harness.read(os.path.join(harness.SOURCE, "policy", "process_rules.h"))
         keys = re.findall(r'"(\w+)"', re.search(r"kRuleKeys\[\]\[\d+\] = \{(.*?)\}", source, re.S)[1])
         self.assertIn("program", keys)
-        self.assertEqual(re.findall(r"(?m)^\.It Cm (\w+) Ns =", read(CONF)), keys)
-        page = read(os.path.join(harness.SOURCE, "docs", "rules.md"))
+        self.assertEqual(re.findall(r"(?m)^\.It Cm (\w+) Ns =", harness.read(CONF)), keys)
+        page = harness.read(os.path.join(harness.SOURCE, "docs", "rules.md"))
         self.assertEqual(re.findall(r"(?m)^\| `(\w+)=", page), keys)
 
     def test_manual_has_every_preset(self):
@@ -109,7 +104,7 @@ class Manual(launcher.Case):
         self.assertIn("CUDAGUARD_ROOT", known)
         self.assertEqual(set(re.findall(r"CUDAGUARD_[A-Z_]+", self.rendered())), known)
         for path in glob.glob(HERE + "/**/*.cpp", recursive=True):
-            named = re.findall(r'"(CUDAGUARD_(?!VERSION)[A-Z_]+)=?"', read(path))
+            named = re.findall(r'"(CUDAGUARD_(?!VERSION)[A-Z_]+)=?"', harness.read(path))
             self.assertLessEqual(set(named), known, path)
 
     def test_manual_has_the_exit_codes(self):

@@ -89,8 +89,7 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
             pytest.skip("no access control lists here: %s" % error)
     os.chmod(case.path("place"), place)
     case.command = [launcher.public_launcher(), "verify"]
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-             harness.public(EXECUTES), "exec", copy]
+    words = [*machine.AS_NOBODY, harness.public(EXECUTES), "exec", copy]
     result, *counts = account(case, words, code=code)
     starts = code == 7
     assert counts == [2 + (starts and program == DYNAMIC),
@@ -100,7 +99,7 @@ def test_start_that_the_user_may_not_make_counts_as_none(case, program, place, f
 @pytest.mark.needs("root", "other_users_processes")
 def test_look_with_the_rights_of_a_user_keeps_the_parents_death_signal():
     """Linux forgets the signal when a process becomes another user."""
-    program = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--pdeathsig=KILL",
+    program = [*machine.AS_NOBODY, "--pdeathsig=KILL",
                "sh", "-c", "env true; echo started; exec sleep 600"]
     script = 'setpriv --pdeathsig=KILL "$@" & echo $!; read line'
     with subprocess.Popen(["sh", "-c", script, "-", launcher.public_launcher(), "verify", "--", *program],
@@ -129,7 +128,7 @@ def test_guard_that_the_user_may_not_load_cannot_end_in_the_loader(case, mode, c
     case.command = [case.installed(), "verify"]
     os.chmod(case.directory, 0o755)
     os.chmod(case.path("install", *closed), mode)
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c"]
+    words = [*machine.AS_NOBODY, "sh", "-c"]
     result, *counts = account(case, [*words, "sh -c 'exit 127'; exit 0"])
     assert counts == wanted, str(result)
     result, *counts = account(case, [*words, "exit 127"], code=127)
@@ -277,8 +276,7 @@ def test_start_by_a_capability_in_a_user_namespace_is_a_doubt(case):
     """verify has the user's rights, and the program all of them."""
     os.chmod(case.directory, 0o777)
     static = shutil.copy(STATIC, case.path("static"))
-    case.command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
-                    launcher.public_launcher(), "verify"]
+    case.command = [*machine.AS_NOBODY, launcher.public_launcher(), "verify"]
     script = ('mkdir "$1/own"; cp "$0" "$1/own/program"; chmod 600 "$1/own"; '
               'unshare --map-root-user "$1/own/program"; code=$?; rm -r "$1/own"; exit $code')
     result, tree = case.tree(["sh", "-c", script, static, case.directory])
@@ -299,7 +297,7 @@ def test_start_in_a_closed_directory_counts(case, capability, place, name, code)
     os.chmod(case.directory, 0o755)
     os.chmod(case.path(place), 0o700)
     assert os.path.exists(program)
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *rights,
+    words = [*machine.AS_NOBODY, *rights,
              harness.public(EXECUTES), "exec", name.format(case.directory)]
     case.command = [launcher.public_launcher(), "verify"]
     result, *counts = account(case, ["env", "-C", case.path(place, "below"), *words], code=code)
@@ -409,7 +407,7 @@ def test_program_with_capabilities_is_unguarded(case, rights, wanted, before):
     machine.need("file_capabilities")
     program = case.copied("exits_0")
     machine.give_capability(program, rights)
-    words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", *before, program]
+    words = [*machine.AS_NOBODY, *before, program]
     done = case.unguarded(launcher.public_launcher(), "verify", "--", *words)
     assert (" ".join(done.stderr.split()), done.returncode) == (
         "cudaguard: PASS: no CUDA use (1 process checked) " + wanted.replace("PROGRAM", program),
@@ -466,7 +464,7 @@ def test_start_that_cannot_be_read_is_unknown_unless_its_beacon_comes(case):
     """As root in a container without the right to trace: only another user's memory is closed."""
     command = case.installed()
     path = case.path("verify.json")
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    nobody = [*machine.AS_NOBODY, "--"]
     reason = "started by user 65534, whose memory cannot be read"
     for name, wanted, code in (("static_0", [1, [reason]], 3), ("exits_0", [2, []], 0)):
         done = case.unguarded("setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-all", "--",
@@ -482,15 +480,13 @@ def test_start_by_a_process_that_is_not_dumpable_is_unknown_unless_its_beacon_co
     """The kernel shows only root the memory of such a process."""
     path = case.path("verify.json")
     os.chmod(case.directory, 0o777)
-    who = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-    command = [*who, case.installed(), "verify", "--json", path, "--", "python3", "-c",
+    command = [*case.ordinary_user(), "verify", "--json", path, "--", "python3", "-c",
                "import ctypes, os, sys\nctypes.CDLL(None).prctl(4, 0)\n"
                "os.execv(sys.argv[1], sys.argv[1:])"]
     reason = "started by a process that does not let others look at its memory"
     for name, wanted, code in (("static_0", [1, [], [reason]], 3), ("exits_0", [2, [], []], 0)):
         done = case.unguarded(*command, case.copied(name), env=launcher.environment(TMPDIR="/tmp"))
-        with open(path, encoding="utf-8") as stream:
-            tree = json.load(stream)["tree"]
+        tree = json.loads(harness.read(path))["tree"]
         counts = [tree["guarded"], *([one["reason"] for one in tree[kind]]
                                      for kind in ("unguarded", "unknown"))]
         assert (counts, done.returncode) == (wanted, code), str(done)

@@ -41,7 +41,7 @@ def why_closed():
 
 
 class Case(launcher.Case):
-    nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"]
+    nobody = [*machine.AS_NOBODY, "--"]
 
     def setUp(self):
         super().setUp()

@@ -32,8 +32,7 @@ class Case(harness.Case):
         mark = os.path.join(ENVIRONMENTS, name + ".unreachable")  # the package index was
         if os.path.exists(mark):
             self.skipTest(harness.read(mark).strip())
-        if not os.path.exists(os.path.join(ENVIRONMENTS, name, ".fetched")):
-            harness.skip(self, "run scripts/fetch-frameworks %s %s" % (harness.DEPS, name))
+        self.need_fetched(name)
 
     def packages(self):
         """Returns the environment's directory of packages."""

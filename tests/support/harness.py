@@ -492,10 +492,10 @@ class Case(unittest.TestCase):
 
     def need_fetched(self, name):
         """Returns the directory of the programs that scripts/fetch-frameworks has fetched."""
-        directory = os.path.join(DEPS, "frameworks", name, "bin")
-        if not os.path.exists(directory):
+        directory = os.path.join(DEPS, "frameworks", name)
+        if not os.path.exists(os.path.join(directory, ".fetched")):
             skip(self, "run scripts/fetch-frameworks %s %s" % (DEPS, name))
-        return directory
+        return os.path.join(directory, "bin")
 
     def need_daemon(self, name):
         """Unpacks a service to DEPS/NAME (scripts/fetch-daemons), without packages that this
