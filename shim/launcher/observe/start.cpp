@@ -516,7 +516,7 @@ std::string StartReader::Call::privileges(const struct stat& file, bool has_capa
 void StartReader::judge_file(Call& call, Start& start) {
   using Kind = FileFacts::Kind;
   std::string name = call.full_name(start.program);
-  bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0;
+  bool follow = (call.flags & AT_SYMLINK_NOFOLLOW) == 0 || start.program.empty();
   for (int i = 0; i <= kMostScripts; ++i) {
     call.opened = call.open_file(name, X_OK, std::exchange(follow, true));
     start.kind = Start::Kind::kUnknown;

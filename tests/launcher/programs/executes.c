@@ -92,9 +92,13 @@ int main(int argc, char** argv) {
     execv(words[0], words);
   } else if (strcmp(way, "fexecve") == 0) {
     fexecve(open(words[0], O_RDONLY | O_CLOEXEC), words, environ);
-  } else if (strcmp(way, "empty_path") == 0) {
+  } else if (strcmp(way, "empty_path") == 0 || strcmp(way, "empty_no_link") == 0) {
     const int file = open(words[0], O_PATH | O_CLOEXEC);
-    syscall(SYS_execveat, file, "", words, environ, AT_EMPTY_PATH);
+    const int follows = strcmp(way, "empty_path") == 0 ? 0 : AT_SYMLINK_NOFOLLOW;
+    syscall(SYS_execveat, file, "", words, environ, AT_EMPTY_PATH | follows);
+  } else if (strcmp(way, "no_link") == 0) {
+    snprintf(text, sizeof text, "/proc/self/fd/%d", open(words[0], O_RDONLY));
+    syscall(SYS_execveat, AT_FDCWD, text, words, environ, AT_SYMLINK_NOFOLLOW);
   } else if (strcmp(way, "directory") == 0) {
     char* slash = strrchr(words[0], '/');
     *slash = '\0';
