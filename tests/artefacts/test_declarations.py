@@ -43,8 +43,7 @@ def test_nvidias_headers_give_the_same_code(user, tmp_path):
 
 def test_a_wrong_declaration_gives_other_code(tmp_path):
     """Control."""
-    with open(os.path.join(harness.SOURCE, "shim", "api", "cuda.h"), encoding="utf-8") as stream:
-        text = stream.read()
+    text = harness.read("shim", "api", "cuda.h")
     wrong = tmp_path / "shim" / "api" / "cuda.h"
     wrong.parent.mkdir(parents=True)
     wrong.write_text(text.replace("SYMBOL_NOT_FOUND = 1", "SYMBOL_NOT_FOUND = 3"), encoding="utf-8")

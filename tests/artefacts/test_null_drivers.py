@@ -179,9 +179,9 @@ class NvmlNullDriver(NullDriver, unittest.TestCase):
 
 def test_flags_remove_a_packagers_landing_pads():
     """GCC 14 adds the kinds of -fcf-protection up. With another compiler the bodies do not show it."""
-    with open(os.path.join(harness.BUILD, "compile_commands.json"), encoding="utf-8") as stream:
-        commands = [entry["command"] for entry in json.load(stream)
-                    if re.search(r"shim/null_driver/\w+\.cpp$", entry["file"])]
+    entries = json.loads(harness.read(harness.BUILD, "compile_commands.json"))
+    commands = [entry["command"] for entry in entries
+                if re.search(r"shim/null_driver/\w+\.cpp$", entry["file"])]
     assert len(commands) >= 4
     name, wanted = (("-fcf-protection", ["full", "none", "return"]) if os.uname().machine == "x86_64"
                     else ("-mbranch-protection", ["standard", "none"]))

@@ -344,7 +344,7 @@ def test_program_that_only_the_fence_keeps_off_cuda_is_no_error(case, how):
 
 
 def test_documentation_has_each_row_of_the_table():
-    text = harness.read(os.path.join(harness.SOURCE, "docs", "fence.md"))
+    text = harness.read("docs", "fence.md")
     for row in nodes.rows():
         assert "`%s`" % row in text or "`%s/`" % row in text, row
 

@@ -39,7 +39,6 @@ exec(compile(cell, sys.argv[1], "exec"), {})
                           (["pool.py"], r"ctypes/cffi \(libffi\S+\) in python3 pool\.py")])
 def test_without_a_line_of_the_users_a_package_is_named(case, words, by):
     """Never the standard library; where there is nothing else, the command."""
-    os.makedirs(case.path("site-packages", "pkg"))
     case.make("site-packages/pkg/__init__.py", "")
     case.make("site-packages/pkg/asks.py", ASKS)
     case.make("pool.py", POOL)

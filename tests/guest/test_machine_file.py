@@ -35,9 +35,7 @@ class Case(guest.Case):
         self.guard = harness.copy_install(self.path("lib"))
 
     def etc(self, name, text, mode=0o644):
-        path = self.path("etc", name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        return self.make(path, text, mode)
+        return self.make("etc/" + name, text, mode)
 
     def ask(self, *words, program=harness.public(guest.STEPS), steps=("ask",), **env):
         """Runs the program, after `words`, and returns its result."""
@@ -140,7 +138,7 @@ def test_unknown_name_narrows_a_process_whose_own_name_is_unknown(case, key, fil
 
 def test_rules_of_the_page_refuse_one_user_and_change_nothing_for_others(case):
     """docs/rules.md. The control is the second rule alone, against which the page warns."""
-    page = harness.read(os.path.join(harness.SOURCE, "docs", "rules.md"))
+    page = harness.read("docs", "rules.md")
     rules = pages.block(page, having="user=ci").replace("user=ci", "user=bob")
     case.etc("cudaguard.conf", rules)
     case.refused(*BOB, cause=CONF + ":3")

@@ -81,11 +81,11 @@ class Manual(launcher.Case):
         self.assertEqual(set(FLAG.findall(self.rendered())), wanted)
 
     def test_manual_and_docs_have_the_keys_of_a_rule(self):
-        source = harness.read(os.path.join(harness.SOURCE, "policy", "process_rules.h"))
+        source = harness.read("policy", "process_rules.h")
         keys = re.findall(r'"(\w+)"', re.search(r"kRuleKeys\[\]\[\d+\] = \{(.*?)\}", source, re.S)[1])
         self.assertIn("program", keys)
         self.assertEqual(re.findall(r"(?m)^\.It Cm (\w+) Ns =", harness.read(CONF)), keys)
-        page = harness.read(os.path.join(harness.SOURCE, "docs", "rules.md"))
+        page = harness.read("docs", "rules.md")
         self.assertEqual(re.findall(r"(?m)^\| `(\w+)=", page), keys)
 
     def test_manual_has_every_preset(self):

@@ -12,7 +12,7 @@ USERS = [(4001, "ann/ppo.py", 159), (4002, "bob/eval.py", 12), (4003, "cyd/late.
 
 
 def test_six_jobs_of_three_users_are_the_pages_table(case):
-    page = harness.read(os.path.join(harness.SOURCE, "docs", "records.md"))
+    page = harness.read("docs", "records.md")
     assert COMMAND in page
     os.mkdir(case.path("records"))
     for number, (user, script, line) in enumerate(USERS):

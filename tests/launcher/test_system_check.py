@@ -42,7 +42,6 @@ class Case(launcher.Case):
         return os.path.join(self.root, name.lstrip("/"))
 
     def write(self, name, text, mode=0o644):
-        os.makedirs(os.path.dirname(self.inside(name)), exist_ok=True)
         self.make(self.inside(name), text, mode)
 
     def check(self, *words, code=0, env=None):

@@ -34,6 +34,8 @@ class Descriptor {
     if (number_ >= 0) close(number_);
   }
   int number() const { return number_; }
+  /// By which this process can open the file again.
+  std::string path() const { return "/proc/self/fd/" + std::to_string(number_); }
 
  private:
   int number_ = -1;

@@ -19,6 +19,7 @@
 namespace cudaguard::launcher {
 
 class WaitingProcess;
+struct ExecCall;
 
 /// What a file is for execve. Nothing in it depends on the process.
 struct FileFacts {
@@ -93,12 +94,11 @@ class StartReader {
 
  private:
   struct Strings;
-  struct Call;
-  void judge_file(Call& call, Start& start);
-  bool has_interpreter(Call& call, FileFacts& facts) const;
-  void judge_strings(Call& call, const Strings& strings, Start& start) const;
-  bool names_nvidia(Call& call, const std::string& path, const Start& start);
-  static bool read_strings(const Call& call, WaitingProcess& memory, Strings& strings,
+  void judge_file(ExecCall& call, Start& start);
+  bool has_interpreter(ExecCall& call, FileFacts& facts) const;
+  void judge_strings(ExecCall& call, const Strings& strings, Start& start) const;
+  bool names_nvidia(ExecCall& call, const std::string& path, const Start& start);
+  static bool read_strings(const ExecCall& call, WaitingProcess& memory, Strings& strings,
                            Start& start);
 
   FileId guard_ = {};

@@ -16,6 +16,7 @@ import struct
 import sys
 import threading
 
+SET_SECCOMP, SET_NO_NEW_PRIVS = 22, 38  # of prctl
 SECCOMP, IOCTL = (317, 16) if os.uname().machine == "x86_64" else (277, 29)
 ALLOW, REFUSE, NOTIFY = 0x7FFF0000, 0x50000 | errno.EACCES, 0x7FC00000
 libc = ctypes.CDLL(None, use_errno=True)
@@ -41,14 +42,14 @@ def strict():
     """In a child, which may do no more than write. Returns the error."""
     read, write = os.pipe()
     if os.fork() == 0:
-        result = libc.prctl(22, 1, 0, 0, 0)
+        result = libc.prctl(SET_SECCOMP, 1, 0, 0, 0)
         os.write(write, bytes([result and ctypes.get_errno()]))
         os._exit(0)
     return os.read(read, 1)[0]
 
 
 what = sys.argv[1]
-libc.prctl(38, 1, 0, 0, 0)
+libc.prctl(SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 go, answers = threading.Event(), []
 other = threading.Thread(target=lambda: (go.wait(), answers.append(ask())))
 other.start()
