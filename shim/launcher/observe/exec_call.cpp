@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "shim/launcher/fence/filter.h"
@@ -43,6 +44,24 @@ DirectoryId directory_id(int descriptor, const char* name = "") {
   constexpr unsigned kWanted = STATX_INO | STATX_MNT_ID;
   if (syscall(SYS_statx, descriptor, name, AT_EMPTY_PATH, kWanted, &found) != 0) return {};
   return {found.stx_dev_major, found.stx_dev_minor, found.stx_ino, found.stx_mnt_id};
+}
+
+/// The link of /proc/PID at which this name begins for the process, and the rest of the name.
+std::pair<std::string, std::string> split_at_link(const std::string& name) {
+  constexpr std::string_view kSelf = "/proc/self/";
+  constexpr std::string_view kDescriptors = "/dev/fd/";
+  const bool by_descriptor = name.starts_with(kDescriptors);
+  if (!by_descriptor && !name.starts_with(kSelf)) {
+    return {name.starts_with('/') ? "root" : "cwd", name};
+  }
+  // To this process, they are other directories.
+  std::string rest =
+      by_descriptor ? "fd/" + name.substr(kDescriptors.size()) : name.substr(kSelf.size());
+  const size_t end = rest.find('/', rest.starts_with("fd/") ? 3 : 0);
+  std::string link = rest.substr(0, end);
+  rest.erase(0, end);  // "/bin/x" of "/proc/self/root/bin/x"
+  if (!rest.empty()) rest.insert(0, ".");
+  return {std::move(link), std::move(rest)};
 }
 
 }  // namespace
@@ -178,31 +197,18 @@ Descriptor ExecCall::open_file(const std::string& name, int right, bool follow) 
   const bool is_known =
       geteuid() == 0 ? is_found || look_up(name, follow).number() >= 0 : !may_access_all();
   error = is_known ? EACCES : EXDEV;
-  return Descriptor(-1);
+  return Descriptor();
 }
 
 Descriptor ExecCall::look_up(const std::string& name, bool follow) {
-  constexpr std::string_view kSelf = "/proc/self/";
-  constexpr std::string_view kDescriptors = "/dev/fd/";
   constexpr long kOpenat2 = 437;  // Linux 5.6. The next three are as in <linux/openat2.h>.
   constexpr uint64_t kNoMagicLinks = 0x02;
   constexpr uint64_t kBeneath = 0x08;
   constexpr uint64_t kInRoot = 0x10;
   constexpr int kMostTries = 1000;
   error = 0;
-  if (name.empty()) return Descriptor(-1);
-  // `rest` begins at this link of /proc/PID.
-  std::string from = name.front() == '/' ? "root" : "cwd";
-  std::string rest = name;
-  const bool by_descriptor = name.starts_with(kDescriptors);
-  if (by_descriptor || name.starts_with(kSelf)) {
-    // To this process, they are other directories.
-    rest = by_descriptor ? "fd/" + name.substr(kDescriptors.size()) : name.substr(kSelf.size());
-    const size_t end = rest.find('/', rest.starts_with("fd/") ? 3 : 0);
-    from = rest.substr(0, end);
-    rest.erase(0, end);  // "/bin/x" of "/proc/self/root/bin/x"
-    if (!rest.empty()) rest.insert(0, ".");
-  }
+  if (name.empty()) return Descriptor();
+  const auto [from, rest] = split_at_link(name);
   const int how_to_open = O_PATH | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
   const auto open_in = [&](int place, const std::string& below, uint64_t resolve) {
     const struct {
@@ -226,7 +232,7 @@ Descriptor ExecCall::look_up(const std::string& name, bool follow) {
     }
     if (rest.empty() && !follow) {
       error = ELOOP;
-      return Descriptor(-1);
+      return Descriptor();
     }
     if (rest.empty()) return start;
   }
@@ -239,7 +245,7 @@ Descriptor ExecCall::look_up(const std::string& name, bool follow) {
     error = plain.number() < 0 ? errno : 0;
     if (is_refused) return plain;
     if (error != ELOOP) error = EXDEV;  // a link of /proc, by which this process finds another file
-    return Descriptor(-1);
+    return Descriptor();
   }
   Descriptor file = open_in(place, rest, from == "root" ? kInRoot : kBeneath);
   if (error != EXDEV || from == "root") return file;

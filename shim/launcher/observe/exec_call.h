@@ -41,15 +41,15 @@ struct ExecCall {
 
   pid_t thread;
   Descriptor root;
-  Descriptor process{-1};  ///< open once the credentials were asked for
+  Descriptor process;  ///< open once the credentials were asked for
   uint64_t path = 0;
   uint64_t words = 0;
   uint64_t variables = 0;
   int flags = 0;
-  size_t pointer = 8;     ///< its size
-  size_t added = 0;       ///< bytes that execve adds for the interpreters of scripts
-  Descriptor opened{-1};  ///< the file that will run
-  int error = 0;          ///< of open_file()
+  size_t pointer = 8;  ///< its size
+  size_t added = 0;    ///< bytes that execve adds for the interpreters of scripts
+  Descriptor opened;   ///< the file that will run
+  int error = 0;       ///< of open_file()
   // Of this file.
   bool is_loader = false;
   bool by_loader = false;
