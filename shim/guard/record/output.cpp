@@ -222,15 +222,15 @@ bool is_in_vain(const Event& event) {
 
 }  // namespace
 
-/// The start record, by which `cudaguard verify` counts the guarded processes. If it cannot be
-/// written, the first CUDA attempt of the process reports that.
+/// `cudaguard verify` counts the guarded processes by their start beacons or, where no launcher can
+/// listen, by the start records in the report. If a record cannot be written, the first CUDA
+/// attempt of the process reports that.
 void report_start(char** words, char** variables) {
-  const ScratchPages scratch;
-  if (!scratch) {
-    inherited.record.listens = announce(Beacon::kStart, as_argument(read_decision(false).calls));
-    return;
-  }
   const Decision decision = read_decision(false);
+  inherited.record.listens = announce(Beacon::kStart, as_argument(decision.calls));
+  if (decision.report.empty()) return;
+  const ScratchPages scratch;
+  if (!scratch) return;
   Attempt attempt;
   attempt.event = EventKind::kStart;
   attempt.policy = decision.calls;
@@ -241,10 +241,7 @@ void report_start(char** words, char** variables) {
                         ? std::string_view(words[0], size)
                         : read_all("/proc/self/cmdline", scratch->program.arguments,
                                    sizeof scratch->program.arguments);
-  const uint32_t pid = sys::getpid();
-  inherited.record.listens =
-      send_to_launcher(Beacon::kStart, as_argument(decision.calls), scratch, pid, attempt);
-  if (!decision.report.empty()) send(decision.report, scratch, pid, attempt);
+  send(decision.report, scratch, sys::getpid(), attempt);
 }
 
 uint64_t key_of(Process& process, const Event& event) {

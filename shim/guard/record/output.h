@@ -18,8 +18,8 @@ struct Output {
   bool heard = false;              ///< a launcher has answered the announcement
 };
 
-/// Writes the start record. Call it only if one is wanted. The arguments are those of a
-/// constructor, and the variables are read already.
+/// Sends the start beacon, and writes the start record if a report is named. Call it only if one is
+/// wanted. The arguments are those of a constructor, and the variables are read already.
 void report_start(char** words, char** variables);
 
 /// Returns the event's key in Reported; 0 if wants_events() is false. Reports mistakes in

@@ -94,19 +94,28 @@ std::string record_of(const Identity& who, const AttemptKind& kind, const char* 
   return kernel_record(who, attempt, why);
 }
 
-/// `argument` is the third argument of the beacon.
-std::string start_record_of(const Identity& who, uint64_t argument) {
-  Attempt attempt;
-  attempt.event = EventKind::kStart;
-  if (const uint64_t number = argument - 1; number < std::size(kPolicies)) {
-    attempt.policy = static_cast<Policy>(number);
-  }
-  return kernel_record(who, attempt, nullptr);
-}
-
 }  // namespace
 
-void Listener::take_beacon(const seccomp_notif& call, const std::function<bool()>& go_on) {
+void Listener::take_start(const seccomp_notif& call, const std::function<bool()>& go_on) {
+  const Identity who = identify(static_cast<pid_t>(call.pid));
+  Attempt attempt;
+  attempt.event = EventKind::kStart;
+  if (const uint64_t number = call.data.args[2] - 1; number < std::size(kPolicies)) {
+    attempt.policy = static_cast<Policy>(number);
+  }
+  // A signal has interrupted the call, and the guard repeats it.
+  if (!still_waits(descriptor_, call)) return;
+  report_ended_by(who, announced_.begin(), announced_.end());
+  const std::string arguments = begin_(who, attempt.policy == Policy::kOff);
+  attempt.program = arguments;
+  const std::string record = kernel_record(who, attempt, nullptr);
+  go_on();  // the program need not wait for the rest
+  bytes_ += record.size() + kModelOfRecord;
+  too_many_ |= bytes_ > kMostBytes;
+  if (!too_many_) report_(who, Beacon::kStart, record, {});
+}
+
+void Listener::take_beacon(const seccomp_notif& call) {
   const auto thread = static_cast<pid_t>(call.pid);
   const auto what = static_cast<Beacon>(call.data.args[1]);
   const uint64_t message = call.data.args[3];
@@ -119,7 +128,7 @@ void Listener::take_beacon(const seccomp_notif& call, const std::function<bool()
   }
   const bool is_known = known != announced_.end() && message != 0;
   const Identity who = is_known ? known->second.who : identify(thread);
-  if (message == 0 && what != Beacon::kStart) {
+  if (message == 0) {
     too_many_ |= announced_.size() >= kMostAnnounced;
     if (attempt == nullptr || too_many_) return;
     // A repeated call is ignored, unless another program has the same id now. Its withdrawal must
@@ -144,14 +153,6 @@ void Listener::take_beacon(const seccomp_notif& call, const std::function<bool()
   // finish() reports what was announced.
   if (!still_waits(descriptor_, call)) return;
   if (known != announced_.end()) announced_.erase(known);
-  if (what == Beacon::kStart) {
-    report_ended_by(who, announced_.begin(), announced_.end());
-    if (record.empty()) record = start_record_of(who, call.data.args[2]);
-    begin_(who, record);
-    go_on();  // the program need not wait for the rest
-    report_(who, what, record, {});
-    return;
-  }
   NativeStack native;
   if (attempt != nullptr && readable) {
     native = has_own_numbers() ? unwind(process, registers_of(content), is_own_library)

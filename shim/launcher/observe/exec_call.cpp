@@ -60,7 +60,7 @@ std::pair<std::string, std::string> split_at_link(const std::string& name) {
   const size_t end = rest.find('/', rest.starts_with("fd/") ? 3 : 0);
   std::string link = rest.substr(0, end);
   rest.erase(0, end);  // "/bin/x" of "/proc/self/root/bin/x"
-  if (!rest.empty()) rest.insert(0, ".");
+  if (!rest.empty() && link != "root") rest.insert(0, ".");
   return {std::move(link), std::move(rest)};
 }
 
@@ -119,7 +119,10 @@ ExecCall::ExecCall(pid_t caller, const seccomp_data& data)
   path = from[0];
   words = from[1];
   variables = from[2];
-  root = open_own("root");
+  const DirectoryId theirs = directory_id(AT_FDCWD, proc("root").c_str());
+  shares_root_ = theirs != DirectoryId() && theirs == directory_id(AT_FDCWD, "/") &&
+                 (theirs.back() != 0 || link_of(thread, "ns/mnt") == link_of(getpid(), "ns/mnt"));
+  if (!shares_root_) root_ = open_own("root");
 }
 
 const std::string& ExecCall::status() {
@@ -168,12 +171,6 @@ bool ExecCall::has_other_user() {
 void ExecCall::take_rights(std::optional<UserRights>& rights) {
   const std::vector<uint64_t> groups = numbers_in(status(), "Groups");
   rights.emplace(*credentials(), std::vector<gid_t>(groups.begin(), groups.end()));
-}
-
-bool ExecCall::shares_root() const {
-  const DirectoryId theirs = directory_id(root.number());
-  if (theirs == DirectoryId() || theirs != directory_id(AT_FDCWD, "/")) return false;
-  return theirs.back() != 0 || link_of(thread, "ns/mnt") == link_of(getpid(), "ns/mnt");
 }
 
 bool ExecCall::may_load(const std::string& name) {
@@ -236,8 +233,8 @@ Descriptor ExecCall::look_up(const std::string& name, bool follow) {
     }
     if (rest.empty()) return start;
   }
-  const int place = from == "root" ? root.number() : start.number();
-  if (shares_root()) {
+  const int place = from == "root" ? root() : start.number();
+  if (shares_root_) {
     Descriptor file = open_in(place, rest, kNoMagicLinks);
     const bool is_refused = error == ENOSYS || error == EPERM;
     if (error != ELOOP && !is_refused) return file;
@@ -256,10 +253,10 @@ Descriptor ExecCall::look_up(const std::string& name, bool follow) {
     if (!directory_name.starts_with(root_name + "/")) return file;
     directory_name.erase(0, root_name.size());
   }
-  const Descriptor again = open_in(root.number(), directory_name, kInRoot);
+  const Descriptor again = open_in(root(), directory_name, kInRoot);
   // It may be removed, or below another mount.
   const bool is_same = again.number() >= 0 && directory_id(again.number()) == directory_id(place);
-  if (is_same) file = open_in(root.number(), directory_name + rest, kInRoot);
+  if (is_same) file = open_in(root(), directory_name + rest, kInRoot);
   // The caller needs no right to search what is above the directory.
   if (!is_same || error == EACCES || error == ENAMETOOLONG) error = EXDEV;
   return file;

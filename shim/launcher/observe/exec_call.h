@@ -35,12 +35,15 @@ struct ExecCall {
   /// namespace may prevent it, and then a start beacon shows that the program is guarded.
   std::string privileges(const struct stat& file, bool has_capabilities);
   /// True if this process may not know which file a name means.
-  bool hides_files() const { return root.number() < 0; }
+  bool hides_files() const { return root() == -1; }
+  /// A name for this process of what is `name`, which begins with a slash, for the process.
+  std::string absolute(const std::string& name) const {
+    return shares_root_ ? name : proc("root") + name;
+  }
   /// The name of a file of /proc/PID.
   std::string proc(const std::string& name) const { return proc_ + name; }
 
   pid_t thread;
-  Descriptor root;
   Descriptor process;  ///< open once the credentials were asked for
   uint64_t path = 0;
   uint64_t words = 0;
@@ -68,8 +71,9 @@ struct ExecCall {
   }
   /// As open_file(), with this process's rights.
   Descriptor look_up(const std::string& name, bool follow);
-  /// True if names mean the same files for this process.
-  bool shares_root() const;
+  /// Its root directory; -1 if it is hidden. AT_FDCWD if names mean the same files for this
+  /// process, which then finds absolute names by itself.
+  int root() const { return shares_root_ ? AT_FDCWD : root_.number(); }
   /// True if the process has capabilities to access any file.
   bool may_access_all();
   /// True if root's verify looks at another user's process.
@@ -78,6 +82,8 @@ struct ExecCall {
   void take_rights(std::optional<UserRights>& rights);
 
   int directory_ = AT_FDCWD;  ///< of execveat
+  bool shares_root_ = false;
+  Descriptor root_;  ///< open if it is another one
   std::string proc_;
   std::string status_;
   std::optional<Credentials> credentials_;

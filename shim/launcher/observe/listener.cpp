@@ -102,9 +102,13 @@ void Listener::handle(const seccomp_notif& call) noexcept {
     if (is_exec(call.data)) {
       exec_(identify(static_cast<pid_t>(call.pid)), call.data, go_on);
     } else if (const auto announcement = announcement_in(call)) {
-      take_beacon(*announcement, go_on);
+      take_beacon(*announcement);
+    } else if (!is_beacon) {
+      take_ioctl(call);
+    } else if (static_cast<Beacon>(call.data.args[1]) == Beacon::kStart) {
+      take_start(call, go_on);
     } else {
-      is_beacon ? take_beacon(call, go_on) : take_ioctl(call);
+      take_beacon(call);
     }
   } catch (const std::exception&) {
     failed_ = true;

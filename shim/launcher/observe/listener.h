@@ -39,9 +39,10 @@ class Listener {
   /// May throw.
   using Report = std::function<bool(const Identity& who, std::optional<Beacon> what,
                                     std::string_view record, const NativeStack& native)>;
-  /// Called for each start beacon, with the start record, before the calling thread gets its
-  /// answer. Its `Report` comes afterwards. May throw.
-  using Begin = std::function<void(const Identity& who, std::string_view record)>;
+  /// Called for each start beacon, before the calling thread gets its answer. `off`: its policy is
+  /// OFF. Returns the program's arguments; empty if they are not known. `Report` comes afterwards.
+  /// May throw.
+  using Begin = std::function<std::string(const Identity& who, bool off)>;
   /// Called for each execve before it goes on. Reads the waiting thread, and then lets it go on by
   /// `go_on`, which returns false if the call does not count: the thread was killed, or repeats it,
   /// or the keeper has answered it. May throw.
@@ -77,7 +78,8 @@ class Listener {
   using Ioctl = std::tuple<pid_t, uint64_t, Image, uint32_t, bool>;
 
   void handle(const seccomp_notif& call) noexcept;
-  void take_beacon(const seccomp_notif& call, const std::function<bool()>& go_on);
+  void take_start(const seccomp_notif& call, const std::function<bool()>& go_on);
+  void take_beacon(const seccomp_notif& call);
   void take_ioctl(const seccomp_notif& call);
   void report_ended(const Announced::value_type& one);
   /// Reports what earlier programs of this process or of this thread's id have announced. They have

@@ -199,12 +199,16 @@ std::optional<Registers> waiting_at(pid_t thread) {
 
 std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look) {
   look &= has_own_numbers();
-  const std::vector<uint64_t> users = look ? status_of(who.pid, "Uid") : std::vector<uint64_t>();
+  const bool at_start = attempt.event == EventKind::kStart;
+  struct stat owner = {};  // the owner of /proc/PID is the effective user
+  const bool has_owner = look && stat(path_of(who.pid, "").c_str(), &owner) == 0;
   const std::string executable = look ? link_of(who.pid, "exe") : "";
-  std::string arguments;
+  std::string arguments(attempt.program);
   std::string cgroup;
-  if (look) read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
-  if (look) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
+  if (look && arguments.empty()) {
+    read_file(path_of(who.pid, "cmdline"), arguments, kMostArguments);
+  }
+  if (look && !at_start) read_file(path_of(who.pid, "cgroup"), cgroup, kMostCgroup);
   Stack stack = {};
   stack.python_missing = why;
   if (why != nullptr) attempt.stack = &stack;
@@ -216,22 +220,21 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
   facts.pid = {static_cast<uint32_t>(who.pid)};
   facts.ppid = {static_cast<uint32_t>(who.stat.parent)};
   facts.tid = {static_cast<uint32_t>(who.thread)};
-  if (attempt.event != EventKind::kStart && who.stat.started != 0) {
+  if (!at_start && who.stat.started != 0) {
     facts.since = {static_cast<int64_t>(who.stat.started)};
   }
   facts.ts = {static_cast<uint64_t>(now.tv_sec), static_cast<uint32_t>(now.tv_nsec / 1000)};
-  facts.uid = {users.size() > 1 ? static_cast<uint32_t>(users[1]) : geteuid()};
+  facts.uid = {has_owner ? owner.st_uid : geteuid()};
   facts.exe.value = executable;
   facts.argv.value = arguments;
-  if (gethostname(host, sizeof host - 1) == 0) facts.host.value = host;
+  if (!at_start && gethostname(host, sizeof host - 1) == 0) facts.host.value = host;
   facts.cgroup.value = cgroup_of(cgroup);
   const char* job = getenv("SLURM_JOB_ID");  // NOLINT(concurrency-mt-unsafe): one thread
   if (job != nullptr) facts.slurm.value = job;
-  std::string text(kMaxRecord, '\0');
-  Text out(text.data(), text.size());
-  write_record(out, facts, attempt, text.size());
-  text.resize(out.view().size() - 1);  // remove the newline
-  return text;
+  const auto room = std::make_unique_for_overwrite<char[]>(kMaxRecord);
+  Text out(room.get(), kMaxRecord);
+  write_record(out, facts, attempt, kMaxRecord);
+  return std::string(head(out.view(), out.view().size() - 1));  // without the newline
 }
 
 Descriptor open_process(pid_t pid) {

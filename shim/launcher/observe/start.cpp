@@ -287,13 +287,10 @@ void StartReader::judge_strings(ExecCall& call, const Strings& strings, Start& s
   for (const std::string& entry : preload_entries(strings.preload->c_str())) {
     if (!base_name(entry).starts_with("libcudaguard.so")) continue;
     replaced = false;
-    struct stat status = {};
-    const bool is_there =
-        entry.front() == '/' && fstatat(call.root.number(), entry.c_str() + 1, &status, 0) == 0;
-    const FileId id = is_there ? id_of(status) : FileId{};
+    const FileId id = entry.front() == '/' ? id_of(call.absolute(entry)) : FileId{};
     found |= entry.front() != '/' || id != FileId{};
     // If another user may not, ld.so goes on without it.
-    start.own_guard |= is_there && id == guard_ && call.may_load(entry);
+    start.own_guard |= id != FileId{} && id == guard_ && call.may_load(entry);
   }
   if (replaced) return unguarded("its LD_PRELOAD was replaced");
   if (!found) return unguarded("its LD_PRELOAD names a guard that is not there");

@@ -169,7 +169,7 @@ void Starts::note_call(const Identity& who, Start start) {
   look_later(process);
 }
 
-void Starts::note_beacon(const Identity& who, bool off) {
+std::string Starts::note_beacon(const Identity& who, bool off) {
   Process& process = process_of(who);
   // A guard sends one beacon, as soon as its program begins.
   const bool again = process.runs && process.runs->heard;
@@ -179,7 +179,7 @@ void Starts::note_beacon(const Identity& who, bool off) {
   }
   const bool is_new =
       !process.runs || (process.runs->heard && process.runs->image != who.stat.image);
-  if (is_new && who.stat.forked && !is_hidden(who.stat)) return;  // no guard has sent it
+  if (is_new && who.stat.forked && !is_hidden(who.stat)) return {};  // no guard has sent it
   if (is_new) {
     end(process);  // the kernel did not tell of this execve
     process.runs = Program{};
@@ -198,6 +198,8 @@ void Starts::note_beacon(const Identity& who, bool off) {
   process.seen.heard = !program.start.is_final;
   process.wait = kLongestWait;
   look_later(process);
+  const bool is_whole = program.start.arguments.size() < kMostCommand;
+  return is_whole ? program.start.arguments : "";
 }
 
 /// execve has succeeded.

@@ -36,8 +36,8 @@ class Starts {
   /// The process has called execve, which goes on.
   void note_call(const Identity& who, Start start);
   /// The process's guard has sent the start beacon. `off`: its policy is OFF, so the process counts
-  /// as unguarded.
-  void note_beacon(const Identity& who, bool off);
+  /// as unguarded. Returns the program's arguments; empty if they are not known.
+  std::string note_beacon(const Identity& who, bool off);
   /// What has started the process's program, as in Start.
   std::string started_by(pid_t pid) const;
 

@@ -58,11 +58,6 @@ std::string guard_in(const Variables& variables) {
   return {};
 }
 
-/// Of a start record. The words are in no text of it, because JSON escapes their quotes.
-bool is_off(std::string_view record) {
-  return record.find(R"("policy":"OFF")") != std::string_view::npos;
-}
-
 /// Call this after Tree::wait().
 void note_end(const Tree& tree, const Prepared& program, WatchedTree& watched) {
   if (const int error = tree.start_error(); error != 0) throw cannot_start(program.path, error);
@@ -148,7 +143,7 @@ void watch_tree(const Prepared& program, Variables& variables, const std::vector
         return is_attempt || what == Beacon::kStart || what == Beacon::kAllowed ||
                what == Beacon::kRefused || what == Beacon::kExposed;
       },
-      [&](const Identity& who, auto record) { starts.note_beacon(who, is_off(record)); },
+      [&](const Identity& who, bool off) { return starts.note_beacon(who, off); },
       [&](const Identity& who, const seccomp_data& call, const auto& go_on) {
         Start start = starts.read(who, call);
         if (go_on()) starts.note_call(who, std::move(start));
