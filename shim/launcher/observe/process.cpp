@@ -202,6 +202,11 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
   const bool at_start = attempt.event == EventKind::kStart;
   struct stat owner = {};  // the owner of /proc/PID is the effective user
   const bool has_owner = look && stat(path_of(who.pid, "").c_str(), &owner) == 0;
+  uid_t user = has_owner ? owner.st_uid : geteuid();
+  if (!has_owner && at_start) {
+    const std::optional<Credentials> ids = credentials_of(open_process(who.pid));
+    if (ids) user = static_cast<uid_t>(ids->effective_user);
+  }
   const std::string executable = look ? link_of(who.pid, "exe") : "";
   std::string arguments(attempt.program);
   std::string cgroup;
@@ -224,7 +229,7 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
     facts.since = {static_cast<int64_t>(who.stat.started)};
   }
   facts.ts = {static_cast<uint64_t>(now.tv_sec), static_cast<uint32_t>(now.tv_nsec / 1000)};
-  facts.uid = {has_owner ? owner.st_uid : geteuid()};
+  facts.uid = {user};
   facts.exe.value = executable;
   facts.argv.value = arguments;
   if (!at_start && gethostname(host, sizeof host - 1) == 0) facts.host.value = host;
