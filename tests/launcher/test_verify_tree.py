@@ -264,17 +264,21 @@ class OtherUsers(Case):
         self.assertEqual(done.returncode, 3, done)
         self.assertIn("(/proc does not show it)", " ".join(done.stderr.split()))
 
-    def test_user_of_a_program_is_known_without_proc(self):
-        """From Linux 6.13 on; before, it is taken for verify's own."""
+    def test_verify_without_proc_knows_a_program_by_its_call(self):
+        """Its file is not known, and the user from Linux 6.13 on."""
         self.control_of_mounts("umount --lazy /proc")
-        path = self.path("verify.json")
-        done = self.unguarded("unshare", "--mount", "sh", "-c",
-                              'umount --lazy /proc; exec "$0" verify --json "$1" -- setpriv '
-                              "--reuid=65534 --regid=65534 --clear-groups /bin/true",
-                              self.command, path, env=launcher.environment(TMPDIR="/tmp"))
-        users = {one["command"]: one["uid"] for one in json.loads(harness.read(path))["processes"]}
         linux = tuple(map(int, os.uname().release.split(".")[:2]))
-        self.assertEqual(users["true"], 65534 if linux >= (6, 13) else 0, done)
+        for hide, has_file, has_user in (("true", True, True),
+                                         ("umount --lazy /proc", False, linux >= (6, 13))):
+            path = self.path("verify.json")
+            done = self.unguarded("unshare", "--mount", "sh", "-c",
+                                  hide + '; exec "$0" verify --json "$1" -- setpriv --reuid=65534 '
+                                  "--regid=65534 --clear-groups /bin/true",
+                                  self.command, path, env=launcher.environment(TMPDIR="/tmp"))
+            programs = {one["command"]: one for one in json.loads(harness.read(path))["processes"]}
+            program = programs["true"]
+            self.assertEqual(program["uid"], 65534 if has_user else 0, done)
+            self.assertEqual(program["exe"] is not None, has_file, done)
 
     @pytest.mark.needs("other_users_processes")
     def test_records_of_another_user_arrive(self):

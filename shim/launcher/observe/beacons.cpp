@@ -103,7 +103,7 @@ void Listener::take_start(const seccomp_notif& call, const std::function<bool()>
   if (const uint64_t number = call.data.args[2] - 1; number < std::size(kPolicies)) {
     attempt.policy = static_cast<Policy>(number);
   }
-  // A signal has interrupted the call, and the guard repeats it.
+  // Either a signal has interrupted the call, and the guard repeats it, or the process was killed.
   if (!still_waits(descriptor_, call)) return;
   report_ended_by(who, announced_.begin(), announced_.end());
   const std::string arguments = begin_(who, attempt.policy == Policy::kOff);

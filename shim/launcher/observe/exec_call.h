@@ -36,7 +36,8 @@ struct ExecCall {
   std::string privileges(const struct stat& file, bool has_capabilities);
   /// True if this process may not know which file a name means.
   bool hides_files() const { return root() == -1; }
-  /// A name for this process of what is `name`, which begins with a slash, for the process.
+  /// By which name this process finds the file that the other one finds by `name`, a name from the
+  /// root directory.
   std::string absolute(const std::string& name) const {
     return shares_root_ ? name : proc("root") + name;
   }

@@ -203,7 +203,7 @@ std::string kernel_record(const Identity& who, Attempt attempt, const char* why,
   struct stat owner = {};  // the owner of /proc/PID is the effective user
   const bool has_owner = look && stat(path_of(who.pid, "").c_str(), &owner) == 0;
   uid_t user = has_owner ? owner.st_uid : geteuid();
-  if (!has_owner && at_start) {
+  if (!has_owner && at_start) {  // the process waits, so this id is still its own
     const std::optional<Credentials> ids = credentials_of(open_process(who.pid));
     if (ids) user = static_cast<uid_t>(ids->effective_user);
   }

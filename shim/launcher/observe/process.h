@@ -103,7 +103,8 @@ std::optional<Registers> waiting_at(pid_t thread);
 /// A record of a call that the seccomp listener saw, in place of the guard's own record. `why` is
 /// the reason why the record has no stack; null leaves the stack out. Unless `look`, or without our
 /// own /proc, the record has no other facts about the process than its ids and the arguments in
-/// `attempt`. It has no newline. A start record has neither the host nor the cgroup.
+/// `attempt`. It has no newline. A start record, for which the process must wait, has neither the
+/// host nor the cgroup, and its user also without /proc (Linux 6.13).
 std::string kernel_record(const Identity& who, Attempt attempt, const char* why, bool look = true);
 
 /// Names a process even after its end (Linux 5.3).
